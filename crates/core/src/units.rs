@@ -1,0 +1,137 @@
+//! Quantities with a unit: device time and rates.
+//!
+//! # Why
+//! The scheduler divides one thing, the time of the disk. A request *costs* device time, shares divide it, the
+//! token bucket limits it. The figures span 1 IOPS (one second a request) to 10 TB/s (51 picoseconds for 512 bytes),
+//! so nanoseconds are too coarse and floating point drifts. [`Cost`] counts femtoseconds in a `u64`, which holds
+//! five hours in one request.
+//!
+//! "Unlimited" is a variant ([`Rate::Unlimited`]), never a huge number: a huge number ends up in arithmetic some day
+//! and becomes a limit that nobody set.
+//!
+//! # Example
+//! ```
+//! use plimsoll_core::{Cost, Rate};
+//! assert_eq!(Cost::from_ns(3).as_fs(), 3_000_000);
+//! assert_eq!(Rate::per_second(200_000).cost_per_unit(), Cost::from_ns(5_000));
+//! assert_eq!(Rate::Unlimited.cost_per_unit(), Cost::ZERO);
+//! ```
+
+/// Femtoseconds in a nanosecond.
+pub const FS_PER_NS: u64 = 1_000_000;
+/// Femtoseconds in a second.
+pub const FS_PER_S: u64 = 1_000_000_000_000_000;
+
+/// Device time, in femtoseconds (10^-15 s). Arithmetic saturates; the largest value is about 5.1 hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(u64);
+
+impl Cost {
+    /// No device time: what a request costs on an unlimited disk.
+    pub const ZERO: Cost = Cost(0);
+    /// The largest cost, about 5.1 hours.
+    pub const MAX: Cost = Cost(u64::MAX);
+
+    /// `fs` femtoseconds.
+    #[must_use]
+    pub const fn from_fs(fs: u64) -> Cost {
+        Cost(fs)
+    }
+
+    /// `ns` nanoseconds, saturating at [`Cost::MAX`].
+    #[must_use]
+    pub const fn from_ns(ns: u64) -> Cost {
+        Cost(ns.saturating_mul(FS_PER_NS))
+    }
+
+    /// `seconds` rounded to the nearest femtosecond; negative and NaN give zero, too large saturates.
+    #[must_use]
+    pub fn from_secs_f64(seconds: f64) -> Cost {
+        // A float-to-integer `as` saturates and maps NaN to 0, which is exactly what is wanted.
+        Cost((seconds * FS_PER_S as f64 + 0.5) as u64)
+    }
+
+    /// In femtoseconds.
+    #[must_use]
+    pub const fn as_fs(self) -> u64 {
+        self.0
+    }
+
+    /// In whole nanoseconds, rounded up.
+    #[must_use]
+    pub const fn as_ns_ceil(self) -> u64 {
+        self.0.div_ceil(FS_PER_NS)
+    }
+
+    /// In seconds.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / FS_PER_S as f64
+    }
+
+    /// Sum, saturating.
+    #[must_use]
+    pub const fn saturating_add(self, other: Cost) -> Cost {
+        Cost(self.0.saturating_add(other.0))
+    }
+
+    /// Difference, zero at the least.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Cost) -> Cost {
+        Cost(self.0.saturating_sub(other.0))
+    }
+
+    /// Whether this is no device time at all.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// How many units (operations or bytes) a second a disk yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Rate {
+    /// No limit: a unit costs nothing.
+    #[default]
+    Unlimited,
+    /// Units a second, at least 1.
+    PerSecond(core::num::NonZeroU64),
+}
+
+impl Rate {
+    /// `units` a second; 0 is taken as 1, because a rate of nothing would never end.
+    #[must_use]
+    pub const fn per_second(units: u64) -> Rate {
+        match core::num::NonZeroU64::new(units) {
+            Some(n) => Rate::PerSecond(n),
+            None => Rate::PerSecond(core::num::NonZeroU64::MIN),
+        }
+    }
+
+    /// Units a second, `None` where unlimited.
+    #[must_use]
+    pub const fn get(self) -> Option<u64> {
+        match self {
+            Rate::Unlimited => None,
+            Rate::PerSecond(n) => Some(n.get()),
+        }
+    }
+
+    /// Device time of one unit, zero where unlimited.
+    #[must_use]
+    pub fn cost_per_unit(self) -> Cost {
+        match self {
+            Rate::Unlimited => Cost::ZERO,
+            Rate::PerSecond(n) => Cost::from_fs(FS_PER_S / n.get()),
+        }
+    }
+
+    /// Seconds of one unit as a float, 0.0 where unlimited; for arithmetic that must not round.
+    #[must_use]
+    pub fn seconds_per_unit(self) -> f64 {
+        match self {
+            Rate::Unlimited => 0.0,
+            Rate::PerSecond(n) => 1.0 / n.get() as f64,
+        }
+    }
+}

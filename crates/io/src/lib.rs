@@ -1,0 +1,1 @@
+//! Stub while the workspace is laid out.
