@@ -1,0 +1,191 @@
+//! What a request costs: device time by operation and length.
+//!
+//! # Why
+//! A disk is described by a few measured figures, and everything else follows from the time that a request takes of
+//! the disk: shares divide it, the token bucket limits it, and a request that takes too much of it is split.
+//!
+//! # How it works
+//! A [`CostModel`] is one of
+//! * four figures and a [`CostForm`]: operations and bytes a second, for reads and for writes. Each direction is a
+//!   line with a floor, `max(floor, base + length * slope)`, in integers: femtoseconds, and for the slope 2^-14
+//!   femtoseconds a byte. One multiplication, no division;
+//! * the same with Seastar's arithmetic ([`SeastarUnits`]), for those who compare;
+//! * a measured table of operations a second by length, interpolated in device time.
+//!
+//! [`MixExponent`] says how much more (or less) a disk carries when reads and writes come together, and [`PieceLimits`]
+//! how long the pieces of a request may be.
+//!
+//! # Limits
+//! A cost above 5.1 hours saturates. Costs below half a femtosecond are zero: zero is legal everywhere, and it is all
+//! that an unlimited disk ever charges. Rates that follow from the costs are those configured, within 0.5 % from 1
+//! operation and 1 MB a second to 10^9 operations and 10^13 bytes a second (Seastar's form excepted).
+//!
+//! # Example
+//! A disk of 200 000 reads of 4 KiB and 2 GB a second. Such a read takes 5 us by the first figure, and 4096 bytes take
+//! 2.048 us by the second; so the length-independent part is 2.952 us, and 64 KiB take 2.952 + 32.768 us.
+//! ```
+//! use plimsoll_core::{Cost, CostForm, CostModel, FourFigures, Op, Rate};
+//! let figures = FourFigures {
+//!     read_iops: Rate::per_second(200_000),
+//!     read_bandwidth: Rate::per_second(2_000_000_000),
+//!     ..FourFigures::UNLIMITED
+//! };
+//! let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
+//! assert_eq!(model.cost(Op::Read, 512), Cost::from_ns(5_000));
+//! assert_eq!(model.cost(Op::Read, 4096), Cost::from_ns(5_000));
+//! assert_eq!(model.cost(Op::Read, 65_536), Cost::from_ns(35_720));
+//! assert_eq!(model.cost(Op::Write, 65_536), Cost::ZERO);
+//! ```
+
+mod figures;
+mod mix;
+mod pieces;
+mod seastar;
+mod table;
+
+pub use figures::{CostForm, FourFigures, ParseCostFormError, RecoveredRates};
+pub use mix::MixExponent;
+pub use pieces::PieceLimits;
+pub use seastar::SeastarUnits;
+pub use table::{MAX_TABLE_POINTS, ModelError};
+
+use crate::request::{Direction, Op};
+use crate::units::Cost;
+use figures::Line;
+use table::Table;
+
+/// The block of a measured table, and the usual one of a disk, in bytes.
+const DEFAULT_BLOCK_BYTES: u32 = 4096;
+
+/// See the module's documentation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostModel {
+    curves: Curves,
+    unlimited: bool,
+    form: Option<CostForm>,
+    read_block_bytes: u32,
+    write_block_bytes: u32,
+}
+
+/// One curve of cost over length for each direction.
+#[derive(Clone, Debug, PartialEq)]
+enum Curves {
+    Lines { read: Line, write: Line },
+    Seastar(SeastarUnits),
+    Tables { read: Table, write: Table },
+}
+
+impl CostModel {
+    /// A disk of which nothing is known: nothing costs anything.
+    #[must_use]
+    pub fn unlimited() -> CostModel {
+        CostModel::from_figures(&FourFigures::UNLIMITED, CostForm::Knee, DEFAULT_BLOCK_BYTES, DEFAULT_BLOCK_BYTES)
+    }
+
+    /// A disk of four figures.
+    ///
+    /// `read_block_bytes` and `write_block_bytes` are the lengths at which the operations a second were measured;
+    /// usually 4096, or the physical block where that is larger. The knee stands there. Any value is taken.
+    #[must_use]
+    pub fn from_figures(
+        figures: &FourFigures,
+        form: CostForm,
+        read_block_bytes: u32,
+        write_block_bytes: u32,
+    ) -> CostModel {
+        let curves = match form {
+            CostForm::Seastar => Curves::Seastar(SeastarUnits::from_figures(figures)),
+            CostForm::Knee | CostForm::Additive | CostForm::Max => Curves::Lines {
+                read: Line::new(figures.read_iops, figures.read_bandwidth, form, read_block_bytes),
+                write: Line::new(figures.write_iops, figures.write_bandwidth, form, write_block_bytes),
+            },
+        };
+        CostModel { curves, unlimited: figures.is_unlimited(), form: Some(form), read_block_bytes, write_block_bytes }
+    }
+
+    /// A measured disk: points of (length in bytes, operations a second) for reads and for writes.
+    ///
+    /// Device time is interpolated linearly between the points, goes on with the slope of the last two (never falling)
+    /// above the last, and is flat below the first. It follows the points also where a longer request is cheaper than
+    /// a shorter one, as writes below the physical block are dear on many disks.
+    ///
+    /// # Errors
+    /// Each direction needs 2 to [`MAX_TABLE_POINTS`] points, lengths rising strictly, rates positive and finite.
+    pub fn from_table(read: &[(u32, f64)], write: &[(u32, f64)]) -> Result<CostModel, ModelError> {
+        Ok(CostModel {
+            curves: Curves::Tables {
+                read: Table::new(read, Direction::Read)?,
+                write: Table::new(write, Direction::Write)?,
+            },
+            unlimited: false,
+            form: None,
+            read_block_bytes: DEFAULT_BLOCK_BYTES,
+            write_block_bytes: DEFAULT_BLOCK_BYTES,
+        })
+    }
+
+    /// Device time of one request of `len_bytes`. Flush, discard and allocate cost one write of length 0.
+    #[inline]
+    #[must_use]
+    pub fn cost(&self, op: Op, len_bytes: u32) -> Cost {
+        let (direction, len_bytes) = accounted_as(op, len_bytes);
+        match (&self.curves, direction) {
+            (Curves::Lines { read, .. }, Direction::Read) => read.cost(len_bytes),
+            (Curves::Lines { write, .. }, Direction::Write) => write.cost(len_bytes),
+            (Curves::Seastar(units), _) => SeastarUnits::cost_of_capacity(units.capacity(op, len_bytes)),
+            (Curves::Tables { read, .. }, Direction::Read) => read.cost(len_bytes),
+            (Curves::Tables { write, .. }, Direction::Write) => write.cost(len_bytes),
+        }
+    }
+
+    /// The same cost in Seastar's capacity units, 2^24 a millisecond of device time, rounded down. In the `seastar`
+    /// form these are the integers that Seastar itself computes.
+    #[must_use]
+    pub fn seastar_capacity(&self, op: Op, len_bytes: u32) -> u64 {
+        match &self.curves {
+            Curves::Seastar(units) => units.capacity(op, len_bytes),
+            _ => SeastarUnits::capacity_of_cost(self.cost(op, len_bytes)),
+        }
+    }
+
+    /// Whether nothing ever costs anything, because no figure is limited.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.unlimited
+    }
+
+    /// The form of a model of four figures, `None` for a measured table.
+    #[must_use]
+    pub fn form(&self) -> Option<CostForm> {
+        self.form
+    }
+
+    /// The four figures as they follow from the costs: operations a second are those of requests of length 0,
+    /// bytes a second those of the slope of long requests.
+    #[must_use]
+    pub fn rates_back(&self) -> RecoveredRates {
+        let (read_bandwidth, write_bandwidth) = match &self.curves {
+            Curves::Lines { read, write } => (read.bytes_per_s(), write.bytes_per_s()),
+            Curves::Seastar(units) => (units.bytes_per_s(Direction::Read), units.bytes_per_s(Direction::Write)),
+            Curves::Tables { read, write } => (read.bytes_per_s(), write.bytes_per_s()),
+        };
+        RecoveredRates {
+            read_iops: 1.0 / self.cost(Op::Read, 0).as_secs_f64(),
+            write_iops: 1.0 / self.cost(Op::Write, 0).as_secs_f64(),
+            read_bandwidth,
+            write_bandwidth,
+        }
+    }
+}
+
+impl Default for CostModel {
+    fn default() -> CostModel {
+        CostModel::unlimited()
+    }
+}
+
+/// Under which direction and with which length an operation is charged.
+#[inline]
+fn accounted_as(op: Op, len_bytes: u32) -> (Direction, u32) {
+    (op.direction(), if op.is_transfer() { len_bytes } else { 0 })
+}

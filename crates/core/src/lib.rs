@@ -1,10 +1,39 @@
-//! The Plimsoll scheduler.
+//! The Plimsoll scheduler: who may use the disk next, and whether the disk can take it now.
+//!
+//! # Why
+//! Fast disks are easy to overload: send everything at once and the queue forms in the device, where a small read waits
+//! behind a second of background writes. This crate keeps the queue in user space. It knows what a request costs the disk
+//! ([`CostModel`]), lets in only what the disk can carry ([`Disk`]), and serves classes by their shares ([`IoQueue`]).
+//!
+//! # How it works
+//! A pure state machine: no I/O, no clock, no threads, no dependencies, no allocation per request. Time is an argument of
+//! every call. The code that schedules real I/O, the code in the simulator and the code in the tests is this code.
+//!
+//! # Where to begin
+//! [`IoQueue`] has an example; [`CostModel`] explains what a request costs; [`DiskConfig`] and [`QueueConfig`] list what can
+//! be chosen.
+
+mod bucket;
 mod cost;
+mod disk;
+mod heap;
 mod hist;
 pub mod math;
+mod queue;
 mod request;
+mod slots;
+mod stats;
+mod tree;
 mod units;
+
 pub use cost::*;
+pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;
+pub use queue::{
+    Cancel, ClassId, DECAY_TAU_NS, Dispatch, Finished, GroupId, IoQueue, Mode, Outcome, Progress, QueueConfig, QueueError,
+    depth_of_queue,
+};
 pub use request::{Direction, Op};
+pub use slots::RequestId;
+pub use stats::{ClassStats, DirectionStats, Latencies, WaitReason};
 pub use units::{Cost, FS_PER_NS, FS_PER_S, Rate};

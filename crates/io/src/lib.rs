@@ -1,1 +1,46 @@
-//! Stub while the workspace is laid out.
+//! Plimsoll: a userspace disk I/O scheduler.
+//!
+//! # Why
+//! Programs that do much I/O know what is urgent and what is not; the kernel and the disk do not. This library keeps
+//! requests in user space until the disk can take them, serves classes by their shares, and loads the disk up to its line and
+//! never past it.
+//!
+//! # How it works
+//! One [`Shard`] a core: a thread with its own executor, timers, I/O queues and ring. Requests name a file and a
+//! [`Class`]; the I/O queue of the file's disk (a pure state machine, `plimsoll-core`) decides when they go; a
+//! [`backend::Backend`] carries them: io_uring, Linux AIO, threads, memory, nothing.
+//!
+//! * [`Topology`]: disks, classes, how many shards and I/O queues.
+//! * [`Runtime`] and [`Handle`]: shards on threads, reached from any async code.
+//! * [`Shard`]: futures on the shard itself. [`Reactor`]: the same without futures, for the last nanosecond.
+//!
+//! # Limits
+//! Linux. Direct I/O wants aligned memory, offsets and lengths; [`buffer::AlignedBuf`] and
+//! [`backend::FileInfo`] help.
+//!
+//! # Example
+//! See [`Runtime`] for a whole program, [`Shard`] for one core.
+
+pub mod backend;
+pub mod buffer;
+mod class;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod file;
+mod mailbox;
+mod queues;
+mod reactor;
+mod runtime;
+mod shard;
+pub mod sys;
+mod topology;
+
+pub use class::{Class, ClassError, ClassInfo, Classes};
+pub use file::SharedFile;
+pub use plimsoll_core as core;
+pub use reactor::{
+    Data, Done, Reactor, ReactorConfig, Refused, RefusedReason, Request, RequestKind, Ticket,
+};
+pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};
+pub use shard::{Job, Shard};
+pub use topology::{DiskMode, DiskSetup, Topology, TopologyError};

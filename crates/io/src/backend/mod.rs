@@ -18,6 +18,31 @@
 //!
 //! # Limits
 //! A backend belongs to one thread (it is `!Send` where the kernel wants that); only its [`WakeHandle`] crosses threads.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::choose::{BackendKind, probe};
+//! use plimsoll::backend::{Kind, Memory, OpenOptions, Operation, Submit};
+//!
+//! let (mut backend, _choice) = probe(Some(BackendKind::Null), 8)?;
+//! let (file, _info) = backend.open("/any".as_ref(), &OpenOptions::default())?;
+//! let mut bytes = [0_u8; 512];
+//! let memory = Memory::Contiguous { ptr: bytes.as_mut_ptr(), len_bytes: 512, region: None };
+//! let read = Operation { key: 1, file, kind: Kind::Read, offset: 0, memory };
+//! // SAFETY: `bytes` outlives the call, and the null backend is done when it returns.
+//! assert_eq!(unsafe { backend.submit(read) }, Submit::Done(Ok(512)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod aio;
+pub mod choose;
+mod doorbell;
+mod file;
+pub mod memory;
+pub mod null;
+pub mod pool;
+pub mod uring;
+mod worker;
 
 use std::io;
 use std::path::Path;

@@ -1,0 +1,216 @@
+//! One disk, as all its I/O queues see it: the model, and the little state that they share.
+//!
+//! # Why
+//! A disk (or array, or mount point) has one capacity, however many shards use it. What must be known together, the
+//! tokens given out and the work in the device, stands here; everything else belongs to a queue alone.
+//!
+//! # How it works
+//! * **Tokens**: one bucket (two with `duplex`), `bucket`.
+//! * **Window**: the requests in the device may be worth so much device time at the most, so that the queue
+//!   forms in the scheduler, where it can still be reordered, and not in the device, where it cannot.
+//! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
+//!   linearly (exponent p above 1) or more (below 1): the mix decides how much capacity there is now.
+//!
+//! An unlimited disk touches none of the shared lines.
+//!
+//! # Limits
+//! The configuration is fixed for the life of the disk.
+//!
+//! # Example
+//! ```
+//! use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, FourFigures, Rate};
+//! let figures = FourFigures {
+//!     read_iops: Rate::per_second(200_000),
+//!     write_iops: Rate::per_second(100_000),
+//!     read_bandwidth: Rate::per_second(2_000_000_000),
+//!     write_bandwidth: Rate::per_second(1_000_000_000),
+//! };
+//! let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
+//! let disk = Disk::new(DiskConfig { model, ..DiskConfig::default() });
+//! assert_eq!(disk.effective_goal_ns(), 750_000);
+//! ```
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bucket::{TICKS_PER_NS, TokenBucket};
+use crate::cost::{CostModel, MixExponent, PieceLimits};
+use crate::request::{Direction, Op};
+use crate::units::Cost;
+
+/// The latency goal where none is set, as in Seastar: 0.75 ms.
+pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
+
+/// Over how much dispatched device time the share of writes is smoothed: 20 ms.
+const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
+
+/// Whether, and down to what, long requests are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyGoal {
+    /// No piece may take longer than this much device time (raised when one 64 KiB piece needs more).
+    Ns(u64),
+    /// Requests go to the disk as they come.
+    NoSplit,
+}
+
+/// What makes a [`Disk`].
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// What requests cost.
+    pub model: CostModel,
+    /// How reads and writes share the capacity. Unused with `duplex`.
+    pub mix: MixExponent,
+    /// Reads and writes do not disturb each other at all: two buckets, and shares that hold for each direction.
+    pub duplex: bool,
+    /// Depth of the token bucket, and longest piece.
+    pub latency_goal: LatencyGoal,
+    /// Device time of the work in the device at the most; `None` chooses the larger of the effective latency goal and
+    /// 1.5 times `unloaded_latency_ns`.
+    pub window_ns: Option<u64>,
+    /// How long a small request takes on the idle disk, 0 where unknown. A disk far away needs more in flight.
+    pub unloaded_latency_ns: u64,
+}
+
+impl Default for DiskConfig {
+    fn default() -> DiskConfig {
+        DiskConfig {
+            model: CostModel::unlimited(),
+            mix: MixExponent::LINEAR,
+            duplex: false,
+            latency_goal: LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS),
+            window_ns: None,
+            unloaded_latency_ns: 0,
+        }
+    }
+}
+
+/// See the module's documentation. Shared by reference between the queues of all shards.
+#[derive(Debug)]
+pub struct Disk {
+    config: DiskConfig,
+    pieces: PieceLimits,
+    window_ticks: u64,
+    buckets: [TokenBucket; 2],
+    in_flight_ticks: OwnLine,
+    write_share_bits: OwnLine,
+}
+
+/// A number on a cache line of its own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct OwnLine(AtomicU64);
+
+impl Disk {
+    /// A disk with nothing in flight and full buckets.
+    #[must_use]
+    pub fn new(config: DiskConfig) -> Disk {
+        let goal_ns = match config.latency_goal {
+            LatencyGoal::Ns(ns) => Some(ns),
+            LatencyGoal::NoSplit => None,
+        };
+        let pieces = config.model.piece_limits(goal_ns);
+        let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
+        let window_ns = config.window_ns.unwrap_or(pieces.effective_goal_ns.max(unloaded_ns));
+        Disk {
+            window_ticks: window_ns.saturating_mul(TICKS_PER_NS),
+            pieces,
+            config,
+            buckets: Default::default(),
+            in_flight_ticks: OwnLine::default(),
+            write_share_bits: OwnLine::default(),
+        }
+    }
+
+    /// What the disk was made from.
+    #[must_use]
+    pub fn config(&self) -> &DiskConfig {
+        &self.config
+    }
+
+    /// Depth of the token bucket in nanoseconds: the latency goal, or the dearer cost of 64 KiB where that is more.
+    #[must_use]
+    pub fn effective_goal_ns(&self) -> u64 {
+        self.pieces.effective_goal_ns
+    }
+
+    /// How much device time may be in the device, in nanoseconds.
+    #[must_use]
+    pub fn window_ns(&self) -> u64 {
+        self.window_ticks / TICKS_PER_NS
+    }
+
+    /// Device time in the device now, in nanoseconds.
+    #[must_use]
+    pub fn in_flight_ns(&self) -> u64 {
+        self.in_flight_ticks.0.load(Ordering::Relaxed) / TICKS_PER_NS
+    }
+
+    /// The longest piece of a request, in bytes; longer ones are split.
+    #[must_use]
+    pub fn piece_max_bytes(&self, direction: Direction) -> u32 {
+        match direction {
+            Direction::Read => self.pieces.read_max_bytes,
+            Direction::Write => self.pieces.write_max_bytes,
+        }
+    }
+
+    /// Whether nothing is ever throttled.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.config.model.is_unlimited()
+    }
+
+    /// Device time of one piece alone, before the mix.
+    #[must_use]
+    pub fn cost(&self, op: Op, len_bytes: u32) -> Cost {
+        self.config.model.cost(op, len_bytes)
+    }
+
+    /// Which bucket (and clock) a direction uses.
+    pub(crate) fn lane(&self, direction: Direction) -> usize {
+        usize::from(self.config.duplex && direction == Direction::Write)
+    }
+
+    pub(crate) fn bucket(&self, lane: usize) -> &TokenBucket {
+        &self.buckets[lane & 1]
+    }
+
+    /// What `cost` takes from the bucket in the present mix.
+    pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
+        if self.config.duplex || self.config.mix == MixExponent::LINEAR {
+            return cost;
+        }
+        let write_share = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
+        let capacity = self.config.mix.capacity(write_share);
+        Cost::from_fs((cost.as_fs() as f64 / capacity) as u64)
+    }
+
+    /// Tells the mix what has been dispatched. Concurrent updates may lose one another: it is an estimate.
+    pub(crate) fn note_mix(&self, direction: Direction, cost: Cost) {
+        if self.config.duplex || self.config.mix == MixExponent::LINEAR || cost.is_zero() {
+            return;
+        }
+        let fs = cost.as_fs() as f64;
+        let step = fs / (MIX_MEMORY_FS + fs);
+        let target = if direction == Direction::Write { 1.0 } else { 0.0 };
+        let old = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
+        self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
+    }
+
+    /// Whether work of `ticks` may enter the device, `overdraft_ticks` beyond the window. One request always may.
+    pub(crate) fn has_room(&self, ticks: u64, overdraft_ticks: u64) -> bool {
+        let in_flight = self.in_flight_ticks.0.load(Ordering::Relaxed);
+        in_flight == 0 || in_flight.saturating_add(ticks) <= self.window_ticks.saturating_add(overdraft_ticks)
+    }
+
+    pub(crate) fn enter(&self, ticks: u64) {
+        if ticks > 0 {
+            self.in_flight_ticks.0.fetch_add(ticks, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn leave(&self, ticks: u64) {
+        if ticks > 0 {
+            self.in_flight_ticks.0.fetch_sub(ticks, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A min-heap of (virtual time, node), four children a node.
+//!
+//! Four children make the heap half as deep as two and keep siblings on neighbouring cache lines: with eight classes
+//! it is two levels. Entries are never searched: a key that has become too small, or a node that has nothing left to
+//! do, is mended when it comes to the top (see `tree`).
+
+/// One entry: the key, and who it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: u128,
+    pub(crate) node: u32,
+}
+
+const ARITY: usize = 4;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Heap {
+    entries: Vec<Entry>,
+}
+
+impl Heap {
+    /// Makes room for one more member than `members`, so that `push` never allocates.
+    pub(crate) fn reserve_for(&mut self, members: usize) {
+        let missing = members.saturating_sub(self.entries.len());
+        self.entries.reserve(missing);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn peek(&self) -> Option<Entry> {
+        self.entries.first().copied()
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry) {
+        let mut at = self.entries.len();
+        self.entries.push(entry);
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if self.entries[parent].key <= entry.key {
+                break;
+            }
+            self.entries[at] = self.entries[parent];
+            at = parent;
+        }
+        self.entries[at] = entry;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
+        let top = self.peek()?;
+        if let Some(last) = self.entries.pop()
+            && !self.entries.is_empty()
+        {
+            self.sift_down(last);
+        }
+        Some(top)
+    }
+
+    /// Gives the top a larger key.
+    pub(crate) fn raise_top(&mut self, key: u128) {
+        if let Some(top) = self.entries.first().copied() {
+            self.sift_down(Entry { key, node: top.node });
+        }
+    }
+
+    /// Takes `node` out wherever it is. Linear: for removals, not for requests.
+    pub(crate) fn remove(&mut self, node: u32) {
+        let kept: Vec<Entry> = self.entries.iter().copied().filter(|e| e.node != node).collect();
+        self.entries.clear();
+        for entry in kept {
+            self.push(entry);
+        }
+    }
+
+    /// Puts `entry` where the top was, and moves it down to its place.
+    fn sift_down(&mut self, entry: Entry) {
+        let entries = self.entries.as_mut_slice();
+        let mut at = 0;
+        loop {
+            let first = at * ARITY + 1;
+            let Some(children) = entries.get(first..) else { break };
+            let children = &children[..children.len().min(ARITY)];
+            let Some((offset, least)) = children.iter().enumerate().min_by_key(|(_, e)| e.key) else { break };
+            if least.key >= entry.key {
+                break;
+            }
+            entries[at] = *least;
+            at = first + offset;
+        }
+        entries[at] = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn comes_out_sorted(keys in prop::collection::vec(0u128..1000, 0..200)) {
+            let mut heap = Heap::default();
+            for (node, key) in keys.iter().enumerate() {
+                heap.push(Entry { key: *key, node: node as u32 });
+            }
+            heap.remove(0);
+            let mut expected: Vec<u128> = keys.iter().skip(1).copied().collect();
+            expected.sort_unstable();
+            let out: Vec<u128> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
+            prop_assert_eq!(out, expected);
+        }
+
+        #[test]
+        fn raising_the_top_keeps_the_order(keys in prop::collection::vec(0u128..1000, 1..100), raise in 0u128..1500) {
+            let mut heap = Heap::default();
+            for key in &keys {
+                heap.push(Entry { key: *key, node: 0 });
+            }
+            let mut expected = keys.clone();
+            expected.sort_unstable();
+            let raised = raise.max(expected[0]);
+            expected[0] = raised;
+            expected.sort_unstable();
+            heap.raise_top(raised);
+            let out: Vec<u128> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
+            prop_assert_eq!(out, expected);
+        }
+    }
+}

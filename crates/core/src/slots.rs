@@ -1,0 +1,140 @@
+//! The requests of a queue: a bounded slab of slots, threaded into one FIFO list a class.
+//!
+//! A slot lives from `enqueue` until the last piece of its request has come back. Its memory is reused, never freed:
+//! after the busiest moment so far nothing is allocated. Slots carry a generation, so that an old
+//! [`RequestId`] is recognised.
+
+use crate::request::Op;
+
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A request that has been enqueued. Remains valid as a name (never as another request's) after the request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) generation: u32,
+    pub(crate) live: bool,
+    /// In the FIFO of its class: something of it is still to be dispatched.
+    pub(crate) queued: bool,
+    pub(crate) op: Op,
+    pub(crate) class: u32,
+    /// Previous and next in the class's FIFO; `next` also threads the free list.
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    pub(crate) len_bytes: u32,
+    /// Bytes handed out in pieces so far.
+    pub(crate) dispatched_bytes: u32,
+    /// Length of the longest prefix that can still succeed.
+    pub(crate) prefix_bytes: u32,
+    /// Pieces in the device.
+    pub(crate) outstanding: u32,
+    /// Error of the piece at the end of the prefix.
+    pub(crate) error: Option<i32>,
+    pub(crate) enqueued_ns: u64,
+    pub(crate) user_data: u64,
+}
+
+/// First and last of a class's FIFO.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fifo {
+    pub(crate) head: u32,
+    tail: u32,
+}
+
+impl Default for Fifo {
+    fn default() -> Fifo {
+        Fifo { head: NONE, tail: NONE }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    free: u32,
+    live: u32,
+    limit: u32,
+}
+
+impl Slots {
+    pub(crate) fn new(limit: u32) -> Slots {
+        Slots { slots: Vec::new(), free: NONE, live: 0, limit: limit.min(NONE - 1) }
+    }
+
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Takes a free slot for `new`; `None` at the limit.
+    pub(crate) fn insert(&mut self, mut new: Slot) -> Option<u32> {
+        if self.live >= self.limit {
+            return None;
+        }
+        self.live += 1;
+        if self.free == NONE {
+            self.slots.push(new);
+            return Some(self.slots.len() as u32 - 1);
+        }
+        let at = self.free;
+        let slot = &mut self.slots[at as usize];
+        self.free = slot.next;
+        new.generation = slot.generation;
+        *slot = new;
+        Some(at)
+    }
+
+    pub(crate) fn release(&mut self, at: u32) {
+        let free = self.free;
+        let slot = &mut self.slots[at as usize];
+        debug_assert!(slot.live && !slot.queued && slot.outstanding == 0);
+        slot.live = false;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.next = free;
+        self.free = at;
+        self.live -= 1;
+    }
+
+    pub(crate) fn get(&self, at: u32) -> &Slot {
+        &self.slots[at as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, at: u32) -> &mut Slot {
+        &mut self.slots[at as usize]
+    }
+
+    /// The slot of `id` if its request has not ended.
+    pub(crate) fn find(&self, id: RequestId) -> Option<u32> {
+        let slot = self.slots.get(id.slot as usize)?;
+        (slot.live && slot.generation == id.generation).then_some(id.slot)
+    }
+
+    pub(crate) fn push_back(&mut self, fifo: &mut Fifo, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        slot.queued = true;
+        slot.prev = fifo.tail;
+        slot.next = NONE;
+        match fifo.tail {
+            NONE => fifo.head = at,
+            tail => self.slots[tail as usize].next = at,
+        }
+        fifo.tail = at;
+    }
+
+    pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
+        let Slot { prev, next, .. } = self.slots[at as usize];
+        match prev {
+            NONE => fifo.head = next,
+            prev => self.slots[prev as usize].next = next,
+        }
+        match next {
+            NONE => fifo.tail = prev,
+            next => self.slots[next as usize].prev = prev,
+        }
+        self.slots[at as usize].queued = false;
+    }
+}

@@ -1,0 +1,223 @@
+//! What happened to the requests of a class: counters, reasons of waiting, latency histograms.
+//!
+//! # Why
+//! An operator asks three things: what did this class get, how long did it wait, and *why*. Counters and histograms
+//! answer the first two. For the third every nanosecond in which a class had work and nothing of it was dispatched is
+//! put under one [`WaitReason`].
+//!
+//! # How it works
+//! A queue keeps one running total a reason of the time in which *nobody* could dispatch. When a class dispatches, the
+//! growth of those totals since its last dispatch says how much of the wait was due to tokens, depth or the backend;
+//! the rest was fairness: others were served. That costs a few additions a request and no list of timestamps.
+//!
+//! # Limits
+//! The wait is that of the class (its oldest request), not the sum over its requests; for the latter there is the
+//! queue-time histogram. Histograms are taken from a pool at the first request, so an idle class stays small.
+
+use crate::hist::Histogram;
+
+/// Why queued work was not dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WaitReason {
+    /// Other classes were served, as their shares demand.
+    Fairness = 0,
+    /// The disk model's tokens were used up: the class asked for more than the model allows.
+    Tokens = 1,
+    /// Enough work was in the device already (depth, or the window of device time).
+    Depth = 2,
+    /// The backend had no room.
+    Backend = 3,
+}
+
+impl WaitReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [WaitReason; 4] =
+        [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
+
+    /// Short lower-case name, as in tables and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            WaitReason::Fairness => "fairness",
+            WaitReason::Tokens => "tokens",
+            WaitReason::Depth => "depth",
+            WaitReason::Backend => "backend",
+        }
+    }
+}
+
+/// Counters of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectionStats {
+    /// Requests that came back, with success or not.
+    pub requests: u64,
+    /// Bytes moved by them (the longest successful prefix of each).
+    pub bytes: u64,
+}
+
+/// Latency histograms of one class, in nanoseconds.
+#[derive(Debug, Default)]
+pub struct Latencies {
+    /// From enqueue to the first dispatch.
+    pub queue: Histogram,
+    /// From dispatch to completion, of each piece.
+    pub device: Histogram,
+    /// From enqueue to the end of the whole request.
+    pub total: Histogram,
+}
+
+/// What one class has done and waited for. All counters start at zero and only grow, but the first three.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Requests queued now, a partly dispatched one included.
+    pub queued: u32,
+    /// Pieces in the device now.
+    pub in_flight: u32,
+    /// Bytes that queued requests still have to move.
+    pub queued_bytes: u64,
+    /// Reads that came back.
+    pub read: DirectionStats,
+    /// Writes, flushes, discards and allocations that came back.
+    pub write: DirectionStats,
+    /// Device time charged, in femtoseconds by the disk model.
+    pub consumed_fs: u128,
+    /// Pieces dispatched.
+    pub dispatched: u64,
+    /// Requests that were split into more than one piece.
+    pub split: u64,
+    /// Pieces continued after a short transfer.
+    pub continued: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// Requests cancelled before they ended.
+    pub cancelled: u64,
+    /// Requests refused because the queue was full.
+    pub refused: u64,
+    /// How often the class woke up from idleness.
+    pub activations: u64,
+    /// Nanoseconds waited with work queued, by [`WaitReason`].
+    pub waited_ns: [u64; 4],
+}
+
+impl ClassStats {
+    /// Both together: one class in two queues.
+    #[must_use]
+    pub fn plus(self, other: ClassStats) -> ClassStats {
+        let sum = |a: DirectionStats, b: DirectionStats| DirectionStats {
+            requests: a.requests + b.requests,
+            bytes: a.bytes + b.bytes,
+        };
+        let mut waited_ns = self.waited_ns;
+        waited_ns.iter_mut().zip(other.waited_ns).for_each(|(total, more)| *total += more);
+        ClassStats {
+            queued: self.queued + other.queued,
+            in_flight: self.in_flight + other.in_flight,
+            queued_bytes: self.queued_bytes + other.queued_bytes,
+            read: sum(self.read, other.read),
+            write: sum(self.write, other.write),
+            consumed_fs: self.consumed_fs + other.consumed_fs,
+            dispatched: self.dispatched + other.dispatched,
+            split: self.split + other.split,
+            continued: self.continued + other.continued,
+            errors: self.errors + other.errors,
+            cancelled: self.cancelled + other.cancelled,
+            refused: self.refused + other.refused,
+            activations: self.activations + other.activations,
+            waited_ns,
+        }
+    }
+
+    /// Nanoseconds waited for `reason`.
+    #[must_use]
+    pub fn waited_for_ns(&self, reason: WaitReason) -> u64 {
+        self.waited_ns[reason as usize]
+    }
+}
+
+/// Running totals of the time in which a queue could dispatch nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockedTime {
+    total_ns: [u64; 4],
+    now: Option<(WaitReason, u64)>,
+}
+
+impl BlockedTime {
+    /// From `now_ns` on nothing can be dispatched, because of `reason`.
+    pub(crate) fn block(&mut self, reason: WaitReason, now_ns: u64) {
+        if self.now.is_none_or(|(old, _)| old != reason) {
+            self.unblock(now_ns);
+            self.now = Some((reason, now_ns));
+        }
+    }
+
+    /// Something can be dispatched again.
+    pub(crate) fn unblock(&mut self, now_ns: u64) {
+        if let Some((reason, since_ns)) = self.now.take() {
+            self.total_ns[reason as usize] += now_ns.saturating_sub(since_ns);
+        }
+    }
+
+    pub(crate) fn reason(&self) -> Option<WaitReason> {
+        self.now.map(|(reason, _)| reason)
+    }
+
+    /// Totals up to `now_ns`, whatever is going on included.
+    fn totals(&self, now_ns: u64) -> [u64; 4] {
+        let mut so_far = *self;
+        so_far.unblock(now_ns);
+        so_far.total_ns
+    }
+}
+
+/// Where a class stood when its wait began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WaitMark {
+    since_ns: u64,
+    blocked_ns: [u64; 4],
+}
+
+impl WaitMark {
+    pub(crate) fn start(blocked: &BlockedTime, now_ns: u64) -> WaitMark {
+        WaitMark { since_ns: now_ns, blocked_ns: blocked.totals(now_ns) }
+    }
+
+    /// Ends the wait at `now_ns`, begins the next, and says for what was waited, and for what most.
+    pub(crate) fn take(&mut self, blocked: &BlockedTime, now_ns: u64) -> ([u64; 4], Option<WaitReason>) {
+        let next = WaitMark::start(blocked, now_ns);
+        let waited_ns = now_ns.saturating_sub(self.since_ns);
+        let mut by_reason = [0; 4];
+        let mut others_ns = 0;
+        for reason in [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend] {
+            let at = reason as usize;
+            by_reason[at] = next.blocked_ns[at] - self.blocked_ns[at];
+            others_ns += by_reason[at];
+        }
+        by_reason[WaitReason::Fairness as usize] = waited_ns.saturating_sub(others_ns);
+        *self = next;
+        let most = WaitReason::ALL.into_iter().max_by_key(|r| by_reason[*r as usize]);
+        (by_reason, most.filter(|_| waited_ns > 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_divided_by_what_blocked_meanwhile() {
+        let mut blocked = BlockedTime::default();
+        let mut mark = WaitMark::start(&blocked, 100);
+        blocked.block(WaitReason::Tokens, 120);
+        blocked.block(WaitReason::Tokens, 130);
+        blocked.block(WaitReason::Depth, 150);
+        blocked.unblock(155);
+        let (waited, most) = mark.take(&blocked, 200);
+        assert_eq!(waited, [65, 30, 5, 0]);
+        assert_eq!(most, Some(WaitReason::Fairness));
+        blocked.block(WaitReason::Backend, 200);
+        let (waited, most) = mark.take(&blocked, 210);
+        assert_eq!(waited, [0, 0, 0, 10]);
+        assert_eq!(most, Some(WaitReason::Backend));
+        assert_eq!(mark.take(&blocked, 210), ([0; 4], None));
+    }
+}

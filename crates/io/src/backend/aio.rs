@@ -1,0 +1,451 @@
+//! Linux AIO: the kernel's older asynchronous interface, for direct I/O.
+//!
+//! # Why
+//! Where io_uring is forbidden, this still keeps many operations at the disk at once without threads.
+//!
+//! # How it works
+//! `submit` fills control blocks, `flush` hands all of them over with one `io_submit`, `reap` takes completions with one
+//! `io_getevents`, and makes no system call when the kernel's ring, which is mapped into our memory, shows none. Every
+//! control block names the doorbell's eventfd, so that sleeping is one `ppoll`. What `io_submit` does not accept now
+//! (`EAGAIN`, or fewer than offered) stays queued and is offered again by the next `flush` or `wait`. What the interface
+//! cannot do (`fallocate`, discard, and `fsync` on older kernels) goes to one helper thread, started when first needed.
+//!
+//! # Limits
+//! Only direct I/O is asynchronous: a buffered read or write blocks inside `io_submit`. So may a direct write that
+//! extends its file. A waiting shard gets up for every completion to count them, whatever its batch. The number of
+//! control blocks on the whole machine is bounded by `fs.aio-max-nr`.
+//!
+//! # Example
+//! 32 reads: 32 control blocks, one `io_submit`. It answers 30: two stay queued. `wait` sleeps in `ppoll`, the first
+//! completion makes the eventfd readable, `reap` gives back what there is, the next `flush` offers the two again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::doorbell::Doorbell;
+use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::worker::{Workers, last_errno};
+use super::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, WakeHandle};
+use crate::sys::clock;
+
+/// Control blocks when the caller has no opinion.
+pub const DEFAULT_ENTRIES: u32 = 256;
+
+/// How long to sleep before offering refused control blocks again when no completion is on its way.
+const RETRY_NS: u64 = 1_000_000;
+
+// Commands and flag of `linux/aio_abi.h`.
+const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
+const IOCB_CMD_PREADV: u16 = 7;
+const IOCB_CMD_PWRITEV: u16 = 8;
+const IOCB_FLAG_RESFD: u32 = 1;
+
+/// `struct iocb` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Iocb {
+    data: u64,
+    #[cfg(target_endian = "little")]
+    key: u32,
+    rw_flags: i32,
+    #[cfg(target_endian = "big")]
+    key: u32,
+    opcode: u16,
+    reqprio: i16,
+    fd: u32,
+    buf: u64,
+    nbytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    resfd: u32,
+}
+
+/// `struct io_event` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct IoEvent {
+    data: u64,
+    object: u64,
+    result: i64,
+    result2: i64,
+}
+
+/// Head of the completion ring that the kernel maps at the context's address (`struct aio_ring` of `fs/aio.c`; what
+/// user space may read of it is fixed by the magic number).
+#[repr(C)]
+struct RingHead {
+    id: u32,
+    entries: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
+    magic: u32,
+}
+
+const RING_MAGIC: u32 = 0xa10a_10a1;
+
+/// A kernel AIO context: the five system calls, and nothing else.
+struct Context(libc::c_ulong);
+
+impl Context {
+    fn new(entries: u32) -> io::Result<Self> {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the kernel writes one context number to `context`, which outlives the call.
+        let answer = unsafe { libc::syscall(libc::SYS_io_setup, libc::c_long::from(entries), &raw mut context) };
+        if answer == 0 { Ok(Self(context)) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// How many of `blocks` were accepted.
+    ///
+    /// # Safety
+    /// The pointers must be valid until the call returns (the kernel copies the blocks), the memory that the blocks name
+    /// until their events have been taken.
+    unsafe fn submit(&self, blocks: &[*mut Iocb]) -> Result<usize, i32> {
+        let count = blocks.len() as libc::c_long;
+        // SAFETY: `blocks` holds `count` valid pointers; the rest is our caller's promise.
+        let answer = unsafe { libc::syscall(libc::SYS_io_submit, self.0, count, blocks.as_ptr()) };
+        usize::try_from(answer).map_err(|_| last_errno())
+    }
+
+    /// Takes the events there are, up to the length of `events`, without waiting; with `block` waits for one.
+    fn events(&self, events: &mut [IoEvent], block: bool) -> Result<usize, i32> {
+        let (count, least) = (events.len() as libc::c_long, libc::c_long::from(block));
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = if block { std::ptr::null() } else { &raw const now };
+        let target = events.as_mut_ptr();
+        // SAFETY: the kernel writes at most `count` events to `events`, and reads `now`; both outlive the call.
+        let answer = unsafe { libc::syscall(libc::SYS_io_getevents, self.0, least, count, target, timeout) };
+        usize::try_from(answer).map_err(|_| last_errno())
+    }
+
+    /// Whether an event may be waiting: asks the ring in our memory, and answers yes when it is not as expected.
+    fn may_have_events(&self) -> bool {
+        let ring = self.0 as *const RingHead;
+        // SAFETY: the context's number is the address of the ring, mapped until `io_destroy` in our drop; the kernel
+        // changes only `head` and `tail` of it, which are atomics here.
+        let ring = unsafe { &*ring };
+        ring.magic != RING_MAGIC || ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the context is ours and is not used again. The kernel waits for operations in flight in this call.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
+
+/// An operation between `submit` and its event. It keeps the file open.
+struct Flight {
+    key: u64,
+    file: Arc<OsFile>,
+    operation: Operation,
+}
+
+/// See the module's documentation.
+pub struct AioBackend {
+    context: Context,
+    doorbell: Arc<Doorbell>,
+    files: FileTable<Arc<OsFile>>,
+    /// By `Iocb::data`.
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    /// Filled and not yet accepted by the kernel.
+    waiting: Vec<Iocb>,
+    events: Vec<IoEvent>,
+    ready: VecDeque<Completion>,
+    helper: Option<Workers>,
+    capacity: usize,
+}
+
+impl AioBackend {
+    /// A context for `entries` operations at once (1 to 65 536, clamped).
+    ///
+    /// # Errors
+    /// `EAGAIN` when `fs.aio-max-nr` is used up, `ENOSYS` when the kernel is built without AIO.
+    pub fn new(entries: u32) -> io::Result<Self> {
+        let entries = entries.clamp(1, 65_536);
+        let capacity = entries as usize;
+        Ok(Self {
+            context: Context::new(entries)?,
+            doorbell: Doorbell::new()?,
+            files: FileTable::new(),
+            flights: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity).rev().collect(),
+            waiting: Vec::with_capacity(capacity),
+            events: vec![IoEvent::default(); capacity.min(256)],
+            ready: VecDeque::with_capacity(capacity),
+            helper: None,
+            capacity,
+        })
+    }
+
+    fn in_context(&self) -> usize {
+        self.capacity - self.free.len()
+    }
+
+    /// Operations that the kernel has accepted and whose events have not been taken.
+    fn in_kernel(&self) -> usize {
+        self.in_context() - self.waiting.len()
+    }
+
+    /// Hands an operation that AIO cannot do to the helper thread.
+    ///
+    /// # Safety
+    /// As [`Backend::submit`].
+    unsafe fn submit_to_helper(&mut self, operation: Operation, file: Arc<OsFile>) -> Result<(), i32> {
+        if self.helper.is_none() {
+            let started = Workers::start(1, &self.doorbell);
+            self.helper = Some(started.map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?);
+        }
+        let Some(helper) = self.helper.as_mut() else { return Err(libc::EAGAIN) };
+        // SAFETY: passed on from the caller.
+        unsafe { helper.push(operation, file) };
+        Ok(())
+    }
+
+    fn block(&self, index: usize, operation: &Operation, file: &OsFile) -> Option<Iocb> {
+        let (opcode, buf, nbytes) = match (operation.kind, operation.memory) {
+            (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }) => (IOCB_CMD_PREAD, ptr as u64, len_bytes),
+            (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }) => (IOCB_CMD_PWRITE, ptr as u64, len_bytes),
+            (Kind::Read, Memory::Vectored { iov, count }) => (IOCB_CMD_PREADV, iov as u64, count),
+            (Kind::Write, Memory::Vectored { iov, count }) => (IOCB_CMD_PWRITEV, iov as u64, count),
+            (Kind::Sync { data_only: true }, _) => (IOCB_CMD_FDSYNC, 0, 0),
+            (Kind::Sync { data_only: false }, _) => (IOCB_CMD_FSYNC, 0, 0),
+            _ => return None,
+        };
+        // The kernel insists on an offset, address and length of 0 for a sync.
+        let offset = if matches!(operation.kind, Kind::Sync { .. }) { 0 } else { operation.offset as i64 };
+        Some(Iocb {
+            data: index as u64,
+            opcode,
+            fd: file.raw_fd() as u32,
+            buf,
+            nbytes: u64::from(nbytes),
+            offset,
+            flags: IOCB_FLAG_RESFD,
+            resfd: self.doorbell.raw_fd() as u32,
+            ..Iocb::default()
+        })
+    }
+
+    fn release(&mut self, index: u64) -> Option<Flight> {
+        let index = usize::try_from(index).ok()?;
+        let flight = self.flights.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(flight)
+    }
+
+    /// Takes the first waiting block out, which the kernel has refused with `errno`.
+    fn refuse_first(&mut self, errno: i32) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let block = self.waiting.remove(0);
+        let Some(flight) = self.release(block.data) else { return };
+        let unknown_sync = matches!(block.opcode, IOCB_CMD_FSYNC | IOCB_CMD_FDSYNC) && errno == libc::EINVAL;
+        let result = if unknown_sync {
+            // SAFETY: a sync names no memory.
+            match unsafe { self.submit_to_helper(flight.operation, flight.file) } {
+                Ok(()) => return,
+                Err(errno) => Err(errno),
+            }
+        } else {
+            Err(errno)
+        };
+        self.ready.push_back(Completion { key: flight.key, result });
+    }
+
+    fn collect(&mut self) {
+        if let Some(helper) = self.helper.as_mut() {
+            helper.collect(&mut self.ready);
+        }
+        while self.in_kernel() > 0 && self.context.may_have_events() {
+            let mut events = std::mem::take(&mut self.events);
+            let taken = self.context.events(&mut events, false);
+            let count = taken.unwrap_or(0);
+            for event in events.iter().take(count) {
+                self.land(event);
+            }
+            self.events = events;
+            // Interrupted by a signal: the next call takes them.
+            if count == 0 {
+                return;
+            }
+        }
+    }
+
+    fn land(&mut self, event: &IoEvent) {
+        let Some(flight) = self.release(event.data) else { return };
+        let result = match u32::try_from(event.result) {
+            Ok(_) if matches!(flight.operation.kind, Kind::Sync { .. }) => Ok(0),
+            Ok(moved) => Ok(moved),
+            Err(_) => Err(i32::try_from(event.result.saturating_neg()).unwrap_or(libc::EIO)),
+        };
+        self.ready.push_back(Completion { key: flight.key, result });
+    }
+
+    /// Offers the waiting blocks until all are accepted or the kernel has no room.
+    fn offer(&mut self) -> io::Result<()> {
+        while !self.waiting.is_empty() {
+            let blocks: Vec<*mut Iocb> = self.waiting.iter_mut().map(std::ptr::from_mut).collect();
+            // SAFETY: the pointers lead into `self.waiting`, untouched during the call; the memory that the blocks name
+            // is kept by the submitter until the completion has been reaped, the files by `self.flights`.
+            match unsafe { self.context.submit(&blocks) } {
+                Ok(0) | Err(libc::EAGAIN) => return Ok(()),
+                Ok(count) => drop(self.waiting.drain(..count.min(self.waiting.len()))),
+                Err(libc::EINTR) => {}
+                Err(errno @ (libc::ENOSYS | libc::EPERM)) => return Err(io::Error::from_raw_os_error(errno)),
+                // Only the first block is to blame: when a later one is bad, the call answers how many came before it.
+                Err(errno) => self.refuse_first(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Backend for AioBackend {
+    fn name(&self) -> &'static str {
+        "aio"
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = OsFile::open(path, options)?;
+        Ok((self.files.insert(Arc::new(file))?, info))
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.remove(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.len_bytes()
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.file.set_len(len_bytes)
+    }
+
+    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
+        None
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        if let Err(errno) = validate(&operation) {
+            return Submit::Done(Err(errno));
+        }
+        let Some(file) = self.files.get(operation.file) else { return Submit::Done(Err(libc::EBADF)) };
+        let file = Arc::clone(file);
+        if self.in_flight() >= self.capacity {
+            return Submit::Busy;
+        }
+        let Some(index) = self.free.last().copied() else { return Submit::Busy };
+        let Some(block) = self.block(index, &operation, &file) else {
+            // SAFETY: passed on from our caller.
+            return match unsafe { self.submit_to_helper(operation, file) } {
+                Ok(()) => Submit::Queued,
+                Err(errno) => Submit::Done(Err(errno)),
+            };
+        };
+        let Some(flight) = self.flights.get_mut(index) else { return Submit::Busy };
+        *flight = Some(Flight { key: operation.key, file, operation });
+        self.free.pop();
+        self.waiting.push(block);
+        Submit::Queued
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.offer()
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.collect();
+        let count = self.ready.len();
+        self.ready.drain(..).for_each(sink);
+        count
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+        self.offer()?;
+        let want = (batch as usize).min(self.in_flight()).max(1);
+        let doorbell = Arc::clone(&self.doorbell);
+        loop {
+            self.collect();
+            let now_ns = clock::now_ns();
+            let late = deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
+            if doorbell.take_woken() || self.ready.len() >= want || late {
+                return Ok(());
+            }
+            if self.waiting.is_empty() {
+                doorbell.sleep(deadline_ns)?;
+            } else {
+                doorbell.sleep(Some(deadline_ns.unwrap_or(u64::MAX).min(now_ns.saturating_add(RETRY_NS))))?;
+                self.offer()?;
+            }
+        }
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        Arc::<Doorbell>::clone(&self.doorbell)
+    }
+
+    fn in_flight(&self) -> usize {
+        let helping = self.helper.as_ref().map_or(0, Workers::pending);
+        self.in_context() + helping + self.ready.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl Drop for AioBackend {
+    /// Carries out what had been accepted, and waits for it: the kernel must not write to memory after this. The helper
+    /// thread is joined by its own drop.
+    fn drop(&mut self) {
+        while self.in_context() > 0 {
+            if self.offer().is_err() {
+                // The kernel takes no more of them, so what waits will never touch memory.
+                while !self.waiting.is_empty() {
+                    self.refuse_first(libc::ECANCELED);
+                }
+            }
+            if self.in_kernel() == 0 {
+                if !self.waiting.is_empty() {
+                    std::thread::sleep(Duration::from_nanos(RETRY_NS));
+                }
+                continue;
+            }
+            let mut event = [IoEvent::default()];
+            match self.context.events(&mut event, true) {
+                Ok(_) => event.iter().for_each(|event| self.land(event)),
+                Err(libc::EINTR) => {}
+                // Not expected; `io_destroy` waits for the rest.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_kernels_sizes() {
+        assert_eq!((size_of::<Iocb>(), size_of::<IoEvent>()), (64, 32));
+        assert_eq!(std::mem::offset_of!(Iocb, opcode), 16);
+        assert_eq!(std::mem::offset_of!(Iocb, resfd), 60);
+    }
+}

@@ -1,0 +1,286 @@
+//! Which backend: asked for by name, or the best that this machine allows, with the reason.
+//!
+//! # Why
+//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then go on with the next best,
+//! and say so; but a backend that was asked for by name is never silently replaced.
+//!
+//! # How it works
+//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. What each refusal means and what to do
+//! about it is read off the error number.
+//!
+//! # Limits
+//! A backend that can be made may still fail for a certain file (direct I/O on some file systems): that is `open`'s error.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::choose::{BackendKind, probe};
+//! let (backend, choice) = probe(Some(BackendKind::Memory), 64)?;
+//! assert_eq!((backend.name(), choice.kind), ("memory", BackendKind::Memory));
+//! assert_eq!(choice.reason, "asked for by name");
+//! assert_eq!("uring".parse(), Ok(BackendKind::Uring));
+//! # Ok::<(), plimsoll::backend::choose::OpenBackendError>(())
+//! ```
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use super::Backend;
+use super::aio::AioBackend;
+use super::memory::{MemoryBackend, MemoryStore};
+use super::null::NullBackend;
+use super::pool::{DEFAULT_THREADS, PoolBackend};
+use super::uring::UringBackend;
+
+/// The backends that carry out I/O in real time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BackendKind {
+    /// io_uring.
+    Uring,
+    /// Linux AIO.
+    Aio,
+    /// Threads with blocking calls.
+    Pool,
+    /// Files in memory.
+    Memory,
+    /// Nothing at all, at once.
+    Null,
+}
+
+impl BackendKind {
+    /// All of them, the default order of [`probe`] first.
+    pub const ALL: [Self; 5] = [Self::Uring, Self::Aio, Self::Pool, Self::Memory, Self::Null];
+
+    /// Name as on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uring => "uring",
+            Self::Aio => "aio",
+            Self::Pool => "pool",
+            Self::Memory => "memory",
+            Self::Null => "null",
+        }
+    }
+
+    /// Makes this backend on the calling thread, for `entries` operations at once (at least 1; each backend has its own
+    /// upper bound, see its `new`).
+    ///
+    /// # Errors
+    /// When this machine does not allow it: why, and what to do.
+    pub fn make(self, entries: u32) -> Result<Box<dyn Backend>, OpenBackendError> {
+        let made: io::Result<Box<dyn Backend>> = match self {
+            Self::Uring => UringBackend::new(entries).map(|backend| Box::new(backend) as _),
+            Self::Aio => AioBackend::new(entries).map(|backend| Box::new(backend) as _),
+            Self::Pool => PoolBackend::new(DEFAULT_THREADS, entries).map(|backend| Box::new(backend) as _),
+            Self::Memory => MemoryBackend::new(&MemoryStore::default()).map(|backend| Box::new(backend) as _),
+            Self::Null => NullBackend::new().map(|backend| Box::new(backend) as _),
+        };
+        made.map_err(|error| OpenBackendError { refusals: vec![Refusal { kind: self, why: explain(self, &error) }] })
+    }
+}
+
+impl fmt::Display for BackendKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no backend's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownBackend {
+    /// What was given.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown backend `{}`: use one of", self.name)?;
+        for (index, kind) in BackendKind::ALL.iter().enumerate() {
+            write!(f, "{} {kind}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownBackend {}
+
+impl FromStr for BackendKind {
+    type Err = UnknownBackend;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBackend> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UnknownBackend { name: name.to_owned() })
+    }
+}
+
+/// The backend that [`probe`] settled on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Which one.
+    pub kind: BackendKind,
+    /// Why this one: asked for, first choice, or what kept the better ones away. One line.
+    pub reason: String,
+}
+
+/// Why one backend cannot be used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which one.
+    pub kind: BackendKind,
+    /// What the system said, what it usually means, and what to do. One line.
+    pub why: String,
+}
+
+/// No backend could be made; see [`Refusal`] for each that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenBackendError {
+    /// What was tried, in order; at least one.
+    pub refusals: Vec<Refusal>,
+}
+
+impl fmt::Display for OpenBackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_refusals(f, &self.refusals)
+    }
+}
+
+impl std::error::Error for OpenBackendError {}
+
+fn write_refusals(out: &mut dyn fmt::Write, refusals: &[Refusal]) -> fmt::Result {
+    for (index, refusal) in refusals.iter().enumerate() {
+        let separator = if index == 0 { "" } else { "; " };
+        write!(out, "{separator}backend {} cannot be used: {}", refusal.kind, refusal.why)?;
+    }
+    Ok(())
+}
+
+/// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. `entries` is how
+/// many operations it takes at once (256 suits most disks).
+///
+/// # Errors
+/// When the backend asked for, or every one of the three, is refused.
+pub fn probe(
+    preference: Option<BackendKind>,
+    entries: u32,
+) -> Result<(Box<dyn Backend>, Choice), OpenBackendError> {
+    if let Some(kind) = preference {
+        return Ok((kind.make(entries)?, Choice { kind, reason: "asked for by name".to_owned() }));
+    }
+    first_that_works(&[BackendKind::Uring, BackendKind::Aio, BackendKind::Pool], |kind| kind.make(entries))
+}
+
+/// Split from [`probe`] so that refusals can be tested on a machine that refuses nothing.
+fn first_that_works<B>(
+    order: &[BackendKind],
+    make: impl Fn(BackendKind) -> Result<B, OpenBackendError>,
+) -> Result<(B, Choice), OpenBackendError> {
+    let mut refusals = Vec::new();
+    for &kind in order {
+        match make(kind) {
+            Ok(backend) => return Ok((backend, Choice { kind, reason: reason(&refusals) })),
+            Err(error) => refusals.extend(error.refusals),
+        }
+    }
+    Err(OpenBackendError { refusals })
+}
+
+fn reason(refusals: &[Refusal]) -> String {
+    if refusals.is_empty() {
+        return "first choice, and available".to_owned();
+    }
+    let mut text = "next best: ".to_owned();
+    // Writing to a string does not fail.
+    let _ = write_refusals(&mut text, refusals);
+    text
+}
+
+/// What the system said, what it usually means for this backend, and what to do.
+fn explain(kind: BackendKind, error: &io::Error) -> String {
+    let hint = match (kind, error.raw_os_error()) {
+        (BackendKind::Uring, Some(libc::EPERM | libc::EACCES)) => {
+            "io_uring is forbidden here, by the sysctl kernel.io_uring_disabled (0 allows it) or by the seccomp filter \
+             of a container (allow io_uring_setup, io_uring_enter and io_uring_register)"
+        }
+        (BackendKind::Uring, Some(libc::ENOSYS)) => {
+            "the kernel has no io_uring (Linux 5.11 is needed), or a sandbox hides it"
+        }
+        (BackendKind::Uring, Some(libc::ENOMEM)) => {
+            "the limit of locked memory is too low: raise `ulimit -l` (LimitMEMLOCK= in systemd), or ask for fewer \
+             entries"
+        }
+        (BackendKind::Uring, _) if error.kind() == io::ErrorKind::Unsupported => "use Linux 5.11 or newer",
+        (BackendKind::Aio, Some(libc::EAGAIN)) => {
+            "the machine's AIO control blocks are used up: raise the sysctl fs.aio-max-nr (fs.aio-nr shows how many \
+             are taken)"
+        }
+        (BackendKind::Aio, Some(libc::ENOSYS | libc::EPERM)) => {
+            "the kernel is built without AIO, or a sandbox forbids io_setup"
+        }
+        (BackendKind::Pool, Some(libc::EAGAIN)) => "no more threads are allowed: raise `ulimit -u` or the pids limit",
+        (_, Some(libc::EMFILE)) => "too many open files: raise `ulimit -n`",
+        _ => return error.to_string(),
+    };
+    format!("{error}: {hint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(kind: BackendKind, errno: i32) -> OpenBackendError {
+        let why = explain(kind, &io::Error::from_raw_os_error(errno));
+        OpenBackendError { refusals: vec![Refusal { kind, why }] }
+    }
+
+    #[test]
+    fn names_go_both_ways() {
+        for kind in BackendKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let Err(error) = "iouring".parse::<BackendKind>() else { panic!("not a name") };
+        assert_eq!(error.to_string(), "unknown backend `iouring`: use one of uring, aio, pool, memory, null");
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let cases = [
+            (BackendKind::Uring, libc::EPERM, "kernel.io_uring_disabled"),
+            (BackendKind::Uring, libc::EPERM, "seccomp"),
+            (BackendKind::Uring, libc::ENOMEM, "ulimit -l"),
+            (BackendKind::Uring, libc::ENOSYS, "5.11"),
+            (BackendKind::Aio, libc::EAGAIN, "fs.aio-max-nr"),
+            (BackendKind::Pool, libc::EAGAIN, "ulimit -u"),
+            (BackendKind::Null, libc::EMFILE, "ulimit -n"),
+        ];
+        for (kind, errno, part) in cases {
+            let text = refused(kind, errno).to_string();
+            assert!(text.contains(part) && text.contains(kind.name()), "{kind} {errno}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_denied_ring_falls_back_and_says_why() {
+        let order = [BackendKind::Uring, BackendKind::Aio, BackendKind::Pool];
+        let make = |kind| match kind {
+            BackendKind::Uring => Err(refused(kind, libc::EPERM)),
+            BackendKind::Aio => Err(refused(kind, libc::EAGAIN)),
+            _ => Ok(kind),
+        };
+        let Ok((made, choice)) = first_that_works(&order, make) else { panic!("the pool was not refused") };
+        assert_eq!((made, choice.kind), (BackendKind::Pool, BackendKind::Pool));
+        assert!(choice.reason.contains("io_uring_disabled") && choice.reason.contains("aio-max-nr"), "{choice:?}");
+        let Err(error) = first_that_works(&order[..2], make) else { panic!("both were refused") };
+        assert_eq!(error.refusals.len(), 2);
+    }
+
+    #[test]
+    fn something_works_on_every_machine() -> Result<(), OpenBackendError> {
+        let (backend, choice) = probe(None, 8)?;
+        println!("{}: {}", choice.kind, choice.reason);
+        assert_eq!(backend.name(), choice.kind.name());
+        for kind in [BackendKind::Pool, BackendKind::Memory, BackendKind::Null] {
+            assert_eq!(probe(Some(kind), 8)?.1.kind, kind);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! The backend that works everywhere: a few threads with ordinary blocking calls.
+//!
+//! # Why
+//! Containers often forbid io_uring, and Linux AIO can be used up; `pread` is always there.
+//!
+//! # How it works
+//! Every operation is a job for one of N threads (module `worker`). The threads ring the owner's doorbell for each
+//! result; nothing is collected by `flush`, because a job starts as soon as a thread is free.
+//!
+//! # Limits
+//! No more operations run at the disk at once than there are threads; the others, up to the capacity, queue here. Two
+//! thread switches per operation.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::{Backend, pool::PoolBackend};
+//! let backend = PoolBackend::new(4, 64)?;
+//! assert_eq!((backend.name(), backend.capacity(), backend.in_flight()), ("pool", 64, 0));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::doorbell::Doorbell;
+use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::worker::Workers;
+use super::{Backend, Completion, FileId, FileInfo, OpenOptions, Operation, Submit, WakeHandle};
+use crate::sys::clock;
+
+/// Threads when the caller has no opinion.
+pub const DEFAULT_THREADS: usize = 8;
+
+/// Most threads that one backend starts.
+pub const THREADS_MAX: usize = 256;
+
+/// See the module's documentation.
+pub struct PoolBackend {
+    workers: Workers,
+    doorbell: Arc<Doorbell>,
+    files: FileTable<Arc<OsFile>>,
+    ready: VecDeque<Completion>,
+    capacity: usize,
+}
+
+impl PoolBackend {
+    /// Starts `threads` threads (1 to [`THREADS_MAX`], clamped) that take up to `capacity` operations (at least 1).
+    ///
+    /// # Errors
+    /// When the system refuses a thread or an eventfd.
+    pub fn new(threads: usize, capacity: u32) -> io::Result<Self> {
+        let doorbell = Doorbell::new()?;
+        let workers = Workers::start(threads.clamp(1, THREADS_MAX), &doorbell)?;
+        let capacity = capacity.max(1) as usize;
+        Ok(Self { workers, doorbell, files: FileTable::new(), ready: VecDeque::new(), capacity })
+    }
+}
+
+impl Backend for PoolBackend {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = OsFile::open(path, options)?;
+        Ok((self.files.insert(Arc::new(file))?, info))
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.remove(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.len_bytes()
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.file.set_len(len_bytes)
+    }
+
+    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
+        None
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        if let Err(errno) = validate(&operation) {
+            return Submit::Done(Err(errno));
+        }
+        let Some(file) = self.files.get(operation.file) else { return Submit::Done(Err(libc::EBADF)) };
+        if self.in_flight() >= self.capacity {
+            return Submit::Busy;
+        }
+        let file = Arc::clone(file);
+        // SAFETY: our caller keeps the memory until the completion comes out of `reap`, which is after its collection.
+        unsafe { self.workers.push(operation, file) };
+        Submit::Queued
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.workers.collect(&mut self.ready);
+        let count = self.ready.len();
+        self.ready.drain(..).for_each(sink);
+        count
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+        let want = (batch as usize).min(self.in_flight()).max(1);
+        let Self { workers, doorbell, ready, .. } = self;
+        doorbell.wait_for(deadline_ns, || {
+            workers.collect(ready);
+            ready.len() >= want
+        })
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        Arc::<Doorbell>::clone(&self.doorbell)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.workers.pending() + self.ready.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}

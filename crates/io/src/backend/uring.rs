@@ -1,0 +1,478 @@
+//! io_uring: one system call hands over many operations, and none is needed to see what came back.
+//!
+//! # Why
+//! It is the cheapest way to a disk that Linux has, and the only one that is asynchronous for every operation.
+//!
+//! # How it works
+//! *Setting up.* The ring is made for one thread with deferred task work (Linux 6.1: completions are only posted when
+//! this thread asks, which keeps interrupts of its work away); an older kernel gets the flags it knows. A no-op is sent
+//! round once, so that a ring which can be made but not used is found out at once.
+//! *Submitting.* `submit` fills an entry, `flush` enters the kernel once for all of them. Files are registered (up to
+//! [`REGISTERED_FILES`], the rest go by descriptor), and memory of a registered region goes without page lookups.
+//! *Reaping.* With deferred task work the kernel raises a flag in shared memory when completions could be posted; `reap`
+//! enters the kernel only when it sees that flag (or an overflow).
+//! *Sleeping.* A read of the doorbell's eventfd is kept in the ring, so that one enter sleeps on completions and
+//! wake-ups together, with the deadline as its timeout. Its completion is recognised by the key `u64::MAX` and not
+//! counted. A batch is awaited one completion at a time, because the kernel could not end a longer wait for a wake-up.
+//! Discard on a block device has no entry of its own before Linux 6.12; a helper thread does it.
+//!
+//! # Limits
+//! Linux 5.11 at least. Bound to the thread that made it. Memory of the ring, and registered regions, may count against
+//! `RLIMIT_MEMLOCK`. When the kernel refuses entries for want of memory they stay in the ring and are offered again.
+//!
+//! # Example
+//! Three reads are submitted (no system call), `flush` enters once. `wait(None, 2)` enters, sleeps, sees one completion,
+//! enters again, sees the second, returns. `reap` gives both and makes no system call.
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use super::doorbell::Doorbell;
+use super::file::{FileTable, OsFile, unknown_file, validate};
+use super::worker::Workers;
+use super::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, WakeHandle};
+use crate::buffer::AlignedBuf;
+use crate::sys::clock;
+
+/// Operations at once when the caller has no opinion.
+pub const DEFAULT_ENTRIES: u32 = 256;
+
+/// Most operations at once: what the kernel takes as the size of a submission queue.
+pub const ENTRIES_MAX: u32 = 32_768;
+
+/// Files that are registered with the ring.
+pub const REGISTERED_FILES: u32 = 256;
+
+/// Memory regions that can be registered with the ring.
+pub const REGISTERED_REGIONS: u32 = 64;
+
+/// The kernel's bound for one registered region: 1 GiB.
+const REGION_BYTES_MAX: usize = 1 << 30;
+
+/// Key of the ring's own entries; operations never have it.
+const OWN_KEY: u64 = u64::MAX;
+
+/// How long to sleep before entries that the kernel refused for want of memory are offered again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// An open file, and whether its place in the ring's file table holds it.
+struct RingFile {
+    os: Arc<OsFile>,
+    registered: bool,
+}
+
+/// See the module's documentation.
+pub struct UringBackend {
+    ring: IoUring,
+    doorbell: Arc<Doorbell>,
+    files: FileTable<RingFile>,
+    /// Size of the ring's file table; 0 where the kernel has none.
+    file_places: u32,
+    /// Size of the ring's region table, and how many are registered.
+    region_places: u32,
+    regions: u16,
+    /// Where the eventfd is read to. Belongs to the kernel while `wake_armed`.
+    wake_word: AlignedBuf,
+    wake_armed: bool,
+    /// Operations pushed whose completions have not been seen.
+    in_ring: usize,
+    ready: VecDeque<Completion>,
+    helper: Option<Workers>,
+    capacity: usize,
+    /// The kernel takes entries only from the thread that made the ring.
+    _one_thread: PhantomData<*mut ()>,
+}
+
+impl UringBackend {
+    /// A ring for `entries` operations at once (1 to [`ENTRIES_MAX`], clamped, rounded up to a power of two).
+    ///
+    /// # Errors
+    /// `EPERM` or `ENOSYS` when io_uring is forbidden or missing, `ENOMEM` when the memlock limit is too low,
+    /// `Unsupported` when the kernel is older than 5.11.
+    pub fn new(entries: u32) -> io::Result<Self> {
+        let ring = set_up(entries.clamp(1, ENTRIES_MAX).next_power_of_two())?;
+        if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is older than Linux 5.11"));
+        }
+        let capacity = ring.params().sq_entries() as usize;
+        let mut backend = Self {
+            ring,
+            doorbell: Doorbell::new()?,
+            files: FileTable::new(),
+            file_places: 0,
+            region_places: 0,
+            regions: 0,
+            wake_word: AlignedBuf::with_align(size_of::<u64>(), align_of::<u64>())?,
+            wake_armed: false,
+            in_ring: 0,
+            ready: VecDeque::with_capacity(capacity),
+            helper: None,
+            capacity,
+            _one_thread: PhantomData,
+        };
+        backend.try_round_trip()?;
+        if backend.ring.submitter().register_files_sparse(REGISTERED_FILES).is_ok() {
+            backend.file_places = REGISTERED_FILES;
+        }
+        if backend.ring.submitter().register_buffers_sparse(REGISTERED_REGIONS).is_ok() {
+            backend.region_places = REGISTERED_REGIONS;
+        }
+        Ok(backend)
+    }
+
+    /// Sends a no-op round: a sandbox may allow making a ring and forbid entering it.
+    fn try_round_trip(&mut self) -> io::Result<()> {
+        let entry = opcode::Nop::new().build().user_data(OWN_KEY);
+        // SAFETY: a no-op names no memory.
+        unsafe { self.push(&entry) }.map_err(|()| io::Error::other("a new ring is full"))?;
+        loop {
+            match self.ring.submitter().submit_and_wait(1) {
+                Ok(_) if self.ring.completion().next().is_some() => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// # Safety
+    /// Memory named by `entry` must stay valid until its completion has been seen.
+    unsafe fn push(&mut self, entry: &squeue::Entry) -> Result<(), ()> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.ring.submission().push(entry) }.map_err(|_| ())
+    }
+
+    /// Keeps a read of the eventfd in the ring. Without room for it nothing happens; the next sleep tries again.
+    fn arm_wake(&mut self) -> bool {
+        if !self.wake_armed {
+            let len_bytes = size_of::<u64>() as u32;
+            let read = opcode::Read::new(Fd(self.doorbell.raw_fd()), self.wake_word.as_mut_ptr(), len_bytes);
+            let entry = read.build().user_data(OWN_KEY);
+            // SAFETY: the word and the eventfd live as long as the backend, whose drop waits for this read.
+            self.wake_armed = unsafe { self.push(&entry) }.is_ok();
+        }
+        self.wake_armed
+    }
+
+    /// Enters the kernel until it has taken every entry, or cannot take more now.
+    fn submit_entries(&mut self) -> io::Result<()> {
+        while !self.ring.submission().is_empty() {
+            match self.ring.submitter().submit() {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // EBUSY: completions must be taken first. EAGAIN: no memory in the kernel now.
+                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel post what it holds back (deferred task work, overflowed completions), if it says that there is some.
+    fn post_held_back(&mut self) {
+        let submission = self.ring.submission();
+        let held_back = submission.taskrun() || submission.cq_overflow();
+        drop(submission);
+        if held_back {
+            // Also hands over new entries, which does no harm. When it fails nothing is lost: the flags stay up, and
+            // the next flush or wait meets the same error and reports it.
+            let _ = self.ring.submitter().submit();
+        }
+    }
+
+    /// Moves what is in the completion queue to `ready`. Whether there was anything, our own entries included.
+    fn collect(&mut self) -> bool {
+        let mut any = false;
+        for entry in self.ring.completion() {
+            any = true;
+            match own_or_operation(entry.user_data(), entry.result()) {
+                None => self.wake_armed = false,
+                Some(completion) => {
+                    self.in_ring = self.in_ring.saturating_sub(1);
+                    self.ready.push_back(completion);
+                }
+            }
+        }
+        if let Some(helper) = self.helper.as_mut() {
+            helper.collect(&mut self.ready);
+        }
+        any
+    }
+
+    /// One sleep in the kernel: until something completes (a wake-up included) or the deadline.
+    fn sleep(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        let timeout = deadline_ns.map(|deadline_ns| {
+            let (seconds, rest_ns) = clock::until(deadline_ns);
+            Timespec::new().sec(seconds.min(i64::MAX as u64)).nsec(rest_ns)
+        });
+        let arguments = SubmitArgs::new();
+        let slept = match timeout.as_ref() {
+            Some(timeout) => self.ring.submitter().submit_with_args(1, &arguments.timespec(timeout)),
+            None => self.ring.submitter().submit_and_wait(1),
+        };
+        match slept.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => Ok(()),
+            Err((Some(libc::EBUSY | libc::EAGAIN), _)) => {
+                // The kernel has no room: give it time unless completions are there to be taken.
+                if !self.collect() {
+                    std::thread::sleep(RETRY);
+                }
+                Ok(())
+            }
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    fn submit_to_helper(&mut self, operation: Operation, file: Arc<OsFile>) -> Submit {
+        if self.helper.is_none() {
+            match Workers::start(1, &self.doorbell) {
+                Ok(helper) => self.helper = Some(helper),
+                Err(error) => return Submit::Done(Err(error.raw_os_error().unwrap_or(libc::EAGAIN))),
+            }
+        }
+        let Some(helper) = self.helper.as_mut() else { return Submit::Busy };
+        // SAFETY: only discards come here, and they name no memory.
+        unsafe { helper.push(operation, file) };
+        Submit::Queued
+    }
+
+    fn entry(&self, operation: &Operation, file: &RingFile) -> squeue::Entry {
+        let entry = if file.registered {
+            // The flag makes the kernel read the number as a place in the ring's file table.
+            let place = Fd(FileTable::<RingFile>::index(operation.file) as i32);
+            transfer_entry(operation, place, self.regions).flags(squeue::Flags::FIXED_FILE)
+        } else {
+            transfer_entry(operation, Fd(file.os.raw_fd()), self.regions)
+        };
+        entry.user_data(operation.key)
+    }
+}
+
+/// Makes the ring, with the best flags that this kernel takes.
+fn set_up(entries: u32) -> io::Result<IoUring> {
+    // Completions of operations that have not been reaped count against the capacity, so four times the entries leaves
+    // room for every one of them and for the ring's own.
+    let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);
+    let mut last = None;
+    for level in 0..3 {
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_cqsize(completions);
+        match level {
+            // Linux 6.1.
+            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            // Linux 5.19.
+            1 => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+            _ => &mut builder,
+        };
+        match builder.build(entries) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
+            result => return result,
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+/// `None` for a completion of the ring's own entries.
+fn own_or_operation(user_data: u64, result: i32) -> Option<Completion> {
+    let result = u32::try_from(result).map_err(|_| result.saturating_neg());
+    (user_data != OWN_KEY).then_some(Completion { key: user_data, result })
+}
+
+/// The entry for an operation. `validate` has been passed, so the memory fits the kind.
+fn transfer_entry(operation: &Operation, file: Fd, regions: u16) -> squeue::Entry {
+    let offset = operation.offset;
+    match (operation.kind, operation.memory) {
+        (Kind::Read, Memory::Contiguous { ptr, len_bytes, region: Some(region) }) if region < regions => {
+            opcode::ReadFixed::new(file, ptr, len_bytes, region).offset(offset).build()
+        }
+        (Kind::Write, Memory::Contiguous { ptr, len_bytes, region: Some(region) }) if region < regions => {
+            opcode::WriteFixed::new(file, ptr, len_bytes, region).offset(offset).build()
+        }
+        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }) => {
+            opcode::Read::new(file, ptr, len_bytes).offset(offset).build()
+        }
+        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }) => {
+            opcode::Write::new(file, ptr, len_bytes).offset(offset).build()
+        }
+        (Kind::Read, Memory::Vectored { iov, count }) => opcode::Readv::new(file, iov, count).offset(offset).build(),
+        (Kind::Write, Memory::Vectored { iov, count }) => opcode::Writev::new(file, iov, count).offset(offset).build(),
+        (Kind::Sync { data_only }, _) => {
+            let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
+            opcode::Fsync::new(file).flags(flags).build()
+        }
+        (Kind::Discard { len_bytes }, _) => {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
+        }
+        (Kind::Allocate { len_bytes, keep_size }, _) => {
+            let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
+            opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
+        }
+        // Not reached after `validate`; harmless if it were.
+        (Kind::Read | Kind::Write, Memory::None) => opcode::Nop::new().build(),
+    }
+}
+
+impl Backend for UringBackend {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = OsFile::open(path, options)?;
+        let fd = file.raw_fd();
+        let id = self.files.insert(RingFile { os: Arc::new(file), registered: false })?;
+        let place = FileTable::<RingFile>::index(id);
+        let registered = place < self.file_places
+            && matches!(self.ring.submitter().register_files_update(place, &[fd]), Ok(updated) if updated == 1);
+        if let Some(file) = self.files.get_mut(id) {
+            file.registered = registered;
+        }
+        Ok((id, info))
+    }
+
+    fn close(&mut self, file: FileId) {
+        let Some(known) = self.files.get(file) else { return };
+        let registered = known.registered;
+        // Entries that the kernel has not taken yet name the file's place or descriptor: hand them over first.
+        while !self.ring.submission().is_empty() {
+            if self.submit_entries().is_err() {
+                // The ring is broken, so those entries will never be carried out.
+                break;
+            }
+            self.post_held_back();
+            if !self.collect() && !self.ring.submission().is_empty() {
+                std::thread::sleep(RETRY);
+            }
+        }
+        if registered {
+            let place = FileTable::<RingFile>::index(file);
+            // When this fails the place keeps the file open until it is used again or the ring goes.
+            let _ = self.ring.submitter().register_files_update(place, &[-1]);
+        }
+        self.files.remove(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.os.len_bytes()
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        self.files.get(file).ok_or_else(|| unknown_file(file))?.os.file.set_len(len_bytes)
+    }
+
+    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16> {
+        let region = self.regions;
+        if u32::from(region) >= self.region_places || len_bytes == 0 || len_bytes > REGION_BYTES_MAX {
+            return None;
+        }
+        let piece = [libc::iovec { iov_base: ptr.cast(), iov_len: len_bytes }];
+        // SAFETY: our caller keeps the region allocated until the backend, and with it the ring, is dropped.
+        unsafe { self.ring.submitter().register_buffers_update(u32::from(region), &piece, None) }.ok()?;
+        self.regions += 1;
+        Some(region)
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        if let Err(errno) = validate(&operation) {
+            return Submit::Done(Err(errno));
+        }
+        let Some(file) = self.files.get(operation.file) else { return Submit::Done(Err(libc::EBADF)) };
+        if self.in_flight() >= self.capacity {
+            return Submit::Busy;
+        }
+        if matches!(operation.kind, Kind::Discard { .. }) && file.os.is_block_device {
+            let file = Arc::clone(&file.os);
+            return self.submit_to_helper(operation, file);
+        }
+        let entry = self.entry(&operation, file);
+        // SAFETY: our caller keeps the memory until the completion has come out of `reap`.
+        if unsafe { self.push(&entry) }.is_err() {
+            return Submit::Busy;
+        }
+        self.in_ring += 1;
+        Submit::Queued
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.submit_entries()
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.post_held_back();
+        self.collect();
+        let count = self.ready.len();
+        self.ready.drain(..).for_each(sink);
+        count
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+        self.submit_entries()?;
+        let want = (batch as usize).min(self.in_flight()).max(1);
+        loop {
+            self.post_held_back();
+            self.collect();
+            let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
+            if self.doorbell.take_woken() || self.ready.len() >= want || late {
+                return Ok(());
+            }
+            if !self.arm_wake() {
+                self.submit_entries()?;
+                if !self.arm_wake() {
+                    // The kernel takes no entries now. Come back soon rather than sleep without a way to be woken.
+                    std::thread::sleep(RETRY);
+                    return Ok(());
+                }
+            }
+            if self.doorbell.begin_sleep() {
+                let slept = self.sleep(deadline_ns);
+                self.doorbell.end_sleep();
+                slept?;
+            }
+        }
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        Arc::<Doorbell>::clone(&self.doorbell)
+    }
+
+    fn in_flight(&self) -> usize {
+        let helping = self.helper.as_ref().map_or(0, Workers::pending);
+        self.in_ring + helping + self.ready.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl Drop for UringBackend {
+    /// Carries out what had been accepted, and waits for it: the kernel must not write to memory after this. When the
+    /// kernel refuses to be entered at all, this waits for ever rather than let memory be freed that is in its hands.
+    fn drop(&mut self) {
+        while self.in_ring > 0 || self.wake_armed {
+            if self.wake_armed {
+                self.doorbell.signal();
+            }
+            let entered = self.ring.submitter().submit_and_wait(1);
+            let any = self.collect();
+            if entered.is_err() && !any {
+                std::thread::sleep(RETRY);
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Memory that direct I/O accepts: aligned buffers, alone or many in one region that a backend has registered.
+//!
+//! # Why
+//! `O_DIRECT` refuses memory at odd addresses, and ordinary vectors give no promise about theirs.
+//!
+//! # How it works
+//! [`AlignedBuf`] is a zeroed heap allocation with the alignment asked for (4096 bytes by default, which suits every
+//! device known). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
+//! ([`crate::backend::Backend::register_memory`]), which spares the kernel looking up the pages at every operation. The
+//! allocation lives until its last buffer is gone; the buffers know the region's number.
+//!
+//! # Limits
+//! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an ordinary one.
+//!
+//! # Example
+//! ```
+//! use plimsoll::buffer::AlignedBuf;
+//! let mut buffer = AlignedBuf::new(8192)?;
+//! assert_eq!(buffer.as_ptr() as usize % 4096, 0);
+//! buffer[0] = 7;
+//! assert_eq!(&buffer[..2], [7, 0]);
+//! # Ok::<(), plimsoll::buffer::BufferError>(())
+//! ```
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::backend::Backend;
+
+/// Alignment of a buffer when none is given, in bytes: a page, and no smaller than any known device asks for.
+pub const DEFAULT_ALIGN_BYTES: usize = 4096;
+
+/// Why a buffer could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferError {
+    /// The alignment is not a power of two, or length and alignment together exceed what a process can address.
+    BadLayout {
+        /// Length asked for, in bytes.
+        len_bytes: usize,
+        /// Alignment asked for, in bytes.
+        align_bytes: usize,
+    },
+    /// The system has no memory left.
+    OutOfMemory {
+        /// Length asked for, in bytes.
+        len_bytes: usize,
+    },
+}
+
+impl fmt::Display for BufferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadLayout { len_bytes, align_bytes } => write!(
+                f,
+                "cannot make a buffer of {len_bytes} bytes aligned to {align_bytes}: the alignment must be a power of \
+                 two and the length must fit in memory"
+            ),
+            Self::OutOfMemory { len_bytes } => write!(f, "no memory for a buffer of {len_bytes} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for BufferError {}
+
+impl From<BufferError> for std::io::Error {
+    fn from(error: BufferError) -> Self {
+        let kind = match error {
+            BufferError::BadLayout { .. } => std::io::ErrorKind::InvalidInput,
+            BufferError::OutOfMemory { .. } => std::io::ErrorKind::OutOfMemory,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// A zeroed, aligned piece of heap memory; a slice of bytes in every other respect.
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len_bytes: usize,
+    /// Keeps the memory; none where there is none.
+    owner: Option<Arc<Allocation>>,
+    /// Number of the registered region.
+    region: Option<u16>,
+}
+
+/// Memory that is freed with the last buffer in it.
+struct Allocation {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Allocation {
+    fn new(len_bytes: usize, align_bytes: usize) -> Result<Arc<Allocation>, BufferError> {
+        let bad = BufferError::BadLayout { len_bytes, align_bytes };
+        let layout = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
+        // SAFETY: the layout's size is at least 1. The allocation is owned by the value made here until its drop.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let ptr = NonNull::new(ptr).ok_or(BufferError::OutOfMemory { len_bytes })?;
+        Ok(Arc::new(Allocation { ptr, layout }))
+    }
+}
+
+// SAFETY: an allocation is only an address to be freed once; the bytes belong to the buffers cut from it.
+unsafe impl Send for Allocation {}
+// SAFETY: a shared reference to it gives nothing but its alignment.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here.
+        unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
+    }
+}
+
+// SAFETY: the buffer owns its allocation alone, as a boxed slice does, so it may move to another thread.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: a shared reference only gives out `&[u8]`, so it may be shared between threads.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// `len_bytes` zeros aligned to [`DEFAULT_ALIGN_BYTES`].
+    ///
+    /// # Errors
+    /// See [`BufferError`].
+    pub fn new(len_bytes: usize) -> Result<Self, BufferError> {
+        Self::with_align(len_bytes, DEFAULT_ALIGN_BYTES)
+    }
+
+    /// `len_bytes` zeros aligned to `align_bytes`, a power of two.
+    ///
+    /// # Errors
+    /// See [`BufferError`].
+    pub fn with_align(len_bytes: usize, align_bytes: usize) -> Result<Self, BufferError> {
+        let owner = Allocation::new(len_bytes, align_bytes)?;
+        Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(owner), region: None })
+    }
+
+    /// `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region that `backend` has
+    /// registered, where it can.
+    ///
+    /// # Errors
+    /// See [`BufferError`].
+    pub fn registered(count: usize, len_bytes: usize, backend: &mut dyn Backend) -> Result<Vec<Self>, BufferError> {
+        let bad = BufferError::BadLayout { len_bytes, align_bytes: DEFAULT_ALIGN_BYTES };
+        let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
+        let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
+        let owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
+        // SAFETY: the region stays allocated as long as any buffer below exists, and only those name it. Once they are gone
+        // nobody does, and the kernel holds its own reference to the pages until the backend is dropped.
+        let region = unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) };
+        let buffer = |number: usize| {
+            // SAFETY: `number * step_bytes` is below `all_bytes`, inside the allocation that `owner` keeps.
+            let ptr = unsafe { owner.ptr.add(number * step_bytes) };
+            Self { ptr, len_bytes, owner: Some(Arc::clone(&owner)), region }
+        };
+        Ok((0..count).map(buffer).collect())
+    }
+
+    /// No bytes at all.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { ptr: NonNull::dangling(), len_bytes: 0, owner: None, region: None }
+    }
+
+    /// The address of `len_bytes` bytes from `from` on, and the number of the region they are registered in; `None` when
+    /// they are not all inside.
+    pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<u16>)> {
+        let part = self.get_mut(from..from.checked_add(len_bytes)?)?;
+        Some((part.as_mut_ptr(), self.region))
+    }
+
+    /// Alignment in bytes.
+    #[must_use]
+    pub fn align_bytes(&self) -> usize {
+        self.owner.as_ref().map_or(1, |owner| owner.layout.align())
+    }
+
+    /// First byte, for an operation's memory.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len_bytes` initialised bytes that this buffer owns and that `&self` keeps from being written.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len_bytes) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len_bytes` initialised bytes that this buffer owns, and `&mut self` is the only way to them.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len_bytes) }
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBuf({} bytes, aligned to {})", self.len_bytes, self.align_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_zeroed_and_aligned() -> Result<(), BufferError> {
+        for (len_bytes, align_bytes) in [(0, 4096), (1, 512), (511, 512), (4096, 4096), (1 << 20, 1 << 16)] {
+            let mut buffer = AlignedBuf::with_align(len_bytes, align_bytes)?;
+            assert_eq!(buffer.len(), len_bytes);
+            assert_eq!(buffer.as_mut_ptr() as usize % align_bytes, 0);
+            assert!(buffer.iter().all(|&byte| byte == 0));
+            buffer.fill(0xff);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn impossible_buffers_are_errors() {
+        for (len_bytes, align_bytes) in [(4096, 0), (4096, 3), (usize::MAX, 4096)] {
+            let Err(error) = AlignedBuf::with_align(len_bytes, align_bytes) else { panic!("{len_bytes} {align_bytes}") };
+            assert_eq!(error, BufferError::BadLayout { len_bytes, align_bytes });
+        }
+    }
+
+    #[test]
+    fn registered_buffers_share_one_region() -> Result<(), BufferError> {
+        let Ok(mut backend) = crate::backend::null::NullBackend::new() else { panic!("null needs nothing") };
+        let mut buffers = AlignedBuf::registered(3, 5000, &mut backend)?;
+        assert_eq!(buffers.iter().map(|b| b.len()).collect::<Vec<_>>(), [5000; 3]);
+        buffers[1].fill(9);
+        let last = buffers.pop();
+        drop(buffers);
+        assert!(last.is_some_and(|b| b.iter().all(|&byte| byte == 0) && b.as_ptr() as usize % 4096 == 0));
+        Ok(())
+    }
+
+    #[test]
+    fn parts_stay_inside() -> Result<(), BufferError> {
+        let mut buffer = AlignedBuf::new(8192)?;
+        let start = buffer.as_mut_ptr() as usize;
+        assert_eq!(buffer.part(4096, 4096).map(|(ptr, region)| (ptr as usize - start, region)), Some((4096, None)));
+        assert_eq!(buffer.part(4096, 4097), None);
+        assert_eq!(AlignedBuf::empty().len(), 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,225 @@
+//! The classes of a program: named once, known to every shard.
+//!
+//! # Why
+//! A class is one thing to its user ("compaction, 100 shares") and many to the machine: one entry in the I/O queue of
+//! every disk on every shard. This registry is the one place where classes are made and changed; the shards follow.
+//!
+//! # How it works
+//! Changing anything moves an epoch. A shard compares the epoch once a turn (one load of a line that nobody writes in
+//! normal running) and copies the table when it has moved.
+//!
+//! # Limits
+//! At most 65,535 classes and groups in the life of a registry. A removed class's queued requests end with `ECANCELED`.
+//!
+//! # Example
+//! ```
+//! use plimsoll::{ClassError, Classes};
+//! let classes = Classes::new();
+//! let background = classes.add_group("background", None, 100)?;
+//! let query = classes.add_class("query", None, 100)?;
+//! let repair = classes.add_class("repair", Some(background), 20)?;
+//! assert_eq!(classes.find("repair"), Some(repair));
+//! classes.set_shares(query, 200)?;
+//! # Ok::<(), ClassError>(())
+//! ```
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A priority class, or a group of them. Valid in the registry that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Class(pub(crate) u16);
+
+impl Class {
+    /// The class that every registry begins with: name `default`, 100 shares.
+    pub const DEFAULT: Class = Class(0);
+
+    /// Its number: classes count from 0 in the order in which they were made.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Why a change of classes was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClassError {
+    /// There is a class or group of this name already.
+    NameTaken(String),
+    /// No such class or group (any more).
+    Unknown,
+    /// The parent is a class, not a group.
+    NotAGroup(String),
+    /// The group still has members.
+    NotEmpty(String),
+    /// All 65,535 numbers have been used.
+    TooMany,
+}
+
+impl fmt::Display for ClassError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClassError::NameTaken(name) => write!(f, "there is a class or group named `{name}` already"),
+            ClassError::Unknown => write!(f, "no such class or group (was it removed?)"),
+            ClassError::NotAGroup(name) => write!(f, "`{name}` is a class: only a group can have members"),
+            ClassError::NotEmpty(name) => write!(f, "group `{name}` still has members: remove them first"),
+            ClassError::TooMany => write!(f, "65,535 classes have been made: use fewer, or make a new registry"),
+        }
+    }
+}
+
+impl std::error::Error for ClassError {}
+
+/// A class as the shards see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassInfo {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The group it is in; `None` for the root.
+    pub parent: Option<Class>,
+    /// Its shares.
+    pub shares: u32,
+    /// Whether it is a group: groups have members, classes have requests.
+    pub is_group: bool,
+    /// Whether it has been removed.
+    pub removed: bool,
+}
+
+#[derive(Debug)]
+struct Registry {
+    epoch: AtomicU64,
+    table: Mutex<Vec<ClassInfo>>,
+}
+
+/// See the module's documentation. Clones share one registry.
+#[derive(Clone, Debug)]
+pub struct Classes(Arc<Registry>);
+
+impl Default for Classes {
+    fn default() -> Classes {
+        Classes::new()
+    }
+}
+
+impl Classes {
+    /// A registry with the default class alone.
+    #[must_use]
+    pub fn new() -> Classes {
+        let default = ClassInfo { name: "default".into(), parent: None, shares: 100, is_group: false, removed: false };
+        Classes(Arc::new(Registry { epoch: AtomicU64::new(1), table: Mutex::new(vec![default]) }))
+    }
+
+    /// Adds a class with `shares` (0 is taken as 1).
+    ///
+    /// # Errors
+    /// See [`ClassError`].
+    pub fn add_class(&self, name: &str, parent: Option<Class>, shares: u32) -> Result<Class, ClassError> {
+        self.add(name, parent, shares, false)
+    }
+
+    /// Adds a group with `shares` (0 is taken as 1).
+    ///
+    /// # Errors
+    /// See [`ClassError`].
+    pub fn add_group(&self, name: &str, parent: Option<Class>, shares: u32) -> Result<Class, ClassError> {
+        self.add(name, parent, shares, true)
+    }
+
+    fn add(&self, name: &str, parent: Option<Class>, shares: u32, is_group: bool) -> Result<Class, ClassError> {
+        let mut table = self.table();
+        if table.iter().any(|c| !c.removed && *c.name == *name) {
+            return Err(ClassError::NameTaken(name.to_owned()));
+        }
+        if let Some(parent) = parent {
+            let group = table.get(parent.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+            if !group.is_group {
+                return Err(ClassError::NotAGroup(group.name.to_string()));
+            }
+        }
+        let number = u16::try_from(table.len()).ok().filter(|n| *n < u16::MAX).ok_or(ClassError::TooMany)?;
+        table.push(ClassInfo { name: name.into(), parent, shares: shares.max(1), is_group, removed: false });
+        self.changed();
+        Ok(Class(number))
+    }
+
+    /// Changes the shares of a class or group, in all shards, while they run.
+    ///
+    /// # Errors
+    /// [`ClassError::Unknown`].
+    pub fn set_shares(&self, class: Class, shares: u32) -> Result<(), ClassError> {
+        let mut table = self.table();
+        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+        entry.shares = shares.max(1);
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes a class or an empty group. Queued requests of the class end with `ECANCELED`; those in the device end as always.
+    ///
+    /// # Errors
+    /// [`ClassError::Unknown`] (the default class cannot be removed), [`ClassError::NotEmpty`].
+    pub fn remove(&self, class: Class) -> Result<(), ClassError> {
+        let mut table = self.table();
+        if class == Class::DEFAULT || table.get(class.index()).is_none_or(|c| c.removed) {
+            return Err(ClassError::Unknown);
+        }
+        if table.iter().any(|c| !c.removed && c.parent == Some(class)) {
+            return Err(ClassError::NotEmpty(table[class.index()].name.to_string()));
+        }
+        table[class.index()].removed = true;
+        self.changed();
+        Ok(())
+    }
+
+    /// The class or group of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<Class> {
+        let at = self.table().iter().position(|c| !c.removed && *c.name == *name)?;
+        u16::try_from(at).ok().map(Class)
+    }
+
+    /// All classes and groups, removed ones included, by number.
+    #[must_use]
+    pub fn list(&self) -> Vec<ClassInfo> {
+        self.table().clone()
+    }
+
+    /// Moves with every change.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.0.epoch.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.0.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Vec<ClassInfo>> {
+        // The table is whole after every single change, so a panic elsewhere leaves nothing half done.
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parents_and_removal_are_checked() {
+        let classes = Classes::new();
+        let group = classes.add_group("g", None, 10).unwrap();
+        let a = classes.add_class("a", Some(group), 0).unwrap();
+        assert_eq!(classes.list()[a.index()].shares, 1);
+        assert_eq!(classes.add_class("a", None, 1), Err(ClassError::NameTaken("a".into())));
+        assert_eq!(classes.add_class("b", Some(a), 1), Err(ClassError::NotAGroup("a".into())));
+        assert_eq!(classes.remove(group), Err(ClassError::NotEmpty("g".into())));
+        assert_eq!(classes.remove(Class::DEFAULT), Err(ClassError::Unknown));
+        let epoch = classes.epoch();
+        classes.remove(a).unwrap();
+        assert!(classes.epoch() > epoch);
+        assert_eq!(classes.set_shares(a, 5), Err(ClassError::Unknown));
+        assert_eq!(classes.find("a"), None);
+        classes.add_class("a", None, 7).unwrap();
+    }
+}

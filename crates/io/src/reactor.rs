@@ -1,0 +1,746 @@
+//! The engine of one shard, without futures: I/O queues, a backend, and the table of what is in flight.
+//!
+//! # Why
+//! Everything that every request passes is here and nowhere else, so that it can be fast (no allocation, one clock
+//! read a turn, one system call for many requests) and be checked once: every completion is looked at, short transfers are
+//! continued, memory stays where the kernel may still write until the completion has been reaped.
+//!
+//! # How it works
+//! The owner of a reactor turns it:
+//! ```text
+//!   submit*  ->  park  =  dispatch (gates, backend.submit)  +  flush and sleep until something happens
+//!   reap     ->  what has ended, as a list of `Done`
+//! ```
+//! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: where a disk has
+//! fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
+//!
+//! # Limits
+//! One thread. At most [`ReactorConfig::max_requests`] requests of a shard exist at a time; more are refused.
+//!
+//! # Example
+//! [`Shard`](crate::Shard) puts futures on top. The native loop, with a backend that does nothing:
+//! ```
+//! use plimsoll::{Class, Classes, Data, DiskSetup, Reactor, Request, RequestKind, Topology};
+//! use plimsoll::backend::OpenOptions;
+//! use plimsoll::backend::choose::{BackendKind, probe};
+//!
+//! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! let (backend, _) = probe(Some(BackendKind::Null), 256)?;
+//! let mut reactor = Reactor::new(0, &topology, backend);
+//! let file = topology.file("/any/path".as_ref(), OpenOptions::default(), 0);
+//! let read = RequestKind::Read { len_bytes: 4096 };
+//! let buffer = plimsoll::buffer::AlignedBuf::new(4096)?;
+//! reactor.submit(Request { file, class: Class::DEFAULT, kind: read, offset: 0, data: Data::One(buffer), tag: 1 })?;
+//! reactor.park(None)?;
+//! let mut done = Vec::new();
+//! reactor.reap(&mut done);
+//! assert_eq!((done[0].tag, done[0].result), (1, Ok(4096)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, Op, Outcome, Progress, QueueError, RequestId};
+use slab::Slab;
+
+use crate::backend::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, Operation, Submit, WakeHandle};
+use crate::buffer::AlignedBuf;
+use crate::class::Class;
+use crate::file::SharedFile;
+use crate::mailbox::Message;
+use crate::queues::DiskQueue;
+use crate::topology::Topology;
+
+/// What is asked of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Read into the request's buffers.
+    Read {
+        /// How many bytes, at most what the buffers hold.
+        len_bytes: u32,
+    },
+    /// Write the request's buffers.
+    Write {
+        /// How many bytes, at most what the buffers hold.
+        len_bytes: u32,
+    },
+    /// Make what was written durable.
+    Sync {
+        /// Only the data, as `fdatasync`.
+        data_only: bool,
+    },
+    /// Give the range back to the disk.
+    Discard {
+        /// Length in bytes.
+        len_bytes: u64,
+    },
+    /// Reserve space.
+    Allocate {
+        /// Length in bytes.
+        len_bytes: u64,
+        /// Leave the file's length as it is.
+        keep_size: bool,
+    },
+}
+
+impl RequestKind {
+    fn op(self) -> Op {
+        match self {
+            RequestKind::Read { .. } => Op::Read,
+            RequestKind::Write { .. } => Op::Write,
+            RequestKind::Sync { .. } => Op::Flush,
+            RequestKind::Discard { .. } => Op::Discard,
+            RequestKind::Allocate { .. } => Op::Allocate,
+        }
+    }
+
+    fn transfer_bytes(self) -> u32 {
+        match self {
+            RequestKind::Read { len_bytes } | RequestKind::Write { len_bytes } => len_bytes,
+            _ => 0,
+        }
+    }
+}
+
+/// The memory of a request.
+#[derive(Debug, Default)]
+pub enum Data {
+    /// None: sync, discard, allocate.
+    #[default]
+    None,
+    /// One buffer.
+    One(AlignedBuf),
+    /// Several, filled (or written) in order.
+    Many(Vec<AlignedBuf>),
+}
+
+impl Data {
+    fn len_bytes(&self) -> usize {
+        match self {
+            Data::None => 0,
+            Data::One(buffer) => buffer.len(),
+            Data::Many(buffers) => buffers.iter().map(|b| b.len()).sum(),
+        }
+    }
+}
+
+/// One request of a program.
+#[derive(Debug)]
+pub struct Request {
+    /// Of which file.
+    pub file: Arc<SharedFile>,
+    /// In which class.
+    pub class: Class,
+    /// What to do.
+    pub kind: RequestKind,
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// With which memory; it is the reactor's until the request is done.
+    pub data: Data,
+    /// The caller's name for it.
+    pub tag: u64,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Done {
+    /// [`Request::tag`].
+    pub tag: u64,
+    /// Bytes of the longest prefix that succeeded (0 for sync, discard, allocate), or the error number.
+    pub result: OpResult,
+    /// The request's memory, back again.
+    pub data: Data,
+    /// From submit to the end, in nanoseconds.
+    pub total_ns: u64,
+}
+
+/// Why a request was refused. It is given back whole.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub reason: RefusedReason,
+    /// The request.
+    pub request: Request,
+}
+
+/// See [`Refused`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// The class is not known (any more), or is a group.
+    UnknownClass,
+    /// As many requests as may be are under way: wait for some, or shed load.
+    Full,
+    /// The buffers hold fewer bytes than the request wants to move.
+    BufferTooSmall,
+    /// More than 1024 buffers, the most that the system takes in one call.
+    TooManyBuffers,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.reason {
+            RefusedReason::UnknownClass => "the request's class is a group, or was removed",
+            RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
+            RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
+            RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Name of a request under way, for [`Reactor::cancel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    key: u32,
+    serial: u32,
+}
+
+/// Limits of a reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct ReactorConfig {
+    /// Requests under way at the most, remote ones included.
+    pub max_requests: u32,
+    /// Sleep until that many completions are there, where at least eight times as many are in flight: fewer, fuller turns.
+    pub batch_max: u32,
+}
+
+impl Default for ReactorConfig {
+    fn default() -> ReactorConfig {
+        ReactorConfig { max_requests: 65_536, batch_max: 8 }
+    }
+}
+
+/// A request of this shard's table.
+struct Pending {
+    request: Request,
+    serial: u32,
+    at: Place,
+    /// Whose it is: none for this shard's own, else the shard that sent it.
+    from: Option<u16>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Here { disk: u16, id: RequestId },
+    Remote,
+}
+
+/// A file that this shard has open, in the place of its number.
+#[derive(Clone, Copy)]
+struct OpenFile {
+    uid: u64,
+    id: FileId,
+    info: FileInfo,
+}
+
+/// A piece in the backend.
+struct Piece {
+    dispatch: Dispatch,
+    disk: u16,
+    /// The pieces of memory of a vectored transfer; the kernel reads the list while the piece is in flight.
+    iov: Option<Box<[libc::iovec]>>,
+}
+
+/// See the module's documentation.
+pub struct Reactor {
+    // First, so that it is dropped first: a backend waits for its operations, and only then may their memory go.
+    backend: Box<dyn Backend>,
+    shard: u16,
+    topology: Topology,
+    config: ReactorConfig,
+    queues: Vec<Option<DiskQueue>>,
+    files: Vec<Option<OpenFile>>,
+    pending: Slab<Pending>,
+    pieces: Slab<Piece>,
+    /// Pieces that the backend had no room for.
+    stalled: VecDeque<usize>,
+    finished: Vec<Done>,
+    reaped: Vec<Completion>,
+    jobs: VecDeque<crate::shard::Job>,
+    classes_epoch: u64,
+    serial: u32,
+    now_ns: u64,
+}
+
+impl Reactor {
+    /// The reactor of shard number `shard` of `topology`. Call it on the thread that will turn it.
+    #[must_use]
+    pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Reactor {
+        topology.mailboxes().set_wake(shard, backend.wake_handle());
+        let now_ns = backend.now_ns();
+        let mut reactor = Reactor {
+            backend,
+            shard,
+            topology: topology.clone(),
+            config: topology.reactor_config(),
+            queues: topology.queues_of(shard),
+            files: Vec::new(),
+            pending: Slab::new(),
+            pieces: Slab::new(),
+            stalled: VecDeque::new(),
+            finished: Vec::new(),
+            reaped: Vec::new(),
+            jobs: VecDeque::new(),
+            classes_epoch: 0,
+            serial: 0,
+            now_ns,
+        };
+        reactor.follow_classes();
+        reactor
+    }
+
+    /// Number of the shard.
+    #[must_use]
+    pub fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    /// What the shards of this program have in common.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// A handle that wakes this reactor out of [`Reactor::park`] from any thread.
+    #[must_use]
+    pub fn wake_handle(&self) -> WakeHandle {
+        self.backend.wake_handle()
+    }
+
+    /// Name of the backend.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    /// Time of this turn, as last read from the backend.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Requests of this shard and of others that are under way here.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Pieces in the backend.
+    #[must_use]
+    pub fn in_backend(&self) -> usize {
+        self.backend.in_flight()
+    }
+
+    /// Makes `count` buffers of `len_bytes` that are registered with the backend where that makes I/O cheaper.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Vec<AlignedBuf>> {
+        Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
+    }
+
+    /// Opens `file` on this shard, if it is not yet open here, and says what is known of it. May block. Reads and writes open
+    /// files by themselves; opening before keeps the first one fast and brings errors early.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
+        Ok(self.file(file)?.1)
+    }
+
+    fn file(&mut self, file: &Arc<SharedFile>) -> io::Result<(FileId, FileInfo)> {
+        if let Some(known) = self.known_file(file) {
+            return Ok(known);
+        }
+        let at = file.number() as usize;
+        if self.files.len() <= at {
+            self.files.resize(at + 1, None);
+        }
+        if let Some(stale) = self.files[at].take() {
+            self.backend.close(stale.id);
+        }
+        let (id, info) = file.open_on(self.shard, self.backend.as_mut())?;
+        self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
+        Ok((id, info))
+    }
+
+    /// The file, if it is open here.
+    fn known_file(&self, file: &SharedFile) -> Option<(FileId, FileInfo)> {
+        let open = self.files.get(file.number() as usize)?.as_ref()?;
+        (open.uid == file.uid()).then_some((open.id, open.info))
+    }
+
+    /// Length of `file` in bytes now.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
+        let (id, _) = self.file(file)?;
+        self.backend.file_len(id)
+    }
+
+    /// Sets the length of `file`. May block.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
+        let (id, _) = self.file(file)?;
+        self.backend.set_file_len(id, len_bytes)
+    }
+
+    /// Queues a request. Its end comes out of [`Reactor::reap`].
+    ///
+    /// # Errors
+    /// [`Refused`], with the request.
+    pub fn submit(&mut self, request: Request) -> Result<Ticket, Box<Refused>> {
+        self.submit_from(request, None)
+    }
+
+    fn submit_from(&mut self, request: Request, from: Option<u16>) -> Result<Ticket, Box<Refused>> {
+        let refuse = |reason, request| Err(Box::new(Refused { reason, request }));
+        if request.kind.transfer_bytes() as usize > request.data.len_bytes() {
+            return refuse(RefusedReason::BufferTooSmall, request);
+        }
+        if matches!(&request.data, Data::Many(buffers) if buffers.len() > 1024) {
+            return refuse(RefusedReason::TooManyBuffers, request);
+        }
+        if self.pending.len() >= self.config.max_requests as usize {
+            return refuse(RefusedReason::Full, request);
+        }
+        let disk = request.file.disk();
+        let key = self.pending.vacant_key();
+        self.serial = self.serial.wrapping_add(1);
+        let at = match &mut self.queues[usize::from(disk)] {
+            Some(queue) => {
+                let source = from.unwrap_or(self.shard);
+                let len_bytes = request.kind.transfer_bytes();
+                match queue.enqueue(self.now_ns, request.class, source, request.kind.op(), len_bytes, key as u64) {
+                    Ok(id) => Place::Here { disk, id },
+                    Err(QueueError::Full) => return refuse(RefusedReason::Full, request),
+                    Err(_) => return refuse(RefusedReason::UnknownClass, request),
+                }
+            }
+            None => return Ok(self.send_to_coordinator(disk, request)),
+        };
+        self.pending.insert(Pending { request, serial: self.serial, at, from });
+        Ok(Ticket { key: key as u32, serial: self.serial })
+    }
+
+    /// The queue of `disk` is on another shard: the request travels there; a stand-in remembers its tag.
+    fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
+        let stand_in = stand_in_of(&request);
+        let key = self.pending.insert(Pending { request: stand_in, serial: self.serial, at: Place::Remote, from: None });
+        request.tag = key as u64;
+        let coordinator = self.topology.coordinator(disk, self.shard);
+        self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, request });
+        Ticket { key: key as u32, serial: self.serial }
+    }
+
+    /// Cancels what is still queued of a request. If nothing of it had gone out it ends with `ECANCELED`; what is in the
+    /// device ends as always. A request that was sent to another shard's queue is not cancelled.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.serial == ticket.serial) else {
+            return false;
+        };
+        let Place::Here { disk, id } = pending.at else { return false };
+        let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
+        match queue.cancel(id) {
+            Cancel::Cancelled(key) => {
+                self.end(key as usize, Err(libc::ECANCELED), 0);
+                true
+            }
+            Cancel::Stopping => true,
+            Cancel::TooLate => false,
+        }
+    }
+
+    /// Collects what has come back, and gives what has ended to `done`. Does not block.
+    pub fn reap(&mut self, done: &mut Vec<Done>) {
+        self.now_ns = self.backend.now_ns();
+        let mut reaped = std::mem::take(&mut self.reaped);
+        self.backend.reap(&mut |completion| reaped.push(completion));
+        for completion in reaped.drain(..) {
+            self.piece_is_back(completion.key as usize, completion.result);
+        }
+        self.reaped = reaped;
+        self.read_mail();
+        if self.classes_epoch != self.topology.classes().epoch() {
+            self.follow_classes();
+        }
+        done.append(&mut self.finished);
+    }
+
+    /// Sends to the backend what may go now. Does not block.
+    pub fn dispatch(&mut self) {
+        while let Some(key) = self.stalled.pop_front() {
+            if !self.send_piece(key) {
+                self.stalled.push_front(key);
+                return;
+            }
+        }
+        for disk in 0..self.queues.len() {
+            loop {
+                let Some(queue) = &mut self.queues[disk] else { break };
+                if self.backend.in_flight() >= self.backend.capacity() {
+                    queue.backend_is_busy(self.now_ns);
+                    break;
+                }
+                let Some(dispatch) = queue.poll_dispatch(self.now_ns) else { break };
+                let key = self.pieces.insert(Piece { dispatch, disk: disk as u16, iov: None });
+                if !self.send_piece(key) {
+                    self.stalled.push_back(key);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Hands everything dispatched to the system. Does not block.
+    ///
+    /// # Errors
+    /// When the backend is broken.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.backend.flush()
+    }
+
+    /// Dispatches, flushes, and sleeps until a completion, a message, the time at which queued work may go, or
+    /// `deadline_ns`; returns at once when something has ended already.
+    ///
+    /// # Errors
+    /// When the backend is broken.
+    pub fn park(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        self.dispatch();
+        if !self.finished.is_empty() || !self.jobs.is_empty() || self.topology.mailboxes().has_mail(self.shard) {
+            return self.backend.flush();
+        }
+        let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup);
+        let wakeup_ns = wakeups.chain(deadline_ns).min();
+        if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
+            return self.backend.flush();
+        }
+        let batch = (self.backend.in_flight() as u32 / 8).clamp(1, self.config.batch_max.max(1));
+        self.backend.wait(wakeup_ns, batch)
+    }
+
+    /// Tasks that came by mail since the last call, in order.
+    pub(crate) fn next_job(&mut self) -> Option<crate::shard::Job> {
+        self.jobs.pop_front()
+    }
+
+    fn read_mail(&mut self) {
+        while let Some(message) = self.topology.mailboxes().receive(self.shard) {
+            match message {
+                Message::Request { from, request } => {
+                    if let Err(refused) = self.submit_from(request, Some(from)) {
+                        let Refused { reason, request } = *refused;
+                        let code = match reason {
+                            RefusedReason::Full => libc::EAGAIN,
+                            _ => libc::EINVAL,
+                        };
+                        self.answer(from, request, Err(code), 0);
+                    }
+                }
+                Message::Done(done) => self.remote_is_done(done),
+                Message::Run(job) => self.jobs.push_back(job),
+                Message::Close { number, uid } => {
+                    let place = self.files.get_mut(number as usize);
+                    if let Some(open) = place.and_then(|p| p.take_if(|open| open.uid == uid)) {
+                        self.backend.close(open.id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn follow_classes(&mut self) {
+        self.classes_epoch = self.topology.classes().epoch();
+        let table = self.topology.classes().list();
+        let mut cancelled = Vec::new();
+        for queue in self.queues.iter_mut().flatten() {
+            queue.follow_classes(&table, &mut cancelled);
+        }
+        for key in cancelled {
+            self.end(key as usize, Err(libc::ECANCELED), 0);
+        }
+    }
+
+    /// Gives a piece to the backend; `false` when it has no room.
+    fn send_piece(&mut self, key: usize) -> bool {
+        let Some(piece) = self.pieces.get(key) else { return true };
+        let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return true };
+        let file = match self.known_file(&pending.request.file) {
+            Some((id, _)) => id,
+            None => {
+                let file = pending.request.file.clone();
+                match self.file(&file) {
+                    Ok((id, _)) => id,
+                    Err(error) => {
+                        self.refuse_piece(key, error.raw_os_error().unwrap_or(libc::EBADF));
+                        return true;
+                    }
+                }
+            }
+        };
+        let operation = self.operation(key, file);
+        // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
+        // reactor neither touches nor frees until the piece has been reaped; the backend field is dropped before both.
+        let answer = unsafe { self.backend.submit(operation) };
+        match answer {
+            Submit::Queued => true,
+            Submit::Busy => false,
+            Submit::Done(result) => {
+                self.piece_is_back(key, result);
+                true
+            }
+        }
+    }
+
+    fn operation(&mut self, key: usize, file: FileId) -> Operation {
+        let piece = &mut self.pieces[key];
+        let dispatch = &piece.dispatch;
+        let request = &mut self.pending[dispatch.user_data() as usize].request;
+        let (from, len) = (dispatch.offset_bytes(), dispatch.len_bytes());
+        let (kind, memory) = match request.kind {
+            RequestKind::Read { .. } => (Kind::Read, memory(&mut request.data, from, len, &mut piece.iov)),
+            RequestKind::Write { .. } => (Kind::Write, memory(&mut request.data, from, len, &mut piece.iov)),
+            RequestKind::Sync { data_only } => (Kind::Sync { data_only }, Memory::None),
+            RequestKind::Discard { len_bytes } => (Kind::Discard { len_bytes }, Memory::None),
+            RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
+        };
+        Operation { key: key as u64, file, kind, offset: request.offset + u64::from(from), memory }
+    }
+
+    fn piece_is_back(&mut self, key: usize, result: OpResult) {
+        let Some(piece) = self.pieces.try_remove(key) else { return };
+        let pending = self.pending.get(piece.dispatch.user_data() as usize);
+        let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
+        let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
+        let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
+        match queue.complete(self.now_ns, piece.dispatch, outcome) {
+            Progress::Pending => {}
+            Progress::Finished(f) => self.end(f.user_data as usize, f.result, f.total_ns),
+            Progress::Continue(dispatch) => {
+                let key = self.pieces.insert(Piece { dispatch, disk: piece.disk, iov: None });
+                self.stalled.push_back(key);
+            }
+        }
+    }
+
+    /// The piece never reached the device.
+    fn refuse_piece(&mut self, key: usize, code: i32) {
+        let Some(piece) = self.pieces.try_remove(key) else { return };
+        let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
+        if let Progress::Finished(f) = queue.refuse(self.now_ns, piece.dispatch, code) {
+            self.end(f.user_data as usize, f.result, f.total_ns);
+        }
+    }
+
+    /// A request of the table has ended: to its owner, here or elsewhere.
+    fn end(&mut self, key: usize, result: OpResult, total_ns: u64) {
+        let Some(pending) = self.pending.try_remove(key) else { return };
+        match pending.from {
+            None => {
+                let Request { tag, data, .. } = pending.request;
+                self.finished.push(Done { tag, result, data, total_ns });
+            }
+            Some(from) => self.answer(from, pending.request, result, total_ns),
+        }
+    }
+
+    fn answer(&self, to: u16, request: Request, result: OpResult, total_ns: u64) {
+        let done = Done { tag: request.tag, result, data: request.data, total_ns };
+        self.topology.mailboxes().send(to, Message::Done(done));
+    }
+
+    fn remote_is_done(&mut self, done: Done) {
+        if let Some(stand_in) = self.pending.try_remove(done.tag as usize) {
+            self.finished.push(Done { tag: stand_in.request.tag, ..done });
+        }
+    }
+
+    /// What `class` has done in the queue that this shard coordinates for `disk`; `None` where there is no such queue here.
+    #[must_use]
+    pub fn class_stats(&self, disk: u16, class: Class) -> Option<ClassStats> {
+        self.queues.get(usize::from(disk))?.as_ref()?.class_stats(class)
+    }
+
+    /// Hands the latency histograms of `class` in this shard's queue for `disk` to `visit`, one for each shard that uses it.
+    pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
+        if let Some(Some(queue)) = self.queues.get(usize::from(disk)) {
+            queue.class_latencies(class, visit);
+        }
+    }
+
+    /// Starts all counters and histograms anew.
+    pub fn reset_stats(&mut self) {
+        self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // Reap what can be reaped so that buffers in flight are seen off one by one; the backend's own drop waits for the rest.
+        while self.backend.in_flight() > 0 {
+            if self.backend.wait(None, 1).is_err() {
+                break;
+            }
+            self.backend.reap(&mut |_| {});
+        }
+    }
+}
+
+/// A request without memory that keeps the tag of the one that travels.
+fn stand_in_of(request: &Request) -> Request {
+    Request {
+        file: request.file.clone(),
+        class: request.class,
+        kind: request.kind,
+        offset: request.offset,
+        data: Data::None,
+        tag: request.tag,
+    }
+}
+
+/// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:
+/// then there is no more.
+fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
+    match result {
+        Err(code) => Outcome::Failed(code),
+        Ok(moved) if moved >= dispatch.len_bytes() => Outcome::Moved(dispatch.len_bytes()),
+        Ok(moved) if moved == 0 || moved % align_bytes != 0 => Outcome::End(moved),
+        Ok(moved) => Outcome::Moved(moved),
+    }
+}
+
+/// The part of `data` that begins at `from` and is `len` long, as a backend takes it.
+fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<[libc::iovec]>>) -> Memory {
+    match data {
+        Data::None => Memory::None,
+        Data::One(buffer) => match buffer.part(from as usize, len as usize) {
+            Some((ptr, region)) => Memory::Contiguous { ptr, len_bytes: len, region },
+            None => Memory::None,
+        },
+        Data::Many(buffers) => {
+            let (mut skip, mut want) = (from as usize, len as usize);
+            let mut list = Vec::with_capacity(buffers.len());
+            for buffer in buffers {
+                if skip >= buffer.len() {
+                    skip -= buffer.len();
+                    continue;
+                }
+                let take = (buffer.len() - skip).min(want);
+                if take > 0 && let Some((ptr, _)) = buffer.part(skip, take) {
+                    list.push(libc::iovec { iov_base: ptr.cast(), iov_len: take });
+                }
+                want -= take;
+                skip = 0;
+            }
+            let list = iov.insert(list.into_boxed_slice());
+            Memory::Vectored { iov: list.as_ptr(), count: list.len() as u32 }
+        }
+    }
+}

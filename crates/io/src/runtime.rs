@@ -1,0 +1,316 @@
+//! Shards on threads, and how any other code reaches them.
+//!
+//! # Why
+//! A program starts its shards once, then uses the disks from wherever it is: natively on a shard, or from any async
+//! code (Tokio, smol, a plain `block_on`) through a [`Handle`].
+//!
+//! # How it works
+//! [`run_shards`] starts one pinned thread a shard and gives each its [`Reactor`]; what runs there is the caller's. A
+//! [`Runtime`] runs a [`Shard`] on each, which takes jobs by mail. A handle sends a job that does the I/O on its shard
+//! and answers through a one-shot channel.
+//!
+//! # Limits
+//! Shards are at most as many as the CPUs that the process may use.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::OpenOptions;
+//! use plimsoll::backend::choose::BackendKind;
+//! use plimsoll::buffer::AlignedBuf;
+//! use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+//!
+//! let classes = Classes::new();
+//! let query = classes.add_class("query", None, 100)?;
+//! let topology = Topology::new(1, classes, vec![DiskSetup::unlimited()])?;
+//! let options = ShardOptions { backend: Some(BackendKind::Memory), ..ShardOptions::default() };
+//! let runtime = Runtime::start(&topology, &options)?;
+//! let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+//! let file = topology.file("table".as_ref(), how, 0);
+//! let handle = runtime.handle(0);
+//! let write = handle.write_at(&file, query, 0, AlignedBuf::new(4096)?);
+//! // Any executor will do; here the smallest one.
+//! let (written, _) = async_io_free_block_on(write);
+//! assert_eq!(written?, 4096);
+//! # fn async_io_free_block_on<T>(f: impl std::future::Future<Output = T>) -> T {
+//! #     let mut f = std::pin::pin!(f);
+//! #     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     loop { if let std::task::Poll::Ready(v) = f.as_mut().poll(&mut cx) { return v } std::thread::yield_now() }
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use futures_channel::oneshot;
+
+use crate::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
+use crate::backend::memory::MemoryBackend;
+use crate::backend::Backend;
+use crate::buffer::AlignedBuf;
+use crate::class::Class;
+use crate::file::SharedFile;
+use crate::mailbox::Message;
+use crate::reactor::Reactor;
+use crate::shard::Shard;
+use crate::sys;
+use crate::topology::Topology;
+
+/// How the threads of the shards are made.
+#[derive(Clone, Debug)]
+pub struct ShardOptions {
+    /// Which backend; `None` takes the best that the machine allows, and says why.
+    pub backend: Option<BackendKind>,
+    /// Operations that a backend takes at once (1 to 32768).
+    pub entries: u32,
+    /// Pin each shard to a CPU of its own.
+    pub pin: bool,
+}
+
+impl Default for ShardOptions {
+    fn default() -> ShardOptions {
+        ShardOptions { backend: None, entries: 1024, pin: true }
+    }
+}
+
+/// Why shards could not be started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// More shards than CPUs.
+    TooManyShards {
+        /// What was asked.
+        shards: u16,
+        /// How many CPUs the process may use.
+        cpus: usize,
+    },
+    /// The backend could not be opened.
+    Backend(OpenBackendError),
+    /// The system gave no thread, or no CPU affinity.
+    System(io::Error),
+    /// The code on a shard panicked.
+    Panicked {
+        /// Which shard.
+        shard: u16,
+    },
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::TooManyShards { shards, cpus } => write!(
+                f,
+                "{shards} shards on {cpus} CPUs: a shard is a thread that owns its CPU; ask for at most {cpus} (or run \
+                 without pinning)"
+            ),
+            StartError::Backend(error) => error.fmt(f),
+            StartError::System(error) => write!(f, "cannot start a shard: {error}"),
+            StartError::Panicked { shard } => write!(f, "the code running on shard {shard} panicked"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns what they returned, by
+/// shard. `body` also gets the backend that was chosen, and why.
+///
+/// # Errors
+/// See [`StartError`]; either all shards run or none does.
+pub fn run_shards<R: Send + 'static>(
+    topology: &Topology,
+    options: &ShardOptions,
+    body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
+) -> Result<Vec<R>, StartError> {
+    join(start_threads(topology, options, body)?)
+}
+
+type ShardThread<R> = JoinHandle<Option<R>>;
+
+fn start_threads<R: Send + 'static>(
+    topology: &Topology,
+    options: &ShardOptions,
+    body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
+) -> Result<Vec<ShardThread<R>>, StartError> {
+    let cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
+    let shards = topology.shards();
+    if options.pin && usize::from(shards) > cpus.len() {
+        return Err(StartError::TooManyShards { shards, cpus: cpus.len() });
+    }
+    // Each shard says whether it is ready, and waits to hear that all are.
+    let (ready, readiness) = mpsc::channel::<Result<(), StartError>>();
+    let mut starts = Vec::new();
+    let mut threads = Vec::new();
+    for shard in 0..shards {
+        let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
+        let cpu = options.pin.then(|| cpus[usize::from(shard)]);
+        let (start, started) = mpsc::channel::<()>();
+        starts.push(start);
+        let run = move || match make_reactor(shard, &topology, &options, cpu) {
+            Ok((reactor, choice)) => {
+                let _ = ready.send(Ok(()));
+                drop(ready);
+                started.recv().ok().map(|()| body(reactor, &choice))
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                None
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
+        threads.push(thread.map_err(StartError::System)?);
+    }
+    for _ in 0..shards {
+        readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
+    }
+    for start in starts {
+        let _ = start.send(());
+    }
+    Ok(threads)
+}
+
+fn make_reactor(
+    shard: u16,
+    topology: &Topology,
+    options: &ShardOptions,
+    cpu: Option<usize>,
+) -> Result<(Reactor, Choice), StartError> {
+    if let Some(cpu) = cpu {
+        sys::pin::pin_current_thread(cpu).map_err(StartError::System)?;
+    }
+    let (backend, choice) = match options.backend {
+        // One memory for all shards: what one writes the others read.
+        Some(kind @ BackendKind::Memory) => {
+            let backend = MemoryBackend::new(topology.memory()).map_err(StartError::System)?;
+            (Box::new(backend) as Box<dyn Backend>, Choice { kind, reason: "asked for by name".to_owned() })
+        }
+        preference => probe(preference, options.entries).map_err(StartError::Backend)?,
+    };
+    Ok((Reactor::new(shard, topology, backend), choice))
+}
+
+fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
+    let mut results = Vec::with_capacity(threads.len());
+    for (shard, thread) in threads.into_iter().enumerate() {
+        let panicked = StartError::Panicked { shard: shard as u16 };
+        results.push(thread.join().ok().flatten().ok_or(panicked)?);
+    }
+    Ok(results)
+}
+
+/// Running shards. Dropping it stops them.
+pub struct Runtime {
+    topology: Topology,
+    threads: Vec<ShardThread<io::Result<()>>>,
+}
+
+impl Runtime {
+    /// Starts a [`Shard`] on a thread of its own for each shard of `topology`.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(topology: &Topology, options: &ShardOptions) -> Result<Runtime, StartError> {
+        let threads = start_threads(topology, options, |reactor, _| Shard::new(reactor).run())?;
+        Ok(Runtime { topology: topology.clone(), threads })
+    }
+
+    /// A way to shard number `shard` (taken modulo the number of shards) from any thread.
+    #[must_use]
+    pub fn handle(&self, shard: u16) -> Handle {
+        Handle { topology: self.topology.clone(), shard: shard % self.topology.shards() }
+    }
+
+    /// Stops the shards when their present turn ends and waits for them.
+    ///
+    /// # Errors
+    /// The first error that ended a shard before, [`StartError::Panicked`] included.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.tell_to_stop();
+        let ends = join(std::mem::take(&mut self.threads))?;
+        ends.into_iter().collect::<io::Result<()>>().map_err(StartError::System)
+    }
+
+    fn tell_to_stop(&self) {
+        for shard in 0..self.topology.shards() {
+            self.topology.mailboxes().send(shard, Message::Run(Box::new(Shard::stop)));
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.tell_to_stop();
+            let _ = join(std::mem::take(&mut self.threads));
+        }
+    }
+}
+
+/// Reaches one shard from any thread and any executor. Clones are cheap.
+#[derive(Clone)]
+pub struct Handle {
+    topology: Topology,
+    shard: u16,
+}
+
+impl Handle {
+    /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
+    ///
+    /// # Errors
+    /// `BrokenPipe` when the shard has stopped.
+    pub async fn run<T, F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let job = move |shard: &Shard| {
+            let future = body(shard.clone());
+            let task = async move {
+                // The one who asked may be gone.
+                let _ = answer.send(future.await);
+            };
+            shard.spawn(task).detach();
+        };
+        self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
+        answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the shard has stopped"))
+    }
+
+    /// As [`Shard::read_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
+    pub async fn read_at(
+        &self,
+        file: &Arc<SharedFile>,
+        class: Class,
+        offset: u64,
+        buffer: AlignedBuf,
+    ) -> (io::Result<usize>, AlignedBuf) {
+        let file = file.clone();
+        let end = self.run(move |shard| async move { shard.read_at(&file, class, offset, buffer).await }).await;
+        end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
+    }
+
+    /// As [`Shard::write_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
+    pub async fn write_at(
+        &self,
+        file: &Arc<SharedFile>,
+        class: Class,
+        offset: u64,
+        buffer: AlignedBuf,
+    ) -> (io::Result<usize>, AlignedBuf) {
+        let file = file.clone();
+        let end = self.run(move |shard| async move { shard.write_at(&file, class, offset, buffer).await }).await;
+        end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
+    }
+
+    /// As [`Shard::sync`], on this handle's shard.
+    ///
+    /// # Errors
+    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
+        let file = file.clone();
+        self.run(move |shard| async move { shard.sync(&file, class, data_only).await }).await?
+    }
+}

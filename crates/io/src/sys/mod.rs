@@ -1,0 +1,23 @@
+//! What the operating system is asked, in one place: the clock, processors, CPU time, space, and block devices.
+//!
+//! # Why
+//! The rest of the library stays free of system calls and of platform details; tools reuse these readers.
+//!
+//! # How it works
+//! One small module per question. Whatever reads a kernel file tree takes the root of that tree as a parameter, so that
+//! the tests read a tree they have made themselves.
+//!
+//! # Limits
+//! Linux only.
+//!
+//! # Example
+//! ```
+//! let before_ns = plimsoll::sys::clock::now_ns();
+//! assert!(plimsoll::sys::clock::now_ns() >= before_ns);
+//! ```
+
+pub mod clock;
+pub mod pin;
+pub mod rusage;
+pub mod statfs;
+pub mod sysfs;

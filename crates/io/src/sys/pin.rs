@@ -1,0 +1,73 @@
+//! Which processors this thread may use, and tying a thread to one of them.
+//!
+//! # Why
+//! A shard is a thread that stays on its processor; measurements are steadier that way as well.
+//!
+//! # How it works
+//! `sched_getaffinity` and `sched_setaffinity` on the calling thread. The allowed list respects containers and
+//! `taskset`, where the number of processors of the machine would not.
+//!
+//! # Limits
+//! Processor numbers at or above [`rustix::thread::CpuSet::MAX_CPU`] (1024) are not seen.
+//!
+//! # Example
+//! ```
+//! use plimsoll::sys::pin;
+//! if let Ok(allowed) = pin::allowed_cpus() {
+//!     println!("this thread may run on {allowed:?}");
+//! }
+//! ```
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Processors that the calling thread may run on, ascending.
+///
+/// # Errors
+/// What the system said (more than 1024 processors: `InvalidInput`).
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Ties the calling thread to `cpu`.
+///
+/// # Errors
+/// `InvalidInput` when there is no such processor or this thread may not use it; the message lists the allowed ones.
+pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
+    let allowed = allowed_cpus()?;
+    if !allowed.contains(&cpu) {
+        let message = format!("cannot pin a thread to processor {cpu}: the allowed processors are {allowed:?}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_can_be_pinned_to_an_allowed_processor() {
+        let result = std::thread::spawn(|| {
+            let cpu = *allowed_cpus()?.last().ok_or(io::ErrorKind::NotFound)?;
+            pin_current_thread(cpu)?;
+            Ok::<_, io::Error>((cpu, allowed_cpus()?))
+        })
+        .join();
+        match result {
+            Ok(Ok((cpu, allowed))) => assert_eq!(allowed, [cpu]),
+            Ok(Err(error)) => println!("skipped: the processors of this machine cannot be asked or set: {error}"),
+            Err(_) => panic!("the pinned thread panicked"),
+        }
+    }
+
+    #[test]
+    fn an_absurd_processor_is_refused_with_the_allowed_ones() {
+        let Err(error) = pin_current_thread(1_000_000) else { panic!("there is no such processor") };
+        assert!(error.to_string().contains("1000000"), "{error}");
+    }
+}

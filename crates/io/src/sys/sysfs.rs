@@ -1,0 +1,292 @@
+//! Block devices as the kernel describes them under `/sys`.
+//!
+//! # Why
+//! A file has a device number; a disk has a name, a queue, and (for RAID and LVM) disks below it. Tuning reports all of
+//! that, and wrong figures often come from measuring a stack without knowing it is one.
+//!
+//! # How it works
+//! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition has a file `partition` in it and its disk is
+//! the directory above. `slaves/` lists what a stacked device is made of; following it down gives the leaf disks.
+//! Every function takes the root (`/sys`), so tests use a tree of their own.
+//!
+//! # Limits
+//! Read-only. btrfs and other file systems with several devices have an anonymous device number that leads nowhere.
+//! Stacks deeper than [`DEPTH_MAX`] are cut off there.
+//!
+//! # Example
+//! ```
+//! use std::path::Path;
+//! use plimsoll::sys::sysfs;
+//! // Major 259, minor 1 might be the first partition of nvme0n1.
+//! match sysfs::device(Path::new("/sys"), 259, 1) {
+//!     Ok(device) => println!("{} on disk {}", device.name, device.disk),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{fs, str::FromStr};
+
+/// How many layers (RAID over LVM over ...) are followed down.
+pub const DEPTH_MAX: usize = 16;
+
+/// A block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name: `nvme0n1p1`, `md0`.
+    pub name: String,
+    /// The whole disk it belongs to: `nvme0n1` for a partition, else its own name.
+    pub disk: String,
+    /// Whether it is a partition.
+    pub is_partition: bool,
+}
+
+/// Settings of a disk's queue (`/sys/block/DISK/queue`); `None` where the kernel has no such file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// The active elevator: `none`, `mq-deadline`, `bfq`, `kyber`.
+    pub scheduler: Option<String>,
+    /// Requests that the queue holds per hardware queue.
+    pub nr_requests: Option<u64>,
+    /// Sector size that the device works in, in bytes.
+    pub physical_block_size_bytes: Option<u64>,
+    /// Sector size that the device is addressed in, in bytes.
+    pub logical_block_size_bytes: Option<u64>,
+    /// Largest request that the kernel sends without splitting it, in bytes (`max_sectors_kb` times 1024).
+    pub max_request_bytes: Option<u64>,
+    /// `write back` (the device has a volatile cache) or `write through`.
+    pub write_cache: Option<String>,
+    /// 0: requests are merged; 1: only the cheap way; 2: never.
+    pub nomerges: Option<u64>,
+    /// Whether the device says that it is a spinning disk.
+    pub rotational: Option<bool>,
+}
+
+/// Splits a device number as the kernel encodes it (`st_dev`, `st_rdev`) into major and minor.
+#[must_use]
+pub fn major_minor(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// Finds the block device with this number.
+///
+/// # Errors
+/// `NotFound` (in a message that says what it may mean) when the kernel lists no such block device.
+pub fn device(root: &Path, major: u32, minor: u32) -> io::Result<Device> {
+    let link = root.join("dev/block").join(format!("{major}:{minor}"));
+    let directory = fs::canonicalize(&link).map_err(|error| {
+        let hint = if major == 0 { " (major number 0: tmpfs, overlayfs, btrfs and network file systems)" } else { "" };
+        io::Error::new(error.kind(), format!("no block device {major}:{minor} at {}{hint}: {error}", link.display()))
+    })?;
+    let name = last_name(&directory)?;
+    let is_partition = directory.join("partition").exists();
+    let disk = match directory.parent() {
+        Some(parent) if is_partition => last_name(parent)?,
+        _ => name.clone(),
+    };
+    Ok(Device { name, disk, is_partition })
+}
+
+/// Reads the queue settings of `disk` (a whole disk's name). Files that are missing or odd give `None`.
+#[must_use]
+pub fn queue(root: &Path, disk: &str) -> Queue {
+    let directory = root.join("block").join(disk).join("queue");
+    Queue {
+        scheduler: text(&directory, "scheduler").map(|line| active_scheduler(&line)),
+        nr_requests: parsed(&directory, "nr_requests"),
+        physical_block_size_bytes: parsed(&directory, "physical_block_size"),
+        logical_block_size_bytes: parsed(&directory, "logical_block_size"),
+        max_request_bytes: parsed::<u64>(&directory, "max_sectors_kb").and_then(|kib| kib.checked_mul(1024)),
+        write_cache: text(&directory, "write_cache"),
+        nomerges: parsed(&directory, "nomerges"),
+        rotational: parsed::<u64>(&directory, "rotational").map(|flag| flag != 0),
+    }
+}
+
+/// The disks at the bottom of `disk`: those a RAID or LVM volume is made of (partitions replaced by their disks), or
+/// `disk` itself when nothing lies below. Sorted, each once.
+#[must_use]
+pub fn leaf_disks(root: &Path, disk: &str) -> Vec<String> {
+    let mut leaves = BTreeSet::new();
+    collect_leaves(root, disk, DEPTH_MAX, &mut leaves);
+    leaves.into_iter().collect()
+}
+
+fn collect_leaves(root: &Path, name: &str, depth_left: usize, leaves: &mut BTreeSet<String>) {
+    let disk = disk_of(root, name);
+    let below = names_in(&root.join("class/block").join(name).join("slaves"));
+    let below = if below.is_empty() { names_in(&root.join("block").join(&disk).join("slaves")) } else { below };
+    if below.is_empty() || depth_left == 0 {
+        leaves.insert(disk);
+        return;
+    }
+    for slave in below {
+        collect_leaves(root, &slave, depth_left - 1, leaves);
+    }
+}
+
+/// How many NUMA nodes the machine has; 1 where the kernel does not say.
+#[must_use]
+pub fn numa_nodes(root: &Path) -> u16 {
+    let is_node = |name: &String| name.strip_prefix("node").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+    let nodes = names_in(&root.join("devices/system/node")).into_iter().filter(is_node).count();
+    u16::try_from(nodes.max(1)).unwrap_or(u16::MAX)
+}
+
+/// The whole disk that `name` (a disk or a partition) belongs to.
+fn disk_of(root: &Path, name: &str) -> String {
+    let directory = fs::canonicalize(root.join("class/block").join(name)).unwrap_or_default();
+    match directory.parent() {
+        Some(parent) if directory.join("partition").exists() => last_name(parent).unwrap_or_else(|_| name.to_owned()),
+        _ => name.to_owned(),
+    }
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}
+
+fn last_name(directory: &Path) -> io::Result<String> {
+    let name = directory.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{} has no name", directory.display())))
+}
+
+/// One line of a small kernel file, trimmed; `None` when it is missing or empty.
+fn text(directory: &Path, name: &str) -> Option<String> {
+    let path: PathBuf = directory.join(name);
+    let line = fs::read_to_string(path).ok()?.trim().to_owned();
+    (!line.is_empty()).then_some(line)
+}
+
+fn parsed<T: FromStr>(directory: &Path, name: &str) -> Option<T> {
+    text(directory, name)?.parse().ok()
+}
+
+/// The kernel brackets the active elevator: `none [mq-deadline] bfq`.
+fn active_scheduler(line: &str) -> String {
+    let bracketed = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(line, |(active, _)| active).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// nvme0n1 (with partition p1), sda, sdb; md0 over nvme0n1p1 and sda; dm-0 over md0.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> io::Result<Self> {
+            let root = std::env::temp_dir().join(format!("plimsoll-sysfs-{}-{name}", std::process::id()));
+            let tree = Self(root);
+            for disk in ["nvme0n1", "nvme0n1/nvme0n1p1", "sda", "sdb", "md0", "dm-0"] {
+                fs::create_dir_all(tree.0.join("devices").join(disk).join("slaves"))?;
+            }
+            for disk in ["nvme0n1", "sda", "sdb", "md0", "dm-0"] {
+                tree.link(&format!("block/{disk}"), &format!("devices/{disk}"))?;
+                tree.link(&format!("class/block/{disk}"), &format!("devices/{disk}"))?;
+            }
+            tree.link("class/block/nvme0n1p1", "devices/nvme0n1/nvme0n1p1")?;
+            tree.file("devices/nvme0n1/nvme0n1p1/partition", "1\n")?;
+            tree.link("dev/block/259:0", "devices/nvme0n1")?;
+            tree.link("dev/block/259:1", "devices/nvme0n1/nvme0n1p1")?;
+            for (above, below) in [("md0", "nvme0n1/nvme0n1p1"), ("md0", "sda"), ("dm-0", "md0")] {
+                let name = below.rsplit('/').next().unwrap_or(below);
+                tree.link(&format!("devices/{above}/slaves/{name}"), &format!("devices/{below}"))?;
+            }
+            let queue = [
+                ("scheduler", "none [mq-deadline] bfq\n"),
+                ("nr_requests", "1023\n"),
+                ("physical_block_size", "4096\n"),
+                ("logical_block_size", "512\n"),
+                ("max_sectors_kb", "1280\n"),
+                ("write_cache", "write back\n"),
+                ("nomerges", "0\n"),
+                ("rotational", "0\n"),
+            ];
+            for (file, content) in queue {
+                tree.file(&format!("devices/nvme0n1/queue/{file}"), content)?;
+            }
+            Ok(tree)
+        }
+
+        fn link(&self, from: &str, to: &str) -> io::Result<()> {
+            let from = self.0.join(from);
+            fs::create_dir_all(from.parent().unwrap_or(&self.0))?;
+            symlink(self.0.join(to), from)
+        }
+
+        fn file(&self, path: &str, content: &str) -> io::Result<()> {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap_or(&self.0))?;
+            fs::write(path, content)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn numbers_lead_to_devices_and_partitions_to_disks() -> io::Result<()> {
+        let tree = Tree::new("device")?;
+        let disk = device(&tree.0, 259, 0)?;
+        assert_eq!((disk.name.as_str(), disk.disk.as_str(), disk.is_partition), ("nvme0n1", "nvme0n1", false));
+        let part = device(&tree.0, 259, 1)?;
+        assert_eq!((part.name.as_str(), part.disk.as_str(), part.is_partition), ("nvme0n1p1", "nvme0n1", true));
+        let Err(error) = device(&tree.0, 0, 42) else { panic!("0:42 is not a block device") };
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("0:42") && error.to_string().contains("tmpfs"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn queue_settings_are_read_and_missing_ones_are_none() -> io::Result<()> {
+        let tree = Tree::new("queue")?;
+        let expect = Queue {
+            scheduler: Some("mq-deadline".into()),
+            nr_requests: Some(1023),
+            physical_block_size_bytes: Some(4096),
+            logical_block_size_bytes: Some(512),
+            max_request_bytes: Some(1280 * 1024),
+            write_cache: Some("write back".into()),
+            nomerges: Some(0),
+            rotational: Some(false),
+        };
+        assert_eq!(queue(&tree.0, "nvme0n1"), expect);
+        assert_eq!(queue(&tree.0, "sda"), Queue::default());
+        tree.file("devices/sda/queue/nr_requests", "many\n")?;
+        assert_eq!(queue(&tree.0, "sda").nr_requests, None);
+        Ok(())
+    }
+
+    #[test]
+    fn stacks_are_followed_down_to_their_disks() -> io::Result<()> {
+        let tree = Tree::new("stack")?;
+        for (disk, leaves) in
+            [("sdb", vec!["sdb"]), ("md0", vec!["nvme0n1", "sda"]), ("dm-0", vec!["nvme0n1", "sda"])]
+        {
+            assert_eq!(leaf_disks(&tree.0, disk), leaves, "{disk}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_loop_of_devices_ends() -> io::Result<()> {
+        let tree = Tree::new("loop")?;
+        tree.link("devices/sdb/slaves/sdb", "devices/sdb")?;
+        assert_eq!(leaf_disks(&tree.0, "sdb"), ["sdb"]);
+        Ok(())
+    }
+
+    #[test]
+    fn device_numbers_are_split_as_the_kernel_does() {
+        assert_eq!(major_minor(rustix::fs::makedev(259, 1)), (259, 1));
+    }
+}

@@ -1,0 +1,80 @@
+//! Every backend of this crate against the one contract (module `conformance`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::Backend;
+use plimsoll::backend::aio::AioBackend;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
+use plimsoll::backend::null::NullBackend;
+use plimsoll::backend::pool::PoolBackend;
+use plimsoll::backend::uring::UringBackend;
+use plimsoll::conformance::{Promises, assert_passed, run};
+
+/// Runs the kit, unless this machine does not allow the backend.
+fn check(name: &str, make: impl Fn() -> io::Result<Box<dyn Backend>>, dir: &Path, promises: Promises) {
+    match make() {
+        Ok(backend) => drop(backend),
+        Err(error) => {
+            println!("skipped: backend {name} cannot be used here: {error}");
+            return;
+        }
+    }
+    assert_passed(name, &run(make, dir, promises));
+}
+
+fn temp() -> PathBuf {
+    std::env::temp_dir()
+}
+
+#[test]
+fn uring_keeps_the_contract() {
+    check("uring", || Ok(Box::new(UringBackend::new(128)?)), &temp(), Promises::default());
+}
+
+#[test]
+fn a_small_ring_keeps_the_contract() {
+    check("uring, 1 entry", || Ok(Box::new(UringBackend::new(1)?)), &temp(), Promises::default());
+    check("uring, 8 entries", || Ok(Box::new(UringBackend::new(8)?)), &temp(), Promises::default());
+}
+
+#[test]
+fn aio_keeps_the_contract() {
+    check("aio", || Ok(Box::new(AioBackend::new(128)?)), &temp(), Promises::default());
+    check("aio, 1 entry", || Ok(Box::new(AioBackend::new(1)?)), &temp(), Promises::default());
+}
+
+#[test]
+fn pool_keeps_the_contract() {
+    check("pool", || Ok(Box::new(PoolBackend::new(4, 128)?)), &temp(), Promises::default());
+    check("pool, 1 thread", || Ok(Box::new(PoolBackend::new(1, 3)?)), &temp(), Promises::default());
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    let at_once = || Ok(Box::new(MemoryBackend::new(&MemoryStore::default())?) as Box<dyn Backend>);
+    check("memory", at_once, &temp(), Promises::default());
+    let deferred = || Ok(Box::new(MemoryBackend::deferred(&MemoryStore::default(), 64)?) as Box<dyn Backend>);
+    check("memory, deferred", deferred, &temp(), Promises::default());
+}
+
+#[test]
+fn null_keeps_the_contract_but_no_data() {
+    let promises = Promises { keeps_data: false, ..Promises::default() };
+    check("null", || Ok(Box::new(NullBackend::new()?)), &temp(), promises);
+}
+
+/// tmpfs takes `O_DIRECT` but does not say its alignment on older kernels.
+#[test]
+fn backends_work_on_a_memory_file_system() {
+    let dir = Path::new("/dev/shm");
+    if !dir.is_dir() {
+        println!("skipped: no /dev/shm here");
+        return;
+    }
+    for kind in [BackendKind::Uring, BackendKind::Aio, BackendKind::Pool] {
+        let make = || kind.make(64).map_err(io::Error::other);
+        check(&format!("{kind} on tmpfs"), make, dir, Promises::default());
+    }
+}

@@ -1,0 +1,250 @@
+//! Job files: which loads to run, on which shards, in which class. The format is io_tester's.
+//!
+//! **Why.** Users of io_tester have job files, and their results are comparable only if the same file means the same
+//! load. What this version cannot do is refused by name, so that no job runs as something else than it says.
+//!
+//! **How.** A list of maps, one per job. [`parse`] checks everything that does not depend on the number of shards, and
+//! resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance or
+//! does silently becomes an error or a warning: no `parallelism` (it would do nothing), `shares` beside `class`.
+//!
+//! **Limits.** Types `seqread`, `overwrite`, `randread`, `randwrite`, `append`. `sleep_type` is accepted as `lowres` or
+//! `steady`, and both mean the same here.
+//!
+//! **Example.** Ten requests in flight on each shard, each 256 KiB long, in a class of its own with 100 shares:
+//!
+//! ```
+//! use plimsoll_tools::config::{jobs, sched_groups::SchedGroups};
+//! let text = "
+//! - name: big_reads
+//!   type: seqread
+//!   shards: all
+//!   shard_info: {parallelism: 10, reqsize: 256kB, shares: 100}
+//! ";
+//! let file = jobs::parse("jobs.yaml", text, &SchedGroups::default())?;
+//! file.validate(4)?;
+//! assert_eq!(file.jobs[0].request_bytes, 256 << 10);
+//! # Ok::<(), plimsoll_tools::config::ConfigError>(())
+//! ```
+
+use std::path::Path;
+
+use super::error::{Code, ConfigError, Diagnostic, Source, Span};
+use super::job_reader;
+use super::sched_groups::SchedGroups;
+use super::yaml;
+use crate::units::format_bytes_binary;
+
+/// The most requests of one job in flight on one shard.
+pub const MAX_PARALLELISM: u32 = 65_536;
+/// The most requests issued together.
+pub const MAX_BATCH: u32 = 65_536;
+/// The most requests per second of one fiber.
+pub const MAX_REQUESTS_PER_S: u32 = 1_000_000_000;
+/// The largest request, in bytes: 1 GiB.
+pub const MAX_REQUEST_BYTES: u64 = 1 << 30;
+/// The most segments of a vectorized request: Linux's `IOV_MAX`.
+pub const MAX_IOV_COUNT: u32 = 1024;
+/// The highest shard id.
+pub const MAX_SHARD_ID: u32 = 65_535;
+
+/// The bytes per shard where no `data_size` is given, as in io_tester: 1 GiB.
+const DEFAULT_BYTES_PER_SHARD: u64 = 1 << 30;
+/// The part of `data_size` that falls to a shard is rounded up to a multiple of this, as in io_tester: 1 MiB.
+const SHARD_DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
+
+/// What a job file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobFile {
+    /// The jobs in the order of the file, at least one. All of them run at the same time.
+    pub jobs: Vec<Job>,
+    /// What the reader noticed without refusing the file.
+    pub warnings: Vec<Diagnostic>,
+    /// For the errors of [`JobFile::validate`].
+    pub(super) source: Source,
+}
+
+/// One load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Unique in the file, not empty.
+    pub name: String,
+    /// What the requests do.
+    pub kind: JobKind,
+    /// Where the job runs.
+    pub shards: ShardSet,
+    /// Bytes of all shards together; `None` is 1 GiB per shard, or 0 for `append`. See [`Job::bytes_per_shard`].
+    pub data_size_bytes: Option<u64>,
+    /// The class whose share of the disk the job uses.
+    pub class: JobClass,
+    /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight.
+    pub parallelism: u32,
+    /// Requests (or batches) per second of *each fiber*, 1 to [`MAX_REQUESTS_PER_S`]; `None` is a closed loop: the next
+    /// request follows the completion of the last.
+    pub requests_per_s_per_fiber: Option<u32>,
+    /// Requests issued together at each tick, 1 to [`MAX_BATCH`]; only with a request rate.
+    pub batch: u32,
+    /// The job ends once *more* requests than this were made, as in io_tester; `None` is no limit.
+    pub limit_requests: Option<u32>,
+    /// The length of a request: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
+    pub request_bytes: u64,
+    /// The pause after each request, or between active phases if `think_after_ns` is not 0; up to one day.
+    pub think_time_ns: u64,
+    /// The length of an active phase, up to one day; 0 means that the job pauses after each request.
+    pub think_after_ns: u64,
+    /// Segments of a vectored request, 1 to [`MAX_IOV_COUNT`]; `None` is the plain interface.
+    pub iov_count: Option<u32>,
+    /// Whether files are opened with `O_DSYNC`.
+    pub dsync: bool,
+    /// How the times between requests are distributed; only with a request rate.
+    pub pause_distribution: PauseDistribution,
+    /// The extent size to ask the file system for, in bytes; `None` is the size of the file.
+    pub extent_size_hint_bytes: Option<u64>,
+    /// Where each shard of a list stands in the text.
+    pub(super) shards_spans: Vec<Span>,
+    /// Where the request size stands in the text.
+    pub(super) request_span: Span,
+}
+
+/// What the requests of a job do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    /// Reads one after the other, from the start again at the end.
+    SeqRead,
+    /// Writes one after the other over existing data, from the start again at the end.
+    Overwrite,
+    /// Reads at uniformly distributed positions.
+    RandRead,
+    /// Writes at uniformly distributed positions of existing data.
+    RandWrite,
+    /// Writes that extend a file that begins empty.
+    Append,
+}
+
+impl JobKind {
+    /// The `type` in a job file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SeqRead => "seqread",
+            Self::Overwrite => "overwrite",
+            Self::RandRead => "randread",
+            Self::RandWrite => "randwrite",
+            Self::Append => "append",
+        }
+    }
+
+    /// Whether the job changes data.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        matches!(self, Self::Overwrite | Self::RandWrite | Self::Append)
+    }
+}
+
+/// Where a job runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShardSet {
+    /// On every shard.
+    All,
+    /// On these shards: at least one, none twice, in the order of the file.
+    List(Vec<u32>),
+}
+
+impl ShardSet {
+    /// Whether the job runs on `shard`.
+    #[must_use]
+    pub fn contains(&self, shard: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::List(shards) => shards.contains(&shard),
+        }
+    }
+}
+
+/// The class whose share of the disk a job uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobClass {
+    /// A class of its own, called like the job, with 1 to [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
+    Own {
+        /// The weight of the class.
+        shares: u32,
+    },
+    /// The class of this name: a class of the groups file, or that of another job.
+    Joined(String),
+}
+
+/// How the times between the requests of a job with a request rate are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PauseDistribution {
+    /// All the same.
+    #[default]
+    Uniform,
+    /// Exponentially distributed, so that the requests are a Poisson process.
+    Poisson,
+}
+
+/// Reads the text of a job file. `source_name` is used in messages only; `groups` are the classes that jobs may join
+/// beside those of other jobs.
+///
+/// # Errors
+/// With the line: keys, types and options that are unknown or not supported, missing or duplicate keys, values that are
+/// not understood or out of range, a name twice, a class that nobody has.
+pub fn parse(source_name: &str, text: &str, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
+    job_reader::read(Source::new(source_name, text), groups)
+}
+
+/// Reads a job file.
+///
+/// # Errors
+/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+pub fn parse_from_file(path: &Path, groups: &SchedGroups) -> Result<JobFile, ConfigError> {
+    job_reader::read(yaml::read_file(path)?, groups)
+}
+
+impl JobFile {
+    /// Checks what depends on the number of shards.
+    ///
+    /// # Errors
+    /// With the line: a shard id that is not below `shard_count`; a request that is larger than the data of a shard.
+    pub fn validate(&self, shard_count: u32) -> Result<(), ConfigError> {
+        for job in &self.jobs {
+            self.validate_shards(job, shard_count)?;
+            let bytes = job.bytes_per_shard(shard_count);
+            if job.kind != JobKind::Append && job.request_bytes > bytes {
+                let (request, data) = (format_bytes_binary(job.request_bytes), format_bytes_binary(bytes));
+                let message = format!("a request of {request} does not fit into the {data} that each shard has");
+                let error = self.source.error_at(&job.request_span, Code::OutOfRange, message);
+                return Err(error.with_help("raise `data_size` (it is divided over the shards), or lower `reqsize`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_shards(&self, job: &Job, shard_count: u32) -> Result<(), ConfigError> {
+        let ShardSet::List(shards) = &job.shards else { return Ok(()) };
+        for (shard, span) in shards.iter().zip(&job.shards_spans) {
+            if *shard >= shard_count {
+                let message = format!("there is no shard {shard}: this run has {shard_count}");
+                let error = self.source.error_at(span, Code::OutOfRange, message);
+                return Err(error.with_help("shards count from 0: lower the id, or run with more shards"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// The bytes of data that the job has on each of `shard_count` shards (0 is taken for 1): `data_size` divided by
+    /// the number of shards of the run and rounded up to 1 MiB; by default 1 GiB, and 0 for `append`.
+    #[must_use]
+    pub fn bytes_per_shard(&self, shard_count: u32) -> u64 {
+        match self.data_size_bytes {
+            Some(bytes) => {
+                let share_bytes = bytes / u64::from(shard_count.max(1));
+                // A size of at most 2^63 - 1 cannot overflow when it is rounded up to 1 MiB.
+                share_bytes.div_ceil(SHARD_DATA_ALIGNMENT_BYTES).saturating_mul(SHARD_DATA_ALIGNMENT_BYTES)
+            }
+            None if self.kind == JobKind::Append => 0,
+            None => DEFAULT_BYTES_PER_SHARD,
+        }
+    }
+}

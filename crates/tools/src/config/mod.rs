@@ -1,0 +1,33 @@
+//! The configuration files of the commands: read, checked, and refused with a reason.
+//!
+//! **Why.** Plimsoll reads the files that users of Seastar already have. A file that is read wrongly costs days, so
+//! everything that is not understood is refused, with the line and the remedy, instead of being ignored.
+//!
+//! **How.** `yaml` turns text into a tree of nodes that know their place; it is the only module that knows the YAML
+//! library. `fields` reads typed values from the maps of that tree. One module per format builds on them:
+//! [`io_properties`], [`jobs`] and [`sched_groups`]. Each has `parse(source_name, text, ...)`, which touches no file,
+//! and `parse_from_file(path, ...)`. [`error`] holds what they report.
+//!
+//! **Limits.** A text of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not.
+//! The first error ends the reading.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_tools::config::io_properties;
+//! let text = "disks: [{mountpoint: /mnt, read_iops: 95k, read_bandwidth: 545M, write_iops: 85k}]";
+//! let error = io_properties::parse("io.yaml", text).unwrap_err();
+//! assert_eq!(error.code().as_str(), "missing-key");
+//! assert_eq!(error.line(), Some(1));
+//! assert!(error.message().contains("write_bandwidth"));
+//! ```
+
+pub mod error;
+mod fields;
+pub mod io_properties;
+mod job_reader;
+pub mod jobs;
+pub mod sched_groups;
+mod yaml;
+
+pub use error::{Code, ConfigError, Diagnostic, Severity};
