@@ -89,6 +89,8 @@ pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
     window_ticks: u64,
+    /// The mix changes the capacity.
+    has_mix: bool,
     buckets: [TokenBucket; 2],
     in_flight_ticks: OwnLine,
     write_share_bits: OwnLine,
@@ -112,6 +114,7 @@ impl Disk {
         let window_ns = config.window_ns.unwrap_or(pieces.effective_goal_ns.max(unloaded_ns));
         Disk {
             window_ticks: window_ns.saturating_mul(TICKS_PER_NS),
+            has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             pieces,
             config,
             buckets: Default::default(),
@@ -176,7 +179,7 @@ impl Disk {
 
     /// What `cost` takes from the bucket in the present mix.
     pub(crate) fn cost_in_mix(&self, cost: Cost) -> Cost {
-        if self.config.duplex || self.config.mix == MixExponent::LINEAR {
+        if !self.has_mix {
             return cost;
         }
         let write_share = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
@@ -186,7 +189,7 @@ impl Disk {
 
     /// Tells the mix what has been dispatched. Concurrent updates may lose one another: it is an estimate.
     pub(crate) fn note_mix(&self, direction: Direction, cost: Cost) {
-        if self.config.duplex || self.config.mix == MixExponent::LINEAR || cost.is_zero() {
+        if !self.has_mix || cost.is_zero() {
             return;
         }
         let fs = cost.as_fs() as f64;

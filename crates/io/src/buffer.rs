@@ -10,7 +10,8 @@
 //! allocation lives until its last buffer is gone; the buffers know the region's number.
 //!
 //! # Limits
-//! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an ordinary one.
+//! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
+//! ordinary one.
 //!
 //! # Example
 //! ```
@@ -147,8 +148,8 @@ impl AlignedBuf {
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
         let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
         let owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
-        // SAFETY: the region stays allocated as long as any buffer below exists, and only those name it. Once they are gone
-        // nobody does, and the kernel holds its own reference to the pages until the backend is dropped.
+        // SAFETY: the region stays allocated as long as any buffer below exists, and only those name it. Once they are
+        // gone nobody does, and the kernel holds its own reference to the pages until the backend is dropped.
         let region = unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) };
         let buffer = |number: usize| {
             // SAFETY: `number * step_bytes` is below `all_bytes`, inside the allocation that `owner` keeps.
@@ -164,8 +165,8 @@ impl AlignedBuf {
         Self { ptr: NonNull::dangling(), len_bytes: 0, owner: None, region: None }
     }
 
-    /// The address of `len_bytes` bytes from `from` on, and the number of the region they are registered in; `None` when
-    /// they are not all inside.
+    /// The address of `len_bytes` bytes from `from` on, and the number of the region they are registered in; `None`
+    /// when they are not all inside.
     pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<u16>)> {
         let part = self.get_mut(from..from.checked_add(len_bytes)?)?;
         Some((part.as_mut_ptr(), self.region))
@@ -224,7 +225,9 @@ mod tests {
     #[test]
     fn impossible_buffers_are_errors() {
         for (len_bytes, align_bytes) in [(4096, 0), (4096, 3), (usize::MAX, 4096)] {
-            let Err(error) = AlignedBuf::with_align(len_bytes, align_bytes) else { panic!("{len_bytes} {align_bytes}") };
+            let Err(error) = AlignedBuf::with_align(len_bytes, align_bytes) else {
+                panic!("{len_bytes} {align_bytes}")
+            };
             assert_eq!(error, BufferError::BadLayout { len_bytes, align_bytes });
         }
     }
@@ -237,7 +240,7 @@ mod tests {
         buffers[1].fill(9);
         let last = buffers.pop();
         drop(buffers);
-        assert!(last.is_some_and(|b| b.iter().all(|&byte| byte == 0) && b.as_ptr() as usize % 4096 == 0));
+        assert!(last.is_some_and(|b| b.iter().all(|&byte| byte == 0) && (b.as_ptr() as usize).is_multiple_of(4096)));
         Ok(())
     }
 

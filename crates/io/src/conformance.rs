@@ -7,8 +7,8 @@
 //! # How it works
 //! [`run`] makes a fresh backend for every check, in a scratch directory that it makes and removes. A check passes, is
 //! skipped with a reason (a file system without `fallocate`, say), or fails with what it saw. [`assert_passed`] prints
-//! the skipped ones and panics with the names of the failed ones. No check hangs: a completion that does not come within
-//! [`PATIENCE_NS`] is a failure.
+//! the skipped ones and panics with the names of the failed ones. No check hangs: a completion that does not come
+//! within [`PATIENCE_NS`] is a failure.
 //!
 //! # Limits
 //! It cannot see memory that is written to long after a backend was dropped, only shortly after.
@@ -32,7 +32,7 @@ use std::time::Duration;
 use crate::backend::{
     AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, Operation, Submit,
 };
-use crate::buffer::{AlignedBuf, BufferArena};
+use crate::buffer::AlignedBuf;
 use crate::sys::rusage::thread_cpu_ns;
 
 /// How long a completion may take before a check fails, in nanoseconds of the backend's time: 60 s, so that a slow
@@ -420,29 +420,31 @@ fn allocate(kit: &mut Kit<'_>) -> Verdict {
 }
 
 fn registered_memory(kit: &mut Kit<'_>) -> Verdict {
-    let mut arena = BufferArena::new(2, 4 * BLOCK).map_err(|error| error.to_string())?;
-    let mut wanted = buffer(4 * BLOCK)?;
+    const LEN_BYTES: usize = 4 * BLOCK;
+    let mut wanted = buffer(LEN_BYTES)?;
     pattern(&mut wanted, 6);
-    let (ptr, len_bytes) = arena.region();
-    let (from, into) = (arena.take().ok_or("no slot")?, arena.take().ok_or("no slot")?);
+    let (mut stranger, mut own);
+    let mut other_rig = kit.backend()?;
     let mut rig = kit.backend()?;
-    // SAFETY: the arena is declared before the backend, so it is freed after it.
-    let region = unsafe { rig.backend.register_memory(ptr, len_bytes) };
+    let register =
+        |rig: &mut Rig| AlignedBuf::registered(2, LEN_BYTES, rig.backend.as_mut()).map_err(|e| e.to_string());
+    (stranger, own) = (register(&mut other_rig)?, register(&mut rig)?);
     let (file, _) = kit.create(&mut rig, true)?;
-    arena.slot(from).ok_or("no slot")?.copy_from_slice(&wanted);
-    // A region that was never registered must do no harm either.
-    for region in [region, None, Some(60_000)] {
-        for (kind, slot) in [(Kind::Write, from), (Kind::Read, into)] {
-            let bytes = arena.slot(slot).ok_or("no slot")?;
-            let memory = Memory::Contiguous { ptr: bytes.as_mut_ptr(), len_bytes: bytes.len() as u32, region };
+    let mut registered = false;
+    // Memory that another backend has registered must do no harm.
+    for buffers in [&mut own, &mut stranger] {
+        let [from, into] = buffers.as_mut_slice() else { return Err("not two buffers".to_owned()) };
+        from.copy_from_slice(&wanted);
+        for (kind, buffer) in [(Kind::Write, from), (Kind::Read, &mut *into)] {
+            let (ptr, region) = buffer.part(0, LEN_BYTES).ok_or("no such part")?;
+            registered |= region.is_some();
+            let memory = Memory::Contiguous { ptr, len_bytes: LEN_BYTES as u32, region };
             let operation = rig.operation(kind, file, 0, memory);
-            expect("bytes moved", &rig.one(operation)?, &Ok(4 * BLOCK as u32))?;
+            expect("bytes moved", &rig.one(operation)?, &Ok(LEN_BYTES as u32))?;
         }
-        let back = arena.slot(into).ok_or("no slot")?;
-        same("data read back", back, &wanted)?;
-        back.fill(0);
+        same("data read back", into, &wanted)?;
     }
-    Ok(region.is_none().then(|| "memory is not registered here; done without".to_owned()))
+    Ok((!registered).then(|| "memory is not registered here; done without".to_owned()))
 }
 
 fn large(kit: &mut Kit<'_>) -> Verdict {

@@ -1,4 +1,6 @@
 //! What the commands do, without a terminal.
 
 pub mod config;
+pub mod load;
+pub mod rng;
 pub mod units;

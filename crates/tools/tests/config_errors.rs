@@ -145,7 +145,8 @@ const SEEDS: [&str; 3] = [
      write_bandwidth: 510M\n    duplex: true\n    rate_factor: 0.5\n    physical_block_size: 4k\n",
     "- name: a\n  type: seqwrite\n  shards: [0, 1]\n  data_size: 1GB\n  shard_info:\n    parallelism: 10\n    reqsize: \
      64kB\n    vectorized: true\n    iov_count: 4\n    rps: 5\n    think_time: 10us\n  options: {dsync: true, \
-     pause_distribution: poisson}\n- name: b\n  type: append\n  shards: all\n  shard_info: {parallelism: 1, class: a}\n",
+     pause_distribution: poisson}\n- name: b\n  type: append\n  shards: all\n  shard_info: \
+     {parallelism: 1, class: a}\n",
     "- name: a\n  shares: 100\n- {name: b, shares: 5, parent: a}\n",
 ];
 

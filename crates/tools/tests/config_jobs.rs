@@ -309,7 +309,7 @@ fn maintenance_groups() -> SchedGroups {
 - {name: maintenance, shares: 100}
 - {name: backup, shares: 50, parent: maintenance}
 ";
-    sched_groups::parse("groups.yaml", text).unwrap()
+    sched_groups::parse("groups.yaml", text).expect("the groups are well-formed")
 }
 
 #[test]

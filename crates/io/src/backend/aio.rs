@@ -4,11 +4,12 @@
 //! Where io_uring is forbidden, this still keeps many operations at the disk at once without threads.
 //!
 //! # How it works
-//! `submit` fills control blocks, `flush` hands all of them over with one `io_submit`, `reap` takes completions with one
-//! `io_getevents`, and makes no system call when the kernel's ring, which is mapped into our memory, shows none. Every
-//! control block names the doorbell's eventfd, so that sleeping is one `ppoll`. What `io_submit` does not accept now
-//! (`EAGAIN`, or fewer than offered) stays queued and is offered again by the next `flush` or `wait`. What the interface
-//! cannot do (`fallocate`, discard, and `fsync` on older kernels) goes to one helper thread, started when first needed.
+//! `submit` fills control blocks, `flush` hands all of them over with one `io_submit`, `reap` takes completions with
+//! one `io_getevents`, and makes no system call when the kernel's ring, which is mapped into our memory, shows none.
+//! Every control block names the doorbell's eventfd, so that sleeping is one `ppoll`. What `io_submit` does not accept
+//! now (`EAGAIN`, or fewer than offered) stays queued and is offered again by the next `flush` or `wait`. What the
+//! interface cannot do (`fallocate`, discard, and `fsync` on older kernels) goes to one helper thread, started when
+//! first needed.
 //!
 //! # Limits
 //! Only direct I/O is asynchronous: a buffered read or write blocks inside `io_submit`. So may a direct write that
@@ -105,8 +106,8 @@ impl Context {
     /// How many of `blocks` were accepted.
     ///
     /// # Safety
-    /// The pointers must be valid until the call returns (the kernel copies the blocks), the memory that the blocks name
-    /// until their events have been taken.
+    /// The pointers must be valid until the call returns (the kernel copies the blocks), the memory that the blocks
+    /// name until their events have been taken.
     unsafe fn submit(&self, blocks: &[*mut Iocb]) -> Result<usize, i32> {
         let count = blocks.len() as libc::c_long;
         // SAFETY: `blocks` holds `count` valid pointers; the rest is our caller's promise.

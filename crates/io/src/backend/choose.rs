@@ -1,15 +1,16 @@
 //! Which backend: asked for by name, or the best that this machine allows, with the reason.
 //!
 //! # Why
-//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then go on with the next best,
-//! and say so; but a backend that was asked for by name is never silently replaced.
+//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then go on with the next
+//! best, and say so; but a backend that was asked for by name is never silently replaced.
 //!
 //! # How it works
-//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. What each refusal means and what to do
-//! about it is read off the error number.
+//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. What each refusal means and what to
+//! do about it is read off the error number.
 //!
 //! # Limits
-//! A backend that can be made may still fail for a certain file (direct I/O on some file systems): that is `open`'s error.
+//! A backend that can be made may still fail for a certain file (direct I/O on some file systems): that is `open`'s
+//! error.
 //!
 //! # Example
 //! ```
@@ -154,15 +155,12 @@ fn write_refusals(out: &mut dyn fmt::Write, refusals: &[Refusal]) -> fmt::Result
     Ok(())
 }
 
-/// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. `entries` is how
-/// many operations it takes at once (256 suits most disks).
+/// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. `entries` is
+/// how many operations it takes at once (256 suits most disks).
 ///
 /// # Errors
 /// When the backend asked for, or every one of the three, is refused.
-pub fn probe(
-    preference: Option<BackendKind>,
-    entries: u32,
-) -> Result<(Box<dyn Backend>, Choice), OpenBackendError> {
+pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn Backend>, Choice), OpenBackendError> {
     if let Some(kind) = preference {
         return Ok((kind.make(entries)?, Choice { kind, reason: "asked for by name".to_owned() }));
     }

@@ -16,7 +16,8 @@
 //!
 //! # Example
 //! Two rings while the owner is awake: state rung, no system call. The owner wants to sleep: the swap fails, it looks
-//! for work again, finds none, sleeps (state sleeping, `ppoll`). A third ring: state rung, one `write`; `ppoll` returns.
+//! for work again, finds none, sleeps (state sleeping, `ppoll`). A third ring: state rung, one `write`; `ppoll`
+//! returns.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};

@@ -220,7 +220,8 @@ impl<T> FileTable<T> {
             Some(index) => index,
             None => {
                 let index = u16::try_from(self.places.len()).ok().filter(|&index| index < u16::MAX);
-                let index = index.ok_or_else(|| io::Error::other("65535 files are open in this backend: close some"))?;
+                let index =
+                    index.ok_or_else(|| io::Error::other("65535 files are open in this backend: close some"))?;
                 self.places.push(Place { generation: 0, value: None });
                 index
             }

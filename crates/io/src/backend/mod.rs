@@ -3,8 +3,8 @@
 //! # Why
 //! The scheduler decides *when* a request goes to the disk; a backend only carries it there and says when it came
 //! back. io_uring, Linux AIO, a thread pool, memory, nothing at all (null) and a simulated disk do the same job behind
-//! [`Backend`], and one conformance kit (module `conformance`, feature `conformance`) holds them all to the same contract.
-//! Time is read through the backend too, so that a whole shard can run on virtual time.
+//! [`Backend`], and one conformance kit (module `conformance`, feature `conformance`) holds them all to the same
+//! contract. Time is read through the backend too, so that a whole shard can run on virtual time.
 //!
 //! # How it works
 //! A shard opens files through its backend, then loops: [`Backend::submit`] for everything the scheduler dispatched,
@@ -17,7 +17,8 @@
 //! A backend that is dropped waits for its operations in flight first.
 //!
 //! # Limits
-//! A backend belongs to one thread (it is `!Send` where the kernel wants that); only its [`WakeHandle`] crosses threads.
+//! A backend belongs to one thread (it is `!Send` where the kernel wants that); only its [`WakeHandle`] crosses
+//! threads.
 //!
 //! # Example
 //! ```
@@ -130,7 +131,8 @@ pub enum Memory {
         ptr: *mut u8,
         /// Length in bytes.
         len_bytes: u32,
-        /// Index that [`Backend::register_memory`] gave for the region holding it, if it was registered.
+        /// Number that [`Backend::register_memory`] gave for the region holding it, if it was registered. A number that
+        /// another backend gave does no harm.
         region: Option<u16>,
     },
     /// Several pieces, as `readv`/`writev` take them.
@@ -222,7 +224,7 @@ pub trait Backend {
     /// `None` where the backend has no such thing or the system refuses (then operations just name no region).
     ///
     /// # Safety
-    /// The region must stay allocated until the backend is dropped.
+    /// The region must stay allocated as long as any operation may name it.
     unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16>;
 
     /// Takes one operation.
@@ -232,7 +234,8 @@ pub trait Backend {
     /// (for [`Submit::Done`] and [`Submit::Busy`]: until the call returns).
     unsafe fn submit(&mut self, operation: Operation) -> Submit;
 
-    /// Hands over to the system whatever `submit` has only collected. Does not block. At most one system call where possible.
+    /// Hands over to the system whatever `submit` has only collected. Does not block. At most one system call where
+    /// possible.
     ///
     /// # Errors
     /// Only when the backend itself is broken; a failed operation is a completion.
@@ -242,8 +245,8 @@ pub trait Backend {
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize;
 
     /// Flushes, then sleeps until `batch` operations have come back (at least 1, at most those in flight), somebody
-    /// called [`Wake::wake`], or the clock reaches `deadline_ns`. May return early. With `None` it sleeps as long as it takes.
-    /// Never spins: a sleeping shard uses no CPU.
+    /// called [`Wake::wake`], or the clock reaches `deadline_ns`. May return early. With `None` it sleeps as long as it
+    /// takes. Never spins: a sleeping shard uses no CPU.
     ///
     /// # Errors
     /// As [`Backend::flush`].

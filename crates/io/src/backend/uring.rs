@@ -9,8 +9,8 @@
 //! round once, so that a ring which can be made but not used is found out at once.
 //! *Submitting.* `submit` fills an entry, `flush` enters the kernel once for all of them. Files are registered (up to
 //! [`REGISTERED_FILES`], the rest go by descriptor), and memory of a registered region goes without page lookups.
-//! *Reaping.* With deferred task work the kernel raises a flag in shared memory when completions could be posted; `reap`
-//! enters the kernel only when it sees that flag (or an overflow).
+//! *Reaping.* With deferred task work the kernel raises a flag in shared memory when completions could be posted;
+//! `reap` enters the kernel only when it sees that flag (or an overflow).
 //! *Sleeping.* A read of the doorbell's eventfd is kept in the ring, so that one enter sleeps on completions and
 //! wake-ups together, with the deadline as its timeout. Its completion is recognised by the key `u64::MAX` and not
 //! counted. A batch is awaited one completion at a time, because the kernel could not end a longer wait for a wake-up.
@@ -21,14 +21,15 @@
 //! `RLIMIT_MEMLOCK`. When the kernel refuses entries for want of memory they stay in the ring and are offered again.
 //!
 //! # Example
-//! Three reads are submitted (no system call), `flush` enters once. `wait(None, 2)` enters, sleeps, sees one completion,
-//! enters again, sees the second, returns. `reap` gives both and makes no system call.
+//! Three reads are submitted (no system call), `flush` enters once. `wait(None, 2)` enters, sleeps, sees one
+//! completion, enters again, sees the second, returns. `reap` gives both and makes no system call.
 
 use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
@@ -56,6 +57,9 @@ pub const REGISTERED_REGIONS: u32 = 64;
 /// The kernel's bound for one registered region: 1 GiB.
 const REGION_BYTES_MAX: usize = 1 << 30;
 
+/// Number of the next registered region of any ring in this process. When they are used up no more are registered.
+static NEXT_REGION: AtomicU16 = AtomicU16::new(0);
+
 /// Key of the ring's own entries; operations never have it.
 const OWN_KEY: u64 = u64::MAX;
 
@@ -75,9 +79,11 @@ pub struct UringBackend {
     files: FileTable<RingFile>,
     /// Size of the ring's file table; 0 where the kernel has none.
     file_places: u32,
-    /// Size of the ring's region table, and how many are registered.
+    /// Size of the ring's region table; 0 where the kernel has none.
     region_places: u32,
-    regions: u16,
+    /// Numbers of the registered regions, by their place in that table. The numbers are unique in the process, so that
+    /// memory which another backend has registered is recognised as unknown here.
+    regions: Vec<u16>,
     /// Where the eventfd is read to. Belongs to the kernel while `wake_armed`.
     wake_word: AlignedBuf,
     wake_armed: bool,
@@ -97,7 +103,12 @@ impl UringBackend {
     /// `EPERM` or `ENOSYS` when io_uring is forbidden or missing, `ENOMEM` when the memlock limit is too low,
     /// `Unsupported` when the kernel is older than 5.11.
     pub fn new(entries: u32) -> io::Result<Self> {
-        let ring = set_up(entries.clamp(1, ENTRIES_MAX).next_power_of_two())?;
+        Self::with_flags(entries, &FLAGS)
+    }
+
+    /// With the first of `flags` that this kernel takes, so that tests can try the flags of older kernels.
+    fn with_flags(entries: u32, flags: &[RingFlags]) -> io::Result<Self> {
+        let ring = set_up(entries.clamp(1, ENTRIES_MAX).next_power_of_two(), flags)?;
         if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is older than Linux 5.11"));
         }
@@ -108,7 +119,7 @@ impl UringBackend {
             files: FileTable::new(),
             file_places: 0,
             region_places: 0,
-            regions: 0,
+            regions: Vec::new(),
             wake_word: AlignedBuf::with_align(size_of::<u64>(), align_of::<u64>())?,
             wake_armed: false,
             in_ring: 0,
@@ -178,7 +189,8 @@ impl UringBackend {
         Ok(())
     }
 
-    /// Has the kernel post what it holds back (deferred task work, overflowed completions), if it says that there is some.
+    /// Has the kernel post what it holds back (deferred task work, overflowed completions), if it says that there is
+    /// some.
     fn post_held_back(&mut self) {
         let submission = self.ring.submission();
         let held_back = submission.taskrun() || submission.cq_overflow();
@@ -247,32 +259,50 @@ impl UringBackend {
     }
 
     fn entry(&self, operation: &Operation, file: &RingFile) -> squeue::Entry {
+        let region = match operation.memory {
+            Memory::Contiguous { region: Some(number), .. } => self.regions.iter().position(|&known| known == number),
+            _ => None,
+        };
+        let region = region.and_then(|place| u16::try_from(place).ok());
         let entry = if file.registered {
             // The flag makes the kernel read the number as a place in the ring's file table.
             let place = Fd(FileTable::<RingFile>::index(operation.file) as i32);
-            transfer_entry(operation, place, self.regions).flags(squeue::Flags::FIXED_FILE)
+            transfer_entry(operation, place, region).flags(squeue::Flags::FIXED_FILE)
         } else {
-            transfer_entry(operation, Fd(file.os.raw_fd()), self.regions)
+            transfer_entry(operation, Fd(file.os.raw_fd()), region)
         };
         entry.user_data(operation.key)
     }
 }
 
-/// Makes the ring, with the best flags that this kernel takes.
-fn set_up(entries: u32) -> io::Result<IoUring> {
-    // Completions of operations that have not been reaped count against the capacity, so four times the entries leaves
-    // room for every one of them and for the ring's own.
+/// How much of our work the kernel leaves to us, which is cheaper than interrupting us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RingFlags {
+    /// Completions are posted when this one thread asks. Linux 6.1.
+    Deferred,
+    /// Completions are posted at our next system call, without an interrupt between processors. Linux 5.19.
+    Cooperative,
+    /// Nothing asked for.
+    Plain,
+}
+
+/// Best first.
+const FLAGS: [RingFlags; 3] = [RingFlags::Deferred, RingFlags::Cooperative, RingFlags::Plain];
+
+/// Makes the ring, with the first of `flags` that this kernel takes.
+fn set_up(entries: u32, flags: &[RingFlags]) -> io::Result<IoUring> {
+    // No more than `entries` operations are out at once, so their completions always find room, and the ring's own too.
     let completions = entries.saturating_mul(4).min(2 * ENTRIES_MAX);
     let mut last = None;
-    for level in 0..3 {
+    for level in flags {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_cqsize(completions);
         match level {
-            // Linux 6.1.
-            0 => builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
-            // Linux 5.19.
-            1 => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
-            _ => &mut builder,
+            RingFlags::Deferred => {
+                builder.setup_submit_all().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag()
+            }
+            RingFlags::Cooperative => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+            RingFlags::Plain => &mut builder,
         };
         match builder.build(entries) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
@@ -288,38 +318,41 @@ fn own_or_operation(user_data: u64, result: i32) -> Option<Completion> {
     (user_data != OWN_KEY).then_some(Completion { key: user_data, result })
 }
 
-/// The entry for an operation. `validate` has been passed, so the memory fits the kind.
-fn transfer_entry(operation: &Operation, file: Fd, regions: u16) -> squeue::Entry {
+/// The entry for an operation; `region` is the place of a registered region that holds its memory. `validate` has been
+/// passed, so the memory fits the kind.
+fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeue::Entry {
     let offset = operation.offset;
-    match (operation.kind, operation.memory) {
-        (Kind::Read, Memory::Contiguous { ptr, len_bytes, region: Some(region) }) if region < regions => {
+    match (operation.kind, operation.memory, region) {
+        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }, Some(region)) => {
             opcode::ReadFixed::new(file, ptr, len_bytes, region).offset(offset).build()
         }
-        (Kind::Write, Memory::Contiguous { ptr, len_bytes, region: Some(region) }) if region < regions => {
+        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }, Some(region)) => {
             opcode::WriteFixed::new(file, ptr, len_bytes, region).offset(offset).build()
         }
-        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }) => {
+        (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }, None) => {
             opcode::Read::new(file, ptr, len_bytes).offset(offset).build()
         }
-        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }) => {
+        (Kind::Write, Memory::Contiguous { ptr, len_bytes, .. }, None) => {
             opcode::Write::new(file, ptr, len_bytes).offset(offset).build()
         }
-        (Kind::Read, Memory::Vectored { iov, count }) => opcode::Readv::new(file, iov, count).offset(offset).build(),
-        (Kind::Write, Memory::Vectored { iov, count }) => opcode::Writev::new(file, iov, count).offset(offset).build(),
-        (Kind::Sync { data_only }, _) => {
+        (Kind::Read, Memory::Vectored { iov, count }, _) => opcode::Readv::new(file, iov, count).offset(offset).build(),
+        (Kind::Write, Memory::Vectored { iov, count }, _) => {
+            opcode::Writev::new(file, iov, count).offset(offset).build()
+        }
+        (Kind::Sync { data_only }, ..) => {
             let flags = if data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
             opcode::Fsync::new(file).flags(flags).build()
         }
-        (Kind::Discard { len_bytes }, _) => {
+        (Kind::Discard { len_bytes }, ..) => {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
         }
-        (Kind::Allocate { len_bytes, keep_size }, _) => {
+        (Kind::Allocate { len_bytes, keep_size }, ..) => {
             let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
             opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
         }
         // Not reached after `validate`; harmless if it were.
-        (Kind::Read | Kind::Write, Memory::None) => opcode::Nop::new().build(),
+        (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
     }
 }
 
@@ -376,15 +409,17 @@ impl Backend for UringBackend {
     }
 
     unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16> {
-        let region = self.regions;
-        if u32::from(region) >= self.region_places || len_bytes == 0 || len_bytes > REGION_BYTES_MAX {
+        let place = u32::try_from(self.regions.len()).ok().filter(|&place| place < self.region_places)?;
+        if len_bytes == 0 || len_bytes > REGION_BYTES_MAX {
             return None;
         }
+        let number = NEXT_REGION.fetch_update(Relaxed, Relaxed, |number| number.checked_add(1)).ok()?;
         let piece = [libc::iovec { iov_base: ptr.cast(), iov_len: len_bytes }];
-        // SAFETY: our caller keeps the region allocated until the backend, and with it the ring, is dropped.
-        unsafe { self.ring.submitter().register_buffers_update(u32::from(region), &piece, None) }.ok()?;
-        self.regions += 1;
-        Some(region)
+        // SAFETY: our caller keeps the region allocated as long as operations name it; the kernel holds its own
+        // reference to the pages until the ring is gone.
+        unsafe { self.ring.submitter().register_buffers_update(place, &piece, None) }.ok()?;
+        self.regions.push(number);
+        Some(number)
     }
 
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
@@ -473,6 +508,38 @@ impl Drop for UringBackend {
             if entered.is_err() && !any {
                 std::thread::sleep(RETRY);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{Promises, assert_passed, run};
+
+    /// What older kernels would get must keep the contract as well.
+    #[test]
+    fn every_set_of_flags_keeps_the_contract() {
+        for flags in FLAGS {
+            if let Err(error) = UringBackend::with_flags(16, &[flags]) {
+                println!("skipped: a ring with flags {flags:?} cannot be made here: {error}");
+                continue;
+            }
+            let make = || Ok(Box::new(UringBackend::with_flags(16, &[flags])?) as Box<dyn Backend>);
+            assert_passed(&format!("uring, {flags:?}"), &run(make, &std::env::temp_dir(), Promises::default()));
+        }
+    }
+
+    #[test]
+    fn own_completions_are_told_from_operations() {
+        let cases = [
+            (OWN_KEY, 8, None),
+            (3, 8, Some(Ok(8))),
+            (3, -libc::EIO, Some(Err(libc::EIO))),
+            (0, i32::MIN, Some(Err(i32::MAX))),
+        ];
+        for (key, result, expect) in cases {
+            assert_eq!(own_or_operation(key, result), expect.map(|result| Completion { key, result }));
         }
     }
 }

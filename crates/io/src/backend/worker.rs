@@ -28,11 +28,21 @@ use super::{Completion, Kind, Memory, OpResult, Operation};
 
 /// `BLKDISCARD` of `linux/fs.h`: `_IO(0x12, 119)`. The same on every architecture whose `_IO` has no direction bits set
 /// (all but alpha, mips, powerpc and sparc, where bit 29 stands for "none").
-#[cfg(not(any(target_arch = "mips", target_arch = "mips64", target_arch = "powerpc", target_arch = "powerpc64",
-    target_arch = "sparc64")))]
+#[cfg(not(any(
+    target_arch = "mips",
+    target_arch = "mips64",
+    target_arch = "powerpc",
+    target_arch = "powerpc64",
+    target_arch = "sparc64"
+)))]
 const BLKDISCARD: u32 = 0x1277;
-#[cfg(any(target_arch = "mips", target_arch = "mips64", target_arch = "powerpc", target_arch = "powerpc64",
-    target_arch = "sparc64"))]
+#[cfg(any(
+    target_arch = "mips",
+    target_arch = "mips64",
+    target_arch = "powerpc",
+    target_arch = "powerpc64",
+    target_arch = "sparc64"
+))]
 const BLKDISCARD: u32 = 0x2000_1277;
 
 /// An operation, and the file that it keeps open.
@@ -192,7 +202,9 @@ fn change(operation: &Operation, file: &OsFile) -> OpResult {
     let done = match operation.kind {
         Kind::Sync { data_only: true } => fdatasync(&file.file),
         Kind::Sync { data_only: false } => fsync(&file.file),
-        Kind::Discard { len_bytes } if file.is_block_device => return discard_device(file, operation.offset, len_bytes),
+        Kind::Discard { len_bytes } if file.is_block_device => {
+            return discard_device(file, operation.offset, len_bytes);
+        }
         Kind::Discard { len_bytes } => {
             fallocate(&file.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, operation.offset, len_bytes)
         }

@@ -1,7 +1,8 @@
 //! The one clock of the real backends.
 //!
 //! # Why
-//! Time is an argument everywhere else (a simulated shard runs on virtual time), so the real clock has exactly one door.
+//! Time is an argument everywhere else (a simulated shard runs on virtual time), so the real clock has exactly one
+//! door.
 //!
 //! # How it works
 //! `CLOCK_MONOTONIC`, which the kernel answers from user space without a system call on the usual machines.

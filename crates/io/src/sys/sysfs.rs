@@ -5,8 +5,8 @@
 //! that, and wrong figures often come from measuring a stack without knowing it is one.
 //!
 //! # How it works
-//! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition has a file `partition` in it and its disk is
-//! the directory above. `slaves/` lists what a stacked device is made of; following it down gives the leaf disks.
+//! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition has a file `partition` in it and its disk
+//! is the directory above. `slaves/` lists what a stacked device is made of; following it down gives the leaf disks.
 //! Every function takes the root (`/sys`), so tests use a tree of their own.
 //!
 //! # Limits
@@ -269,8 +269,7 @@ mod tests {
     #[test]
     fn stacks_are_followed_down_to_their_disks() -> io::Result<()> {
         let tree = Tree::new("stack")?;
-        for (disk, leaves) in
-            [("sdb", vec!["sdb"]), ("md0", vec!["nvme0n1", "sda"]), ("dm-0", vec!["nvme0n1", "sda"])]
+        for (disk, leaves) in [("sdb", vec!["sdb"]), ("md0", vec!["nvme0n1", "sda"]), ("dm-0", vec!["nvme0n1", "sda"])]
         {
             assert_eq!(leaf_disks(&tree.0, disk), leaves, "{disk}");
         }

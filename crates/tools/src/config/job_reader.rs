@@ -190,7 +190,7 @@ struct Load {
     iov_count: Option<u32>,
 }
 
-const PARALLELISM_HELP: &str = "write `parallelism: 1` or more below `shard_info`; io_tester takes a missing one for 0, \
+const PARALLELISM_HELP: &str = "write `parallelism: 1` or more below `shard_info`; io_tester takes none for 0, \
                                 and such a job does nothing";
 
 fn parse_shard_info(job: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Load, ConfigError> {

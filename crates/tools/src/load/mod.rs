@@ -1,0 +1,228 @@
+//! The load generator: jobs of closed and open loops, run natively on the shards.
+//!
+//! # Why
+//! `test`, `tune` and `demo` all need the same thing: several streams of requests at once, through the scheduler, with honest
+//! latencies and as little of their own CPU time as possible.
+//!
+//! # How it works
+//! A [`Plan`] names the jobs, where each works on each shard, and for how long. [`run`] starts the shards; each turns its
+//! reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin together; what
+//! completes within the measured window counts.
+//!
+//! A fiber with a rate measures latency from when its request was *due*, not from when it could at last be sent: a stall
+//! of the disk shows in every request that it delayed (no coordinated omission).
+//!
+//! # Limits
+//! A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be outstanding.
+//! The depth in the device is sampled at most once a millisecond.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::{OpenOptions, choose::BackendKind};
+//! use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
+//! use plimsoll_tools::load::{Control, JobSpec, Pattern, Plan, Target, run};
+//!
+//! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! let file = topology.file("/any".as_ref(), OpenOptions::default(), 0);
+//! let job = JobSpec::closed_loop("reads", Pattern::RandRead, 4096, 8, Class::DEFAULT)
+//!     .on_shard(0, Target { file, offset: 0, len_bytes: 1 << 20 });
+//! let options = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
+//! let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: 2_000_000, seed: 1 };
+//! let result = run(&plan, &Control::default())?;
+//! assert!(result.total("reads").requests > 0);
+//! # Ok::<(), plimsoll_tools::load::LoadError>(())
+//! ```
+
+mod result;
+mod runner;
+mod scratch;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+
+use plimsoll::{Class, SharedFile, ShardOptions, StartError, Topology, run_shards};
+
+pub use crate::config::jobs::{JobKind as Pattern, PauseDistribution};
+pub use result::{JobResult, RunResult, ShardResult};
+pub use scratch::{Scratch, ScratchError};
+
+/// Where a job works on one shard.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The file. Make one for each shard: shards that share one share its reference count.
+    pub file: Arc<SharedFile>,
+    /// First byte of the region.
+    pub offset: u64,
+    /// Length of the region in bytes; of an appending job, where it begins again.
+    pub len_bytes: u64,
+}
+
+/// One job of a plan.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// Its name.
+    pub name: String,
+    /// What its requests do.
+    pub pattern: Pattern,
+    /// Length of a request, a multiple of the file's alignment.
+    pub request_bytes: u32,
+    /// Fibers on each shard.
+    pub parallelism: u32,
+    /// Its class.
+    pub class: Class,
+    /// Requests (or batches) a second of each fiber; `None` is a closed loop.
+    pub requests_per_s_per_fiber: Option<f64>,
+    /// How the gaps of a rate are distributed.
+    pub pause_distribution: PauseDistribution,
+    /// Requests issued together (with a rate; 1 otherwise).
+    pub batch: u32,
+    /// The job ends once more requests than this were made on a shard.
+    pub limit_requests: Option<u32>,
+    /// Pause after each request, or between active phases.
+    pub think_time_ns: u64,
+    /// Length of an active phase; 0: pause after each request.
+    pub think_after_ns: u64,
+    /// Pieces of memory of a vectored request.
+    pub iov_count: Option<u32>,
+    /// Where it works, by shard; `None` on shards where it does not run.
+    pub targets: Vec<Option<Target>>,
+}
+
+impl JobSpec {
+    /// A job that sends the next request when the last has come back.
+    #[must_use]
+    pub fn closed_loop(name: &str, pattern: Pattern, request_bytes: u32, parallelism: u32, class: Class) -> JobSpec {
+        JobSpec {
+            name: name.to_owned(),
+            pattern,
+            request_bytes,
+            parallelism,
+            class,
+            requests_per_s_per_fiber: None,
+            pause_distribution: PauseDistribution::Uniform,
+            batch: 1,
+            limit_requests: None,
+            think_time_ns: 0,
+            think_after_ns: 0,
+            iov_count: None,
+            targets: Vec::new(),
+        }
+    }
+
+    /// The same job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
+    #[must_use]
+    pub fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
+        self.requests_per_s_per_fiber = Some(requests_per_s / f64::from(self.parallelism.max(1)));
+        self.pause_distribution = distribution;
+        self
+    }
+
+    /// Lets it run on `shard` too.
+    #[must_use]
+    pub fn on_shard(mut self, shard: u16, target: Target) -> JobSpec {
+        let at = usize::from(shard);
+        if self.targets.len() <= at {
+            self.targets.resize(at + 1, None);
+        }
+        self.targets[at] = Some(target);
+        self
+    }
+}
+
+/// What to run.
+#[derive(Clone)]
+pub struct Plan {
+    /// Shards, disks, classes.
+    pub topology: Topology,
+    /// Backend and threads.
+    pub options: ShardOptions,
+    /// All run at the same time.
+    pub jobs: Vec<JobSpec>,
+    /// Runs so long before anything counts.
+    pub warmup_ns: u64,
+    /// Length of the measured window.
+    pub duration_ns: u64,
+    /// For the positions and the Poisson gaps.
+    pub seed: u64,
+}
+
+/// Watches and ends a run from outside. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Control(Arc<ControlState>);
+
+#[derive(Debug, Default)]
+struct ControlState {
+    stop: AtomicBool,
+    written_bytes: AtomicU64,
+}
+
+impl Control {
+    /// Ends the run soon; what was measured by then is its result.
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked for the end.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.stop.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that runs and preparations under this control have written to the disk so far.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.0.written_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_written(&self, bytes: u64) {
+        self.0.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Why a run could not begin, or broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The shards could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A file of a job could not be opened on a shard.
+    #[error("job `{job}`: {error}")]
+    Open {
+        /// Which job.
+        job: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A job's requests do not suit its file.
+    #[error("job `{job}`: {reason}")]
+    Unsuitable {
+        /// Which job.
+        job: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The backend broke while running.
+    #[error("the I/O backend broke: {0}")]
+    Backend(std::io::Error),
+}
+
+/// Runs a plan to its end, or until `control` says stop.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
+    let barrier = Arc::new(Barrier::new(usize::from(plan.topology.shards())));
+    let (shared, control) = (Arc::new(plan.clone()), control.clone());
+    let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
+        let result = runner::run_shard(reactor, &shared, &control, &barrier);
+        (result, choice.clone())
+    })?;
+    let mut shards = Vec::new();
+    let mut backend = None;
+    for (result, choice) in ends {
+        shards.push(result?);
+        backend.get_or_insert(choice);
+    }
+    Ok(RunResult { shards, backend })
+}

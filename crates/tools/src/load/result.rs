@@ -1,0 +1,139 @@
+//! What a run measured.
+
+use plimsoll::backend::choose::Choice;
+use plimsoll::core::{ClassStats, Histogram};
+
+/// What one job did on one shard, or (merged) on several.
+#[derive(Clone, Debug, Default)]
+pub struct JobResult {
+    /// Its name.
+    pub name: String,
+    /// Requests that completed in the measured window.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Requests that failed or came back short.
+    pub errors: u64,
+    /// Error number of the first failure (0 for a short transfer).
+    pub first_error: Option<i32>,
+    /// Length of the measured window, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Latency of its requests in nanoseconds: from when they were due (or sent) to completion.
+    pub latency: Box<Histogram>,
+    /// Pieces of its class in the device, sampled.
+    pub device_depth: Box<Histogram>,
+    /// What its class did on the shard's I/O queue in the window (all jobs of the class together). `None` where the queue is
+    /// on another shard.
+    pub class: Option<ClassResult>,
+}
+
+/// What a class did in the measured window.
+#[derive(Clone, Debug, Default)]
+pub struct ClassResult {
+    /// Counters.
+    pub stats: ClassStats,
+    /// Time in the queue.
+    pub queue: Box<Histogram>,
+    /// Time in the device.
+    pub device: Box<Histogram>,
+}
+
+impl ClassResult {
+    fn merge(&mut self, other: &ClassResult) {
+        self.stats = self.stats.plus(other.stats);
+        self.queue.merge(&other.queue);
+        self.device.merge(&other.device);
+    }
+}
+
+impl JobResult {
+    /// Requests a second.
+    #[must_use]
+    pub fn iops(&self) -> f64 {
+        per_second(self.requests, self.elapsed_ns)
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn bytes_per_s(&self) -> f64 {
+        per_second(self.bytes, self.elapsed_ns)
+    }
+
+    /// Adds what the same job did on another shard at the same time.
+    pub fn merge(&mut self, other: &JobResult) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.latency.merge(&other.latency);
+        self.device_depth.merge(&other.device_depth);
+        match (&mut self.class, &other.class) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+/// What one shard measured.
+#[derive(Clone, Debug)]
+pub struct ShardResult {
+    /// Its number.
+    pub shard: u16,
+    /// CPU time of its thread in the measured window, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Length of the measured window, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Results of the jobs that ran on it, in the order of the plan.
+    pub jobs: Vec<JobResult>,
+}
+
+/// What all shards measured.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// By shard.
+    pub shards: Vec<ShardResult>,
+    /// The backend that carried it.
+    pub backend: Option<Choice>,
+}
+
+impl RunResult {
+    /// The job of that name over all shards; nothing done where there is no such job.
+    #[must_use]
+    pub fn total(&self, name: &str) -> JobResult {
+        let mut total = JobResult { name: name.to_owned(), ..JobResult::default() };
+        self.shards.iter().flat_map(|s| &s.jobs).filter(|j| j.name == name).for_each(|j| total.merge(j));
+        total
+    }
+
+    /// Names of the jobs, each once, in the order of the plan.
+    #[must_use]
+    pub fn job_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for job in self.shards.iter().flat_map(|s| &s.jobs) {
+            if !names.contains(&job.name) {
+                names.push(job.name.clone());
+            }
+        }
+        names
+    }
+
+    /// Bytes a second of all jobs.
+    #[must_use]
+    pub fn bytes_per_s(&self) -> f64 {
+        self.shards.iter().flat_map(|s| &s.jobs).map(JobResult::bytes_per_s).sum()
+    }
+
+    /// CPU seconds of all shards' threads in a million requests.
+    #[must_use]
+    pub fn cpu_s_per_million(&self) -> Option<f64> {
+        let requests: u64 = self.shards.iter().flat_map(|s| &s.jobs).map(|j| j.requests).sum();
+        let cpu_ns: u64 = self.shards.iter().map(|s| s.cpu_ns).sum();
+        (requests > 0).then(|| cpu_ns as f64 / 1e9 / (requests as f64 / 1e6))
+    }
+}

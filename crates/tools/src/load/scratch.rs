@@ -1,0 +1,173 @@
+//! Files to work on: made for the run and removed after it, whatever happens.
+//!
+//! A scratch file is created exclusively (never over what is there), filled with data that does not compress, and removed
+//! when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
+
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::sys::statfs::file_system;
+use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
+
+use super::{Control, JobSpec, LoadError, Pattern, Plan, Target, run};
+use crate::units::format_bytes_binary;
+
+/// Length of the writes that fill a file.
+const FILL_BYTES: u32 = 1 << 20;
+/// How many of them are in flight.
+const FILL_DEPTH: u32 = 16;
+/// Space to leave free on a file system.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Why files could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// Not a directory, or it cannot be read.
+    #[error("{path}: {reason}: give a directory that can be written to")]
+    BadDirectory {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Too little space.
+    #[error(
+        "{path} has {} free, but {} are needed (with {} to spare): free some space or ask for less data",
+        format_bytes_binary(*.free_bytes), format_bytes_binary(*.needed_bytes), format_bytes_binary(SPARE_BYTES)
+    )]
+    NoSpace {
+        /// The directory.
+        path: String,
+        /// What there is.
+        free_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
+    /// A file could not be created.
+    #[error("cannot create {path}: {error}{}", remedy(.error))]
+    Create {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It could not be filled.
+    #[error("cannot fill the scratch files: {0}")]
+    Fill(#[from] LoadError),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => ": choose a directory on a file system that is mounted for writing",
+        io::ErrorKind::PermissionDenied => ": choose a directory that you may write to",
+        io::ErrorKind::AlreadyExists => ": it is left from another run; remove it if nobody uses it",
+        _ => "",
+    }
+}
+
+/// Scratch files in one directory. Dropping it removes them.
+#[derive(Debug)]
+pub struct Scratch {
+    directory: PathBuf,
+    files: Vec<PathBuf>,
+    keep: bool,
+}
+
+impl Scratch {
+    /// Checks that `directory` is one and has `needed_bytes` free.
+    ///
+    /// # Errors
+    /// See [`ScratchError`].
+    pub fn new(directory: &Path, needed_bytes: u64) -> Result<Scratch, ScratchError> {
+        let path = directory.display().to_string();
+        let bad = |reason: String| ScratchError::BadDirectory { path: path.clone(), reason };
+        let meta = std::fs::metadata(directory).map_err(|error| bad(error.to_string()))?;
+        if !meta.is_dir() {
+            return Err(bad("it is not a directory".to_owned()));
+        }
+        let free_bytes = file_system(directory).map_err(|error| bad(error.to_string()))?.available_bytes;
+        if free_bytes < needed_bytes.saturating_add(SPARE_BYTES) {
+            return Err(ScratchError::NoSpace { path, free_bytes, needed_bytes });
+        }
+        Ok(Scratch { directory: directory.to_owned(), files: Vec::new(), keep: false })
+    }
+
+    /// Leaves the files where they are.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Creates an empty file of that name, which must not exist.
+    ///
+    /// # Errors
+    /// [`ScratchError::Create`].
+    pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
+        let path = self.directory.join(name);
+        let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
+        self.files.push(path.clone());
+        Ok(path)
+    }
+
+    /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, past any scheduling.
+    ///
+    /// # Errors
+    /// [`ScratchError::Fill`]. A stop of `control` is no error: the files are then only partly filled.
+    pub fn fill(
+        &self,
+        files: &[(PathBuf, u64)],
+        backend: Option<BackendKind>,
+        control: &Control,
+    ) -> Result<(), ScratchError> {
+        for (path, len_bytes) in files {
+            fill_one(path, *len_bytes, backend, control)?;
+            if control.is_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: &Control) -> Result<(), LoadError> {
+    let unsuitable = |reason: String| LoadError::Unsuitable { job: "fill".to_owned(), reason };
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])
+        .map_err(|error| unsuitable(error.to_string()))?;
+    let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
+    let file = topology.file(path, how, 0);
+    let request_bytes = u32::try_from(len_bytes).unwrap_or(FILL_BYTES).min(FILL_BYTES);
+    let writes = len_bytes / u64::from(request_bytes.max(1));
+    // A job ends once more than its limit were made.
+    let limit = u32::try_from(writes.saturating_sub(1)).ok();
+    let job = JobSpec {
+        limit_requests: limit,
+        ..JobSpec::closed_loop("fill", Pattern::Overwrite, request_bytes, FILL_DEPTH, Class::DEFAULT)
+    };
+    let job = job.on_shard(0, Target { file, offset: 0, len_bytes });
+    let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
+    let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes };
+    let filled = run(&plan, control)?.total("fill");
+    if filled.errors > 0 {
+        let why = match filled.first_error {
+            Some(code) if code != 0 => io::Error::from_raw_os_error(code).to_string(),
+            _ => "a write came back short: is the file system full?".to_owned(),
+        };
+        return Err(unsuitable(format!("{}: {why}", path.display())));
+    }
+    Ok(())
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.keep {
+            for path in &self.files {
+                // Nobody is left who could act on an error; a file that is gone already is what was wanted.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
