@@ -220,7 +220,8 @@ pub enum Progress {
 /// What became of a cancelled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// Nothing of it had been dispatched: it has ended, and this was its user data. Tokens were never taken.
+    /// Nothing of it is in the device: it has ended, and this was its user data. For what had not been dispatched tokens
+    /// were never taken. (Pieces of a long request may have been to the device and back: what they wrote is written.)
     Cancelled(u64),
     /// Pieces are in the device; no more will follow, and the request ends when they are back.
     Stopping,
@@ -253,6 +254,7 @@ pub struct IoQueue {
     disk: Arc<Disk>,
     config: QueueConfig,
     lanes: Vec<Lane>,
+    first_lane: usize,
     members: Vec<Member>,
     slots: Slots,
     pool: Vec<Box<Latencies>>,
@@ -282,6 +284,7 @@ impl IoQueue {
         let lanes = if disk.config().duplex { 2 } else { 1 };
         let mut queue = IoQueue {
             lanes: (0..lanes).map(|_| Lane { tree: Tree::new(fairness), carry_fs: 0 }).collect(),
+            first_lane: 0,
             members: Vec::new(),
             slots: Slots::new(config.max_requests),
             pool: Vec::new(),
@@ -481,14 +484,17 @@ impl IoQueue {
             return None;
         }
         let mut stopped_by = (WaitReason::Depth, None);
-        for lane in 0..self.lanes.len() {
+        for turn in 0..self.lanes.len() {
+            // The lanes take turns: what they share (window, depth) must not go to the first of them alone.
+            let lane = (self.first_lane + turn) % self.lanes.len();
             let Some(pick) = self.lanes[lane].tree.pick() else { continue };
             match self.admit(now_ns, lane, pick) {
                 Ok(dispatch) => {
                     self.blocked.unblock(now_ns);
+                    self.first_lane = lane + 1;
                     return Some(dispatch);
                 }
-                Err(stop) => stopped_by = stop,
+                Err(stop) => stopped_by = sooner(stopped_by, stop),
             }
         }
         self.blocked.block(stopped_by.0, now_ns);
@@ -543,7 +549,7 @@ impl IoQueue {
                 let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
                 let overdraft_ticks = ticks_with_carry(pick.lag.min(cost), 0).0;
                 if !self.disk.has_room(ticks, overdraft_ticks) {
-                    let retry_ns = (self.in_flight == 0).then_some(now_ns + FULL_DEVICE_RETRY_NS);
+                    let retry_ns = (self.in_flight == 0).then_some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS));
                     return Err((WaitReason::Depth, retry_ns));
                 }
                 let depth_ns = self.disk.effective_goal_ns();
@@ -752,7 +758,8 @@ impl IoQueue {
     }
 
     /// When to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once when the answer is in the past,
-    /// never when `None` (then only a completion or a new request changes anything).
+    /// never when `None` (then only a completion or a new request changes anything). Poll also after each enqueue,
+    /// completion, cancellation, refusal and change of shares: the answer is that of the last poll.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<u64> {
         match (self.queued, self.blocked.reason()) {
@@ -843,6 +850,15 @@ impl IoQueue {
 impl Member {
     fn new(kind: Kind, generation: u32) -> Member {
         Member { generation, kind, stats: ClassStats::default(), latencies: None, mark: WaitMark::default() }
+    }
+}
+
+/// Of two lanes that were stopped, the one that can go on first.
+fn sooner(one: (WaitReason, Option<u64>), other: (WaitReason, Option<u64>)) -> (WaitReason, Option<u64>) {
+    match (one.1, other.1) {
+        (Some(one_ns), Some(other_ns)) if one_ns <= other_ns => one,
+        (Some(_), None) => one,
+        _ => other,
     }
 }
 

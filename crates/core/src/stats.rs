@@ -189,7 +189,7 @@ impl WaitMark {
         let mut others_ns = 0;
         for reason in [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend] {
             let at = reason as usize;
-            by_reason[at] = next.blocked_ns[at] - self.blocked_ns[at];
+            by_reason[at] = next.blocked_ns[at].saturating_sub(self.blocked_ns[at]);
             others_ns += by_reason[at];
         }
         by_reason[WaitReason::Fairness as usize] = waited_ns.saturating_sub(others_ns);

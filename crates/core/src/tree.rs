@@ -200,8 +200,10 @@ impl Tree {
     pub(crate) fn charge_picked(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64) {
         let mut at = class;
         while at != ROOT {
-            let parent = self.node(at).parent;
+            let (parent, before) = (self.node(at).parent, self.node(at).clock);
             self.run_clock(at, cost, weight, now_ns);
+            let group = self.node_mut(parent);
+            group.time = group.time.max(before);
             let (clock, has_work) = (self.node(at).clock, self.node(at).has_work());
             if has_work {
                 self.node_mut(parent).heap.raise_top(clock);
@@ -213,7 +215,8 @@ impl Tree {
         }
     }
 
-    /// Charges `class` for work that nobody picked (the rest of a short transfer).
+    /// Charges `class` for work that nobody picked (the rest of a short transfer). The times of its groups stand still:
+    /// its clock may be far ahead of the others, and whoever wakes up now must not be put there.
     pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64) {
         let mut at = class;
         while at != ROOT {
@@ -225,13 +228,11 @@ impl Tree {
     fn run_clock(&mut self, at: u32, cost: Cost, weight: u32, now_ns: u64) {
         let fairness = self.fairness;
         let node = self.node_mut(at);
-        let (parent, before) = (node.parent, node.clock);
+        let before = node.clock;
         node.clock = match fairness {
             Fairness::Virtual { .. } => before.saturating_add(scaled(cost, node.per_share)),
             Fairness::Decaying { tau_ns } => decayed(before, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns),
         };
-        let group = self.node_mut(parent);
-        group.time = group.time.max(before);
     }
 
     fn node(&self, at: u32) -> &Node {

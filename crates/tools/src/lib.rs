@@ -3,4 +3,6 @@
 pub mod config;
 pub mod load;
 pub mod rng;
+pub mod setup;
+pub mod test;
 pub mod units;

@@ -1,0 +1,166 @@
+//! From what a user says of a disk (properties, mode, goal) to the disk that the library schedules.
+//!
+//! # Why
+//! Every command that does I/O takes the same flags and files, and they must mean the same everywhere.
+//!
+//! # How it works
+//! [`DiskChoice`] holds the checked flags; [`DiskChoice::setup`] finds the entry of the properties file for the storage by its
+//! device number, as Seastar does, and makes a [`DiskSetup`]. An entry that fits no storage is an error, never a silent
+//! "unlimited".
+//!
+//! # Limits
+//! One disk: the one that holds the storage.
+//!
+//! # Example
+//! ```
+//! use plimsoll_tools::config::io_properties;
+//! use plimsoll_tools::setup::DiskChoice;
+//! let text = "disks: [{mountpoint: /, read_iops: 1000, write_iops: 500, read_bandwidth: 1M, write_bandwidth: 1M}]";
+//! let properties = io_properties::parse("inline", text)?;
+//! let choice = DiskChoice { properties: Some(properties), ..DiskChoice::default() };
+//! let setup = choice.setup("/".as_ref())?;
+//! assert!(!setup.config.model.is_unlimited());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, Rate};
+use plimsoll::{DiskMode, DiskSetup};
+
+use crate::config::io_properties::{DiskProperties, IoProperties};
+
+/// The size at which IOPS figures are taken to be measured, unless the physical block is larger.
+const IOPS_BLOCK_BYTES: u32 = 4096;
+
+/// What a user says of the disk.
+#[derive(Clone, Debug)]
+pub struct DiskChoice {
+    /// Contents of the io-properties file; `None`: the disk is unlimited.
+    pub properties: Option<IoProperties>,
+    /// Cost form.
+    pub model: CostForm,
+    /// What holds requests back.
+    pub mode: DiskMode,
+    /// Latency goal; `None` for the default.
+    pub latency_goal: Option<LatencyGoal>,
+    /// I/O queues; `None` for one a shard.
+    pub num_io_queues: Option<u16>,
+}
+
+impl Default for DiskChoice {
+    fn default() -> DiskChoice {
+        DiskChoice {
+            properties: None,
+            model: CostForm::Knee,
+            mode: DiskMode::Scheduled,
+            latency_goal: None,
+            num_io_queues: None,
+        }
+    }
+}
+
+/// No entry of the properties is for the storage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no disk of the io-properties holds {storage} (device {device}): they name {named}; add an entry whose mountpoint is on \
+     the same device, or run without properties"
+)]
+pub struct NoEntry {
+    storage: String,
+    device: String,
+    named: String,
+}
+
+impl DiskChoice {
+    /// The disk that holds `storage` (which need not exist for properties with one entry for `/dev/null`).
+    ///
+    /// # Errors
+    /// [`NoEntry`] when there are properties, but none for this storage.
+    pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
+        let mut config = match &self.properties {
+            None => DiskConfig::default(),
+            Some(properties) => disk_config(entry_for(properties, storage)?, self.model),
+        };
+        if let Some(goal) = self.latency_goal {
+            config.latency_goal = goal;
+        }
+        Ok(DiskSetup { mode: self.mode, num_io_queues: self.num_io_queues, ..DiskSetup::new(config) })
+    }
+
+    /// Whether nothing limits what goes to the disk.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.properties.is_none() && self.mode == DiskMode::Scheduled
+    }
+}
+
+/// The model of one entry.
+#[must_use]
+pub fn disk_config(properties: &DiskProperties, form: CostForm) -> DiskConfig {
+    let physical_bytes = properties.physical_block_bytes.and_then(|b| u32::try_from(b).ok()).unwrap_or(0);
+    let block_bytes = physical_bytes.max(IOPS_BLOCK_BYTES);
+    let model = CostModel::from_figures(&figures(properties), form, block_bytes, block_bytes);
+    DiskConfig { model, duplex: properties.duplex, ..DiskConfig::default() }
+}
+
+/// The four figures of an entry, its `rate_factor` applied.
+#[must_use]
+pub fn figures(properties: &DiskProperties) -> FourFigures {
+    FourFigures {
+        read_iops: Rate::per_second(properties.read_iops),
+        write_iops: Rate::per_second(properties.write_iops),
+        read_bandwidth: Rate::per_second(properties.read_bandwidth_bytes_per_s),
+        write_bandwidth: Rate::per_second(properties.write_bandwidth_bytes_per_s),
+    }
+    .scaled(properties.rate_factor)
+}
+
+/// Device number that holds a path: its own if it is a device node.
+fn device_of(path: &Path) -> Option<u64> {
+    let meta = std::fs::metadata(path).ok()?;
+    let is_node = meta.file_type().is_block_device() || meta.file_type().is_char_device();
+    Some(if is_node { meta.rdev() } else { meta.dev() })
+}
+
+fn entry_for<'a>(properties: &'a IoProperties, storage: &Path) -> Result<&'a DiskProperties, NoEntry> {
+    let device = device_of(storage);
+    let holds = |entry: &&DiskProperties| {
+        device.is_some() && entry.mountpoints.iter().any(|mount| device_of(Path::new(mount)) == device)
+    };
+    properties.disks.iter().find(holds).ok_or_else(|| NoEntry {
+        storage: storage.display().to_string(),
+        device: device.map_or("unknown".to_owned(), |d| {
+            let (major, minor) = plimsoll::sys::sysfs::major_minor(d);
+            format!("{major}:{minor}")
+        }),
+        named: properties.disks.iter().flat_map(|d| d.mountpoints.clone()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::io_properties::parse;
+
+    #[test]
+    fn entries_are_found_by_device() {
+        let text = "disks:\n- {mountpoint: /proc, read_iops: 1, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}\n\
+                    - {mountpoint: /dev/null, read_iops: 7, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}\n";
+        let properties = parse("test", text).unwrap();
+        assert_eq!(entry_for(&properties, Path::new("/dev/null")).unwrap().read_iops, 7);
+        let error = entry_for(&properties, Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("/proc, /dev/null"), "{error}");
+    }
+
+    #[test]
+    fn iops_are_taken_at_4_kib_or_the_physical_block() {
+        let text = "disks: [{mountpoint: /, read_iops: 100000, write_iops: 100000, read_bandwidth: 1000000000, \
+                    write_bandwidth: 1000000000, physical_block_size: 8192}]";
+        let entry = &parse("test", text).unwrap().disks[0];
+        let cost_ns = |len| disk_config(entry, CostForm::Knee).model.cost(plimsoll::core::Op::Read, len).as_ns_ceil();
+        assert_eq!(cost_ns(8192), 10_000);
+        assert!((17_190..=18_200).contains(&cost_ns(16384)), "{}", cost_ns(16384));
+    }
+}
