@@ -1,2 +1,50 @@
-//! The `plimsoll` command.
-fn main() {}
+//! The `plimsoll` command: one file per command, this one to find it.
+//!
+//! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
+//! it; 130 interrupted (what was measured has been printed, scratch files are gone).
+
+mod failure;
+mod flags;
+mod interrupt;
+mod screen;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Outcome;
+
+/// Measure a disk, run loads through a scheduler that knows its limits, and see what scheduling did.
+#[derive(Parser)]
+#[command(name = "plimsoll", version, about, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine \
+                        cannot measure or run it; 130 interrupted.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Test(Box<test::TestArguments>),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let end = match arguments.command {
+        Command::Test(arguments) => test::run(&arguments),
+    };
+    match end {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Finding) => ExitCode::from(1),
+        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Err(failure) => {
+            // A closed pipe is the reader's way to say that it has seen enough.
+            if !failure.is_broken_pipe() {
+                screen::error(&failure.to_string());
+            }
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -65,9 +65,9 @@ impl TokenBucket {
     /// Takes `cost_ticks` whatever the bucket holds; those after pay. For work that is already in the device.
     pub(crate) fn take_anyway(&self, now_ns: u64, cost_ticks: u64) {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
-        let _ = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tat| {
-            Some(tat.max(now).saturating_add(cost_ticks))
-        });
+        let _ = self
+            .tat_ticks
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tat| Some(tat.max(now).saturating_add(cost_ticks)));
     }
 
     /// Gives back what a request took that never reached the device.

@@ -78,19 +78,30 @@ impl Heap {
     fn sift_down(&mut self, entry: Entry) {
         let entries = self.entries.as_mut_slice();
         let mut at = 0;
-        loop {
-            let first = at * ARITY + 1;
-            let Some(children) = entries.get(first..) else { break };
-            let children = &children[..children.len().min(ARITY)];
-            let Some((offset, least)) = children.iter().enumerate().min_by_key(|(_, e)| e.key) else { break };
+        while let Some((child, least)) = least_child(entries, at) {
             if least.key >= entry.key {
                 break;
             }
-            entries[at] = *least;
-            at = first + offset;
+            entries[at] = least;
+            at = child;
         }
         entries[at] = entry;
     }
+}
+
+/// The child of `at` with the least key, and where it is.
+fn least_child(entries: &[Entry], at: usize) -> Option<(usize, Entry)> {
+    let first = at * ARITY + 1;
+    let children = entries.get(first..)?;
+    if let [a, b, c, d, ..] = children {
+        // Nobody can foresee which is least: two rounds without branches instead of three mispredicted ones.
+        let (ab, one) = if b.key < a.key { (1, b) } else { (0, a) };
+        let (cd, other) = if d.key < c.key { (3, d) } else { (2, c) };
+        let (offset, least) = if other.key < one.key { (cd, other) } else { (ab, one) };
+        return Some((first + offset, *least));
+    }
+    let (offset, least) = children.iter().enumerate().min_by_key(|(_, e)| e.key)?;
+    Some((first + offset, *least))
 }
 
 #[cfg(test)]

@@ -63,7 +63,8 @@ pub enum Mode {
     /// So many pieces in flight in this queue (at least 1), as Scylla's first scheduler; shares by decaying
     /// accumulators of weights 1 + len/16 KiB.
     Depth(u32),
-    /// Nothing: whatever is queued goes out at once, in the order of the classes. For finding out what the disk itself can do.
+    /// Nothing: whatever is queued goes out at once, in the order of the classes. For finding out what the disk
+    /// itself can do.
     Drain,
 }
 
@@ -220,8 +221,8 @@ pub enum Progress {
 /// What became of a cancelled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// Nothing of it is in the device: it has ended, and this was its user data. For what had not been dispatched tokens
-    /// were never taken. (Pieces of a long request may have been to the device and back: what they wrote is written.)
+    /// Nothing of it is in the device: it has ended, and this was its user data. For what had not been dispatched no
+    /// tokens were taken. (Pieces of a long request may have been to the device and back: what they wrote is written.)
     Cancelled(u64),
     /// Pieces are in the device; no more will follow, and the request ends when they are back.
     Stopping,
@@ -277,9 +278,9 @@ impl IoQueue {
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
         let fairness = match config.mode {
             Mode::Depth(_) => Fairness::Decaying { tau_ns: DECAY_TAU_NS },
-            _ => Fairness::Virtual {
-                credit: Cost::from_ns(config.wakeup_credit_ns.unwrap_or(disk.effective_goal_ns())),
-            },
+            _ => {
+                Fairness::Virtual { credit: Cost::from_ns(config.wakeup_credit_ns.unwrap_or(disk.effective_goal_ns())) }
+            }
         };
         let lanes = if disk.config().duplex { 2 } else { 1 };
         let mut queue = IoQueue {
@@ -422,8 +423,8 @@ impl IoQueue {
         Ok(())
     }
 
-    /// Queues a request of `class`: `len_bytes` to move (of flush, discard and allocate: ignored). `user_data` comes back
-    /// with every piece and with the result.
+    /// Queues a request of `class`: `len_bytes` to move (of flush, discard and allocate: ignored). `user_data` comes
+    /// back with every piece and with the result.
     ///
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class, [`QueueError::Full`] at the bound (counted as refused).
@@ -516,20 +517,26 @@ impl IoQueue {
         let cost = self.disk.cost(op, len_bytes);
         let ticks = self.pass_gates(now_ns, lane, pick, cost)?;
         self.disk.note_mix(op.direction(), cost);
-        Ok(self.commit(now_ns, lane, pick.class, at, Dispatch {
-            slot: at,
-            class: pick.class,
-            op,
-            lane: lane as u8,
-            continued: false,
-            reason: None,
-            offset_bytes,
-            len_bytes,
-            user_data: 0,
-            cost,
-            ticks,
-            dispatched_ns: now_ns,
-        }))
+        Ok(self.commit(
+            now_ns,
+            lane,
+            pick.class,
+            at,
+            Dispatch {
+                slot: at,
+                class: pick.class,
+                op,
+                lane: lane as u8,
+                continued: false,
+                reason: None,
+                offset_bytes,
+                len_bytes,
+                user_data: 0,
+                cost,
+                ticks,
+                dispatched_ns: now_ns,
+            },
+        ))
     }
 
     /// The gates after fairness: depth or window, then tokens. Says how many ticks were taken.
@@ -612,19 +619,19 @@ impl IoQueue {
 
     /// A piece has come back from the device.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
-        let member = &mut self.members[piece.class as usize];
-        if let Some(latencies) = &mut member.latencies {
-            latencies.device.record(now_ns.saturating_sub(piece.dispatched_ns));
-        }
+        let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
         self.disk.leave(piece.ticks);
-        if let Outcome::Moved(moved) = outcome
-            && piece.op.is_transfer()
-            && moved > 0
-            && moved < piece.len_bytes
-        {
-            return Progress::Continue(self.continue_short(now_ns, piece, moved));
+        let progress = match outcome {
+            Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
+                Progress::Continue(self.continue_short(now_ns, piece, moved))
+            }
+            _ => self.settle(now_ns, piece, outcome),
+        };
+        // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
+        if let Some(latencies) = &mut self.members[class as usize].latencies {
+            latencies.device.record(device_ns);
         }
-        self.settle(now_ns, piece, outcome)
+        progress
     }
 
     /// The rest of a short transfer goes out at once: it is older than anything queued. It is charged like any other.
@@ -757,9 +764,9 @@ impl IoQueue {
         stats.queued_bytes -= u64::from(undispatched_bytes);
     }
 
-    /// When to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once when the answer is in the past,
-    /// never when `None` (then only a completion or a new request changes anything). Poll also after each enqueue,
-    /// completion, cancellation, refusal and change of shares: the answer is that of the last poll.
+    /// When to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once when the answer is in the
+    /// past, never when `None` (then only a completion or a new request changes anything). Poll also after each
+    /// enqueue, completion, cancellation, refusal and change of shares: the answer is that of the last poll.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<u64> {
         match (self.queued, self.blocked.reason()) {
@@ -873,8 +880,8 @@ fn fair_cost(cost: Cost, weight: u32) -> Cost {
 }
 
 /// How many of `max_io_requests` in flight the queue with number `queue` of `num_io_queues` may have: an even share,
-/// and 1 at the least. Below 4 a queue cannot use its disk's parallelism, and with more queues than requests the sum exceeds
-/// `max_io_requests` (Scylla's rule: choose so many queues that each has at least 4).
+/// and 1 at the least. Below 4 a queue cannot use its disk's parallelism, and with more queues than requests the sum
+/// exceeds `max_io_requests` (Scylla's rule: choose so many queues that each has at least 4).
 #[must_use]
 pub fn depth_of_queue(max_io_requests: u32, num_io_queues: u32, queue: u32) -> u32 {
     let queues = num_io_queues.max(1);

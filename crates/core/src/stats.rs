@@ -31,8 +31,7 @@ pub enum WaitReason {
 
 impl WaitReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [WaitReason; 4] =
-        [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
+    pub const ALL: [WaitReason; 4] = [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
 
     /// Short lower-case name, as in tables and metrics.
     #[must_use]

@@ -8,12 +8,12 @@
 //! Start-time fair queueing (Goyal, Vin, Cheng 1996) at each level of the tree. A child's *clock* runs by
 //! `cost / shares` whenever it is served; a group serves the child with the lowest clock. A child that wakes up is set
 //! to the group's time (the clock of whoever was served last) less a bounded *wake-up credit*: that much device time
-//! it may use before the others get a turn. Clocks are 128-bit integers: nothing drifts, nothing overflows in the age of
-//! the universe.
+//! it may use before the others get a turn. Clocks are 128-bit integers: nothing drifts, nothing overflows in the age
+//! of the universe.
 //!
 //! In depth mode the clocks are instead the decaying accumulators of Scylla's first scheduler (2016): a class's total
-//! cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that decay alike without
-//! touching them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
+//! cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that decay alike
+//! without touching them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
 //!
 //! # Limits
 //! A class is served at most one largest request ahead of its share. The heaps hold children with work, and now and
@@ -231,7 +231,9 @@ impl Tree {
         let before = node.clock;
         node.clock = match fairness {
             Fairness::Virtual { .. } => before.saturating_add(scaled(cost, node.per_share)),
-            Fairness::Decaying { tau_ns } => decayed(before, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns),
+            Fairness::Decaying { tau_ns } => {
+                decayed(before, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns)
+            }
         };
     }
 

@@ -210,7 +210,7 @@ pub struct ReactorConfig {
 
 impl Default for ReactorConfig {
     fn default() -> ReactorConfig {
-        ReactorConfig { max_requests: 65_536, batch_max: 8 }
+        ReactorConfig { max_requests: 65_536, batch_max: 1 }
     }
 }
 
@@ -483,8 +483,7 @@ impl Reactor {
             }
         }
         for disk in 0..self.queues.len() {
-            loop {
-                let Some(queue) = &mut self.queues[disk] else { break };
+            while let Some(queue) = &mut self.queues[disk] {
                 if self.backend.in_flight() >= self.backend.capacity() {
                     queue.backend_is_busy(self.now_ns);
                     break;

@@ -2,7 +2,9 @@
 
 pub mod config;
 pub mod load;
+pub mod report;
 pub mod rng;
 pub mod setup;
 pub mod test;
+pub mod tune;
 pub mod units;

@@ -2,6 +2,7 @@
 //! (device time of the disk model) * factor. Loads keep their class backlogged.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -191,6 +191,10 @@ impl Runner<'_> {
             let wake_ns = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
             let look_ns = self.reactor.now_ns().saturating_add(LOOK_UP_NS).min(self.end_ns);
             self.reactor.park(Some(wake_ns.min(look_ns))).map_err(LoadError::Backend)?;
+            if counting && self.reactor.now_ns() >= next_sample_ns {
+                next_sample_ns = self.reactor.now_ns() + SAMPLE_NS;
+                self.sample_depth();
+            }
             self.reactor.reap(&mut done);
             let now_ns = self.reactor.now_ns();
             if !counting && now_ns >= self.begin_ns {
@@ -207,14 +211,10 @@ impl Runner<'_> {
                 self.is_done(end, now_ns, counting);
             }
             self.fire_timers(now_ns);
-            if counting && now_ns >= next_sample_ns {
-                next_sample_ns = now_ns + SAMPLE_NS;
-                self.sample_depth();
-            }
         }
         let cpu_ns = rusage::thread_cpu_ns() - cpu_begin_ns;
         let result = self.result(cpu_ns);
-        self.drain(control)?;
+        self.drain(done, control)?;
         Ok(result)
     }
 
@@ -316,16 +316,18 @@ impl Runner<'_> {
     }
 
     /// Waits for what is still under way, so that no write lands in a file that is being removed.
-    fn drain(mut self, control: &Control) -> Result<(), LoadError> {
+    fn drain(mut self, mut done: Vec<Done>, control: &Control) -> Result<(), LoadError> {
         self.running = false;
-        let mut done = Vec::new();
-        while self.fibers.iter().any(|f| f.outstanding > 0) {
-            self.reactor.park(Some(self.reactor.now_ns() + LOOK_UP_NS)).map_err(LoadError::Backend)?;
-            self.reactor.reap(&mut done);
+        loop {
             let now_ns = self.reactor.now_ns();
             for end in done.drain(..) {
                 self.is_done(end, now_ns, false);
             }
+            if self.fibers.iter().all(|f| f.outstanding == 0) {
+                break;
+            }
+            self.reactor.park(Some(now_ns + LOOK_UP_NS)).map_err(LoadError::Backend)?;
+            self.reactor.reap(&mut done);
         }
         let made_bytes = |job: &Job<'_>| job.made * u64::from(job.spec.request_bytes);
         let written = self.jobs.iter().filter(|j| j.spec.pattern.is_write()).map(made_bytes).sum();

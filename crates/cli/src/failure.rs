@@ -1,0 +1,108 @@
+//! How a command ends: its exit code, and one message where it failed.
+
+use std::fmt;
+use std::io;
+
+use plimsoll::StartError;
+use plimsoll_tools::config::ConfigError;
+use plimsoll_tools::load::{LoadError, ScratchError};
+use plimsoll_tools::setup::NoEntry;
+use plimsoll_tools::test::TestError;
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Exit code 0.
+    Done,
+    /// Exit code 1: something that was found or measured says no.
+    Finding,
+    /// Exit code 130.
+    Interrupted,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Exit code 2: what was asked makes no sense.
+    Input(String),
+    /// Exit code 3: this machine cannot do it.
+    Machine(String),
+    /// Writing the result failed.
+    Output(io::Error),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Input(_) => 2,
+            Failure::Machine(_) => 3,
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Failure::Output(_) => 3,
+        }
+    }
+
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Input(message) | Failure::Machine(message) => f.write_str(message),
+            Failure::Output(error) => write!(f, "cannot write the result: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+impl From<NoEntry> for Failure {
+    fn from(error: NoEntry) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+impl From<TestError> for Failure {
+    fn from(error: TestError) -> Failure {
+        let message = error.to_string();
+        match error {
+            TestError::Load(error) => error.into(),
+            TestError::Scratch(error) => error.into(),
+            _ => Failure::Input(message),
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Failure {
+        let message = error.to_string();
+        match error {
+            LoadError::Start(StartError::TooManyShards { .. }) | LoadError::Unsuitable { .. } => {
+                Failure::Input(message)
+            }
+            _ => Failure::Machine(message),
+        }
+    }
+}
+
+impl From<ScratchError> for Failure {
+    fn from(error: ScratchError) -> Failure {
+        let message = error.to_string();
+        match error {
+            ScratchError::BadDirectory { .. } => Failure::Input(message),
+            ScratchError::Fill(error) => error.into(),
+            _ => Failure::Machine(message),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Flags that several commands have, and their way from text to checked values.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plimsoll::DiskMode;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::core::{CostForm, LatencyGoal};
+use plimsoll::sys::pin::allowed_cpus;
+use plimsoll_tools::config::io_properties;
+use plimsoll_tools::setup::DiskChoice;
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// Format of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each job.
+    Csv,
+    /// As Seastar's io_tester prints it.
+    Yaml,
+}
+
+/// What holds requests back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    /// The disk model.
+    Scheduled,
+    /// A number of requests in flight (--max-io-requests).
+    Depth,
+    /// Nothing.
+    Drain,
+}
+
+/// The disk and its scheduler.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Disk and scheduler")]
+pub(crate) struct DiskFlags {
+    /// Seastar's four-figure file
+    #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
+    pub(crate) io_properties: Option<PathBuf>,
+
+    /// Cost of a request: knee, additive, max, seastar
+    #[arg(long, default_value_t = CostForm::Knee, value_name = "FORM")]
+    pub(crate) model: CostForm,
+
+    /// What holds requests back
+    #[arg(long, value_enum, default_value_t = ModeName::Scheduled)]
+    pub(crate) mode: ModeName,
+
+    /// With --mode depth: requests in flight, divided over the I/O queues
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_io_requests: Option<u32>,
+
+    /// I/O queues [default: one for each shard]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) num_io_queues: Option<u16>,
+
+    /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
+    #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
+    pub(crate) latency_goal: Option<Goal>,
+}
+
+/// A parsed `--latency-goal`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal(LatencyGoal);
+
+fn parse_goal(text: &str) -> Result<Goal, String> {
+    if text == "none" {
+        return Ok(Goal(LatencyGoal::NoSplit));
+    }
+    match text.parse::<f64>() {
+        Ok(ms) if (1e-3..=1e7).contains(&ms) => Ok(Goal(LatencyGoal::Ns((ms * 1e6) as u64))),
+        _ => Err("give milliseconds from 0.001 to 10000000, or `none`".to_owned()),
+    }
+}
+
+impl DiskFlags {
+    /// Reads the files that the flags name; warnings go to stderr.
+    pub(crate) fn choice(&self) -> Result<DiskChoice, Failure> {
+        let mode = match (self.mode, self.max_io_requests) {
+            (ModeName::Depth, None) => {
+                return Err(Failure::Input("--mode depth needs --max-io-requests N: how many may be in flight".into()));
+            }
+            (ModeName::Depth, Some(max_io_requests)) => DiskMode::Depth { max_io_requests },
+            (_, Some(_)) => {
+                return Err(Failure::Input("--max-io-requests is for --mode depth: add it, or leave this out".into()));
+            }
+            (ModeName::Scheduled, None) => DiskMode::Scheduled,
+            (ModeName::Drain, None) => DiskMode::Drain,
+        };
+        let properties = match &self.io_properties {
+            None => None,
+            Some(path) => {
+                let properties = io_properties::parse_from_file(path)?;
+                properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+                Some(properties)
+            }
+        };
+        let latency_goal = self.latency_goal.map(|goal| goal.0);
+        Ok(DiskChoice { properties, model: self.model, mode, latency_goal, num_io_queues: self.num_io_queues })
+    }
+
+    /// Remarks that belong to the choice, on stderr.
+    pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
+        if choice.is_unlimited() {
+            screen::warning(
+                "no --io-properties: the disk is unlimited, shares hold only while requests wait for the backend",
+            );
+        }
+        if let DiskMode::Depth { max_io_requests } = choice.mode {
+            let queues = u32::from(choice.num_io_queues.unwrap_or(shards));
+            if max_io_requests < 4 * queues {
+                screen::warning(&format!(
+                    "{max_io_requests} requests over {queues} I/O queues leave fewer than 4 each, too few to use a disk's \
+                     parallelism: lower --num-io-queues"
+                ));
+            }
+        }
+    }
+}
+
+/// Threads and backend.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Shards")]
+pub(crate) struct ShardFlags {
+    /// Shards: threads, each pinned to a CPU
+    #[arg(long, visible_alias = "smp", short = 'c', default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) shards: u16,
+
+    /// uring, aio, pool, memory or null [default: the best that this machine allows]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) backend: Option<BackendKind>,
+}
+
+impl ShardFlags {
+    /// Checks the number of shards against the machine before anything is made.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let cpus = allowed_cpus().map_err(|e| Failure::Machine(format!("cannot read the CPU affinity: {e}")))?.len();
+        if usize::from(self.shards) > cpus {
+            return Err(Failure::Input(format!(
+                "--shards {}: this process may use {cpus} CPUs, and each shard owns one; ask for at most {cpus}",
+                self.shards
+            )));
+        }
+        Ok(())
+    }
+}

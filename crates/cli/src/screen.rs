@@ -1,0 +1,101 @@
+//! What people see: tables that fit 100 columns on stdout, progress and remarks on stderr.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The widest that a table may be.
+const WIDTH: u16 = 100;
+
+/// A table with the given headers: the first column to the left, the others to the right.
+pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.set_header(headers.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Writes a result to stdout.
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// A remark that belongs to no result.
+pub(crate) fn note(text: &str) {
+    // Nobody can be told that stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// What a user should know before trusting the result.
+pub(crate) fn warning(text: &str) {
+    note(&format!("warning: {text}"));
+}
+
+/// Why it failed.
+pub(crate) fn error(text: &str) {
+    let prefix = if text.starts_with("error") { "" } else { "error: " };
+    note(&format!("{prefix}{text}"));
+}
+
+/// A bar for something that takes a known time, drawn only on a terminal; it moves by itself.
+pub(crate) struct TimedBar {
+    bar: ProgressBar,
+    ticker: Option<std::thread::JoinHandle<()>>,
+}
+
+impl TimedBar {
+    pub(crate) fn start(what: &str, expected: Option<Duration>) -> TimedBar {
+        if !std::io::stderr().is_terminal() {
+            return TimedBar { bar: ProgressBar::hidden(), ticker: None };
+        }
+        let Some(expected) = expected else {
+            let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(100));
+            return TimedBar { bar, ticker: None };
+        };
+        let millis = u64::try_from(expected.as_millis()).unwrap_or(u64::MAX);
+        let bar = ProgressBar::new(millis).with_message(what.to_owned());
+        bar.set_style(bar_style());
+        let moving = bar.clone();
+        let ticker = std::thread::spawn(move || {
+            while !moving.is_finished() {
+                let elapsed = u64::try_from(moving.elapsed().as_millis()).unwrap_or(u64::MAX);
+                moving.set_position(elapsed.min(millis));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        TimedBar { bar, ticker: Some(ticker) }
+    }
+}
+
+impl Drop for TimedBar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        if let Some(ticker) = self.ticker.take() {
+            let _ = ticker.join();
+        }
+    }
+}
+
+fn bar_style() -> ProgressStyle {
+    ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} %  {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}

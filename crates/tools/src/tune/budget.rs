@@ -1,0 +1,128 @@
+//! How much may still be written.
+//!
+//! # Why
+//! Writing wears a disk out, so a user can set a bound; it must hold, and what is measured within it must not suffer.
+//!
+//! # How it works
+//! Each phase that writes leaves a reserve for those after it. From the rate seen so far follows how long it can go on
+//! ([`WriteBudget::affordable_s`]), and each run gets a hard bound on its requests besides ([`WriteBudget::allowance`]).
+//! A run that came near its bound may have idled at its end: [`WriteBudget::note`] says so, and it does not count.
+//!
+//! # Limits
+//! Until the first run of a phase, the rate is that of the phase before.
+//!
+//! # Example
+//! 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, of which 60 %, 3 s, are planned.
+
+/// Part of what is left that is planned for. The rest is for warm-up and for a disk that turns out faster.
+const PLANNED_PART: f64 = 0.6;
+
+/// What one run may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Allowance {
+    /// As much as it can.
+    Unlimited,
+    /// So many requests on each shard.
+    RequestsPerShard(u32),
+    /// Nothing (worth a run).
+    Nothing,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(super) struct WriteBudget {
+    max_bytes: Option<u64>,
+    written_bytes: u64,
+    reserve_bytes: u64,
+    rate_bytes_per_s: f64,
+    phase_is_new: bool,
+}
+
+impl WriteBudget {
+    pub(super) fn new(max_bytes: Option<u64>) -> WriteBudget {
+        WriteBudget { max_bytes, written_bytes: 0, reserve_bytes: 0, rate_bytes_per_s: 0.0, phase_is_new: true }
+    }
+
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Begins a phase that leaves `reserve_part` of what can still be written to the phases after it.
+    pub(super) fn begin_phase(&mut self, reserve_part: f64) {
+        self.phase_is_new = true;
+        self.reserve_bytes = 0;
+        if let Some(left_bytes) = self.left_bytes() {
+            self.reserve_bytes = (left_bytes as f64 * reserve_part) as u64;
+        }
+    }
+
+    /// What this phase can still write; `None` where nothing bounds it.
+    fn left_bytes(&self) -> Option<u64> {
+        let max_bytes = self.max_bytes?;
+        Some(max_bytes.saturating_sub(self.written_bytes).saturating_sub(self.reserve_bytes))
+    }
+
+    /// How long this phase can go on writing, in seconds.
+    pub(super) fn affordable_s(&self) -> f64 {
+        match self.left_bytes() {
+            Some(left_bytes) if self.rate_bytes_per_s > 0.0 => left_bytes as f64 * PLANNED_PART / self.rate_bytes_per_s,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// What a run with `fibers` requests under way on each of `shards` shards may write.
+    pub(super) fn allowance(&self, request_bytes: u32, shards: u16, fibers: u32) -> Allowance {
+        let Some(left_bytes) = self.left_bytes() else { return Allowance::Unlimited };
+        let per_shard = left_bytes / u64::from(shards.max(1)) / u64::from(request_bytes.max(1));
+        match u32::try_from(per_shard).unwrap_or(u32::MAX) {
+            requests if requests > fibers => Allowance::RequestsPerShard(requests),
+            _ => Allowance::Nothing,
+        }
+    }
+
+    /// A run wrote `bytes` in `seconds`. Answers whether it stayed clear of its bound, so that its rate can be trusted:
+    /// it used at most half of what there was.
+    pub(super) fn note(&mut self, bytes: u64, seconds: f64) -> bool {
+        let is_clear = self.left_bytes().is_none_or(|left_bytes| bytes <= left_bytes / 2);
+        self.written_bytes = self.written_bytes.saturating_add(bytes);
+        if bytes > 0 && seconds > 0.0 {
+            let rate_bytes_per_s = bytes as f64 / seconds;
+            let so_far = if self.phase_is_new { 0.0 } else { self.rate_bytes_per_s };
+            self.rate_bytes_per_s = rate_bytes_per_s.max(so_far);
+            self.phase_is_new = false;
+        }
+        is_clear
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn without_a_bound_everything_goes() {
+        let mut budget = WriteBudget::new(None);
+        budget.begin_phase(0.5);
+        assert!(budget.note(100 * GIB, 1.0));
+        assert_eq!(budget.allowance(4096, 2, 128), Allowance::Unlimited);
+        assert_eq!(budget.affordable_s(), f64::INFINITY);
+        assert_eq!(budget.written_bytes(), 100 * GIB);
+    }
+
+    #[test]
+    fn a_bound_is_divided_over_phases_and_shards() {
+        let mut budget = WriteBudget::new(Some(10 * GIB));
+        assert!(budget.note(2 * GIB, 2.0));
+        budget.begin_phase(0.25);
+        assert!((budget.affordable_s() - 3.6).abs() < 1e-6, "{}", budget.affordable_s());
+        assert_eq!(budget.allowance(1 << 20, 2, 8), Allowance::RequestsPerShard(3072));
+        assert_eq!(budget.allowance(1 << 20, 2, 3072), Allowance::Nothing);
+        assert!(budget.note(3 * GIB, 1.0), "half of 6 GiB");
+        assert!((budget.affordable_s() - 0.6).abs() < 1e-6, "3 GiB left at 3 GiB/s: {}", budget.affordable_s());
+        assert!(!budget.note(2 * GIB, 1.0), "more than half of 3 GiB");
+        budget.begin_phase(0.0);
+        assert_eq!(budget.allowance(4096, 1, 1), Allowance::RequestsPerShard(3 << 18));
+    }
+}
