@@ -137,7 +137,6 @@ pub struct Dispatch {
     class: u32,
     op: Op,
     lane: u8,
-    continued: bool,
     reason: Option<WaitReason>,
     offset_bytes: u32,
     len_bytes: u32,
@@ -527,7 +526,6 @@ impl IoQueue {
                 class: pick.class,
                 op,
                 lane: lane as u8,
-                continued: false,
                 reason: None,
                 offset_bytes,
                 len_bytes,
@@ -657,7 +655,6 @@ impl IoQueue {
             len_bytes,
             cost,
             ticks,
-            continued: true,
             dispatched_ns: now_ns,
             ..piece
         }
@@ -715,13 +712,11 @@ impl IoQueue {
         Finished { user_data: slot.user_data, result, total_ns }
     }
 
-    /// The backend refused the piece before the device saw it: everything taken for it is given back, and its request
+    /// The backend refused the piece before the device saw it: the tokens taken for it are given back, and its request
     /// goes on as if the piece had failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.disk.leave(piece.ticks);
-        if !piece.continued {
-            self.disk.bucket(usize::from(piece.lane)).refund(piece.ticks);
-        }
+        self.disk.bucket(usize::from(piece.lane)).refund(piece.ticks);
         self.settle(now_ns, piece, Outcome::Failed(error))
     }
 

@@ -316,3 +316,28 @@ fn whoever_wakes_up_anywhere_in_the_tree_is_served() {
         }
     }
 }
+
+#[test]
+fn the_rests_of_short_transfers_are_charged_to_their_class() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let classes = [0, 1].map(|_| queue.add_class(GroupId::ROOT, 100).unwrap());
+    let mut now_ns = 0;
+    for (number, class) in classes.iter().enumerate() {
+        (0..50).for_each(|_| assert!(queue.enqueue(0, *class, Op::Read, 64 * KIB, number as u64).is_ok()));
+    }
+    while now_ns < S {
+        let Some(piece) = queue.poll_dispatch(now_ns) else {
+            now_ns = queue.next_wakeup().unwrap();
+            continue;
+        };
+        // Each transfer of the first class stops half-way.
+        let number = piece.user_data();
+        let moved_bytes = if number == 0 { 32 * KIB } else { 64 * KIB };
+        if let Progress::Continue(rest) = queue.complete(now_ns, piece, Outcome::Moved(moved_bytes)) {
+            assert!(matches!(queue.complete(now_ns, rest, Outcome::Moved(32 * KIB)), Progress::Finished(_)));
+        }
+        queue.enqueue(now_ns, classes[number as usize], Op::Read, 64 * KIB, number).unwrap();
+    }
+    let consumed = classes.map(|class| queue.class_stats(class).unwrap().consumed_fs as f64 / 1e15);
+    check_parts(&consumed, &[1, 1]);
+}

@@ -127,6 +127,21 @@ fn a_refused_piece_leaves_the_bucket_as_it_was() {
 }
 
 #[test]
+fn a_refused_rest_leaves_the_bucket_as_it_was() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let class = queue.add_class(GroupId::ROOT, 1).unwrap();
+    // 700 KiB take 723 us of 750: the rest of 300 KiB takes more than there is, and is given back.
+    queue.enqueue(S, class, Op::Read, 700 * KIB, 0).unwrap();
+    let piece = queue.poll_dispatch(S).unwrap();
+    let Progress::Continue(rest) = queue.complete(S, piece, Outcome::Moved(400 * KIB)) else {
+        panic!("the piece was short");
+    };
+    assert!(matches!(queue.refuse(S, rest, 11), Progress::Finished(finished) if finished.result == Ok(400 * KIB)));
+    queue.enqueue(S, class, Op::Read, 4 * KIB, 0).unwrap();
+    assert!(queue.poll_dispatch(S).is_some());
+}
+
+#[test]
 fn an_unlimited_disk_never_waits() {
     let mut queue = queue_of(DiskConfig::default(), QueueConfig::default());
     let class = queue.add_class(GroupId::ROOT, 1).unwrap();

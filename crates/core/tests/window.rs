@@ -102,3 +102,16 @@ fn a_full_window_is_a_wait_for_depth() {
     let stats = world.queue.class_stats(world.loads[load].class).unwrap();
     assert!(stats.waited_for_ns(WaitReason::Depth) > 990 * MS, "{:?}", stats.waited_ns);
 }
+
+/// The overdraft is for one request at a time, however much its class is owed.
+#[test]
+fn a_large_credit_is_no_large_overdraft() {
+    let config = QueueConfig { wakeup_credit_ns: Some(20 * MS), ..QueueConfig::default() };
+    let mut world = World::new(queue_of(usual(), config), 1, 50.0);
+    world.load(100, Op::Read, &[64 * KIB], 50);
+    world.run_until(S);
+    let guest = world.load(100, Op::Read, &[4 * KIB], 1000);
+    world.run_until(2 * S);
+    assert!(world.loads[guest].dispatched > 100);
+    assert!(world.in_flight_max_ns <= world.queue.disk().window_ns() + 10_000, "{} ns", world.in_flight_max_ns);
+}

@@ -181,6 +181,7 @@ fn make_reactor(
     if let Some(cpu) = cpu {
         sys::pin::pin_current_thread(cpu).map_err(StartError::System)?;
     }
+    sys::pin::sharpen_timers().map_err(StartError::System)?;
     let (backend, choice) = match options.backend {
         // One memory for all shards: what one writes the others read.
         Some(kind @ BackendKind::Memory) => {

@@ -9,8 +9,8 @@
 //! Sequential samples go on where the last one ended.
 //!
 //! # Limits
-//! Between two samples the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each keeps
-//! that out of the figure.
+//! Between two samples the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each
+//! keeps that out of the figure.
 //!
 //! # Example
 //! Random reads, two shards, depths 16, 32, 64, 128, 256 with 41, 68, 95, 96 and 96 thousand operations/s: depth 64 is
@@ -43,6 +43,8 @@ const RUN_WARMUP_MAX_S: f64 = 0.1;
 const PHASE_WARMUP_PART: f64 = 0.1;
 /// A phase has at least so many samples; they are 1 s long where it has more seconds.
 const SAMPLES_MIN: f64 = 6.0;
+/// Part of what a phase may write that goes into a first look at its rate.
+const FIRST_LOOK_PART: f64 = 0.1;
 /// Part of what a phase may write that goes into the search for its depth.
 const SEARCH_PART: f64 = 0.25;
 /// How often a run is repeated because its threads began late.
@@ -213,6 +215,12 @@ impl Bench<'_> {
         let rungs = f64::from((aim.depths.1 / aim.depths.0.max(1)).max(1).ilog2() + 1);
         let measure_s = self.schedule.phase_s * (1.0 + PHASE_WARMUP_PART);
         self.begin_phase(aim.name, rungs * (self.schedule.probe_s * 1.2) + measure_s);
+        if aim.pattern.is_write() && self.writes.is_bounded() {
+            // How fast this kind of write goes decides how long it can go on; the phase before may have been far
+            // faster.
+            let seconds = self.schedule.probe_s.min(self.writes.affordable_s() * FIRST_LOOK_PART);
+            self.sample(aim, aim.depth_default, self.files.len(), seconds)?;
+        }
         let probes = self.search(aim, rungs)?;
         let depth = series::smallest_sufficient_depth(&probes).unwrap_or(aim.depth_default);
         if self.control.is_stopped() {
@@ -353,8 +361,8 @@ impl Bench<'_> {
         Ok(Some(latency))
     }
 
-    /// One run of `aim` with `depth` requests under way, over the first `shards` shards; again when the machine was so busy
-    /// that most of the run went by before its threads began. `None` when no more may be written.
+    /// One run of `aim` with `depth` requests under way, over the first `shards` shards; again when the machine was so
+    /// busy that most of the run went by before its threads began. `None` when no more may be written.
     fn sample(&mut self, aim: &Aim, depth: u32, shards: usize, seconds: f64) -> Result<Option<Sample>, TuneError> {
         let mut sample = self.sample_once(aim, depth, shards, seconds)?;
         for _ in 0..LATE_RUNS_MAX {

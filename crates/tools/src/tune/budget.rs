@@ -5,11 +5,12 @@
 //!
 //! # How it works
 //! Each phase that writes leaves a reserve for those after it. From the rate seen so far follows how long it can go on
-//! ([`WriteBudget::affordable_s`]), and each run gets a hard bound on its requests besides ([`WriteBudget::allowance`]).
-//! A run that came near its bound may have idled at its end: [`WriteBudget::note`] says so, and it does not count.
+//! ([`WriteBudget::affordable_s`]), and each run gets a hard bound on its requests besides
+//! ([`WriteBudget::allowance`]). A run that came near its bound may have idled at its end: [`WriteBudget::note`] says
+//! so, and it does not count.
 //!
 //! # Limits
-//! Until the first run of a phase, the rate is that of the phase before.
+//! Until the first run of a phase, the rate is that of the phase before; a short run comes first therefore.
 //!
 //! # Example
 //! 10 GiB may be written, 4 GiB are, 1 GiB is reserved, at 1 GiB/s: 5 GiB are left, of which 60 %, 3 s, are planned.
@@ -41,6 +42,11 @@ pub(super) struct WriteBudget {
 impl WriteBudget {
     pub(super) fn new(max_bytes: Option<u64>) -> WriteBudget {
         WriteBudget { max_bytes, written_bytes: 0, reserve_bytes: 0, rate_bytes_per_s: 0.0, phase_is_new: true }
+    }
+
+    /// Whether there is a bound at all.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.max_bytes.is_some()
     }
 
     pub(super) fn written_bytes(&self) -> u64 {

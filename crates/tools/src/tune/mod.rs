@@ -1,8 +1,8 @@
 //! Measures what the disk under a directory can carry: two rates of operations, two of bytes.
 //!
 //! # Why
-//! A scheduler that loads a disk up to its line must know the line. These are the figures of Seastar's io-properties, each
-//! with its spread and with all that makes one doubt it.
+//! A scheduler that loads a disk up to its line must know the line. These are the figures of Seastar's io-properties,
+//! each with its spread and with all that makes one doubt it.
 //!
 //! # How it works
 //! [`measure`] makes one scratch file a shard (removed again, whatever happens) and uses all shards in every phase:
@@ -16,9 +16,9 @@
 //!
 //! # Limits
 //! Reads and writes are measured apart, never mixed. Scratch data that fits into a cache of the disk, or of the machine
-//! that a virtual disk is on, measures the cache: give more of it ([`TuneOptions::data_bytes`]). Burst credits and garbage
-//! collection need longer phases than the default of 20 s; the report warns where a rate was still changing. The
-//! backends null and memory measure this program, not a disk.
+//! that a virtual disk is on, measures the cache: give more of it ([`TuneOptions::data_bytes`]). Burst credits and
+//! garbage collection need longer phases than the default of 20 s; the report warns where a rate was still changing.
+//! The backends null and memory measure this program, not a disk.
 //!
 //! # Example
 //! ```
@@ -93,8 +93,8 @@ pub struct TuneOptions {
 }
 
 impl TuneOptions {
-    /// The full measurement, at most two and a half minutes: 20 s for each figure, 8 GiB of scratch data, a shard on every
-    /// CPU that the process may use.
+    /// The full measurement, at most two and a half minutes: 20 s for each figure, 8 GiB of scratch data, a shard on
+    /// every CPU that the process may use.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> TuneOptions {
         let cpus = plimsoll::sys::pin::allowed_cpus().map_or(1, |cpus| cpus.len());
@@ -276,31 +276,8 @@ pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Con
     let files = make_files(options, &topology, scratch.as_mut(), &place)?;
     let shard_options = ShardOptions { backend: options.backend, ..ShardOptions::default() };
     let (choice, info) = look(options, &shard_options, &files)?;
-    let device = place.device.as_ref();
     let align_bytes = info.offset_align_bytes;
-    let mut report = TuneReport {
-        schema: SCHEMA,
-        directory: place.directory.display().to_string(),
-        mountpoint: place.mountpoint.clone(),
-        file_system: place.file_system.clone(),
-        device: place.device.clone(),
-        backend: Backend { name: choice.kind.name().to_owned(), reason: choice.reason },
-        shards: options.shards,
-        data_bytes: 0,
-        seed: options.seed,
-        read_block: place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?,
-        write_block: place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?,
-        read_iops: None,
-        write_iops: None,
-        read_bandwidth: None,
-        write_bandwidth: None,
-        read_latency: None,
-        write_latency: None,
-        written_bytes: 0,
-        duration_s: 0.0,
-        warnings: Vec::new(),
-        interrupted: false,
-    };
+    let mut report = blank_report(options, &place, choice, align_bytes)?;
     observer.on_note(&format!("random reads of {} bytes ({})", report.read_block.bytes, report.read_block.how));
     observer.on_note(&format!("random writes of {} bytes ({})", report.write_block.bytes, report.write_block.how));
     let mut bench = Bench {
@@ -325,6 +302,39 @@ pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Con
     report.interrupted = control.is_stopped();
     report.duration_s = begin.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// A report with everything that is known before measuring.
+fn blank_report(
+    options: &TuneOptions,
+    place: &Place,
+    choice: Choice,
+    align_bytes: u32,
+) -> Result<TuneReport, TuneError> {
+    let device = place.device.as_ref();
+    Ok(TuneReport {
+        schema: SCHEMA,
+        directory: place.directory.display().to_string(),
+        mountpoint: place.mountpoint.clone(),
+        file_system: place.file_system.clone(),
+        device: place.device.clone(),
+        backend: Backend { name: choice.kind.name().to_owned(), reason: choice.reason },
+        shards: options.shards,
+        data_bytes: 0,
+        seed: options.seed,
+        read_block: place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?,
+        write_block: place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?,
+        read_iops: None,
+        write_iops: None,
+        read_bandwidth: None,
+        write_bandwidth: None,
+        read_latency: None,
+        write_latency: None,
+        written_bytes: 0,
+        duration_s: 0.0,
+        warnings: Vec::new(),
+        interrupted: false,
+    })
 }
 
 /// A file for each shard, all of the same length.

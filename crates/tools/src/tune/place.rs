@@ -1,8 +1,8 @@
 //! Where a directory lies: mount point, block device, the disks below, and the request sizes that suit them.
 //!
 //! # Why
-//! io-properties name a mount point, and a figure means something only with the disk's settings and the size at which it
-//! was measured.
+//! io-properties name a mount point, and a figure means something only with the disk's settings and the size at which
+//! it was measured.
 //!
 //! # How it works
 //! The mount point is the longest one in `/proc/self/mountinfo` that is a prefix of the directory; of several on the

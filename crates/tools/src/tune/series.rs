@@ -10,8 +10,8 @@
 //! The samples are taken to be equally long.
 //!
 //! # Example
-//! Samples of 90, 100 and 110 operations/s have mean 100 and standard deviation 10: the deviation is 10 %. Six samples of
-//! 100, 100, 95, 90, 80, 80 end at 80, a fifth below the 100 they began with.
+//! Samples of 90, 100 and 110 operations/s have mean 100 and standard deviation 10: the deviation is 10 %. Six samples
+//! of 100, 100, 95, 90, 80, 80 end at 80, a fifth below the 100 they began with.
 
 use super::report::Probe;
 
@@ -21,7 +21,8 @@ const DEPTH_TOLERANCE: f64 = 0.02;
 /// Fewer samples have no thirds worth comparing.
 const SAMPLES_FOR_THIRDS: usize = 6;
 
-/// Standard deviation of the samples (with n - 1) in per cent of their mean; 0 for fewer than two samples or a mean of 0.
+/// Standard deviation of the samples (with n - 1) in per cent of their mean; 0 for fewer than two samples or a mean of
+/// 0.
 pub(super) fn deviation_pct(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     if samples.len() < 2 || mean <= 0.0 {
@@ -70,7 +71,10 @@ fn mean(samples: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn probes(rates: &[(u32, f64)]) -> Vec<Probe> {
+    /// Depth and rate of each probe.
+    type Rates = &'static [(u32, f64)];
+
+    fn probes(rates: Rates) -> Vec<Probe> {
         rates.iter().map(|&(depth, rate)| Probe { depth, rate }).collect()
     }
 
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_smaller_depth_wins_within_two_per_cent() {
-        let cases: [(&[(u32, f64)], Option<u32>, bool); 5] = [
+        let cases: [(Rates, Option<u32>, bool); 5] = [
             (&[], None, true),
             (&[(16, 10.0)], Some(16), true),
             (&[(16, 50.0), (32, 98.1), (64, 100.0), (128, 99.0)], Some(32), false),
