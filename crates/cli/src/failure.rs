@@ -5,9 +5,11 @@ use std::io;
 
 use plimsoll::StartError;
 use plimsoll_tools::config::ConfigError;
+use plimsoll_tools::demo::DemoError;
 use plimsoll_tools::load::{LoadError, ScratchError};
 use plimsoll_tools::setup::NoEntry;
 use plimsoll_tools::test::TestError;
+use plimsoll_tools::tune::TuneError;
 
 /// How a command ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,29 @@ impl From<TestError> for Failure {
             TestError::Load(error) => error.into(),
             TestError::Scratch(error) => error.into(),
             _ => Failure::Input(message),
+        }
+    }
+}
+
+impl From<TuneError> for Failure {
+    fn from(error: TuneError) -> Failure {
+        let message = error.to_string();
+        match error {
+            TuneError::Load(error) => error.into(),
+            TuneError::Scratch(error) => error.into(),
+            TuneError::Option { .. } | TuneError::MaxWrite { .. } => Failure::Input(message),
+            _ => Failure::Machine(message),
+        }
+    }
+}
+
+impl From<DemoError> for Failure {
+    fn from(error: DemoError) -> Failure {
+        match error {
+            DemoError::Tune(error) => error.into(),
+            DemoError::Scratch(error) => error.into(),
+            DemoError::Load(error) => error.into(),
+            other => Failure::Machine(other.to_string()),
         }
     }
 }

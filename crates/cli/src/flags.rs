@@ -26,6 +26,26 @@ pub(crate) enum Format {
     Yaml,
 }
 
+/// Format of what `tune` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TuneFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// The io-properties themselves.
+    Yaml,
+}
+
+/// Format of what `demo` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+}
+
 /// What holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {

@@ -3,11 +3,13 @@
 //! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
 //! it; 130 interrupted (what was measured has been printed, scratch files are gone).
 
+mod demo;
 mod failure;
 mod flags;
 mod interrupt;
 mod screen;
 mod test;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -18,8 +20,10 @@ use failure::Outcome;
 /// Measure a disk, run loads through a scheduler that knows its limits, and see what scheduling did.
 #[derive(Parser)]
 #[command(name = "plimsoll", version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine \
-                        cannot measure or run it; 130 interrupted.")]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine \
+                        cannot measure or run it; 130 interrupted."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -27,12 +31,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::DemoArguments),
+    Tune(Box<tune::TuneArguments>),
     Test(Box<test::TestArguments>),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let end = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
     };
     match end {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_tools::tune::Observer;
 
 /// The widest that a table may be.
 const WIDTH: u16 = 100;
@@ -90,6 +91,48 @@ impl Drop for TimedBar {
         self.bar.finish_and_clear();
         if let Some(ticker) = self.ticker.take() {
             let _ = ticker.join();
+        }
+    }
+}
+
+/// Progress of something that goes through phases: a bar on a terminal, figures and warnings as lines.
+pub(crate) struct Phases {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Phases {
+    pub(crate) fn new() -> Phases {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+        bar.set_style(bar_style());
+        Phases { bar, quiet: false }
+    }
+
+    /// Shows warnings only, for a measurement that is not the point.
+    pub(crate) fn quiet() -> Phases {
+        Phases { quiet: true, ..Phases::new() }
+    }
+
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for Phases {
+    fn on_phase(&mut self, name: &str, _expected_s: f64) {
+        self.bar.set_message(name.to_owned());
+        self.bar.set_position(0);
+        self.bar.reset_elapsed();
+        self.bar.reset_eta();
+    }
+
+    fn on_progress(&mut self, fraction: f64) {
+        self.bar.set_position((fraction.clamp(0.0, 1.0) * 1000.0) as u64);
+    }
+
+    fn on_note(&mut self, text: &str) {
+        if !self.quiet || text.starts_with("warning") {
+            self.bar.suspend(|| note(text));
         }
     }
 }

@@ -9,7 +9,8 @@ use plimsoll_tools::load::Control;
 use plimsoll_tools::report::TestReport;
 use plimsoll_tools::test::{Storage, TestOptions};
 use plimsoll_tools::units::{
-    format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal, parse_duration_ns, parse_size_bytes,
+    format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal, parse_duration_ns,
+    parse_size_bytes,
 };
 
 use crate::failure::{Failure, Outcome};
@@ -75,7 +76,11 @@ pub(crate) struct TestArguments {
 
 pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse::<f64>() {
-        return if (0.0..=1e8).contains(&seconds) { Ok((seconds * 1e9) as u64) } else { Err("0 to 100000000 s".into()) };
+        return if (0.0..=1e8).contains(&seconds) {
+            Ok((seconds * 1e9) as u64)
+        } else {
+            Err("0 to 100000000 s".into())
+        };
     }
     parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))
 }
@@ -166,8 +171,7 @@ fn table(report: &TestReport) -> String {
             job.errors.to_string(),
         ]
     });
-    let headers =
-        ["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth", "splits", "errors"];
+    let headers = ["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth", "splits", "errors"];
     let mut text = screen::table(&headers, rows.collect());
     let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
     let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();

@@ -30,8 +30,8 @@ pub use cost::*;
 pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;
 pub use queue::{
-    Cancel, ClassId, DECAY_TAU_NS, Dispatch, Finished, GroupId, IoQueue, Mode, Outcome, Progress, QueueConfig, QueueError,
-    depth_of_queue,
+    Cancel, ClassId, DECAY_TAU_NS, Dispatch, Finished, GroupId, IoQueue, Mode, Outcome, Progress, QueueConfig,
+    QueueError, depth_of_queue,
 };
 pub use request::{Direction, Op};
 pub use slots::RequestId;

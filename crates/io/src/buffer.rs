@@ -168,8 +168,24 @@ impl AlignedBuf {
     /// The address of `len_bytes` bytes from `from` on, and the number of the region they are registered in; `None`
     /// when they are not all inside.
     pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<u16>)> {
-        let part = self.get_mut(from..from.checked_add(len_bytes)?)?;
-        Some((part.as_mut_ptr(), self.region))
+        // Computed without a slice of the buffer: a reference would claim bytes that another piece may be writing.
+        if from.checked_add(len_bytes)? > self.len_bytes {
+            return None;
+        }
+        // SAFETY: `from` is at most `len_bytes`, inside the allocation that `owner` keeps.
+        Some((unsafe { self.ptr.as_ptr().add(from) }, self.region))
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Whether it has no bytes at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
     }
 
     /// Alignment in bytes.

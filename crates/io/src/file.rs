@@ -56,6 +56,11 @@ impl SharedFile {
         self.number
     }
 
+    /// Whether it was made by `topology`: numbers mean nothing elsewhere.
+    pub(crate) fn is_of(&self, topology: &Topology) -> bool {
+        self.topology.is(topology)
+    }
+
     pub(crate) fn uid(&self) -> u64 {
         self.uid
     }

@@ -38,9 +38,7 @@ mod topology;
 pub use class::{Class, ClassError, ClassInfo, Classes};
 pub use file::SharedFile;
 pub use plimsoll_core as core;
-pub use reactor::{
-    Data, Done, Reactor, ReactorConfig, Refused, RefusedReason, Request, RequestKind, Ticket,
-};
+pub use reactor::{Data, Done, Reactor, ReactorConfig, Refused, RefusedReason, Request, RequestKind, Ticket};
 pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};
 pub use shard::{Job, Shard};
 pub use topology::{DiskMode, DiskSetup, Topology, TopologyError};

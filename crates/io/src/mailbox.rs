@@ -5,14 +5,16 @@
 //! another shard, its answer, a task to run there, is a message.
 //!
 //! # How it works
-//! One lock-free queue a shard, many writers, one reader. A writer pushes and then wakes the reader; the wake is a load
-//! when the reader is awake.
+//! One lock-free queue a shard, many writers, one reader. A writer pushes and then wakes the reader; there is no system
+//! call when the reader is awake. The reader is reached under a read lock, so that a shard which ends can shut its door:
+//! what comes later, and what still lay there, goes back to its sender with an error or is dropped (a dropped task breaks
+//! the channel of whoever waits for it). Nobody waits for a shard that is gone.
 //!
 //! # Limits
 //! The mailbox itself is not bounded; what goes into it is: every request in it holds a place in the bounded table of the
 //! shard that sent it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crossbeam_queue::SegQueue;
 
@@ -35,7 +37,19 @@ pub(crate) enum Message {
 #[derive(Default)]
 struct Peer {
     messages: SegQueue<Message>,
-    wake: OnceLock<WakeHandle>,
+    reach: RwLock<Reach>,
+}
+
+/// Whether a shard reads its mail.
+#[derive(Default)]
+enum Reach {
+    /// It is being started and will.
+    #[default]
+    NotYet,
+    /// It does; wake it.
+    Open(WakeHandle),
+    /// It is gone.
+    Closed,
 }
 
 /// The mailboxes of all shards of a program.
@@ -47,24 +61,51 @@ impl Mailboxes {
         Mailboxes((0..shards).map(|_| Peer::default()).collect())
     }
 
-    /// How `shard` is woken. Said once, by the shard itself, before anything can sleep.
-    pub(crate) fn set_wake(&self, shard: u16, wake: WakeHandle) {
-        let _ = self.0[usize::from(shard)].wake.set(wake);
+    /// From now on `shard` reads its mail, and this wakes it. Said by the shard itself, before it can sleep.
+    pub(crate) fn open(&self, shard: u16, wake: WakeHandle) {
+        if let Some(peer) = self.0.get(usize::from(shard)) {
+            *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Open(wake);
+        }
+    }
+
+    /// `shard` reads no mail any more, until it is opened again.
+    pub(crate) fn close(&self, shard: u16) {
+        let Some(peer) = self.0.get(usize::from(shard)) else { return };
+        *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Closed;
+        while let Some(message) = peer.messages.pop() {
+            self.bounce(message);
+        }
     }
 
     pub(crate) fn send(&self, shard: u16, message: Message) {
         let Some(peer) = self.0.get(usize::from(shard)) else { return };
-        peer.messages.push(message);
-        if let Some(wake) = peer.wake.get() {
-            wake.wake();
+        let reach = peer.reach.read().unwrap_or_else(PoisonError::into_inner);
+        match &*reach {
+            Reach::NotYet => peer.messages.push(message),
+            Reach::Open(wake) => {
+                peer.messages.push(message);
+                wake.wake();
+            }
+            Reach::Closed => {
+                drop(reach);
+                self.bounce(message);
+            }
+        }
+    }
+
+    /// Nobody will read `message`: a request is answered, everything else is dropped.
+    fn bounce(&self, message: Message) {
+        if let Message::Request { from, request } = message {
+            let Request { tag, data, .. } = request;
+            self.send(from, Message::Done(Done { tag, result: Err(libc::ESHUTDOWN), data, total_ns: 0 }));
         }
     }
 
     pub(crate) fn receive(&self, shard: u16) -> Option<Message> {
-        self.0[usize::from(shard)].messages.pop()
+        self.0.get(usize::from(shard))?.messages.pop()
     }
 
     pub(crate) fn has_mail(&self, shard: u16) -> bool {
-        !self.0[usize::from(shard)].messages.is_empty()
+        self.0.get(usize::from(shard)).is_some_and(|peer| !peer.messages.is_empty())
     }
 }

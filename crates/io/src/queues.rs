@@ -34,6 +34,10 @@ impl DiskQueue {
 
     /// Makes the queue's classes those of `table`. What removed classes had queued is named in `cancelled`.
     pub(crate) fn follow_classes(&mut self, table: &[ClassInfo], cancelled: &mut Vec<u64>) {
+        // The last first: a group has a lower number than its members, and only an empty group can be removed.
+        for (at, _) in table.iter().enumerate().rev().filter(|(_, info)| info.removed) {
+            self.remove(at, cancelled);
+        }
         for (at, info) in table.iter().enumerate() {
             match self.nodes.get(at) {
                 None => {
@@ -42,7 +46,6 @@ impl DiskQueue {
                     self.shares.push(info.shares);
                 }
                 Some(Node::Removed) => {}
-                Some(_) if info.removed => self.remove(at, cancelled),
                 Some(_) if self.shares[at] != info.shares => {
                     self.set_shares(at, info.shares);
                     self.shares[at] = info.shares;
@@ -84,7 +87,8 @@ impl DiskQueue {
     }
 
     fn remove(&mut self, at: usize, cancelled: &mut Vec<u64>) {
-        match std::mem::replace(&mut self.nodes[at], Node::Removed) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        match std::mem::replace(node, Node::Removed) {
             Node::Group(group) => {
                 let _ = self.queue.remove_group(group);
             }

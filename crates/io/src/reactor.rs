@@ -177,6 +177,8 @@ pub enum RefusedReason {
     BufferTooSmall,
     /// More than 1024 buffers, the most that the system takes in one call.
     TooManyBuffers,
+    /// The file was made by another topology: its numbers mean nothing here.
+    ForeignFile,
 }
 
 impl std::fmt::Display for Refused {
@@ -186,6 +188,7 @@ impl std::fmt::Display for Refused {
             RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
             RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
             RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
+            RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",
         })
     }
 }
@@ -213,6 +216,9 @@ impl Default for ReactorConfig {
         ReactorConfig { max_requests: 65_536, batch_max: 1 }
     }
 }
+
+/// How long to wait before a backend that has nothing in flight and yet took nothing is asked again.
+const BUSY_RETRY_NS: u64 = 100_000;
 
 /// A request of this shard's table.
 struct Pending {
@@ -256,7 +262,8 @@ pub struct Reactor {
     files: Vec<Option<OpenFile>>,
     pending: Slab<Pending>,
     pieces: Slab<Piece>,
-    /// Pieces that the backend had no room for.
+    /// Pieces that are to go before anything queued: the backend had no room for them, or they are the rest of a short
+    /// transfer.
     stalled: VecDeque<usize>,
     finished: Vec<Done>,
     reaped: Vec<Completion>,
@@ -267,10 +274,12 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// The reactor of shard number `shard` of `topology`. Call it on the thread that will turn it.
+    /// The reactor of shard number `shard` (taken modulo the number of shards) of `topology`. Call it on the thread that
+    /// will turn it. A shard has one reactor at a time; when it is dropped, what others want of it ends with `ESHUTDOWN`.
     #[must_use]
     pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Reactor {
-        topology.mailboxes().set_wake(shard, backend.wake_handle());
+        let shard = shard % topology.shards();
+        topology.mailboxes().open(shard, backend.wake_handle());
         let now_ns = backend.now_ns();
         let mut reactor = Reactor {
             backend,
@@ -402,6 +411,9 @@ impl Reactor {
 
     fn submit_from(&mut self, request: Request, from: Option<u16>) -> Result<Ticket, Box<Refused>> {
         let refuse = |reason, request| Err(Box::new(Refused { reason, request }));
+        if !request.file.is_of(&self.topology) {
+            return refuse(RefusedReason::ForeignFile, request);
+        }
         if request.kind.transfer_bytes() as usize > request.data.len_bytes() {
             return refuse(RefusedReason::BufferTooSmall, request);
         }
@@ -411,29 +423,37 @@ impl Reactor {
         if self.pending.len() >= self.config.max_requests as usize {
             return refuse(RefusedReason::Full, request);
         }
-        let disk = request.file.disk();
-        let key = self.pending.vacant_key();
         self.serial = self.serial.wrapping_add(1);
-        let at = match &mut self.queues[usize::from(disk)] {
-            Some(queue) => {
-                let source = from.unwrap_or(self.shard);
-                let len_bytes = request.kind.transfer_bytes();
-                match queue.enqueue(self.now_ns, request.class, source, request.kind.op(), len_bytes, key as u64) {
-                    Ok(id) => Place::Here { disk, id },
-                    Err(QueueError::Full) => return refuse(RefusedReason::Full, request),
-                    Err(_) => return refuse(RefusedReason::UnknownClass, request),
-                }
-            }
-            None => return Ok(self.send_to_coordinator(disk, request)),
+        let source = from.unwrap_or(self.shard);
+        let mut queued = self.enqueue(&request, source);
+        if queued == Err(QueueError::Unknown) && self.follow_classes() {
+            // The class was made since this shard last looked.
+            queued = self.enqueue(&request, source);
+        }
+        let disk = request.file.disk();
+        let at = match queued {
+            Ok(Some(id)) => Place::Here { disk, id },
+            Ok(None) => return Ok(self.send_to_coordinator(disk, request)),
+            Err(QueueError::Full) => return refuse(RefusedReason::Full, request),
+            Err(_) => return refuse(RefusedReason::UnknownClass, request),
         };
-        self.pending.insert(Pending { request, serial: self.serial, at, from });
+        let key = self.pending.insert(Pending { request, serial: self.serial, at, from });
         Ok(Ticket { key: key as u32, serial: self.serial })
+    }
+
+    /// Puts a request into its queue, under the key that it will have; `None` when the queue is on another shard.
+    fn enqueue(&mut self, request: &Request, source: u16) -> Result<Option<RequestId>, QueueError> {
+        let key = self.pending.vacant_key() as u64;
+        let Some(Some(queue)) = self.queues.get_mut(usize::from(request.file.disk())) else { return Ok(None) };
+        let (op, len_bytes) = (request.kind.op(), request.kind.transfer_bytes());
+        queue.enqueue(self.now_ns, request.class, source, op, len_bytes, key).map(Some)
     }
 
     /// The queue of `disk` is on another shard: the request travels there; a stand-in remembers its tag.
     fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
         let stand_in = stand_in_of(&request);
-        let key = self.pending.insert(Pending { request: stand_in, serial: self.serial, at: Place::Remote, from: None });
+        let key =
+            self.pending.insert(Pending { request: stand_in, serial: self.serial, at: Place::Remote, from: None });
         request.tag = key as u64;
         let coordinator = self.topology.coordinator(disk, self.shard);
         self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, request });
@@ -461,41 +481,55 @@ impl Reactor {
     /// Collects what has come back, and gives what has ended to `done`. Does not block.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
         self.now_ns = self.backend.now_ns();
+        self.collect_completions();
+        self.read_mail();
+        self.follow_classes();
+        done.append(&mut self.finished);
+    }
+
+    fn collect_completions(&mut self) {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.backend.reap(&mut |completion| reaped.push(completion));
         for completion in reaped.drain(..) {
             self.piece_is_back(completion.key as usize, completion.result);
         }
         self.reaped = reaped;
-        self.read_mail();
-        if self.classes_epoch != self.topology.classes().epoch() {
-            self.follow_classes();
-        }
-        done.append(&mut self.finished);
     }
 
     /// Sends to the backend what may go now. Does not block.
     pub fn dispatch(&mut self) {
+        for disk in 0..self.queues.len() {
+            while self.send_stalled(disk) && self.dispatch_one(disk) {}
+        }
+    }
+
+    /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
+    fn send_stalled(&mut self, disk: usize) -> bool {
         while let Some(key) = self.stalled.pop_front() {
             if !self.send_piece(key) {
                 self.stalled.push_front(key);
-                return;
-            }
-        }
-        for disk in 0..self.queues.len() {
-            while let Some(queue) = &mut self.queues[disk] {
-                if self.backend.in_flight() >= self.backend.capacity() {
+                if let Some(queue) = &mut self.queues[disk] {
                     queue.backend_is_busy(self.now_ns);
-                    break;
                 }
-                let Some(dispatch) = queue.poll_dispatch(self.now_ns) else { break };
-                let key = self.pieces.insert(Piece { dispatch, disk: disk as u16, iov: None });
-                if !self.send_piece(key) {
-                    self.stalled.push_back(key);
-                    break;
-                }
+                return false;
             }
         }
+        true
+    }
+
+    /// Sends the next piece of the queue of `disk`; `false` when there is none that may go.
+    fn dispatch_one(&mut self, disk: usize) -> bool {
+        let Some(queue) = &mut self.queues[disk] else { return false };
+        if self.backend.in_flight() >= self.backend.capacity() {
+            queue.backend_is_busy(self.now_ns);
+            return false;
+        }
+        let Some(dispatch) = queue.poll_dispatch(self.now_ns) else { return false };
+        let key = self.pieces.insert(Piece { dispatch, disk: disk as u16, iov: None });
+        if !self.send_piece(key) {
+            self.stalled.push_back(key);
+        }
+        true
     }
 
     /// Hands everything dispatched to the system. Does not block.
@@ -517,7 +551,10 @@ impl Reactor {
             return self.backend.flush();
         }
         let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup);
-        let wakeup_ns = wakeups.chain(deadline_ns).min();
+        // Without anything in flight nothing would tell that a busy backend has room again.
+        let is_stuck = !self.stalled.is_empty() && self.backend.in_flight() == 0;
+        let retry_ns = is_stuck.then(|| self.now_ns.saturating_add(BUSY_RETRY_NS));
+        let wakeup_ns = wakeups.chain(retry_ns).chain(deadline_ns).min();
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
             return self.backend.flush();
         }
@@ -555,8 +592,13 @@ impl Reactor {
         }
     }
 
-    fn follow_classes(&mut self) {
-        self.classes_epoch = self.topology.classes().epoch();
+    /// Brings the queues up to the registry of classes; whether anything had changed.
+    fn follow_classes(&mut self) -> bool {
+        let epoch = self.topology.classes().epoch();
+        if epoch == self.classes_epoch {
+            return false;
+        }
+        self.classes_epoch = epoch;
         let table = self.topology.classes().list();
         let mut cancelled = Vec::new();
         for queue in self.queues.iter_mut().flatten() {
@@ -565,6 +607,7 @@ impl Reactor {
         for key in cancelled {
             self.end(key as usize, Err(libc::ECANCELED), 0);
         }
+        true
     }
 
     /// Gives a piece to the backend; `false` when it has no room.
@@ -578,7 +621,7 @@ impl Reactor {
                 match self.file(&file) {
                     Ok((id, _)) => id,
                     Err(error) => {
-                        self.refuse_piece(key, error.raw_os_error().unwrap_or(libc::EBADF));
+                        self.refuse_piece(key, error_number(&error));
                         return true;
                     }
                 }
@@ -610,7 +653,8 @@ impl Reactor {
             RequestKind::Discard { len_bytes } => (Kind::Discard { len_bytes }, Memory::None),
             RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
         };
-        Operation { key: key as u64, file, kind, offset: request.offset + u64::from(from), memory }
+        // At the end of what a number can say an offset stays too large, and is refused; it must not come round to 0.
+        Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }
     }
 
     fn piece_is_back(&mut self, key: usize, result: OpResult) {
@@ -682,14 +726,43 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        // Reap what can be reaped so that buffers in flight are seen off one by one; the backend's own drop waits for the rest.
-        while self.backend.in_flight() > 0 {
-            if self.backend.wait(None, 1).is_err() {
+        // Every piece is seen off, so that its device time is given back to the disk, which other shards go on using. What
+        // cannot be waited for, the backend's own drop waits for.
+        loop {
+            while let Some(key) = self.stalled.pop_front() {
+                self.refuse_piece(key, libc::ECANCELED);
+            }
+            if self.backend.in_flight() == 0 {
                 break;
             }
-            self.backend.reap(&mut |_| {});
+            let waited = self.backend.wait(None, 1);
+            self.collect_completions();
+            if waited.is_err() {
+                break;
+            }
         }
+        if self.backend.in_flight() == 0 {
+            for pending in self.pending.drain().collect::<Vec<_>>() {
+                if let Some(from) = pending.from {
+                    self.answer(from, pending.request, Err(libc::ESHUTDOWN), 0);
+                }
+            }
+        }
+        self.topology.mailboxes().close(self.shard);
     }
+}
+
+/// The error number of a failed open. Backends explain errors in words, which keeps the kind but not the number.
+fn error_number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::NotFound => libc::ENOENT,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+        io::ErrorKind::IsADirectory => libc::EISDIR,
+        _ => libc::EBADF,
+    })
 }
 
 /// A request without memory that keeps the tag of the one that travels.
@@ -732,7 +805,9 @@ fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<[libc::iove
                     continue;
                 }
                 let take = (buffer.len() - skip).min(want);
-                if take > 0 && let Some((ptr, _)) = buffer.part(skip, take) {
+                if take > 0
+                    && let Some((ptr, _)) = buffer.part(skip, take)
+                {
                     list.push(libc::iovec { iov_base: ptr.cast(), iov_len: take });
                 }
                 want -= take;

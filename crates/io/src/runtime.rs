@@ -47,9 +47,9 @@ use std::thread::JoinHandle;
 
 use futures_channel::oneshot;
 
+use crate::backend::Backend;
 use crate::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
 use crate::backend::memory::MemoryBackend;
-use crate::backend::Backend;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
@@ -163,6 +163,8 @@ fn start_threads<R: Send + 'static>(
         let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
         threads.push(thread.map_err(StartError::System)?);
     }
+    // Only the threads hold it now, so that one which panics is noticed.
+    drop(ready);
     for _ in 0..shards {
         readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
     }
@@ -194,12 +196,10 @@ fn make_reactor(
 }
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
-    let mut results = Vec::with_capacity(threads.len());
-    for (shard, thread) in threads.into_iter().enumerate() {
-        let panicked = StartError::Panicked { shard: shard as u16 };
-        results.push(thread.join().ok().flatten().ok_or(panicked)?);
-    }
-    Ok(results)
+    // All of them first: whoever returns from here has no shard running any more.
+    let ends: Vec<Option<R>> = threads.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+    let end = |(shard, end): (usize, Option<R>)| end.ok_or(StartError::Panicked { shard: shard as u16 });
+    ends.into_iter().enumerate().map(end).collect()
 }
 
 /// Running shards. Dropping it stops them.

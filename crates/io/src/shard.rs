@@ -14,7 +14,9 @@
 //! the reactor's until the completion has been reaped, and is freed then.
 //!
 //! # Limits
-//! Everything but [`Handle`](crate::Handle) stays on the thread (`!Send`).
+//! Everything but [`Handle`](crate::Handle) stays on the thread (`!Send`). A task that holds a clone of its shard keeps it
+//! alive, reactor and files included: [`Shard::run`] drops the tasks that are left when it returns; after
+//! [`Shard::block_on`], [`Shard::drop_tasks`] does.
 //!
 //! # Example
 //! ```
@@ -41,13 +43,13 @@
 //! ```
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake as TaskWake, Waker};
 use std::time::Duration;
 
@@ -70,7 +72,7 @@ struct Inner {
     reactor: RefCell<Reactor>,
     operations: RefCell<Slab<Operation>>,
     timers: RefCell<Timers>,
-    executor: LocalExecutor<'static>,
+    executor: RefCell<Rc<LocalExecutor<'static>>>,
     wake: WakeHandle,
     stopping: Cell<bool>,
 }
@@ -86,24 +88,48 @@ enum Operation {
 #[derive(Default)]
 struct Timers {
     serial: u64,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    wakers: std::collections::HashMap<u64, Waker>,
+    /// By time, then in the order in which they were set.
+    wakers: BTreeMap<(u64, u64), Waker>,
 }
 
 /// See the module's documentation. Clones are the same shard.
 #[derive(Clone)]
 pub struct Shard(Rc<Inner>);
 
-/// Rings a shard when one of its tasks is woken from another thread.
-struct Bell(WakeHandle);
+/// Says that a task (or the main future) was woken, from this thread or another; rings the backend only when it sleeps.
+struct Bell {
+    state: AtomicU8,
+    backend: WakeHandle,
+}
+
+/// Nobody has rung since the tasks were last polled.
+const QUIET: u8 = 0;
+/// As quiet, and the shard sleeps in its backend (or is about to).
+const ASLEEP: u8 = 1;
+/// There is something to poll.
+const RUNG: u8 = 2;
+
+impl Bell {
+    /// Everything is polled after this, so what was rung for before is seen.
+    fn quiet(&self) {
+        self.state.swap(QUIET, SeqCst);
+    }
+
+    /// Whether the shard may sleep. Whoever rings afterwards wakes the backend.
+    fn may_sleep(&self) -> bool {
+        self.state.compare_exchange(QUIET, ASLEEP, SeqCst, SeqCst).is_ok()
+    }
+}
 
 impl TaskWake for Bell {
     fn wake(self: Arc<Self>) {
-        self.0.wake();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.wake();
+        if self.state.swap(RUNG, SeqCst) == ASLEEP {
+            self.backend.wake();
+        }
     }
 }
 
@@ -116,7 +142,7 @@ impl Shard {
             reactor: RefCell::new(reactor),
             operations: RefCell::default(),
             timers: RefCell::default(),
-            executor: LocalExecutor::new(),
+            executor: RefCell::default(),
             wake,
             stopping: Cell::new(false),
         }))
@@ -128,7 +154,8 @@ impl Shard {
         self.0.reactor.borrow().shard()
     }
 
-    /// The engine below, for the native path. Do not hold it across an `await`.
+    /// The engine below, for what is not a request: statistics, opening, buffers. Do not hold it across an `await`, and do
+    /// not submit through it while futures run: the shard takes what ends for its own.
     ///
     /// # Panics
     /// When it is borrowed already.
@@ -145,7 +172,15 @@ impl Shard {
 
     /// Runs `future` on this shard. Dropping the task cancels it; `detach` lets it go on.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
-        self.0.executor.spawn(future)
+        self.0.executor.borrow().spawn(future)
+    }
+
+    /// Drops all tasks, as if each had been cancelled. Call it when the shard will not run any more: a task that holds a
+    /// clone of the shard would keep it, and whoever waits for the task, for ever.
+    pub fn drop_tasks(&self) {
+        let executor = self.0.executor.take();
+        // Outside of the borrow: a task may spawn another as it is dropped.
+        drop(executor);
     }
 
     /// Reads `buffer.len()` bytes at `offset`. Fewer are read only at the end of the file.
@@ -156,7 +191,8 @@ impl Shard {
         offset: u64,
         buffer: AlignedBuf,
     ) -> (io::Result<usize>, AlignedBuf) {
-        let kind = RequestKind::Read { len_bytes: transfer_len(buffer.len()) };
+        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
+        let kind = RequestKind::Read { len_bytes };
         let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
         (result.map(|n| n as usize), one(data))
     }
@@ -169,7 +205,7 @@ impl Shard {
         offset: u64,
         buffer: AlignedBuf,
     ) -> (io::Result<usize>, AlignedBuf) {
-        let len_bytes = transfer_len(buffer.len());
+        let Ok(len_bytes) = transfer_len(buffer.len()) else { return (Err(too_long()), buffer) };
         let kind = RequestKind::Write { len_bytes };
         let (result, data) = self.request(file, class, kind, offset, Data::One(buffer)).await;
         (result.and_then(|n| all_written(n, len_bytes)), one(data))
@@ -183,7 +219,8 @@ impl Shard {
         offset: u64,
         buffers: Vec<AlignedBuf>,
     ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let kind = RequestKind::Read { len_bytes: transfer_len(total_len(&buffers)) };
+        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
+        let kind = RequestKind::Read { len_bytes };
         let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
         (result.map(|n| n as usize), many(data))
     }
@@ -196,7 +233,7 @@ impl Shard {
         offset: u64,
         buffers: Vec<AlignedBuf>,
     ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let len_bytes = transfer_len(total_len(&buffers));
+        let Ok(len_bytes) = transfer_len(total_len(&buffers)) else { return (Err(too_long()), buffers) };
         let kind = RequestKind::Write { len_bytes };
         let (result, data) = self.request(file, class, kind, offset, Data::Many(buffers)).await;
         (result.and_then(|n| all_written(n, len_bytes)), many(data))
@@ -255,7 +292,7 @@ impl Shard {
 
     /// Sleeps until the backend's clock reads `at_ns`.
     pub async fn sleep_until(&self, at_ns: u64) {
-        Sleep { shard: self, at_ns, serial: None }.await;
+        Sleep { shard: self, at_ns, timer: None }.await;
     }
 
     /// Lets [`Shard::run`] return at the end of its turn.
@@ -264,11 +301,13 @@ impl Shard {
         self.0.wake.wake();
     }
 
-    /// Runs the shard until [`Shard::stop`] is called on it.
+    /// Runs the shard until [`Shard::stop`] is called on it, then drops the tasks that are left.
     ///
     /// # Errors
     /// When the backend is broken.
     pub fn run(&self) -> io::Result<()> {
+        // Also when a task panics.
+        let _tasks = DropTasks(self);
         self.block_on(std::future::poll_fn(|_| if self.0.stopping.get() { Poll::Ready(()) } else { Poll::Pending }))
     }
 
@@ -278,23 +317,30 @@ impl Shard {
     /// When the backend is broken.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Bell(self.0.wake.clone())));
+        let executor = Rc::clone(&self.0.executor.borrow());
+        // Lives as long as the loop: while it is pending the executor has our waker, and rings for wakes from other threads.
+        let mut tasks = pin!(run_tasks(&executor));
+        let bell = Arc::new(Bell { state: AtomicU8::new(QUIET), backend: self.0.wake.clone() });
+        let waker = Waker::from(Arc::clone(&bell));
         let mut context = Context::from_waker(&waker);
         let mut done = Vec::new();
         loop {
             self.reap(&mut done);
             self.fire_timers();
+            bell.quiet();
             if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
                 return Ok(value);
             }
-            if self.run_tasks(&mut context) {
-                let mut reactor = self.0.reactor.borrow_mut();
+            let _: Poll<()> = tasks.as_mut().poll(&mut context);
+            let mut reactor = self.0.reactor.borrow_mut();
+            if bell.may_sleep() {
+                let deadline_ns = self.0.timers.borrow().wakers.keys().next().map(|(at_ns, _)| *at_ns);
+                reactor.park(deadline_ns)?;
+                bell.quiet();
+            } else {
                 reactor.dispatch();
                 reactor.flush()?;
-                continue;
             }
-            let deadline_ns = self.0.timers.borrow().queue.peek().map(|Reverse((at_ns, _))| *at_ns);
-            self.0.reactor.borrow_mut().park(deadline_ns)?;
         }
     }
 
@@ -327,33 +373,47 @@ impl Shard {
         let now_ns = self.now_ns();
         loop {
             let mut timers = self.0.timers.borrow_mut();
-            let Some(Reverse((at_ns, serial))) = timers.queue.peek().copied() else { break };
-            if at_ns > now_ns {
-                break;
-            }
-            timers.queue.pop();
-            let waker = timers.wakers.remove(&serial);
+            let Some(first) = timers.wakers.first_entry().filter(|timer| timer.key().0 <= now_ns) else { break };
+            let waker = first.remove();
             drop(timers);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            waker.wake();
         }
-    }
-
-    /// Polls ready tasks; whether there may be more. When there are none, the executor has been told whom to ring.
-    fn run_tasks(&self, context: &mut Context<'_>) -> bool {
-        for _ in 0..TASKS_PER_TURN {
-            if !self.0.executor.try_tick() {
-                // Not ready: leaves the bell with the executor for wakes from other threads.
-                return pin!(self.0.executor.tick()).poll(context).is_ready();
-            }
-        }
-        true
     }
 }
 
-fn transfer_len(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
+/// Drops a shard's tasks when it goes.
+struct DropTasks<'a>(&'a Shard);
+
+impl Drop for DropTasks<'_> {
+    fn drop(&mut self) {
+        self.0.drop_tasks();
+    }
+}
+
+/// Polls ready tasks for ever, so many a turn.
+async fn run_tasks(executor: &LocalExecutor<'static>) {
+    loop {
+        for _ in 0..TASKS_PER_TURN {
+            executor.tick().await;
+        }
+        let mut is_over = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut is_over, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+fn transfer_len(len: usize) -> Result<u32, std::num::TryFromIntError> {
+    u32::try_from(len)
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "a request moves at most 4 GiB - 1 bytes: divide it")
 }
 
 fn total_len(buffers: &[AlignedBuf]) -> usize {
@@ -459,7 +519,8 @@ impl Drop for InFlight<'_> {
 struct Sleep<'a> {
     shard: &'a Shard,
     at_ns: u64,
-    serial: Option<u64>,
+    /// Serial number of its timer, once set.
+    timer: Option<u64>,
 }
 
 impl Future for Sleep<'_> {
@@ -469,25 +530,24 @@ impl Future for Sleep<'_> {
         if self.shard.now_ns() >= self.at_ns {
             return Poll::Ready(());
         }
-        let mut timers = self.shard.0.timers.borrow_mut();
-        let serial = self.serial.unwrap_or_else(|| {
+        let shard = self.shard;
+        let mut timers = shard.0.timers.borrow_mut();
+        let serial = *self.timer.get_or_insert_with(|| {
             timers.serial += 1;
-            let serial = timers.serial;
-            timers.queue.push(Reverse((self.at_ns, serial)));
-            serial
+            timers.serial
         });
-        timers.wakers.insert(serial, context.waker().clone());
+        let old = timers.wakers.insert((self.at_ns, serial), context.waker().clone());
         drop(timers);
-        self.serial = Some(serial);
+        drop(old);
         Poll::Pending
     }
 }
 
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
-        if let Some(serial) = self.serial {
-            // The entry in the queue stays until its time; without a waker it does nothing.
-            self.shard.0.timers.borrow_mut().wakers.remove(&serial);
+        if let Some(serial) = self.timer {
+            let waker = self.shard.0.timers.borrow_mut().wakers.remove(&(self.at_ns, serial));
+            drop(waker);
         }
     }
 }

@@ -191,6 +191,11 @@ impl Topology {
         })))
     }
 
+    /// Whether both are clones of one topology.
+    pub(crate) fn is(&self, other: &Topology) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How many shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
@@ -255,7 +260,8 @@ impl Topology {
     }
 
     fn queue_count(&self, disk: u16) -> u16 {
-        self.0.disks[usize::from(disk)].0.num_io_queues.unwrap_or(self.0.shards)
+        let disk = self.0.disks.get(usize::from(disk));
+        disk.and_then(|(setup, _)| setup.num_io_queues).unwrap_or(self.0.shards)
     }
 
     /// The shard whose I/O queue serves `shard` on `disk`.

@@ -1,6 +1,7 @@
 //! What the commands do, without a terminal.
 
 pub mod config;
+pub mod demo;
 pub mod load;
 pub mod report;
 pub mod rng;

@@ -291,7 +291,11 @@ fn class_report(stats: &ClassStats, queue: &Histogram, device: &Histogram) -> Cl
 
 /// A CSV field, quoted where it must be (RFC 4180).
 fn csv(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }
 
 /// A YAML scalar that is a string whatever it looks like.

@@ -40,7 +40,7 @@ mod scratch;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
-use plimsoll::{Class, SharedFile, ShardOptions, StartError, Topology, run_shards};
+use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 
 pub use crate::config::jobs::{JobKind as Pattern, PauseDistribution};
 pub use result::{JobResult, RunResult, ShardResult};

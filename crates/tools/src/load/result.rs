@@ -61,11 +61,18 @@ impl JobResult {
 
     /// Adds what the same job did on another shard at the same time.
     pub fn merge(&mut self, other: &JobResult) {
+        let elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.append(other);
+        self.elapsed_ns = elapsed_ns;
+    }
+
+    /// Adds what the same job did at another time.
+    pub fn append(&mut self, other: &JobResult) {
+        self.elapsed_ns += other.elapsed_ns;
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.errors += other.errors;
         self.first_error = self.first_error.or(other.first_error);
-        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.latency.merge(&other.latency);
         self.device_depth.merge(&other.device_depth);
         match (&mut self.class, &other.class) {

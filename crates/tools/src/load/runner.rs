@@ -10,7 +10,7 @@ use plimsoll::sys::rusage;
 use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
 
 use super::result::ClassResult;
-use super::{Control, JobResult, JobSpec, LoadError, PauseDistribution, Pattern, Plan, ShardResult, Target};
+use super::{Control, JobResult, JobSpec, LoadError, Pattern, PauseDistribution, Plan, ShardResult, Target};
 use crate::rng::Rng;
 
 /// How long a shard may sleep without looking whether the run is to end.
@@ -94,12 +94,7 @@ fn make<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<Job<'a>>, Vec<
     Ok((jobs, fibers))
 }
 
-fn make_job<'a>(
-    reactor: &mut Reactor,
-    spec: &'a JobSpec,
-    target: &'a Target,
-    seed: u64,
-) -> Result<Job<'a>, LoadError> {
+fn make_job<'a>(reactor: &mut Reactor, spec: &'a JobSpec, target: &'a Target, seed: u64) -> Result<Job<'a>, LoadError> {
     let info = reactor.open(&target.file).map_err(|error| LoadError::Open { job: spec.name.clone(), error })?;
     let align_bytes = info.offset_align_bytes.max(1);
     if !spec.request_bytes.is_multiple_of(align_bytes) {
@@ -199,7 +194,9 @@ impl Runner<'_> {
             let now_ns = self.reactor.now_ns();
             if !counting && now_ns >= self.begin_ns {
                 counting = true;
+                // A shard that gets its CPU late measures as long as the others.
                 self.begin_ns = now_ns;
+                self.end_ns = now_ns.saturating_add(plan.duration_ns);
                 self.reactor.reset_stats();
                 cpu_begin_ns = rusage::thread_cpu_ns();
             }
@@ -211,6 +208,11 @@ impl Runner<'_> {
                 self.is_done(end, now_ns, counting);
             }
             self.fire_timers(now_ns);
+            if self.timers.is_empty() && self.reactor.under_way() == 0 {
+                // All jobs have reached their limits.
+                self.end_ns = now_ns;
+                break;
+            }
         }
         let cpu_ns = rusage::thread_cpu_ns() - cpu_begin_ns;
         let result = self.result(cpu_ns);
