@@ -73,7 +73,7 @@ fn text(report: &DemoReport) -> String {
     let mut text = format!("The disk\n\n{}", tune::table(&report.disk));
     text.push_str(&format!(
         "reads and writes together: (r/R)^p + (w/W)^p = 1 with p = {:.2}\n\
-         kept in the device: {} of device time, the least that gives 95 % of the drained throughput\n\n",
+         kept in the device: {} of device time, the least tried that gives 93 % of the drained throughput\n\n",
         report.mix_exponent,
         format_duration_ns((report.window_us * 1e3) as u64)
     ));

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_tools::tune::Observer;
 
@@ -22,6 +22,8 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
         column.set_padding((0, 2));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
+            // What is too wide wraps in the first column, never inside a figure.
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
     let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();

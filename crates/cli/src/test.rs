@@ -7,7 +7,8 @@ use clap::Args;
 use plimsoll_tools::config::{jobs, sched_groups};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::report::TestReport;
-use plimsoll_tools::test::{Storage, TestOptions};
+use plimsoll_tools::setup::DiskChoice;
+use plimsoll_tools::test::{Storage, TestError, TestOptions};
 use plimsoll_tools::units::{
     format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal, parse_duration_ns,
     parse_size_bytes,
@@ -90,16 +91,29 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
-    let options = checked(arguments)?;
+    let (options, choice) = checked(arguments)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let mut bar = None;
+    let mut warned = false;
     let result = plimsoll_tools::test::run(&options, &control, &mut |what, expected_ns| {
+        // Not before everything was accepted: an error stands alone.
+        if !warned {
+            arguments.disk.warn(&choice, options.shards);
+            warned = true;
+        }
         bar = None;
         bar = Some(screen::TimedBar::start(what, expected_ns.map(Duration::from_nanos)));
     });
     drop(bar);
-    let report = TestReport::of(&result?);
+    let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
+    let report = match result {
+        Err(error @ TestError::Interrupted) => {
+            screen::note(&format!("{error}; {scratch}"));
+            return Ok(Outcome::Interrupted);
+        }
+        other => TestReport::of(&other?),
+    };
     let text = match arguments.format {
         Format::Table => table(&report),
         Format::Json => report.to_json(),
@@ -107,20 +121,20 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         Format::Yaml => report.to_yaml(),
     };
     screen::print(&text)?;
-    let failed: u64 = report.jobs.iter().map(|job| job.errors).sum();
+    for job in report.jobs.iter().filter(|job| job.errors > 0) {
+        let first = job.first_error.as_deref().unwrap_or("unknown");
+        screen::error(&format!("job `{}`: {} requests failed, the first: {first}", job.name, job.errors));
+    }
     if report.interrupted {
-        screen::note("interrupted: the figures are of the time until then; scratch files are removed");
+        screen::note(&format!("interrupted: the figures are of the time until then; {scratch}"));
         return Ok(Outcome::Interrupted);
     }
-    if failed > 0 {
-        screen::error(&format!("{failed} requests failed or came back short; see the errors of each job"));
-        return Ok(Outcome::Finding);
-    }
-    Ok(Outcome::Done)
+    let has_failed = report.jobs.iter().any(|job| job.errors > 0);
+    Ok(if has_failed { Outcome::Finding } else { Outcome::Done })
 }
 
 /// From flags to options: everything that can be refused is, before anything is touched.
-fn checked(arguments: &TestArguments) -> Result<TestOptions, Failure> {
+fn checked(arguments: &TestArguments) -> Result<(TestOptions, DiskChoice), Failure> {
     arguments.shards.check()?;
     let groups = match &arguments.sched_groups {
         Some(path) => sched_groups::parse_from_file(path)?,
@@ -131,12 +145,14 @@ fn checked(arguments: &TestArguments) -> Result<TestOptions, Failure> {
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
     let storage = Storage::of(&arguments.storage)?;
     let choice = arguments.disk.choice()?;
-    let disk = choice.setup(storage.path())?;
-    arguments.disk.warn(&choice, arguments.shards.shards);
+    let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {
+        Some(path) => Failure::Input(format!("{}: {error}", path.display())),
+        None => error.into(),
+    })?;
     if arguments.duration == 0 {
         return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
     }
-    Ok(TestOptions {
+    let options = TestOptions {
         jobs,
         groups,
         storage,
@@ -150,7 +166,8 @@ fn checked(arguments: &TestArguments) -> Result<TestOptions, Failure> {
         duration_ns: arguments.duration,
         max_write_bytes: arguments.max_write,
         seed: arguments.seed,
-    })
+    };
+    Ok((options, choice))
 }
 
 fn table(report: &TestReport) -> String {
@@ -167,12 +184,20 @@ fn table(report: &TestReport) -> String {
             us(job.latency.p99_us),
             us(job.latency.p99_9_us),
             format!("{:.1}", job.device_depth.average),
-            job.io_queue.map_or(0, |q| q.split).to_string(),
-            job.errors.to_string(),
         ]
     });
-    let headers = ["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth", "splits", "errors"];
-    let mut text = screen::table(&headers, rows.collect());
+    let mut headers = vec!["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth"];
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    // Columns of zeros would take the width that the others need.
+    let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
+    let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
+    for (name, counts) in [("splits", splits), ("errors", errors)] {
+        if counts.iter().any(|count| *count > 0) {
+            headers.push(name);
+            rows.iter_mut().zip(counts).for_each(|(row, count)| row.push(count.to_string()));
+        }
+    }
+    let mut text = screen::table(&headers, rows);
     let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
     let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();
     let cpu = report.cpu_s_per_million_requests.map_or_else(String::new, |s| format!(", {s:.2} CPU s per million"));
@@ -185,6 +210,7 @@ fn table(report: &TestReport) -> String {
         report.backend,
         report.backend_reason
     ));
-    text.push_str("depth: mean number of pieces of the class in the device; splits: requests sent in several pieces\n");
+    text.push_str("depth: mean number of pieces of the class in the device");
+    text.push_str(if headers.contains(&"splits") { "; splits: requests sent in several pieces\n" } else { "\n" });
     text
 }

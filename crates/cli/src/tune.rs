@@ -117,6 +117,9 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
     }
     // Better to hear now than after the measurement that the file cannot be written.
     if let Some(path) = arguments.output.as_deref().filter(|path| path.as_os_str() != "-") {
+        if path.is_dir() {
+            return Err(Failure::Input(format!("{} is a directory: name a file for --output", path.display())));
+        }
         if path.exists() && !arguments.force {
             return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
         }

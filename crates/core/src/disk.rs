@@ -6,8 +6,10 @@
 //!
 //! # How it works
 //! * **Tokens**: one bucket (two with `duplex`), `bucket`.
-//! * **Window**: the requests in the device may be worth so much device time at the most, so that the queue
-//!   forms in the scheduler, where it can still be reordered, and not in the device, where it cannot.
+//! * **Window**: while the requests in the device are worth so much device time nothing is added, so that the queue
+//!   forms in the scheduler, where it can still be reordered, and not in the device, where it cannot. A narrow window is
+//!   refilled as soon as the device falls below it, even by a request that exceeds it: a disk never runs dry because the
+//!   next request is a little too long. A bound above the window is never exceeded.
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
 //!   linearly (exponent p above 1) or more (below 1): the mix decides how much capacity there is now.
 //!
@@ -43,6 +45,9 @@ pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
 /// Over how much dispatched device time the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
+/// The part of the bound by which classes that lag may exceed the window.
+const OVERDRAFT_PART: u64 = 4;
+
 /// Whether, and down to what, long requests are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyGoal {
@@ -63,8 +68,9 @@ pub struct DiskConfig {
     pub duplex: bool,
     /// Depth of the token bucket, and longest piece.
     pub latency_goal: LatencyGoal,
-    /// Device time of the work in the device at the most; `None` chooses the larger of the effective latency goal and
-    /// 1.5 times `unloaded_latency_ns`.
+    /// Nothing more is sent while the device holds this much device time or more. Always at most (and with `None`) the
+    /// bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
+    /// `unloaded_latency_ns`.
     pub window_ns: Option<u64>,
     /// How long a small request takes on the idle disk, 0 where unknown. A disk far away needs more in flight.
     pub unloaded_latency_ns: u64,
@@ -89,6 +95,7 @@ pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
     window_ticks: u64,
+    bound_ticks: u64,
     /// The mix changes the capacity.
     has_mix: bool,
     buckets: [TokenBucket; 2],
@@ -111,9 +118,11 @@ impl Disk {
         };
         let pieces = config.model.piece_limits(goal_ns);
         let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
-        let window_ns = config.window_ns.unwrap_or(pieces.effective_goal_ns.max(unloaded_ns));
+        let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
+        let window_ns = config.window_ns.unwrap_or(bound_ns).min(bound_ns);
         Disk {
             window_ticks: window_ns.saturating_mul(TICKS_PER_NS),
+            bound_ticks: bound_ns.saturating_mul(TICKS_PER_NS),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             pieces,
             config,
@@ -135,10 +144,16 @@ impl Disk {
         self.pieces.effective_goal_ns
     }
 
-    /// How much device time may be in the device, in nanoseconds.
+    /// From how much device time in the device on nothing is added, in nanoseconds.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.window_ticks / TICKS_PER_NS
+    }
+
+    /// How much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags adds).
+    #[must_use]
+    pub fn bound_ns(&self) -> u64 {
+        self.bound_ticks / TICKS_PER_NS
     }
 
     /// Device time in the device now, in nanoseconds.
@@ -199,10 +214,15 @@ impl Disk {
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether work of `ticks` may enter the device, `overdraft_ticks` beyond the window. One request always may.
-    pub(crate) fn has_room(&self, ticks: u64, overdraft_ticks: u64) -> bool {
+    /// Whether work of `ticks` may enter the device. One request always may. A class that lags behind the others may go
+    /// beyond the window by what it lags, a quarter of the bound (or one request) at the most: that is how a small
+    /// request of a class that wakes up goes straight to the disk.
+    pub(crate) fn has_room(&self, ticks: u64, lag_ticks: u64) -> bool {
         let in_flight = self.in_flight_ticks.0.load(Ordering::Relaxed);
-        in_flight == 0 || in_flight.saturating_add(ticks) <= self.window_ticks.saturating_add(overdraft_ticks)
+        let overdraft_ticks = lag_ticks.min(ticks.max(self.bound_ticks / OVERDRAFT_PART));
+        in_flight == 0
+            || (in_flight < self.window_ticks.saturating_add(overdraft_ticks)
+                && in_flight.saturating_add(ticks) <= self.bound_ticks.saturating_add(overdraft_ticks))
     }
 
     pub(crate) fn enter(&self, ticks: u64) {

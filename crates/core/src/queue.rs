@@ -552,8 +552,8 @@ impl IoQueue {
             Mode::Scheduled if cost.is_zero() => Ok(0),
             Mode::Scheduled => {
                 let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
-                let overdraft_ticks = ticks_with_carry(pick.lag.min(cost), 0).0;
-                if !self.disk.has_room(ticks, overdraft_ticks) {
+                let lag_ticks = ticks_with_carry(pick.lag, 0).0;
+                if !self.disk.has_room(ticks, lag_ticks) {
                     let retry_ns = (self.in_flight == 0).then_some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS));
                     return Err((WaitReason::Depth, retry_ns));
                 }

@@ -257,11 +257,13 @@ pub struct Handle {
     shard: u16,
 }
 
+const GONE: &str = "the shard has stopped, or what it was to run has panicked";
+
 impl Handle {
     /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
     ///
     /// # Errors
-    /// `BrokenPipe` when the shard has stopped.
+    /// `BrokenPipe` when the shard has stopped, or `body` panicked there (the shard then goes on).
     pub async fn run<T, F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
     where
         T: Send + 'static,
@@ -269,15 +271,16 @@ impl Handle {
     {
         let (answer, answered) = oneshot::channel();
         let job = move |shard: &Shard| {
-            let future = body(shard.clone());
+            let own = shard.clone();
             let task = async move {
+                let value = body(own).await;
                 // The one who asked may be gone.
-                let _ = answer.send(future.await);
+                let _ = answer.send(value);
             };
             shard.spawn(task).detach();
         };
         self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
-        answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the shard has stopped"))
+        answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
     }
 
     /// As [`Shard::read_at`], on this handle's shard. The buffer is lost only when the shard has stopped.

@@ -11,7 +11,7 @@
 //!
 //! Before that the disk is measured ([`crate::tune`]), briefly, and two things are found that four figures do not say:
 //! * the exponent p of the read/write mix, from one drained mix (r/R)^p + (w/W)^p = 1;
-//! * the knee of the mix: the smallest window of device time with 95 % of the drained throughput. That is how much
+//! * the knee of the mix: the smallest window of device time with 93 % of the drained throughput. That is how much
 //!   the scheduler leaves in the device; the rest of the queue waits where a query can pass it.
 //!
 //! # Limits
@@ -50,14 +50,20 @@ const ALONE_S: f64 = 2.0;
 const SLICE_MAX_S: f64 = 3.0;
 /// Length of a slice while searching, as a part of one under load.
 const PROBE_PART: f64 = 0.25;
+/// Figures measured in seconds are a moment's: the rates get this much headroom, so that the window (the disk itself) is
+/// what limits, and not a model that was measured in a bad moment.
+const HEADROOM: f64 = 1.25;
 /// Not counted at the beginning of each slice.
-const WARMUP_S: f64 = 0.1;
+const WARMUP_S: f64 = 0.05;
 /// Length of a background request.
 const BACKGROUND_BYTES: u32 = 128 << 10;
 /// Background requests of each job outstanding.
 const BACKGROUND_DEPTH: u32 = 32;
 /// A window with this much of the drained throughput is wide enough.
-const KNEE_PART: f64 = 0.95;
+const KNEE_PART: f64 = 0.93;
+/// Windows tried at the most, each wider than the last by [`PROBE_STEP`].
+const PROBES_MAX: i32 = 10;
+const PROBE_STEP: f64 = 1.25;
 
 /// Scylla's first classes (2016) and their shares; `default` exists by itself.
 const CLASSES: [(&str, u32); 6] = [
@@ -184,7 +190,7 @@ pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control
     let disk = measure_disk(options, observer, control)?;
     let figures = disk.four_figures().map_err(|_| DemoError::Interrupted)?;
     let mut stage = Stage::set_up(options, &disk, &figures, control)?;
-    observer.on_phase("finding the knee", 10.0 * stage.probe_s);
+    observer.on_phase("finding the knee", 2.0 * f64::from(PROBES_MAX) * stage.probe_s);
     let windows = stage.find_knee(observer)?;
     let mut alone = Merged::default();
     let mut drained = Merged::default();
@@ -256,7 +262,7 @@ impl<'a> Stage<'a> {
             scratch.fill(&[(path.clone(), DATA_BYTES)], options.backend, control)?;
         }
         let (read_block, write_block) = (disk.read_block.bytes.max(4096), disk.write_block.bytes.max(4096));
-        let model = CostModel::from_figures(figures, CostForm::Knee, read_block, write_block);
+        let model = CostModel::from_figures(&figures.scaled(HEADROOM), CostForm::Knee, read_block, write_block);
         let read_iops = figures.read_iops.get().unwrap_or(u64::MAX) as f64;
         let slice_s = slice_s(&model, control.written_bytes()) * options.pace;
         Ok(Stage {
@@ -273,32 +279,30 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Tries windows from one request on, each beside a drained slice, and keeps the first that is wide enough.
+    /// Tries windows from one request on, each beside a drained slice, and keeps the first that is wide enough twice:
+    /// a disk that changes its mind may flatter one probe.
     fn find_knee(&mut self, observer: &mut dyn Observer) -> Result<Vec<WindowProbe>, DemoError> {
         let read_ns = self.model.cost(Op::Read, BACKGROUND_BYTES).as_ns_ceil();
         let write_ns = self.model.cost(Op::Write, BACKGROUND_BYTES).as_ns_ceil();
-        let pair_ns = read_ns + write_ns;
-        let windows = [
-            read_ns.max(write_ns),
-            pair_ns,
-            pair_ns + read_ns.max(write_ns),
-            2 * pair_ns,
-            3 * pair_ns,
-            4 * pair_ns,
-            6 * pair_ns,
-            8 * pair_ns,
-        ];
+        let narrowest_ns = 0.6 * read_ns.max(write_ns) as f64;
         let mut probes = Vec::new();
-        for (at, window_ns) in windows.into_iter().enumerate() {
-            let drained = self.slice(Way::Drained, self.probe_s)?;
-            if at == 0 {
-                self.mix = mix_of(&drained, &self.model);
+        for step in 0..PROBES_MAX {
+            self.window_ns = (narrowest_ns * PROBE_STEP.powi(step)) as u64;
+            let mut parts = Vec::new();
+            while parts.len() < 2 {
+                let drained = self.slice(Way::Drained, self.probe_s)?;
+                if probes.is_empty() && parts.is_empty() {
+                    self.mix = mix_of(&drained, &self.model);
+                }
+                let scheduled = self.slice(Way::Scheduled, self.probe_s)?;
+                parts.push(scheduled.bytes_per_s() / drained.bytes_per_s().max(1.0));
+                if parts[0] < KNEE_PART {
+                    break;
+                }
             }
-            self.window_ns = window_ns;
-            let scheduled = self.slice(Way::Scheduled, self.probe_s)?;
-            let part_of_drained = scheduled.bytes_per_s() / drained.bytes_per_s().max(1.0);
-            probes.push(WindowProbe { window_us: window_ns as f64 / 1e3, part_of_drained });
-            observer.on_progress((at + 1) as f64 / windows.len() as f64);
+            let part_of_drained = parts.iter().sum::<f64>() / parts.len() as f64;
+            probes.push(WindowProbe { window_us: self.window_ns as f64 / 1e3, part_of_drained });
+            observer.on_progress(f64::from(step + 1) / f64::from(PROBES_MAX));
             if part_of_drained >= KNEE_PART || self.control.is_stopped() {
                 break;
             }
@@ -392,14 +396,16 @@ fn slice_s(model: &CostModel, written_bytes: u64) -> f64 {
     let write_bytes_per_s = f64::from(BACKGROUND_BYTES) / pair_s;
     // A quarter spare: disks do more in a mix than the linear rule says.
     let left_bytes = MAX_WRITE_BYTES.saturating_sub(written_bytes) as f64 * 0.75;
-    let slices = f64::from(ROUNDS) * 2.0 + 16.0 * PROBE_PART;
-    let warmups_s = WARMUP_S * (f64::from(ROUNDS) * 2.0 + 16.0);
+    let probes = 2.0 * f64::from(PROBES_MAX);
+    let slices = f64::from(ROUNDS) * 2.0 + probes * PROBE_PART;
+    let warmups_s = WARMUP_S * (f64::from(ROUNDS) * 2.0 + probes);
     ((left_bytes / write_bytes_per_s - warmups_s) / slices).clamp(0.05, SLICE_MAX_S)
 }
 
 /// The exponent p at which a drained mix is exactly the capacity: (r/R)^p + (w/W)^p = 1, by bisection.
 fn mix_of(drained: &RunResult, model: &CostModel) -> MixExponent {
     let (mut read, mut write) = (0.0, 0.0);
+    // The model's rates have headroom; the mix is of the measured ones.
     for job in drained.shards.iter().flat_map(|s| &s.jobs) {
         let per_s = job.iops();
         match BACKGROUND.iter().find(|(name, ..)| *name == job.name) {
@@ -408,6 +414,7 @@ fn mix_of(drained: &RunResult, model: &CostModel) -> MixExponent {
             None => read += per_s * model.cost(Op::Read, 4096).as_secs_f64(),
         }
     }
+    let (read, write) = (read * HEADROOM, write * HEADROOM);
     let (mut low, mut high) = (0.5f64, 16.0f64);
     // More than one direction alone could do, or nothing to go by: as if they did not disturb each other, or linear.
     if read.min(write) <= 0.0 {

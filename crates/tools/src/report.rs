@@ -125,6 +125,8 @@ pub struct JobReport {
     pub bytes: u64,
     /// Requests that failed or came back short.
     pub errors: u64,
+    /// Why the first of them did; nothing where there are none.
+    pub first_error: Option<String>,
     /// Requests a second.
     pub iops: f64,
     /// Bytes a second.
@@ -257,6 +259,7 @@ fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> Job
         requests: result.requests,
         bytes: result.bytes,
         errors: result.errors,
+        first_error: result.first_error.map(error_text),
         iops: result.iops(),
         throughput_bytes_per_s: result.bytes_per_s(),
         latency: Latency::of(&result.latency),
@@ -286,6 +289,14 @@ fn class_report(stats: &ClassStats, queue: &Histogram, device: &Histogram) -> Cl
         waited_tokens_s: waited_s(WaitReason::Tokens),
         waited_depth_s: waited_s(WaitReason::Depth),
         waited_backend_s: waited_s(WaitReason::Backend),
+    }
+}
+
+/// An error number in words; 0 stands for a short transfer.
+fn error_text(number: i32) -> String {
+    match number {
+        0 => "it came back short: the file ends there, or the disk is full".to_owned(),
+        number => std::io::Error::from_raw_os_error(number).to_string(),
     }
 }
 

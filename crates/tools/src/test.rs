@@ -14,8 +14,9 @@
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use plimsoll::backend::OpenOptions;
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::memory::MemoryBackend;
+use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 
 use crate::config::jobs::{Job, JobClass, JobFile, JobKind};
@@ -116,6 +117,23 @@ pub enum TestError {
         /// The flag that allows it.
         flag: &'static str,
     },
+    /// A named file or device is too short.
+    #[error(
+        "{path} has {file_bytes} bytes, too few for one request of {request_bytes} bytes of job `{job}`: name a longer file, or lower reqsize"
+    )]
+    TooShort {
+        /// The file or device.
+        path: String,
+        /// Its length.
+        file_bytes: u64,
+        /// The job.
+        job: String,
+        /// Length of its requests.
+        request_bytes: u64,
+    },
+    /// Stopped before there was anything to measure.
+    #[error("interrupted while preparing the files: nothing was measured")]
+    Interrupted,
     /// More would be written than allowed.
     #[error(
         "the files take {} to prepare, more than --max-write {}: set a smaller data_size",
@@ -182,6 +200,9 @@ pub fn run(
     let specs = jobs.iter().map(|(test_job, class)| files.spec(options, &topology, &test_job.job, *class));
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
     files.fill(options, control)?;
+    if control.is_stopped() {
+        return Err(TestError::Interrupted);
+    }
     let jobs = jobs.into_iter().map(|(job, _)| job).collect();
     on_step("running", Some(options.warmup_ns.saturating_add(options.duration_ns)));
     let plan = Plan {
@@ -308,12 +329,24 @@ impl Files {
         }
         if in_memory(options.backend) {
             let path = PathBuf::from(format!("{}-{shard}", job.name));
-            let how = OpenOptions { write: true, create_new: options.backend == Some(BackendKind::Memory), ..how };
+            if options.backend == Some(BackendKind::Memory) {
+                let made = make_in_memory(topology, &path, bytes);
+                made.map_err(|error| LoadError::Open { job: job.name.clone(), error })?;
+            }
+            let how = OpenOptions { write: true, ..how };
             let len_bytes = if job.kind == JobKind::Append { 1 << 30 } else { bytes };
             return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
         }
         let path = options.storage.path();
         let len_bytes = length_of(path)?;
+        if len_bytes < job.request_bytes {
+            return Err(TestError::TooShort {
+                path: path.display().to_string(),
+                file_bytes: len_bytes,
+                job: job.name.clone(),
+                request_bytes: job.request_bytes,
+            });
+        }
         Ok(Target { file: topology.file(path, how, 0), offset: 0, len_bytes })
     }
 
@@ -327,6 +360,13 @@ impl Files {
 
 fn in_memory(backend: Option<BackendKind>) -> bool {
     matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
+}
+
+/// Makes a file of zeros for the memory backend, so that reads find what they ask for.
+fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
+    let mut backend = MemoryBackend::new(topology.memory())?;
+    let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
+    backend.set_file_len(file, len_bytes)
 }
 
 /// A job's name as part of a file name.

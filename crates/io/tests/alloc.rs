@@ -1,0 +1,102 @@
+//! Nothing is allocated per request: not natively, and not by a task that awaits one after the other.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod common;
+
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use common::{CREATE, disk};
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::buffer::AlignedBuf;
+use plimsoll::core::LatencyGoal;
+use plimsoll::{Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestKind, Shard, SharedFile, Topology};
+
+const BATCH: u64 = 64;
+
+fn disks() -> [DiskSetup; 2] {
+    [DiskSetup::unlimited(), disk(1_000_000_000, 10_000_000_000_000, LatencyGoal::NoSplit)]
+}
+
+fn reactor(disk: DiskSetup, kind: BackendKind) -> (Reactor, Arc<SharedFile>) {
+    let topology = Topology::new(1, Classes::new(), vec![disk]).unwrap();
+    let file = topology.file("file".as_ref(), CREATE, 0);
+    (Reactor::new(0, &topology, kind.make(256).unwrap()), file)
+}
+
+fn batch(reactor: &mut Reactor, file: &Arc<SharedFile>, buffers: &mut Vec<AlignedBuf>, done: &mut Vec<Done>) {
+    for tag in 0..BATCH {
+        let data = Data::One(buffers.pop().unwrap());
+        let kind = RequestKind::Read { len_bytes: 4096 };
+        let file = Arc::clone(file);
+        reactor.submit(Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag }).unwrap();
+    }
+    while buffers.len() < BATCH as usize {
+        reactor.park(None).unwrap();
+        reactor.reap(done);
+        buffers.extend(done.drain(..).filter_map(|end| match end.data {
+            Data::One(buffer) => Some(buffer),
+            _ => None,
+        }));
+    }
+}
+
+#[test]
+fn the_native_path_allocates_nothing() {
+    for disk in disks() {
+        let (mut reactor, file) = reactor(disk, BackendKind::Null);
+        let mut buffers: Vec<_> = (0..BATCH).map(|_| AlignedBuf::new(4096).unwrap()).collect();
+        let mut done = Vec::new();
+        batch(&mut reactor, &file, &mut buffers, &mut done);
+        let info = measure(|| {
+            for _ in 0..1000 {
+                batch(&mut reactor, &file, &mut buffers, &mut done);
+            }
+        });
+        assert_eq!(info.count_total, 0, "allocations in {} requests", 1000 * BATCH);
+    }
+}
+
+async fn reads(shard: &Shard, file: &Arc<SharedFile>, count: u64) {
+    let mut buffer = AlignedBuf::new(4096).unwrap();
+    for _ in 0..count {
+        let (read, back) = shard.read_at(file, Class::DEFAULT, 0, buffer).await;
+        assert_eq!(read.unwrap(), 4096);
+        buffer = back;
+    }
+}
+
+/// A thousand reads cost as many allocations as one, so that it is none for each.
+#[test]
+fn awaiting_in_one_task_allocates_nothing() {
+    for disk in disks() {
+        let (reactor, file) = reactor(disk, BackendKind::Null);
+        let shard = Shard::new(reactor);
+        let of = |count| measure(|| shard.block_on(reads(&shard, &file, count)).unwrap()).count_total;
+        of(1000);
+        let (few, many) = (of(1), of(10_000));
+        assert_eq!(few, many, "allocations of 1 and of 10 000 reads");
+        println!("a block_on with any number of reads: {many} allocations");
+    }
+}
+
+#[test]
+fn a_spawned_task_allocates_a_few_times_once() {
+    let (reactor, file) = reactor(DiskSetup::unlimited(), BackendKind::Null);
+    let shard = Shard::new(reactor);
+    let of = |tasks: u64| {
+        let run = || {
+            for _ in 0..tasks {
+                let (task, file) = (shard.clone(), Arc::clone(&file));
+                let read = shard.spawn(async move { reads(&task, &file, 10).await });
+                shard.block_on(read).unwrap();
+            }
+        };
+        measure(run).count_total
+    };
+    of(100);
+    let each = of(1000) as f64 / 1000.0;
+    println!("a spawned task with ten reads and a block_on for it: {each} allocations");
+    assert!(each < 12.0, "{each} allocations a task: is each read paying?");
+}
