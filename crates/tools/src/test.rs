@@ -186,7 +186,7 @@ pub struct TestJob {
 /// Runs the jobs. `on_step` hears what is going on ("preparing files", "running"), and how long it is expected to take (ns).
 ///
 /// # Errors
-/// See [`TestError`]. Nothing is left behind.
+/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
 pub fn run(
     options: &TestOptions,
     control: &Control,
@@ -196,9 +196,9 @@ pub fn run(
     let jobs = make_classes(options, &classes)?;
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
     let mut files = Files::check(options)?;
-    on_step("preparing files", None);
     let specs = jobs.iter().map(|(test_job, class)| files.spec(options, &topology, &test_job.job, *class));
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
+    on_step("preparing files", None);
     files.fill(options, control)?;
     if control.is_stopped() {
         return Err(TestError::Interrupted);

@@ -1,0 +1,108 @@
+//! Ctrl-C at any time: exit code 130, what there is to show is shown, and no scratch file is left.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::world::{Ended, READS, World, skip};
+
+/// Far longer than anything here takes: a run that has not ended by then hangs.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Starts a run, sends it `signal` once `is_time` says so, and waits for its end. `None` where it ended before.
+fn interrupted(world: &World, arguments: &[&str], signal: Signal, is_time: impl Fn(&Child) -> bool) -> Option<Ended> {
+    let mut command = world.command(arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let begin = Instant::now();
+    let mut sent = false;
+    loop {
+        if child.try_wait().expect("it is our child").is_some() {
+            break;
+        }
+        if !sent && is_time(&child) {
+            let pid = Pid::from_child(&child);
+            sent = kill_process(pid, signal).is_ok();
+        }
+        if begin.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+            panic!("plimsoll {arguments:?} hangs, signal sent: {sent}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = Ended::of(child.wait_with_output().expect("it has ended"));
+    if !sent && ended.code == Some(3) {
+        skip(&format!("plimsoll {arguments:?} cannot run here: {}", ended.err.trim()));
+        return None;
+    }
+    assert!(sent, "it ended before its time: {ended:#?}");
+    Some(ended)
+}
+
+/// Whether the run has used `ticks` of CPU time (100 a second), in user mode and kernel.
+fn has_used_cpu(child: &Child, ticks: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The name of the program, in parentheses, may hold anything.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let used: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    used >= ticks
+}
+
+fn has_data(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
+}
+
+#[test]
+fn a_running_test_prints_its_figures() {
+    for (backend, signal) in [("memory", Signal::INT), ("memory", Signal::TERM), ("pool", Signal::INT)] {
+        let world = World::new(&[("reads.yaml", READS)]);
+        let before = world.contents();
+        let arguments = ["test", "reads.yaml", "--duration", "60", "--format", "json", "--backend", backend];
+        // By then it has long made its 8 MiB, and reads.
+        let Some(ended) = interrupted(&world, &arguments, signal, |child| has_used_cpu(child, 30)) else { return };
+        assert_eq!(ended.code, Some(130), "{ended:#?}");
+        assert!(ended.err.contains("interrupted: the figures are of the time until then"), "{ended:#?}");
+        let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+        assert_eq!(report["interrupted"], true);
+        assert!(report["jobs"][0]["requests"].as_u64().unwrap() > 0, "{ended:#?}");
+        assert!(world.contents() == before);
+    }
+}
+
+#[test]
+fn preparing_files_ends_at_once() {
+    let world = World::new(&[("reads.yaml", &READS.replace("8MB", "16GB"))]);
+    let before = world.contents();
+    let scratch = world.path().join("plimsoll-test-reads-0");
+    let arguments = ["test", "reads.yaml", "--duration", "60"];
+    let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert_eq!(ended.out, "");
+    assert!(ended.err.contains("interrupted while preparing the files: nothing was measured"), "{ended:#?}");
+    assert!(world.contents() == before);
+}
+
+#[test]
+fn tune_prints_what_it_has_and_writes_no_half_file() {
+    let world = World::new(&[]);
+    let arguments = ["tune", ".", "-c", "1", "--data-size", "64M", "-o", "io.yaml", "--format", "json"];
+    let scratch = world.path().join("plimsoll-tune-0");
+    let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(ended.err.contains("io.yaml is not written") && ended.err.contains("interrupted"), "{ended:#?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(report["interrupted"], true);
+    assert!(world.contents().is_empty());
+}
+
+#[test]
+fn demo_ends_while_it_measures() {
+    let world = World::new(&[]);
+    let scratch = world.path().join("plimsoll-tune-0");
+    let Some(ended) = interrupted(&world, &["demo"], Signal::INT, |_| has_data(&scratch)) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert_eq!(ended.out, "");
+    assert!(ended.err.contains("interrupted while measuring the disk"), "{ended:#?}");
+    assert!(world.contents().is_empty());
+}
