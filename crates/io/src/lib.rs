@@ -42,3 +42,8 @@ pub use reactor::{Data, Done, Reactor, ReactorConfig, Refused, RefusedReason, Re
 pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};
 pub use shard::{Job, Shard};
 pub use topology::{DiskMode, DiskSetup, Topology, TopologyError};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -53,6 +53,10 @@ use crate::mailbox::Message;
 use crate::queues::DiskQueue;
 use crate::topology::Topology;
 
+/// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
+/// passes nothing on before the whole batch has been prepared.
+const FLUSH_EVERY: u32 = 4;
+
 /// What is asked of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
@@ -498,8 +502,15 @@ impl Reactor {
 
     /// Sends to the backend what may go now. Does not block.
     pub fn dispatch(&mut self) {
+        let mut sent = 0;
         for disk in 0..self.queues.len() {
-            while self.send_stalled(disk) && self.dispatch_one(disk) {}
+            while self.send_stalled(disk) && self.dispatch_one(disk) {
+                sent += 1;
+                if sent % FLUSH_EVERY == 0 {
+                    // An error shows again in the flush that ends the turn.
+                    let _ = self.backend.flush();
+                }
+            }
         }
     }
 

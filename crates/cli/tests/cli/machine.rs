@@ -10,7 +10,7 @@ use crate::world::{Ended, PLIMSOLL, READS, World, skip};
 
 /// Runs the binary in `mounted`, a fresh file system; its stdout is what is left in there. `None` where nothing can be mounted.
 fn run_on(world: &World, file_system: &str, options: &str, arguments: &str) -> Option<Ended> {
-    std::fs::create_dir_all(world.path().join("mounted")).unwrap();
+    std::fs::create_dir_all(world.path().join("mounted")).expect("a directory can be made");
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", script]);
@@ -28,13 +28,13 @@ fn run_on(world: &World, file_system: &str, options: &str, arguments: &str) -> O
         "{mount} && {{ [ ! -f named ] || cp named mounted; }} && \"$PLIMSOLL\" {arguments} >result; code=$?; \
          ls -A mounted; exit $code"
     );
-    let ended = Ended::of(unshare(&script).unwrap());
-    assert_eq!(std::fs::read_to_string(world.path().join("result")).unwrap(), "", "{ended:#?}");
+    let ended = Ended::of(unshare(&script).expect("it ran before"));
+    let result = std::fs::read_to_string(world.path().join("result")).expect("the shell made it");
+    assert_eq!(result, "", "{ended:#?}");
     Some(ended)
 }
 
-const COMMANDS: [&str; 3] =
-    ["test reads.yaml --storage mounted", "tune mounted -c 1 --data-size 16M", "demo mounted"];
+const COMMANDS: [&str; 3] = ["test reads.yaml --storage mounted", "tune mounted -c 1 --data-size 16M", "demo mounted"];
 
 #[test]
 fn a_directory_that_is_read_only() {
@@ -57,7 +57,8 @@ fn a_directory_without_space() {
 #[test]
 fn a_file_without_direct_io() {
     let world = World::new(&[("reads.yaml", READS), ("named", &"x".repeat(65536))]);
-    let Some(mut ended) = run_on(&world, "ramfs", "mode=755", "test reads.yaml --storage mounted/named --duration 1") else {
+    let Some(mut ended) = run_on(&world, "ramfs", "mode=755", "test reads.yaml --storage mounted/named --duration 1")
+    else {
         return;
     };
     assert_eq!(std::mem::take(&mut ended.out), "named\n");

@@ -74,27 +74,47 @@ fn arguments_that_make_no_sense() {
 fn job_files_with_mistakes() {
     let job = |rest: &str| format!("- name: a\n  type: randread\n  shards: all\n{rest}");
     let cases = [
-        ("a key misspelt", job("  shard_info: {paralelism: 3}\n"), &["bad.yaml:4:16", "did you mean `parallelism`"][..]),
+        (
+            "a key misspelt",
+            job("  shard_info: {paralelism: 3}\n"),
+            &["bad.yaml:4:16", "did you mean `parallelism`"][..],
+        ),
         ("a wrong type", job("  shard_info: [3]\n"), &["bad.yaml:4:", "shard_info"]),
         ("a word for a number", job("  shard_info: {parallelism: many}\n"), &["bad.yaml:4:29", "such as 16"]),
-        ("a wrong unit", job("  data_size: 8 tons\n  shard_info: {parallelism: 3}\n"), &["bad.yaml:4:14", "kB, MB or GB"]),
+        (
+            "a wrong unit",
+            job("  data_size: 8 tons\n  shard_info: {parallelism: 3}\n"),
+            &["bad.yaml:4:14", "kB, MB or GB"],
+        ),
         (
             "a time without a unit",
             job("  shard_info: {parallelism: 3, think_time: 10}\n"),
             &["bad.yaml:4:", "a duration needs a unit", "1000us"],
         ),
-        ("a key twice", job("  type: randread\n  shard_info: {parallelism: 3}\n"), &["bad.yaml:4:3", "\"type\"", "remove one"]),
+        (
+            "a key twice",
+            job("  type: randread\n  shard_info: {parallelism: 3}\n"),
+            &["bad.yaml:4:3", "\"type\"", "remove one"],
+        ),
         ("no parallelism", job("  shard_info: {shares: 3}\n"), &["bad.yaml:4:", "`parallelism: 1` or more"]),
         (
             "a key that is not supported",
             job("  shard_info: {parallelism: 3, bandwidth: 3MB}\n"),
             &["bad.yaml:4:32", "`bandwidth` is not supported", "use `rps`"],
         ),
-        ("a shard too many", job("  shard_info: {parallelism: 3}\n").replace("all", "[3]"), &["bad.yaml:3:", "shard 3"]),
+        (
+            "a shard too many",
+            job("  shard_info: {parallelism: 3}\n").replace(": all", ": [3]"),
+            &["bad.yaml:3:", "shard 3"],
+        ),
         ("a type that is not supported", job("").replace("randread", "cpu"), &["bad.yaml:2:9", "`cpu`"]),
         ("an unknown type", job("").replace("randread", "randreed"), &["bad.yaml:2:9", "randread"]),
         ("a class that nobody has", job("  shard_info: {parallelism: 3, class: b}\n"), &["bad.yaml:4:", "\"b\""]),
-        ("a request too large", job("  data_size: 1MB\n  shard_info: {parallelism: 3, reqsize: 2MB}\n"), &["bad.yaml:5:", "2 MiB"]),
+        (
+            "a request too large",
+            job("  data_size: 1MB\n  shard_info: {parallelism: 3, reqsize: 2MB}\n"),
+            &["bad.yaml:5:", "2 MiB"],
+        ),
         ("nothing", String::new(), &["bad.yaml", "there is nothing in this text"]),
         ("no YAML", "- [".to_owned(), &["bad.yaml"]),
     ];
@@ -112,7 +132,11 @@ fn io_properties_with_mistakes() {
     let disk = |rest: &str| format!("disks:\n  - mountpoint: /\n{rest}");
     let cases = [
         ("a figure of 0", disk("    read_iops: 0\n"), &["io.yaml:3:16", "write 1 to"][..]),
-        ("figures missing", disk("    read_iops: 1\n    write_iops: 1\n"), &["io.yaml:2:", "`read_bandwidth`", "measure the disk"]),
+        (
+            "figures missing",
+            disk("    read_iops: 1\n    write_iops: 1\n"),
+            &["io.yaml:2:", "`read_bandwidth`", "measure the disk"],
+        ),
         ("an exponent", disk("    read_iops: 1e5\n"), &["io.yaml:3:16", "1k = 1024"]),
         ("a key misspelt", disk("    read_iop: 5\n"), &["io.yaml:3:5", "did you mean `read_iops`"]),
         ("an old key", disk("    read_reqs_per_sec: 5\n"), &["io.yaml:3:5", "write `read_iops`"]),

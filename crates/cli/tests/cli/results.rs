@@ -160,8 +160,9 @@ fn scratch_files_are_read_written_and_removed() {
 fn properties_and_modes_bound_what_runs() {
     let world = World::new(&[("reads.yaml", READS)]);
     let mount = serde_json::to_string(world.path()).unwrap();
-    let properties =
-        format!("disks: [{{mountpoint: {mount}, read_iops: 1000, write_iops: 1000, read_bandwidth: 1G, write_bandwidth: 1G}}]");
+    let properties = format!(
+        "disks: [{{mountpoint: {mount}, read_iops: 1000, write_iops: 1000, read_bandwidth: 1G, write_bandwidth: 1G}}]"
+    );
     std::fs::write(world.path().join("io.yaml"), properties).unwrap();
     let run = |more: &[&str]| {
         let always = ["test", "reads.yaml", "--backend", "null", "--duration", "500ms", "--format", "json"];
