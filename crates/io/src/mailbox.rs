@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crossbeam_queue::SegQueue;
 
 use crate::backend::WakeHandle;
-use crate::reactor::{Done, Request};
+use crate::request::{Done, Request};
 use crate::shard::Job;
 
 /// What can be said to a shard.

@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, Op, Outcome, Progress, QueueError, RequestId};
+use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
 use slab::Slab;
 
 use crate::backend::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, Operation, Submit, WakeHandle};
@@ -51,153 +51,12 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
 use crate::queues::DiskQueue;
+use crate::request::{Data, Done, Refused, RefusedReason, Request, RequestKind, memory, stand_in_of};
 use crate::topology::Topology;
 
 /// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
 /// passes nothing on before the whole batch has been prepared.
 const FLUSH_EVERY: u32 = 4;
-
-/// What is asked of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
-    /// Read into the request's buffers.
-    Read {
-        /// How many bytes, at most what the buffers hold.
-        len_bytes: u32,
-    },
-    /// Write the request's buffers.
-    Write {
-        /// How many bytes, at most what the buffers hold.
-        len_bytes: u32,
-    },
-    /// Make what was written durable.
-    Sync {
-        /// Only the data, as `fdatasync`.
-        data_only: bool,
-    },
-    /// Give the range back to the disk.
-    Discard {
-        /// Length in bytes.
-        len_bytes: u64,
-    },
-    /// Reserve space.
-    Allocate {
-        /// Length in bytes.
-        len_bytes: u64,
-        /// Leave the file's length as it is.
-        keep_size: bool,
-    },
-}
-
-impl RequestKind {
-    fn op(self) -> Op {
-        match self {
-            RequestKind::Read { .. } => Op::Read,
-            RequestKind::Write { .. } => Op::Write,
-            RequestKind::Sync { .. } => Op::Flush,
-            RequestKind::Discard { .. } => Op::Discard,
-            RequestKind::Allocate { .. } => Op::Allocate,
-        }
-    }
-
-    fn transfer_bytes(self) -> u32 {
-        match self {
-            RequestKind::Read { len_bytes } | RequestKind::Write { len_bytes } => len_bytes,
-            _ => 0,
-        }
-    }
-}
-
-/// The memory of a request.
-#[derive(Debug, Default)]
-pub enum Data {
-    /// None: sync, discard, allocate.
-    #[default]
-    None,
-    /// One buffer.
-    One(AlignedBuf),
-    /// Several, filled (or written) in order.
-    Many(Vec<AlignedBuf>),
-}
-
-impl Data {
-    fn len_bytes(&self) -> usize {
-        match self {
-            Data::None => 0,
-            Data::One(buffer) => buffer.len(),
-            Data::Many(buffers) => buffers.iter().map(|b| b.len()).sum(),
-        }
-    }
-}
-
-/// One request of a program.
-#[derive(Debug)]
-pub struct Request {
-    /// Of which file.
-    pub file: Arc<SharedFile>,
-    /// In which class.
-    pub class: Class,
-    /// What to do.
-    pub kind: RequestKind,
-    /// Where in the file, in bytes.
-    pub offset: u64,
-    /// With which memory; it is the reactor's until the request is done.
-    pub data: Data,
-    /// The caller's name for it.
-    pub tag: u64,
-}
-
-/// A request that has ended.
-#[derive(Debug)]
-pub struct Done {
-    /// [`Request::tag`].
-    pub tag: u64,
-    /// Bytes of the longest prefix that succeeded (0 for sync, discard, allocate), or the error number.
-    pub result: OpResult,
-    /// The request's memory, back again.
-    pub data: Data,
-    /// From submit to the end, in nanoseconds.
-    pub total_ns: u64,
-}
-
-/// Why a request was refused. It is given back whole.
-#[derive(Debug)]
-pub struct Refused {
-    /// Why.
-    pub reason: RefusedReason,
-    /// The request.
-    pub request: Request,
-}
-
-/// See [`Refused`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RefusedReason {
-    /// The class is not known (any more), or is a group.
-    UnknownClass,
-    /// As many requests as may be are under way: wait for some, or shed load.
-    Full,
-    /// The buffers hold fewer bytes than the request wants to move.
-    BufferTooSmall,
-    /// More than 1024 buffers, the most that the system takes in one call.
-    TooManyBuffers,
-    /// The file was made by another topology: its numbers mean nothing here.
-    ForeignFile,
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.reason {
-            RefusedReason::UnknownClass => "the request's class is a group, or was removed",
-            RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
-            RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
-            RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
-            RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",
-        })
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Name of a request under way, for [`Reactor::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -776,18 +635,6 @@ fn error_number(error: &io::Error) -> i32 {
     })
 }
 
-/// A request without memory that keeps the tag of the one that travels.
-fn stand_in_of(request: &Request) -> Request {
-    Request {
-        file: request.file.clone(),
-        class: request.class,
-        kind: request.kind,
-        offset: request.offset,
-        data: Data::None,
-        tag: request.tag,
-    }
-}
-
 /// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:
 /// then there is no more.
 fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
@@ -796,36 +643,5 @@ fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
         Ok(moved) if moved >= dispatch.len_bytes() => Outcome::Moved(dispatch.len_bytes()),
         Ok(moved) if moved == 0 || moved % align_bytes != 0 => Outcome::End(moved),
         Ok(moved) => Outcome::Moved(moved),
-    }
-}
-
-/// The part of `data` that begins at `from` and is `len` long, as a backend takes it.
-fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<[libc::iovec]>>) -> Memory {
-    match data {
-        Data::None => Memory::None,
-        Data::One(buffer) => match buffer.part(from as usize, len as usize) {
-            Some((ptr, region)) => Memory::Contiguous { ptr, len_bytes: len, region },
-            None => Memory::None,
-        },
-        Data::Many(buffers) => {
-            let (mut skip, mut want) = (from as usize, len as usize);
-            let mut list = Vec::with_capacity(buffers.len());
-            for buffer in buffers {
-                if skip >= buffer.len() {
-                    skip -= buffer.len();
-                    continue;
-                }
-                let take = (buffer.len() - skip).min(want);
-                if take > 0
-                    && let Some((ptr, _)) = buffer.part(skip, take)
-                {
-                    list.push(libc::iovec { iov_base: ptr.cast(), iov_len: take });
-                }
-                want -= take;
-                skip = 0;
-            }
-            let list = iov.insert(list.into_boxed_slice());
-            Memory::Vectored { iov: list.as_ptr(), count: list.len() as u32 }
-        }
     }
 }

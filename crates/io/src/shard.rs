@@ -60,7 +60,8 @@ use crate::backend::{OpResult, WakeHandle};
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::reactor::{Data, Done, Reactor, Refused, RefusedReason, Request, RequestKind, Ticket};
+use crate::reactor::{Reactor, Ticket};
+use crate::request::{Data, Done, Refused, RefusedReason, Request, RequestKind};
 
 /// Something to run on a shard's thread.
 pub type Job = Box<dyn FnOnce(&Shard) + Send>;
