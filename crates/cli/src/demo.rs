@@ -49,8 +49,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     let shown = plimsoll_tools::demo::run(&options, &mut progress, &control);
     progress.finish();
     let report = match shown {
-        Err(error @ DemoError::Interrupted) => {
-            screen::note(&error.to_string());
+        Err(DemoError::Interrupted(disk)) => {
+            screen::print(&tune::table(&disk))?;
+            screen::note("interrupted while measuring the disk; scratch files are removed");
             return Ok(Outcome::Interrupted);
         }
         other => other?,

@@ -109,9 +109,9 @@ pub enum DemoError {
     /// A run failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// Stopped before there was anything to show.
-    #[error("interrupted while measuring the disk: nothing to show yet; scratch files are removed")]
-    Interrupted,
+    /// Stopped while the disk was being measured: what was known of it by then.
+    #[error("interrupted while measuring the disk; scratch files are removed")]
+    Interrupted(Box<TuneReport>),
 }
 
 /// One class in one situation.
@@ -188,7 +188,7 @@ pub struct DemoReport {
 /// See [`DemoError`]. Nothing is left behind.
 pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control) -> Result<DemoReport, DemoError> {
     let disk = measure_disk(options, observer, control)?;
-    let figures = disk.four_figures().map_err(|_| DemoError::Interrupted)?;
+    let Ok(figures) = disk.four_figures() else { return Err(DemoError::Interrupted(Box::new(disk))) };
     let mut stage = Stage::set_up(options, &disk, &figures, control)?;
     observer.on_phase("finding the knee", 2.0 * f64::from(PROBES_MAX) * stage.probe_s);
     let windows = stage.find_knee(observer)?;
@@ -223,7 +223,7 @@ fn measure_disk(
         ..TuneOptions::quick(&options.directory)
     };
     let report = crate::tune::measure(&tune, observer, control)?;
-    if report.interrupted { Err(DemoError::Interrupted) } else { Ok(report) }
+    if report.interrupted { Err(DemoError::Interrupted(Box::new(report))) } else { Ok(report) }
 }
 
 /// How a slice is run.
