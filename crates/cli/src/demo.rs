@@ -50,7 +50,10 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     progress.finish();
     let report = match shown {
         Err(DemoError::Interrupted(disk)) => {
-            screen::print(&tune::table(&disk))?;
+            // As JSON it would not be what docs/formats.md says.
+            if arguments.format == DemoFormat::Table {
+                screen::print(&tune::table(&disk))?;
+            }
             screen::note("interrupted while measuring the disk; scratch files are removed");
             return Ok(Outcome::Interrupted);
         }

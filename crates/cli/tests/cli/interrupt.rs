@@ -98,11 +98,16 @@ fn tune_prints_what_it_has_and_writes_no_half_file() {
 
 #[test]
 fn demo_ends_while_it_measures() {
-    let world = World::new(&[]);
-    let scratch = world.path().join("plimsoll-tune-0");
-    let Some(ended) = interrupted(&world, &["demo"], Signal::INT, |_| has_data(&scratch)) else { return };
-    assert_eq!(ended.code, Some(130), "{ended:#?}");
-    assert_eq!(ended.out, "");
-    assert!(ended.err.contains("interrupted while measuring the disk"), "{ended:#?}");
-    assert!(world.contents().is_empty());
+    for format in ["table", "json"] {
+        let world = World::new(&[]);
+        let scratch = world.path().join("plimsoll-tune-0");
+        let arguments = ["demo", "--format", format];
+        let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
+        assert_eq!(ended.code, Some(130), "{ended:#?}");
+        // Half a result is for people only.
+        assert_eq!(ended.out.contains("not measured"), format == "table", "{ended:#?}");
+        assert_eq!(ended.out.is_empty(), format == "json", "{ended:#?}");
+        assert!(ended.err.contains("interrupted while measuring the disk"), "{ended:#?}");
+        assert!(world.contents().is_empty());
+    }
 }

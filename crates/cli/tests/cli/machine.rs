@@ -1,14 +1,15 @@
 //! What this machine cannot do ends with exit code 3, says what stands in the way, and leaves nothing behind.
 //!
-//! File systems are mounted in a mount namespace of their own (`unshare`), which needs no root where user namespaces are
-//! allowed, and disappears with the run. A lack of locked memory no longer keeps io_uring from starting (it is
+//! File systems are mounted in a mount namespace of their own (`unshare`), which needs no root where user namespaces
+//! are allowed, and disappears with the run. A lack of locked memory no longer keeps io_uring from starting (it is
 //! accounted to the control group since Linux 5.12), so a seccomp filter forbids it here, as containers do.
 
 use std::process::{Command, Stdio};
 
 use crate::world::{Ended, PLIMSOLL, READS, World, skip};
 
-/// Runs the binary in `mounted`, a fresh file system; its stdout is what is left in there. `None` where nothing can be mounted.
+/// Runs the binary on `mounted`, a fresh file system; its stdout is what is left in there. `None` where nothing can be
+/// mounted.
 fn run_on(world: &World, file_system: &str, options: &str, arguments: &str) -> Option<Ended> {
     std::fs::create_dir_all(world.path().join("mounted")).expect("a directory can be made");
     let unshare = |script: &str| {

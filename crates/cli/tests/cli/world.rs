@@ -55,8 +55,8 @@ impl Ended {
     }
 }
 
-/// A directory on the disk that holds the build, removed at the end. A temporary directory in memory would refuse direct
-/// I/O on older kernels.
+/// A directory on the disk that holds the build, removed at the end. A temporary directory in memory would refuse
+/// direct I/O on older kernels.
 pub(crate) struct World {
     directory: TempDir,
 }
