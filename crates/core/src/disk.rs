@@ -9,7 +9,8 @@
 //! * **Window**: while the requests in the device are worth so much device time nothing is added, so that the queue
 //!   forms in the scheduler, where it can still be reordered, and not in the device, where it cannot. A narrow window is
 //!   refilled as soon as the device falls below it, even by a request that exceeds it: a disk never runs dry because the
-//!   next request is a little too long. A bound above the window is never exceeded.
+//!   next request is a little too long. A bound above the window is exceeded by a single request alone in the device, or by
+//!   what a class that lags is let in beyond it, a quarter at the most.
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
 //!   linearly (exponent p above 1) or more (below 1): the mix decides how much capacity there is now.
 //!
@@ -159,7 +160,11 @@ impl Disk {
     /// Device time in the device now, in nanoseconds.
     #[must_use]
     pub fn in_flight_ns(&self) -> u64 {
-        self.in_flight_ticks.0.load(Ordering::Relaxed) / TICKS_PER_NS
+        self.in_flight_ticks() / TICKS_PER_NS
+    }
+
+    pub(crate) fn in_flight_ticks(&self) -> u64 {
+        self.in_flight_ticks.0.load(Ordering::Relaxed)
     }
 
     /// The longest piece of a request, in bytes; longer ones are split.
@@ -214,17 +219,30 @@ impl Disk {
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether work of `ticks` may enter the device. One request always may. A class that lags behind the others may go
-    /// beyond the window by what it lags, a quarter of the bound (or one request) at the most: that is how a small
+    /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
+    /// go beyond the window by what it lags, a quarter of the bound (or one request) at the most: that is how a small
     /// request of a class that wakes up goes straight to the disk.
-    pub(crate) fn has_room(&self, ticks: u64, lag_ticks: u64) -> bool {
-        let in_flight = self.in_flight_ticks.0.load(Ordering::Relaxed);
+    ///
+    /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other.
+    pub(crate) fn try_enter(&self, ticks: u64, lag_ticks: u64) -> bool {
         let overdraft_ticks = lag_ticks.min(ticks.max(self.bound_ticks / OVERDRAFT_PART));
-        in_flight == 0
-            || (in_flight < self.window_ticks.saturating_add(overdraft_ticks)
-                && in_flight.saturating_add(ticks) <= self.bound_ticks.saturating_add(overdraft_ticks))
+        let has_room = |in_flight: u64| {
+            in_flight == 0
+                || (in_flight < self.window_ticks.saturating_add(overdraft_ticks)
+                    && in_flight.saturating_add(ticks) <= self.bound_ticks.saturating_add(overdraft_ticks))
+        };
+        // A full device is seen without writing to the line that all shards share.
+        if !has_room(self.in_flight_ticks()) {
+            return false;
+        }
+        let entered = has_room(self.in_flight_ticks.0.fetch_add(ticks, Ordering::Relaxed));
+        if !entered {
+            self.leave(ticks);
+        }
+        entered
     }
 
+    /// Work that is in the device already, whatever the room.
     pub(crate) fn enter(&self, ticks: u64) {
         if ticks > 0 {
             self.in_flight_ticks.0.fetch_add(ticks, Ordering::Relaxed);

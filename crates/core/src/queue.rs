@@ -260,6 +260,8 @@ pub struct IoQueue {
     pool: Vec<Box<Latencies>>,
     queued: u32,
     in_flight: u32,
+    /// Device time of this queue's pieces in the device.
+    in_flight_ticks: u64,
     blocked: BlockedTime,
     retry_ns: Option<u64>,
 }
@@ -290,6 +292,7 @@ impl IoQueue {
             pool: Vec::new(),
             queued: 0,
             in_flight: 0,
+            in_flight_ticks: 0,
             blocked: BlockedTime::default(),
             retry_ns: None,
             disk,
@@ -553,21 +556,40 @@ impl IoQueue {
             Mode::Scheduled => {
                 let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
                 let lag_ticks = ticks_with_carry(pick.lag, 0).0;
-                if !self.disk.has_room(ticks, lag_ticks) {
-                    let retry_ns = (self.in_flight == 0).then_some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS));
+                if !self.disk.try_enter(ticks, lag_ticks) {
+                    let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
                     return Err((WaitReason::Depth, retry_ns));
                 }
                 let depth_ns = self.disk.effective_goal_ns();
                 match self.disk.bucket(lane).try_take(now_ns, ticks, depth_ns) {
                     Ok(()) => {
                         self.lanes[lane].carry_fs = carry_fs;
-                        self.disk.enter(ticks);
+                        self.in_flight_ticks += ticks;
                         Ok(ticks)
                     }
-                    Err(retry_ns) => Err((WaitReason::Tokens, Some(retry_ns))),
+                    Err(retry_ns) => {
+                        self.disk.leave(ticks);
+                        Err((WaitReason::Tokens, Some(retry_ns)))
+                    }
                 }
             }
         }
+    }
+
+    /// The device is full. In how long to look again: nobody tells this queue when work of other shards leaves.
+    fn retry_full_ns(&self) -> Option<u64> {
+        let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
+        match (self.in_flight, others_ticks) {
+            (0, _) => Some(FULL_DEVICE_RETRY_NS),
+            (_, 0) => None,
+            _ => Some(FULL_DEVICE_RETRY_NS * 4),
+        }
+    }
+
+    /// Takes a piece out of the device's account.
+    fn leave_device(&mut self, piece: &Dispatch) {
+        self.disk.leave(piece.ticks);
+        self.in_flight_ticks -= piece.ticks;
     }
 
     /// Everything is granted: moves the piece from the queue into the device's account.
@@ -618,7 +640,7 @@ impl IoQueue {
     /// A piece has come back from the device.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
-        self.disk.leave(piece.ticks);
+        self.leave_device(&piece);
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
                 Progress::Continue(self.continue_short(now_ns, piece, moved))
@@ -638,10 +660,11 @@ impl IoQueue {
         let cost = self.disk.cost(piece.op, len_bytes);
         let lane = &mut self.lanes[usize::from(piece.lane)];
         let mut ticks = 0;
-        if piece.ticks > 0 {
-            ticks = ticks_with_carry(self.disk.cost_in_mix(cost), 0).0;
+        if self.config.mode == Mode::Scheduled && !cost.is_zero() {
+            (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
             self.disk.bucket(usize::from(piece.lane)).take_anyway(now_ns, ticks);
             self.disk.enter(ticks);
+            self.in_flight_ticks += ticks;
         }
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
@@ -715,7 +738,7 @@ impl IoQueue {
     /// The backend refused the piece before the device saw it: the tokens taken for it are given back, and its request
     /// goes on as if the piece had failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
-        self.disk.leave(piece.ticks);
+        self.leave_device(&piece);
         self.disk.bucket(usize::from(piece.lane)).refund(piece.ticks);
         self.settle(now_ns, piece, Outcome::Failed(error))
     }
