@@ -105,7 +105,7 @@ const CHECKS: &[(&str, bool, bool, Check)] = &[
     ("every key comes back exactly once", false, false, each_key_once),
     ("busy at capacity, room after reaping", false, false, busy_at_capacity),
     ("a deadline ends the wait", false, false, deadline),
-    ("a batch is waited for and wake-ups are not counted", false, true, batch_and_wake),
+    ("operations come back while others wake", false, true, complete_and_wake),
     ("no wake-up is lost", false, true, wake_race),
     ("an idle wait uses no CPU", false, true, idle_wait),
     ("memory is left alone after a drop", true, false, |kit| drop_in_flight(kit, true)),
@@ -258,7 +258,7 @@ impl Rig {
             if self.backend.now_ns() >= deadline_ns {
                 return Err(format!("{} of {count} operations came back, the last reap gave {reaped}", done.len()));
             }
-            self.backend.wait(Some(deadline_ns), 1).map_err(|error| format!("wait: {error}"))?;
+            self.backend.wait(Some(deadline_ns)).map_err(|error| format!("wait: {error}"))?;
         }
     }
 
@@ -608,21 +608,19 @@ fn busy_at_capacity(kit: &mut Kit<'_>) -> Verdict {
 fn deadline(kit: &mut Kit<'_>) -> Verdict {
     let mut rig = kit.backend()?;
     let error = |error: io::Error| error.to_string();
-    // A deadline that has passed, with and without a batch.
-    for batch in [0, 1, 1000] {
-        rig.backend.wait(Some(0), batch).map_err(error)?;
-    }
+    // A deadline that has passed.
+    rig.backend.wait(Some(0)).map_err(error)?;
     let deadline_ns = rig.backend.now_ns() + 20_000_000;
     let mut waits = 0;
     while rig.backend.now_ns() < deadline_ns {
-        rig.backend.wait(Some(deadline_ns), 1).map_err(error)?;
+        rig.backend.wait(Some(deadline_ns)).map_err(error)?;
         waits += 1;
         expect("it sleeps rather than spins", &(waits < 100), &true)?;
     }
     Ok(None)
 }
 
-fn batch_and_wake(kit: &mut Kit<'_>) -> Verdict {
+fn complete_and_wake(kit: &mut Kit<'_>) -> Verdict {
     let mut buffers = buffer(8 * BLOCK)?;
     let mut rig = kit.backend()?;
     let file = kit.filled(&mut rig, true, 8, 12).or_else(|_| kit.create(&mut rig, false).map(|(file, _)| file))?;
@@ -635,13 +633,13 @@ fn batch_and_wake(kit: &mut Kit<'_>) -> Verdict {
             std::thread::sleep(Duration::from_micros(20));
         }
     });
-    let result = wait_for_batches(&mut rig, file, &mut buffers);
+    let result = wait_for_all(&mut rig, file, &mut buffers);
     stop.store(true, SeqCst);
     waker.join().map_err(|_| "the waking thread panicked".to_owned())?;
     result
 }
 
-fn wait_for_batches(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdict {
+fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdict {
     for _ in 0..200 {
         let mut waiting = BTreeSet::new();
         for (index, block) in buffers.chunks_exact_mut(BLOCK).enumerate() {
@@ -654,7 +652,7 @@ fn wait_for_batches(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Ve
         }
         let deadline_ns = rig.backend.now_ns() + PATIENCE_NS;
         while !waiting.is_empty() && rig.backend.now_ns() < deadline_ns {
-            rig.backend.wait(Some(deadline_ns), waiting.len() as u32).map_err(|error| error.to_string())?;
+            rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
             let mut unknown = 0;
             rig.backend.reap(&mut |completion| unknown += usize::from(!waiting.remove(&completion.key)));
             expect("completions of unknown keys", &unknown, &0)?;
@@ -670,7 +668,7 @@ fn wake_race(kit: &mut Kit<'_>) -> Verdict {
     let wake = rig.backend.wake_handle();
     // One that came before the wait.
     wake.wake();
-    rig.backend.wait(None, 1).map_err(|error| error.to_string())?;
+    rig.backend.wait(None).map_err(|error| error.to_string())?;
     let (asked, rung) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (asked_there, rung_there) = (Arc::clone(&asked), Arc::clone(&rung));
     let waker = std::thread::spawn(move || {
@@ -704,7 +702,7 @@ fn wake_race(kit: &mut Kit<'_>) -> Verdict {
 fn wait_until_rung(rig: &mut Rig, rung: &AtomicU32, round: u32) -> Result<(), String> {
     let deadline_ns = rig.backend.now_ns() + PATIENCE_NS;
     while rung.load(SeqCst) != round {
-        rig.backend.wait(Some(deadline_ns), 1).map_err(|error| error.to_string())?;
+        rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
         if rig.backend.now_ns() >= deadline_ns {
             return Err(format!("lost in round {round}"));
         }
@@ -717,7 +715,7 @@ fn idle_wait(kit: &mut Kit<'_>) -> Verdict {
     let deadline_ns = rig.backend.now_ns() + 200_000_000;
     let before_ns = thread_cpu_ns();
     while rig.backend.now_ns() < deadline_ns {
-        rig.backend.wait(Some(deadline_ns), 1).map_err(|error| error.to_string())?;
+        rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
     }
     let used_ns = thread_cpu_ns() - before_ns;
     // A spinning wait would use all of the 200 ms; a sleeping one some microseconds.

@@ -70,13 +70,11 @@ pub struct Ticket {
 pub struct ReactorConfig {
     /// Requests under way at the most, remote ones included.
     pub max_requests: u32,
-    /// Sleep until that many completions are there, where at least eight times as many are in flight: fewer, fuller turns.
-    pub batch_max: u32,
 }
 
 impl Default for ReactorConfig {
     fn default() -> ReactorConfig {
-        ReactorConfig { max_requests: 65_536, batch_max: 1 }
+        ReactorConfig { max_requests: 65_536 }
     }
 }
 
@@ -181,12 +179,6 @@ impl Reactor {
     #[must_use]
     pub fn wake_handle(&self) -> WakeHandle {
         self.backend.wake_handle()
-    }
-
-    /// Name of the backend.
-    #[must_use]
-    pub fn backend_name(&self) -> &'static str {
-        self.backend.name()
     }
 
     /// Time of this turn, as last read from the backend.
@@ -428,8 +420,7 @@ impl Reactor {
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
             return self.backend.flush();
         }
-        let batch = (self.backend.in_flight() as u32 / 8).clamp(1, self.config.batch_max.max(1));
-        self.backend.wait(wakeup_ns, batch)
+        self.backend.wait(wakeup_ns)
     }
 
     /// Tasks that came by mail since the last call, in order.
@@ -605,7 +596,7 @@ impl Drop for Reactor {
             if self.backend.in_flight() == 0 {
                 break;
             }
-            let waited = self.backend.wait(None, 1);
+            let waited = self.backend.wait(None);
             self.collect_completions();
             if waited.is_err() {
                 break;

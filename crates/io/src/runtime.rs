@@ -125,7 +125,7 @@ pub fn run_shards<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<Vec<R>, StartError> {
-    join(start_threads(topology, options, body)?)
+    join(start_threads(topology, options, body)?.0)
 }
 
 type ShardThread<R> = JoinHandle<Option<R>>;
@@ -134,14 +134,14 @@ fn start_threads<R: Send + 'static>(
     topology: &Topology,
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
-) -> Result<Vec<ShardThread<R>>, StartError> {
+) -> Result<(Vec<ShardThread<R>>, Choice), StartError> {
     let cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
     let shards = topology.shards();
     if options.pin && usize::from(shards) > cpus.len() {
         return Err(StartError::TooManyShards { shards, cpus: cpus.len() });
     }
     // Each shard says whether it is ready, and waits to hear that all are.
-    let (ready, readiness) = mpsc::channel::<Result<(), StartError>>();
+    let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
     let mut threads = Vec::new();
     for shard in 0..shards {
@@ -151,7 +151,7 @@ fn start_threads<R: Send + 'static>(
         starts.push(start);
         let run = move || match make_reactor(shard, &topology, &options, cpu) {
             Ok((reactor, choice)) => {
-                let _ = ready.send(Ok(()));
+                let _ = ready.send(Ok((shard, choice.clone())));
                 drop(ready);
                 started.recv().ok().map(|()| body(reactor, &choice))
             }
@@ -165,13 +165,17 @@ fn start_threads<R: Send + 'static>(
     }
     // Only the threads hold it now, so that one which panics is noticed.
     drop(ready);
+    let mut first = None;
     for _ in 0..shards {
-        readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
+        let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
+        first = first.or((shard == 0).then_some(choice));
     }
+    // Every shard has answered, the first among them.
+    let choice = first.ok_or(StartError::Panicked { shard: 0 })?;
     for start in starts {
         let _ = start.send(());
     }
-    Ok(threads)
+    Ok((threads, choice))
 }
 
 fn make_reactor(
@@ -206,6 +210,7 @@ fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
 pub struct Runtime {
     topology: Topology,
     threads: Vec<ShardThread<io::Result<()>>>,
+    backend: Choice,
 }
 
 impl Runtime {
@@ -214,8 +219,14 @@ impl Runtime {
     /// # Errors
     /// See [`StartError`].
     pub fn start(topology: &Topology, options: &ShardOptions) -> Result<Runtime, StartError> {
-        let threads = start_threads(topology, options, |reactor, _| Shard::new(reactor).run())?;
-        Ok(Runtime { topology: topology.clone(), threads })
+        let (threads, backend) = start_threads(topology, options, |reactor, _| Shard::new(reactor).run())?;
+        Ok(Runtime { topology: topology.clone(), threads, backend })
+    }
+
+    /// The backend that carries the I/O of the first shard, and why that one.
+    #[must_use]
+    pub fn backend(&self) -> &Choice {
+        &self.backend
     }
 
     /// A way to shard number `shard` (taken modulo the number of shards) from any thread.
@@ -307,6 +318,57 @@ impl Handle {
         let file = file.clone();
         let end = self.run(move |shard| async move { shard.write_at(&file, class, offset, buffer).await }).await;
         end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
+    }
+
+    /// As [`Shard::read_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
+    pub async fn read_vectored(
+        &self,
+        file: &Arc<SharedFile>,
+        class: Class,
+        offset: u64,
+        buffers: Vec<AlignedBuf>,
+    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
+        let file = file.clone();
+        let end = self.run(move |shard| async move { shard.read_vectored(&file, class, offset, buffers).await }).await;
+        end.unwrap_or_else(|error| (Err(error), Vec::new()))
+    }
+
+    /// As [`Shard::write_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
+    pub async fn write_vectored(
+        &self,
+        file: &Arc<SharedFile>,
+        class: Class,
+        offset: u64,
+        buffers: Vec<AlignedBuf>,
+    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
+        let file = file.clone();
+        let end = self.run(move |shard| async move { shard.write_vectored(&file, class, offset, buffers).await }).await;
+        end.unwrap_or_else(|error| (Err(error), Vec::new()))
+    }
+
+    /// As [`Shard::discard`], on this handle's shard.
+    ///
+    /// # Errors
+    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
+        let file = file.clone();
+        self.run(move |shard| async move { shard.discard(&file, class, offset, len_bytes).await }).await?
+    }
+
+    /// As [`Shard::allocate`], on this handle's shard.
+    ///
+    /// # Errors
+    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    pub async fn allocate(
+        &self,
+        file: &Arc<SharedFile>,
+        class: Class,
+        offset: u64,
+        len_bytes: u64,
+        keep_size: bool,
+    ) -> io::Result<()> {
+        let file = file.clone();
+        self.run(move |shard| async move { shard.allocate(&file, class, offset, len_bytes, keep_size).await }).await?
     }
 
     /// As [`Shard::sync`], on this handle's shard.

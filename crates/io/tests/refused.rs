@@ -86,7 +86,7 @@ fn the_queue_of_a_disk_is_bounded_too() {
 
 #[test]
 fn futures_give_refused_buffers_back() {
-    let config = ReactorConfig { max_requests: 1, ..ReactorConfig::default() };
+    let config = ReactorConfig { max_requests: 1 };
     let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
     let shard = Shard::new(Reactor::new(0, &topology, deferred()));
     let file = topology.file("file".as_ref(), CREATE, 0);

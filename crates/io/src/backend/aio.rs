@@ -377,15 +377,14 @@ impl Backend for AioBackend {
         count
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.offer()?;
-        let want = (batch as usize).min(self.in_flight()).max(1);
         let doorbell = Arc::clone(&self.doorbell);
         loop {
             self.collect();
             let now_ns = clock::now_ns();
             let late = deadline_ns.is_some_and(|deadline_ns| now_ns >= deadline_ns);
-            if doorbell.take_woken() || self.ready.len() >= want || late {
+            if doorbell.take_woken() || !self.ready.is_empty() || late {
                 return Ok(());
             }
             if self.waiting.is_empty() {

@@ -268,7 +268,7 @@ impl Backend for MemoryBackend {
         count
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, _batch: u32) -> io::Result<()> {
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.carry_out_collected();
         let has_results = !self.ready.is_empty();
         self.doorbell.wait_for(deadline_ns, || has_results)

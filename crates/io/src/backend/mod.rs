@@ -244,13 +244,13 @@ pub trait Backend {
     /// Gives every operation that has come back to `sink`, and returns how many there were. Does not block.
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize;
 
-    /// Flushes, then sleeps until `batch` operations have come back (at least 1, at most those in flight), somebody
-    /// called [`Wake::wake`], or the clock reaches `deadline_ns`. May return early. With `None` it sleeps as long as it
+    /// Flushes, then sleeps until an operation has come back, somebody called [`Wake::wake`], or the clock reaches
+    /// `deadline_ns`. May return early. With `None` it sleeps as long as it
     /// takes. Never spins: a sleeping shard uses no CPU.
     ///
     /// # Errors
     /// As [`Backend::flush`].
-    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()>;
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()>;
 
     /// A handle that wakes this backend.
     fn wake_handle(&self) -> WakeHandle;

@@ -111,7 +111,7 @@ impl Backend for NullBackend {
         0
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, _batch: u32) -> io::Result<()> {
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.doorbell.wait_for(deadline_ns, || false)
     }
 

@@ -113,12 +113,11 @@ impl Backend for PoolBackend {
         count
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
-        let want = (batch as usize).min(self.in_flight()).max(1);
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         let Self { workers, doorbell, ready, .. } = self;
         doorbell.wait_for(deadline_ns, || {
             workers.collect(ready);
-            ready.len() >= want
+            !ready.is_empty()
         })
     }
 

@@ -13,7 +13,7 @@
 //! `reap` enters the kernel only when it sees that flag (or an overflow).
 //! *Sleeping.* A read of the doorbell's eventfd is kept in the ring, so that one enter sleeps on completions and
 //! wake-ups together, with the deadline as its timeout. Its completion is recognised by the key `u64::MAX` and not
-//! counted. A batch is awaited one completion at a time, because the kernel could not end a longer wait for a wake-up.
+//! counted.
 //! Discard on a block device has no entry of its own before Linux 6.12; a helper thread does it.
 //!
 //! # Limits
@@ -455,14 +455,13 @@ impl Backend for UringBackend {
         count
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         self.submit_entries()?;
-        let want = (batch as usize).min(self.in_flight()).max(1);
         loop {
             self.post_held_back();
             self.collect();
             let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
-            if self.doorbell.take_woken() || self.ready.len() >= want || late {
+            if self.doorbell.take_woken() || !self.ready.is_empty() || late {
                 return Ok(());
             }
             if !self.arm_wake() {

@@ -107,7 +107,7 @@ pub(crate) fn one_shard(disk: DiskSetup, backend: Box<dyn Backend>) -> (Topology
 
 /// As [`one_shard`], without futures, and at most `max_requests` at a time.
 pub(crate) fn one_reactor(max_requests: u32, backend: Box<dyn Backend>) -> (Topology, Reactor, Arc<SharedFile>) {
-    let config = ReactorConfig { max_requests, ..ReactorConfig::default() };
+    let config = ReactorConfig { max_requests };
     let disks = vec![DiskSetup::unlimited()];
     let topology = Topology::with_config(1, Classes::new(), disks, config).unwrap();
     let reactor = Reactor::new(0, &topology, backend);

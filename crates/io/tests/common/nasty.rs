@@ -191,9 +191,9 @@ impl Backend for Nasty {
         count
     }
 
-    fn wait(&mut self, deadline_ns: Option<u64>, batch: u32) -> io::Result<()> {
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         if self.late.is_empty() {
-            return self.inner.wait(deadline_ns, batch);
+            return self.inner.wait(deadline_ns);
         }
         Ok(())
     }
