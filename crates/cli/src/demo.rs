@@ -37,12 +37,8 @@ pub(crate) struct DemoArguments {
 }
 
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
-    let options = DemoOptions {
-        directory: arguments.directory.clone(),
-        backend: arguments.backend,
-        seed: arguments.seed,
-        pace: 1.0,
-    };
+    let options =
+        DemoOptions { directory: arguments.directory.clone(), backend: arguments.backend, seed: arguments.seed };
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let mut progress = screen::Phases::quiet();
@@ -75,9 +71,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
 
 fn text(report: &DemoReport) -> String {
     let mut text = format!("The disk\n\n{}", tune::table(&report.disk));
+    let enough =
+        if report.window_is_wide_enough { "the narrowest tried that gives" } else { "the widest tried, short of" };
     text.push_str(&format!(
         "reads and writes together: (r/R)^p + (w/W)^p = 1 with p = {:.2}\n\
-         kept in the device: {} of device time, the least tried that gives 93 % of the drained throughput\n\n",
+         kept in the device: {} of device time, {enough} 93 % of the drained throughput\n\n",
         report.mix_exponent,
         format_duration_ns((report.window_us * 1e3) as u64)
     ));
@@ -86,7 +84,10 @@ fn text(report: &DemoReport) -> String {
     let headers = ["", "class", "shares", "rate", "wanted", "got", "p50", "p99", "p99.9", "in device"];
     text.push_str(&screen::table(&headers, rows));
     text.push_str("\n\nwanted, got: part of the device time, by the model; in device: mean number of requests\n");
-    text.push_str(&format!("written: {}\n\n{}\n", format_bytes_binary(report.written_bytes), report.sentence));
+    text.push_str(&format!("written: {}\n", format_bytes_binary(report.written_bytes)));
+    if let Some(sentence) = &report.sentence {
+        text.push_str(&format!("\n{sentence}\n"));
+    }
     text
 }
 

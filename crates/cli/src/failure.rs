@@ -104,6 +104,7 @@ impl From<DemoError> for Failure {
             DemoError::Tune(error) => error.into(),
             DemoError::Scratch(error) => error.into(),
             DemoError::Load(error) => error.into(),
+            DemoError::NoDisk(_) => Failure::Input(error.to_string()),
             other => Failure::Machine(other.to_string()),
         }
     }

@@ -33,6 +33,8 @@ pub(crate) enum TuneFormat {
     Table,
     /// For programs; the schema is in docs/formats.md.
     Json,
+    /// A line for each figure.
+    Csv,
     /// The io-properties themselves.
     Yaml,
 }
@@ -162,13 +164,17 @@ pub(crate) struct ShardFlags {
 impl ShardFlags {
     /// Checks the number of shards against the machine before anything is made.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let cpus = allowed_cpus().map_err(|e| Failure::Machine(format!("cannot read the CPU affinity: {e}")))?.len();
-        if usize::from(self.shards) > cpus {
-            return Err(Failure::Input(format!(
-                "--shards {}: this process may use {cpus} CPUs, and each shard owns one; ask for at most {cpus}",
-                self.shards
-            )));
-        }
-        Ok(())
+        check_shards(self.shards)
     }
+}
+
+/// Refuses more shards than this process has CPUs.
+pub(crate) fn check_shards(shards: u16) -> Result<(), Failure> {
+    let cpus = allowed_cpus().map_err(|e| Failure::Machine(format!("cannot read the CPU affinity: {e}")))?.len();
+    if usize::from(shards) > cpus {
+        return Err(Failure::Input(format!(
+            "--shards {shards}: this process may use {cpus} CPUs, and each shard owns one; ask for at most {cpus}"
+        )));
+    }
+    Ok(())
 }

@@ -1,24 +1,26 @@
 //! `plimsoll tune`: measure the disk under a directory and write io-properties.yaml.
 
+mod output;
+
 use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::sys::pin::allowed_cpus;
 use plimsoll_tools::config::io_properties;
 use plimsoll_tools::load::Control;
 use plimsoll_tools::tune::{Figure, TuneOptions, TuneReport, Unit, measure};
 use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::TuneFormat;
+use crate::flags::{TuneFormat, check_shards};
 use crate::test::{parse_bytes, parse_seconds};
 use crate::{interrupt, screen};
+use output::Output;
 
 /// Measure the disk under a directory: IOPS and bandwidth, for reads and writes
 ///
-/// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml, read by Seastar and by
-/// every plimsoll command.
+/// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml, read by
+/// Seastar and by every plimsoll command.
 #[derive(Args, Debug)]
 pub(crate) struct TuneArguments {
     /// Directory on the disk to measure
@@ -76,6 +78,10 @@ pub(crate) struct TuneArguments {
 
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let options = checked(arguments)?;
+    let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let path = arguments.output.as_deref().filter(|_| !is_to_stdout);
+    // Better to hear now than after the measurement that the file cannot be written.
+    let output = path.map(|path| Output::check(path, arguments.force)).transpose()?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let mut progress = screen::Phases::new();
@@ -83,24 +89,26 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     progress.finish();
     let report = measured?;
     let properties = report.disk_properties().map(|disk| io_properties::write(&[disk]));
-    let text = match arguments.format {
-        TuneFormat::Table => table(&report),
-        TuneFormat::Json => json(&report)?,
-        TuneFormat::Yaml => properties.clone().unwrap_or_default(),
-    };
-    let to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    if !to_stdout {
-        screen::print(&text)?;
-    }
-    match (&properties, &arguments.output) {
-        (Ok(yaml), Some(_)) if to_stdout => screen::print(yaml)?,
-        (Ok(yaml), Some(path)) => {
-            write_output(path, yaml, arguments.force)?;
+    // The file comes first: whoever reads stdout may close it at any time. What fails is told after the result.
+    let mut written = Ok(());
+    if let (Ok(yaml), Some(output), Some(path)) = (&properties, &output, path) {
+        written = output.write(yaml);
+        if written.is_ok() {
             screen::note(&format!("wrote {}", path.display()));
         }
-        (Err(missing), Some(path)) => screen::error(&format!("{missing}: {} is not written", path.display())),
-        (_, None) => {}
     }
+    let format = if is_to_stdout { TuneFormat::Yaml } else { arguments.format };
+    if let Err(missing) = &properties {
+        match path {
+            Some(path) => screen::error(&format!("{missing}: {} is not written", path.display())),
+            None if format == TuneFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
+            None => {}
+        }
+    }
+    if let Some(text) = text(format, &report, properties.as_deref().ok())? {
+        screen::print(&text)?;
+    }
+    written?;
     if report.interrupted {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
@@ -108,26 +116,18 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     Ok(if properties.is_ok() { Outcome::Done } else { Outcome::Finding })
 }
 
+/// What goes to stdout; `None` where there are no `properties` to print.
+fn text(format: TuneFormat, report: &TuneReport, properties: Option<&str>) -> Result<Option<String>, Failure> {
+    Ok(match format {
+        TuneFormat::Table => Some(table(report)),
+        TuneFormat::Json => Some(json(report)?),
+        TuneFormat::Csv => Some(report.to_csv()),
+        TuneFormat::Yaml => properties.map(str::to_owned),
+    })
+}
+
 fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
-    let cpus = allowed_cpus().map_err(|e| Failure::Machine(format!("cannot read the CPU affinity: {e}")))?.len();
-    if let Some(shards) = arguments.shards.filter(|shards| usize::from(*shards) > cpus) {
-        return Err(Failure::Input(format!(
-            "--shards {shards}: this process may use {cpus} CPUs, and each shard owns one; ask for at most {cpus}"
-        )));
-    }
-    // Better to hear now than after the measurement that the file cannot be written.
-    if let Some(path) = arguments.output.as_deref().filter(|path| path.as_os_str() != "-") {
-        if path.is_dir() {
-            return Err(Failure::Input(format!("{} is a directory: name a file for --output", path.display())));
-        }
-        if path.exists() && !arguments.force {
-            return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
-        }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-        if let Some(parent) = parent.filter(|p| !p.is_dir()) {
-            return Err(Failure::Input(format!("{}: no such directory, so the output has no place", parent.display())));
-        }
-    }
+    arguments.shards.map_or(Ok(()), check_shards)?;
     let block = |bytes: Option<u64>, flag: &str| match bytes.map(u32::try_from) {
         None => Ok(None),
         Some(Ok(bytes)) => Ok(Some(bytes)),
@@ -148,19 +148,6 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         seed: arguments.seed,
         ..defaults
     })
-}
-
-fn write_output(path: &std::path::Path, yaml: &str, force: bool) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    let written = options.open(path).and_then(|mut file| file.write_all(yaml.as_bytes()));
-    written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
 }
 
 fn json(report: &TuneReport) -> Result<String, Failure> {

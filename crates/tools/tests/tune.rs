@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_tools::config::io_properties;
 use plimsoll_tools::load::{Control, ScratchError};
-use plimsoll_tools::tune::{Figure, Observer, SCHEMA, TuneError, TuneOptions, TuneReport, Unit, WarningCode, measure};
+use plimsoll_tools::tune::{
+    Device, Figure, Leaf, MissingCause, Observer, SCHEMA, TuneError, TuneOptions, TuneReport, Unit, Warning,
+    WarningCode, measure,
+};
 
 /// A directory of its own, removed at the end.
 struct Dir(PathBuf);
@@ -187,7 +190,10 @@ fn a_stop_keeps_what_was_measured_and_removes_the_files() {
         assert!(report.write_bandwidth.is_some() && report.read_bandwidth.is_some());
         assert!(report.write_iops.is_none() && report.read_iops.is_none() && report.read_latency.is_none());
         let missing = report.disk_properties().unwrap_err();
-        assert_eq!(missing.names, ["read_iops", "write_iops"]);
+        assert_eq!(
+            (missing.names.as_slice(), missing.cause),
+            (&["read_iops", "write_iops"][..], MissingCause::Unfinished)
+        );
         assert!(missing.to_string().contains("write_iops"));
     }
 }
@@ -221,6 +227,33 @@ fn the_bound_on_writes_holds_and_says_what_it_cost() {
     assert!(report.write_bandwidth.is_none_or(|figure| !figure.complete));
 }
 
+/// What is under way when the first phase after filling is stopped at once.
+const FIRST_BYTES: u64 = 4 << 20;
+
+#[test]
+fn filling_writes_nothing_twice() {
+    let backends = [Some(BackendKind::Null), Some(BackendKind::Memory), Some(BackendKind::Pool)];
+    for (backend, shards) in backends.into_iter().flat_map(|backend| [(backend, 1), (backend, 2)]) {
+        let dir = Dir::new("fill");
+        let control = Control::default();
+        // The next phase begins when the files are full.
+        let mut listener = Listener { stop_at: Some(("sequential write", control.clone())), ..Listener::default() };
+        let options = TuneOptions { shards, data_bytes: 48 << 20, ..options(&dir.0, backend) };
+        let result = match measure(&options, &mut listener, &control) {
+            Err(TuneError::Load(error)) if shards > 1 => {
+                println!("skipped: {error}");
+                continue;
+            }
+            result => result,
+        };
+        let Some(report) = or_skip(result) else { continue };
+        // A disk that takes longer than the time for filling has less data.
+        if report.data_bytes == 48 << 20 {
+            assert!(report.written_bytes <= (48 << 20) + FIRST_BYTES, "{backend:?}: {}", report.written_bytes);
+        }
+    }
+}
+
 #[test]
 fn block_sizes_are_honoured_and_written_down() {
     let dir = Dir::new("blocks");
@@ -232,7 +265,89 @@ fn block_sizes_are_honoured_and_written_down() {
     let report = measure(&options, &mut (), &Control::default()).unwrap();
     assert_eq!((report.read_block.how.as_str(), report.read_block.bytes), ("set by --read-block-size", 512));
     assert_eq!(report.write_iops.as_ref().map(|figure| figure.block_bytes), Some(16384));
-    assert_eq!(report.disk_properties().unwrap().physical_block_bytes, Some(16384));
+    // The user's size says nothing of the disk, so that the file cannot carry it; the report does.
+    assert_eq!(report.disk_properties().unwrap().physical_block_bytes, None);
+    assert_eq!(
+        block_warnings(&report),
+        ["read_iops holds for requests of 512", "write_iops holds for requests of 163"]
+    );
+}
+
+/// The beginning of each warning about a block.
+fn block_warnings(report: &TuneReport) -> Vec<&str> {
+    let warnings = report.warnings.iter().filter(|warning| warning.code == WarningCode::BlockSize);
+    warnings.map(|warning| warning.message.get(..36).unwrap_or(&warning.message)).collect()
+}
+
+#[test]
+fn the_physical_block_comes_from_the_kernel_alone() {
+    let dir = Dir::new("physical");
+    let report = measure(&options(&dir.0, Some(BackendKind::Null)), &mut (), &Control::default()).unwrap();
+    assert!(block_warnings(&report).is_empty());
+    let cases = [
+        (None, 16384, None),
+        (Some(512), 4096, None),
+        (Some(4096), 4096, None),
+        (Some(4096), 16384, None),
+        (Some(16384), 4096, None),
+        (Some(16384), 16384, Some(16384)),
+    ];
+    for (physical_block_bytes, write_bytes, expect) in cases {
+        let mut report = report.clone();
+        let leaf = Leaf { name: "nvme0n1".into(), physical_block_bytes, ..Leaf::default() };
+        report.device = Some(Device { name: "md0".into(), disk: "md0".into(), leaves: vec![leaf] });
+        report.write_block.bytes = write_bytes;
+        let found = report.disk_properties().unwrap().physical_block_bytes;
+        assert_eq!(found, expect, "{physical_block_bytes:?}, {write_bytes}");
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_figure() {
+    let dir = Dir::new("csv");
+    let mut report = measure(&options(&dir.0, Some(BackendKind::Null)), &mut (), &Control::default()).unwrap();
+    let known = |value, unit, depth, block_bytes| {
+        let samples = vec![value];
+        let (probes, deviation_pct, sample_s) = (Vec::new(), 1.256, 1.0);
+        let figure = Figure {
+            value,
+            unit,
+            deviation_pct,
+            samples,
+            sample_s,
+            depth,
+            block_bytes,
+            probes,
+            cpu_busy_pct: 5.0,
+            complete: true,
+        };
+        Some(figure)
+    };
+    report.read_iops = known(95000.55, Unit::OperationsPerS, 64, 4096);
+    report.write_bandwidth = known(1e9, Unit::BytesPerS, 8, 1 << 20);
+    (report.write_iops, report.read_bandwidth) = (None, None);
+    let expect = "figure,value,unit,deviation_pct,block_bytes,depth\nread_iops,95000.6,operations_per_s,1.26,4096,64\n\
+                  write_iops,,,,,\nread_bandwidth,,,,,\nwrite_bandwidth,1000000000.0,bytes_per_s,1.26,1048576,8\n";
+    assert_eq!(report.to_csv(), expect);
+}
+
+#[test]
+fn missing_figures_say_what_kept_them_away() {
+    let dir = Dir::new("missing");
+    let mut report = measure(&options(&dir.0, Some(BackendKind::Null)), &mut (), &Control::default()).unwrap();
+    (report.write_iops, report.warnings) = (None, Vec::new());
+    let bounded = Warning { code: WarningCode::MaxWrite, message: String::new() };
+    let cases = [
+        (true, vec![], MissingCause::Unfinished, "run to its end"),
+        (true, vec![bounded.clone()], MissingCause::Unfinished, "run to its end"),
+        (false, vec![bounded], MissingCause::MaxWrite, "--max-write left too little"),
+    ];
+    for (interrupted, warnings, cause, part) in cases {
+        (report.interrupted, report.warnings) = (interrupted, warnings);
+        let missing = report.disk_properties().unwrap_err();
+        assert_eq!((missing.names.as_slice(), missing.cause), (&["write_iops"][..], cause));
+        assert!(missing.to_string().contains(part), "{missing}");
+    }
 }
 
 #[test]

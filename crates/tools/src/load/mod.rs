@@ -13,6 +13,7 @@
 //! of the disk shows in every request that it delayed (no coordinated omission).
 //!
 //! # Limits
+//! At most 65 536 requests can be under way on a shard, those included that it serves for others; larger plans are refused.
 //! A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be outstanding.
 //! The depth in the device is sampled at most once a millisecond.
 //!
@@ -33,12 +34,14 @@
 //! # Ok::<(), plimsoll_tools::load::LoadError>(())
 //! ```
 
+mod crew;
+mod prepare;
 mod result;
 mod runner;
 mod scratch;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 
@@ -84,6 +87,9 @@ pub struct JobSpec {
     pub think_after_ns: u64,
     /// Pieces of memory of a vectored request.
     pub iov_count: Option<u32>,
+    /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work on one
+    /// file.
+    pub staggered: bool,
     /// Where it works, by shard; `None` on shards where it does not run.
     pub targets: Vec<Option<Target>>,
 }
@@ -105,6 +111,7 @@ impl JobSpec {
             think_time_ns: 0,
             think_after_ns: 0,
             iov_count: None,
+            staggered: false,
             targets: Vec::new(),
         }
     }
@@ -150,10 +157,26 @@ pub struct Plan {
 #[derive(Clone, Debug, Default)]
 pub struct Control(Arc<ControlState>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ControlState {
     stop: AtomicBool,
     written_bytes: AtomicU64,
+    /// Bytes that may still be written; [`UNBOUNDED`] where nobody asked for a bound.
+    may_write_bytes: AtomicU64,
+    bound_reached: AtomicBool,
+}
+
+const UNBOUNDED: u64 = u64::MAX;
+
+impl Default for ControlState {
+    fn default() -> ControlState {
+        ControlState {
+            stop: AtomicBool::new(false),
+            written_bytes: AtomicU64::new(0),
+            may_write_bytes: AtomicU64::new(UNBOUNDED),
+            bound_reached: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Control {
@@ -172,6 +195,37 @@ impl Control {
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
         self.0.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// From now on at most `bytes` (below 2^64 - 1) are written under this control: a write that would go beyond is not sent, and
+    /// its fiber ends. Runs that are under way are not bounded.
+    pub fn bound_writes(&self, bytes: u64) {
+        self.0.may_write_bytes.store(bytes.min(UNBOUNDED - 1), Ordering::Relaxed);
+    }
+
+    /// Whether a write was not sent because of [`Control::bound_writes`].
+    #[must_use]
+    pub fn is_write_bound_reached(&self) -> bool {
+        self.0.bound_reached.load(Ordering::Relaxed)
+    }
+
+    fn are_writes_bounded(&self) -> bool {
+        self.0.may_write_bytes.load(Ordering::Relaxed) != UNBOUNDED
+    }
+
+    /// Takes `bytes` from what may still be written; `false` where there is less. For bounded writes only.
+    fn take_write(&self, bytes: u64) -> bool {
+        let left = &self.0.may_write_bytes;
+        let is_taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
+        if !is_taken {
+            self.0.bound_reached.store(true, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    /// Gives back what was taken for a write that was not sent.
+    fn give_back_write(&self, bytes: u64) {
+        self.0.may_write_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn add_written(&self, bytes: u64) {
@@ -202,6 +256,28 @@ pub enum LoadError {
         /// Why, and what to do.
         reason: String,
     },
+    /// There is no memory for the requests of a job.
+    #[error(
+        "job `{job}`: no memory for {requests} requests of {request_bytes} bytes: {error}; lower its parallelism, batch or reqsize"
+    )]
+    NoMemory {
+        /// Which job.
+        job: String,
+        /// Requests under way at once on a shard.
+        requests: u64,
+        /// Length of each.
+        request_bytes: u32,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A file could not be written.
+    #[error("{path}: {error}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The backend broke while running.
     #[error("the I/O backend broke: {0}")]
     Backend(std::io::Error),
@@ -212,10 +288,11 @@ pub enum LoadError {
 /// # Errors
 /// See [`LoadError`].
 pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
-    let barrier = Arc::new(Barrier::new(usize::from(plan.topology.shards())));
+    prepare::check_size(plan)?;
+    let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
     let (shared, control) = (Arc::new(plan.clone()), control.clone());
     let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
-        let result = runner::run_shard(reactor, &shared, &control, &barrier);
+        let result = runner::run_shard(reactor, &shared, &control, &crew);
         (result, choice.clone())
     })?;
     let mut shards = Vec::new();

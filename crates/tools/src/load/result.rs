@@ -16,11 +16,13 @@ pub struct JobResult {
     pub errors: u64,
     /// Error number of the first failure (0 for a short transfer).
     pub first_error: Option<i32>,
-    /// Length of the measured window, in nanoseconds.
+    /// Length of the measured window in nanoseconds, as far as it had work: a job that reached a limit ends there.
     pub elapsed_ns: u64,
     /// Latency of its requests in nanoseconds: from when they were due (or sent) to completion.
     pub latency: Box<Histogram>,
-    /// Pieces of its class in the device, sampled.
+    /// Mean number of pieces of its class in the device; over shards, the sum of theirs.
+    pub device_depth_mean: f64,
+    /// Pieces of its class in the device, sampled on each I/O queue by itself: percentiles are those of one queue.
     pub device_depth: Box<Histogram>,
     /// What its class did on the shard's I/O queue in the window (all jobs of the class together). `None` where the queue is
     /// on another shard.
@@ -61,14 +63,23 @@ impl JobResult {
 
     /// Adds what the same job did on another shard at the same time.
     pub fn merge(&mut self, other: &JobResult) {
-        let elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
-        self.append(other);
-        self.elapsed_ns = elapsed_ns;
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.device_depth_mean += other.device_depth_mean;
+        self.add_counts(other);
     }
 
     /// Adds what the same job did at another time.
     pub fn append(&mut self, other: &JobResult) {
+        let (mine_ns, others_ns) = (self.elapsed_ns as f64, other.elapsed_ns as f64);
+        if mine_ns + others_ns > 0.0 {
+            let sum = self.device_depth_mean * mine_ns + other.device_depth_mean * others_ns;
+            self.device_depth_mean = sum / (mine_ns + others_ns);
+        }
         self.elapsed_ns += other.elapsed_ns;
+        self.add_counts(other);
+    }
+
+    fn add_counts(&mut self, other: &JobResult) {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.errors += other.errors;
@@ -142,5 +153,29 @@ impl RunResult {
         let requests: u64 = self.shards.iter().flat_map(|s| &s.jobs).map(|j| j.requests).sum();
         let cpu_ns: u64 = self.shards.iter().map(|s| s.cpu_ns).sum();
         (requests > 0).then(|| cpu_ns as f64 / 1e9 / (requests as f64 / 1e6))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(depth: u64, elapsed_ns: u64) -> JobResult {
+        let mut job = JobResult { elapsed_ns, device_depth_mean: depth as f64, ..JobResult::default() };
+        job.device_depth.record(depth);
+        job
+    }
+
+    #[test]
+    fn depths_add_up_over_shards_and_average_over_time() {
+        let mut shards = held(16, 100);
+        shards.merge(&held(16, 90));
+        assert_eq!((shards.device_depth_mean, shards.elapsed_ns), (32.0, 100));
+        assert_eq!(shards.device_depth.max(), 16);
+        let mut times = held(10, 300);
+        times.append(&held(2, 100));
+        assert_eq!((times.device_depth_mean, times.elapsed_ns), (8.0, 400));
+        times.append(&JobResult::default());
+        assert_eq!(times.device_depth_mean, 8.0);
     }
 }

@@ -1,14 +1,29 @@
 //! One shard of a run: fibers around a reactor.
+//!
+//! # Why
+//! The measured window, the fibers and the counting are one loop; what happens before it is in [`super::prepare`], how the
+//! shards wait for each other in [`super::crew`].
+//!
+//! # How it works
+//! Each turn parks the reactor until a completion, a timer or the end of the window; counts what came back; and sends what
+//! is due. A fiber ends when its job has reached a limit. A shard without fibers goes on turning while others have some:
+//! it may serve their requests.
+//!
+//! # Limits
+//! A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
+//!
+//! # Example
+//! See [`super::run`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Barrier;
 
-use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::Histogram;
 use plimsoll::sys::rusage;
-use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
+use plimsoll::{Class, Data, Done, Reactor, Refused, RefusedReason, Request, RequestKind};
 
+use super::crew::{Crew, Member};
+use super::prepare::prepare;
 use super::result::ClassResult;
 use super::{Control, JobResult, JobSpec, LoadError, Pattern, PauseDistribution, Plan, ShardResult, Target};
 use crate::rng::Rng;
@@ -17,15 +32,25 @@ use crate::rng::Rng;
 const LOOK_UP_NS: u64 = 50_000_000;
 /// How often the depth in the device is sampled.
 const SAMPLE_NS: u64 = 1_000_000;
+/// How long a fiber waits that was refused because the shard's table is full.
+const RETRY_NS: u64 = 1_000_000;
+/// Linux's error number of what may be tried again: the shard's table is full.
+const EAGAIN: i32 = 11;
+/// Linux's error number of a request that makes no sense, such as one in a class that was removed.
+const EINVAL: i32 = 22;
 
 /// A job on this shard.
-struct Job<'a> {
+pub(super) struct Job<'a> {
     spec: &'a JobSpec,
     target: &'a Target,
     /// Requests that fit in the region.
     positions: u64,
     next_position: u64,
     rng: Rng,
+    /// Fibers that have not ended.
+    live_fibers: u32,
+    /// When the last of them ended.
+    ended_ns: Option<u64>,
     made: u64,
     requests: u64,
     bytes: u64,
@@ -36,24 +61,31 @@ struct Job<'a> {
 }
 
 /// One request, or batch, after another.
-struct Fiber {
-    job: usize,
-    buffers: Vec<Data>,
-    outstanding: u32,
+pub(super) struct Fiber {
+    pub(super) job: usize,
+    pub(super) buffers: Vec<Data>,
+    pub(super) outstanding: u32,
     /// When the present request was due; latency counts from here.
-    due_ns: u64,
+    pub(super) due_ns: u64,
     /// Ends of the active phase of a thinking job.
-    phase_end_ns: u64,
+    pub(super) phase_end_ns: u64,
 }
 
 struct Runner<'a> {
     reactor: Reactor,
+    control: &'a Control,
+    /// Whether writes must ask `control` first.
+    is_bounded: bool,
     jobs: Vec<Job<'a>>,
     fibers: Vec<Fiber>,
     /// Fibers that pause: (when, which).
     timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Requests of this shard's fibers under way.
+    outstanding: u64,
     begin_ns: u64,
     end_ns: u64,
+    /// Whether the measured window has begun.
+    counting: bool,
     running: bool,
 }
 
@@ -62,94 +94,31 @@ pub(super) fn run_shard(
     mut reactor: Reactor,
     plan: &Plan,
     control: &Control,
-    barrier: &Barrier,
+    crew: &Crew,
 ) -> Result<ShardResult, LoadError> {
-    let made = make(&mut reactor, plan);
-    // Whoever failed must still come to the barrier, or the others wait for ever.
+    let member = Member::new(crew, reactor.wake_handle());
+    let made = prepare(&mut reactor, plan);
+    // Whoever failed must still come to the start, or the others wait for ever.
     if made.is_err() {
         control.stop();
     }
-    barrier.wait();
+    member.begin();
     let (jobs, fibers) = made?;
-    let mut runner = Runner { reactor, jobs, fibers, timers: BinaryHeap::new(), begin_ns: 0, end_ns: 0, running: true };
+    let mut runner = Runner {
+        reactor,
+        control,
+        is_bounded: control.are_writes_bounded(),
+        jobs,
+        fibers,
+        timers: BinaryHeap::new(),
+        outstanding: 0,
+        begin_ns: 0,
+        end_ns: 0,
+        counting: plan.warmup_ns == 0,
+        running: true,
+    };
     runner.start(plan);
-    runner.turn_until_over(plan, control)
-}
-
-fn make<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<Job<'a>>, Vec<Fiber>), LoadError> {
-    let shard = usize::from(reactor.shard());
-    let mut jobs = Vec::new();
-    let mut fibers = Vec::new();
-    for (number, spec) in plan.jobs.iter().enumerate() {
-        let Some(Some(target)) = spec.targets.get(shard) else { continue };
-        let job = make_job(reactor, spec, target, plan.seed ^ ((shard as u64) << 32) ^ ((number as u64) << 48))?;
-        let at = jobs.len();
-        let mut buffers = make_buffers(reactor, spec, &mut Rng::new(plan.seed ^ number as u64))?;
-        for _ in 0..spec.parallelism {
-            let mine = buffers.split_off(buffers.len().saturating_sub(spec.batch.max(1) as usize));
-            fibers.push(Fiber { job: at, buffers: mine, outstanding: 0, due_ns: 0, phase_end_ns: 0 });
-        }
-        jobs.push(job);
-    }
-    Ok((jobs, fibers))
-}
-
-fn make_job<'a>(reactor: &mut Reactor, spec: &'a JobSpec, target: &'a Target, seed: u64) -> Result<Job<'a>, LoadError> {
-    let info = reactor.open(&target.file).map_err(|error| LoadError::Open { job: spec.name.clone(), error })?;
-    let align_bytes = info.offset_align_bytes.max(1);
-    if !spec.request_bytes.is_multiple_of(align_bytes) {
-        let reason = format!(
-            "requests of {} bytes, but {} takes direct I/O in multiples of {align_bytes} bytes: set reqsize to such a multiple",
-            spec.request_bytes,
-            target.file.path().display()
-        );
-        return Err(LoadError::Unsuitable { job: spec.name.clone(), reason });
-    }
-    let positions = target.len_bytes / u64::from(spec.request_bytes.max(1));
-    if positions == 0 {
-        let reason = format!("its region of {} bytes does not hold one request", target.len_bytes);
-        return Err(LoadError::Unsuitable { job: spec.name.clone(), reason });
-    }
-    Ok(Job {
-        spec,
-        target,
-        positions,
-        next_position: 0,
-        rng: Rng::new(seed),
-        made: 0,
-        requests: 0,
-        bytes: 0,
-        errors: 0,
-        first_error: None,
-        latency: Box::default(),
-        device_depth: Box::default(),
-    })
-}
-
-fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, rng: &mut Rng) -> Result<Vec<Data>, LoadError> {
-    let no_memory = |error: std::io::Error| LoadError::Unsuitable { job: spec.name.clone(), reason: error.to_string() };
-    let count = (spec.parallelism * spec.batch.max(1)) as usize;
-    let fill = |buffer: &mut AlignedBuf, rng: &mut Rng| {
-        if spec.pattern.is_write() {
-            rng.fill(buffer);
-        }
-    };
-    let Some(pieces) = spec.iov_count else {
-        let mut buffers = reactor.make_buffers(count, spec.request_bytes as usize).map_err(no_memory)?;
-        buffers.iter_mut().for_each(|buffer| fill(buffer, rng));
-        return Ok(buffers.into_iter().map(Data::One).collect());
-    };
-    let piece_bytes = spec.request_bytes as usize / pieces.max(1) as usize;
-    let vectored = (0..count).map(|_| {
-        let mut buffers = Vec::with_capacity(pieces as usize);
-        for _ in 0..pieces {
-            let mut buffer = AlignedBuf::new(piece_bytes)?;
-            fill(&mut buffer, rng);
-            buffers.push(buffer);
-        }
-        Ok(Data::Many(buffers))
-    });
-    vectored.collect::<std::io::Result<_>>().map_err(no_memory)
+    runner.turn_until_over(plan, member)
 }
 
 impl Runner<'_> {
@@ -158,13 +127,13 @@ impl Runner<'_> {
         let mut none = Vec::new();
         self.reactor.reap(&mut none);
         let now_ns = self.reactor.now_ns();
-        self.begin_ns = now_ns + plan.warmup_ns;
+        self.begin_ns = now_ns.saturating_add(plan.warmup_ns);
         self.end_ns = self.begin_ns.saturating_add(plan.duration_ns);
         let mut nth = vec![0u64; self.jobs.len()];
         for at in 0..self.fibers.len() {
             let job = self.fibers[at].job;
             let spec = self.jobs[job].spec;
-            self.fibers[at].phase_end_ns = now_ns + spec.think_after_ns;
+            self.fibers[at].phase_end_ns = now_ns.saturating_add(spec.think_after_ns);
             match period_ns(spec) {
                 Some(period_ns) => {
                     let due_ns = now_ns + (period_ns * nth[job] as f64 / f64::from(spec.parallelism.max(1))) as u64;
@@ -177,58 +146,76 @@ impl Runner<'_> {
         }
     }
 
-    fn turn_until_over(mut self, plan: &Plan, control: &Control) -> Result<ShardResult, LoadError> {
+    fn turn_until_over(mut self, plan: &Plan, mut member: Member<'_>) -> Result<ShardResult, LoadError> {
         let mut done = Vec::new();
         let mut cpu_begin_ns = rusage::thread_cpu_ns();
-        let mut counting = plan.warmup_ns == 0;
         let mut next_sample_ns = self.begin_ns;
         loop {
+            if self.is_idle() {
+                member.rest();
+            }
+            let now_ns = self.reactor.now_ns();
+            if member.do_all_rest() {
+                // All jobs of all shards have reached their limits.
+                self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
+                break;
+            }
             let wake_ns = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
-            let look_ns = self.reactor.now_ns().saturating_add(LOOK_UP_NS).min(self.end_ns);
+            let look_ns = now_ns.saturating_add(LOOK_UP_NS).min(self.end_ns);
             self.reactor.park(Some(wake_ns.min(look_ns))).map_err(LoadError::Backend)?;
-            if counting && self.reactor.now_ns() >= next_sample_ns {
+            if self.counting && self.reactor.now_ns() >= next_sample_ns {
                 next_sample_ns = self.reactor.now_ns() + SAMPLE_NS;
                 self.sample_depth();
             }
             self.reactor.reap(&mut done);
             let now_ns = self.reactor.now_ns();
-            if !counting && now_ns >= self.begin_ns {
-                counting = true;
+            if !self.counting && now_ns >= self.begin_ns {
                 // A shard that gets its CPU late measures as long as the others.
-                self.begin_ns = now_ns;
+                self.begin_counting(now_ns);
                 self.end_ns = now_ns.saturating_add(plan.duration_ns);
-                self.reactor.reset_stats();
                 cpu_begin_ns = rusage::thread_cpu_ns();
             }
-            if now_ns >= self.end_ns || control.is_stopped() {
+            if now_ns >= self.end_ns || self.control.is_stopped() {
                 self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
                 break;
             }
             for end in done.drain(..) {
-                self.is_done(end, now_ns, counting);
+                self.is_done(end, now_ns);
             }
             self.fire_timers(now_ns);
-            if self.timers.is_empty() && self.reactor.under_way() == 0 {
-                // All jobs have reached their limits.
-                self.end_ns = now_ns;
-                break;
-            }
         }
-        let cpu_ns = rusage::thread_cpu_ns() - cpu_begin_ns;
+        if !self.counting {
+            // It ended in the warm-up: nothing was measured, and no counter may say otherwise.
+            self.begin_counting(self.end_ns);
+            cpu_begin_ns = rusage::thread_cpu_ns();
+        }
+        let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         let result = self.result(cpu_ns);
-        self.drain(done, control)?;
+        self.drain(done, member)?;
         Ok(result)
     }
 
-    fn is_done(&mut self, end: Done, now_ns: u64, counting: bool) {
+    /// Whether this shard has nothing under way, and nothing to send later.
+    fn is_idle(&self) -> bool {
+        self.outstanding == 0 && (self.timers.is_empty() || !self.running)
+    }
+
+    fn begin_counting(&mut self, now_ns: u64) {
+        self.counting = true;
+        self.begin_ns = now_ns;
+        self.reactor.reset_stats();
+    }
+
+    fn is_done(&mut self, end: Done, now_ns: u64) {
         let fiber_at = (end.tag >> 32) as usize;
         let fiber = &mut self.fibers[fiber_at];
         let job = &mut self.jobs[fiber.job];
-        if counting {
+        if self.counting && self.running {
             job.count(&end, now_ns.saturating_sub(fiber.due_ns));
         }
         fiber.buffers[(end.tag & 0xffff_ffff) as usize] = end.data;
         fiber.outstanding -= 1;
+        self.outstanding -= 1;
         if fiber.outstanding == 0 && self.running {
             self.go_on(fiber_at, now_ns);
         }
@@ -240,6 +227,7 @@ impl Runner<'_> {
         let job = &mut self.jobs[fiber.job];
         let spec = job.spec;
         if spec.limit_requests.is_some_and(|limit| job.made > u64::from(limit)) {
+            job.fiber_ended(now_ns);
             return;
         }
         let mut due_ns = match period_ns(spec) {
@@ -253,8 +241,8 @@ impl Runner<'_> {
             None => now_ns,
         };
         if spec.think_time_ns > 0 && now_ns >= fiber.phase_end_ns {
-            due_ns = due_ns.max(now_ns + spec.think_time_ns);
-            fiber.phase_end_ns = due_ns + spec.think_after_ns;
+            due_ns = due_ns.max(now_ns.saturating_add(spec.think_time_ns));
+            fiber.phase_end_ns = due_ns.saturating_add(spec.think_after_ns);
         }
         if due_ns <= now_ns {
             self.send(at, due_ns);
@@ -265,28 +253,51 @@ impl Runner<'_> {
     }
 
     fn fire_timers(&mut self, now_ns: u64) {
-        while let Some(Reverse((due_ns, at))) = self.timers.peek().copied() {
-            if due_ns > now_ns {
+        while let Some(Reverse((at_ns, at))) = self.timers.peek().copied() {
+            if at_ns > now_ns {
                 break;
             }
             self.timers.pop();
-            self.send(at as usize, due_ns);
+            // After a refusal it was due earlier than its timer says.
+            self.send(at as usize, self.fibers[at as usize].due_ns);
         }
     }
 
     fn send(&mut self, at: usize, due_ns: u64) {
+        let now_ns = self.reactor.now_ns();
         let fiber = &mut self.fibers[at];
         fiber.due_ns = due_ns;
         let job = &mut self.jobs[fiber.job];
+        let budget = (self.is_bounded && job.spec.pattern.is_write()).then_some(self.control);
+        let request_bytes = u64::from(job.spec.request_bytes);
+        let mut is_full = false;
         for (number, buffer) in fiber.buffers.iter_mut().enumerate() {
+            if budget.is_some_and(|control| !control.take_write(request_bytes)) {
+                break;
+            }
             let data = std::mem::take(buffer);
             let request = job.next_request(data, ((at as u64) << 32) | number as u64);
-            match self.reactor.submit(request) {
-                Ok(_) => fiber.outstanding += 1,
-                Err(refused) => {
-                    job.errors += 1;
-                    *buffer = refused.request.data;
+            if let Err(refused) = self.reactor.submit(request) {
+                let Refused { reason, request } = *refused;
+                *buffer = request.data;
+                is_full = reason == RefusedReason::Full;
+                if self.counting {
+                    job.fail(if is_full { EAGAIN } else { EINVAL });
                 }
+                if let Some(control) = budget {
+                    control.give_back_write(request_bytes);
+                }
+                break;
+            }
+            fiber.outstanding += 1;
+            self.outstanding += 1;
+            job.made += 1;
+        }
+        if fiber.outstanding == 0 {
+            // No completion will move this fiber on.
+            match is_full {
+                true => self.timers.push(Reverse((now_ns.saturating_add(RETRY_NS), at as u32))),
+                false => job.fiber_ended(now_ns),
             }
         }
     }
@@ -300,7 +311,7 @@ impl Runner<'_> {
     }
 
     fn result(&mut self, cpu_ns: u64) -> ShardResult {
-        let elapsed_ns = self.end_ns.saturating_sub(self.begin_ns);
+        let (begin_ns, end_ns) = (self.begin_ns, self.end_ns);
         let reactor = &self.reactor;
         let jobs = self.jobs.iter_mut().map(|job| JobResult {
             name: job.spec.name.clone(),
@@ -308,37 +319,62 @@ impl Runner<'_> {
             bytes: job.bytes,
             errors: job.errors,
             first_error: job.first_error,
-            elapsed_ns,
+            elapsed_ns: job.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(begin_ns),
             latency: std::mem::take(&mut job.latency),
+            device_depth_mean: job.device_depth.mean(),
             device_depth: std::mem::take(&mut job.device_depth),
             class: class_result(reactor, job.target.file.disk(), job.spec.class),
         });
         let jobs = jobs.collect();
-        ShardResult { shard: reactor.shard(), cpu_ns, elapsed_ns, jobs }
+        ShardResult { shard: reactor.shard(), cpu_ns, elapsed_ns: end_ns.saturating_sub(begin_ns), jobs }
     }
 
-    /// Waits for what is still under way, so that no write lands in a file that is being removed.
-    fn drain(mut self, mut done: Vec<Done>, control: &Control) -> Result<(), LoadError> {
+    /// Waits for what is still under way, here (no write may land in a file that is being removed) and on other shards, whose
+    /// requests this one may serve.
+    fn drain(mut self, mut done: Vec<Done>, mut member: Member<'_>) -> Result<(), LoadError> {
         self.running = false;
         loop {
             let now_ns = self.reactor.now_ns();
             for end in done.drain(..) {
-                self.is_done(end, now_ns, false);
+                self.is_done(end, now_ns);
             }
-            if self.fibers.iter().all(|f| f.outstanding == 0) {
+            if self.is_idle() {
+                member.rest();
+            }
+            if member.do_all_rest() {
                 break;
             }
-            self.reactor.park(Some(now_ns + LOOK_UP_NS)).map_err(LoadError::Backend)?;
+            self.reactor.park(Some(now_ns.saturating_add(LOOK_UP_NS))).map_err(LoadError::Backend)?;
             self.reactor.reap(&mut done);
         }
         let made_bytes = |job: &Job<'_>| job.made * u64::from(job.spec.request_bytes);
         let written = self.jobs.iter().filter(|j| j.spec.pattern.is_write()).map(made_bytes).sum();
-        control.add_written(written);
+        self.control.add_written(written);
         Ok(())
     }
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// A job that has done nothing yet, and begins at `next_position` of `positions` (at least 1).
+    pub(super) fn new(spec: &'a JobSpec, target: &'a Target, positions: u64, next_position: u64, rng: Rng) -> Job<'a> {
+        Job {
+            spec,
+            target,
+            positions,
+            next_position,
+            rng,
+            live_fibers: spec.parallelism,
+            ended_ns: None,
+            made: 0,
+            requests: 0,
+            bytes: 0,
+            errors: 0,
+            first_error: None,
+            latency: Box::default(),
+            device_depth: Box::default(),
+        }
+    }
+
     fn count(&mut self, end: &Done, latency_ns: u64) {
         match end.result {
             Ok(bytes) => {
@@ -346,14 +382,22 @@ impl Job<'_> {
                 self.bytes += u64::from(bytes);
                 self.latency.record(latency_ns);
                 if bytes != self.spec.request_bytes {
-                    self.errors += 1;
-                    self.first_error.get_or_insert(0);
+                    self.fail(0);
                 }
             }
-            Err(code) => {
-                self.errors += 1;
-                self.first_error.get_or_insert(code);
-            }
+            Err(code) => self.fail(code),
+        }
+    }
+
+    fn fail(&mut self, code: i32) {
+        self.errors += 1;
+        self.first_error.get_or_insert(code);
+    }
+
+    fn fiber_ended(&mut self, now_ns: u64) {
+        self.live_fibers = self.live_fibers.saturating_sub(1);
+        if self.live_fibers == 0 {
+            self.ended_ns = Some(now_ns);
         }
     }
 
@@ -367,7 +411,6 @@ impl Job<'_> {
                 position
             }
         };
-        self.made += 1;
         let kind = if self.spec.pattern.is_write() {
             RequestKind::Write { len_bytes }
         } else {

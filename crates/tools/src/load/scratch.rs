@@ -141,22 +141,24 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
     let file = topology.file(path, how, 0);
     let request_bytes = u32::try_from(len_bytes).unwrap_or(FILL_BYTES).min(FILL_BYTES);
     let writes = len_bytes / u64::from(request_bytes.max(1));
+    // No more fibers than writes: each begins with one.
+    let fibers = u32::try_from(writes).unwrap_or(FILL_DEPTH).clamp(1, FILL_DEPTH);
     // A job ends once more than its limit were made.
     let limit = u32::try_from(writes.saturating_sub(1)).ok();
     let job = JobSpec {
         limit_requests: limit,
-        ..JobSpec::closed_loop("fill", Pattern::Overwrite, request_bytes, FILL_DEPTH, Class::DEFAULT)
+        ..JobSpec::closed_loop("fill", Pattern::Overwrite, request_bytes, fibers, Class::DEFAULT)
     };
     let job = job.on_shard(0, Target { file, offset: 0, len_bytes });
     let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
     let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes };
     let filled = run(&plan, control)?.total("fill");
     if filled.errors > 0 {
-        let why = match filled.first_error {
-            Some(code) if code != 0 => io::Error::from_raw_os_error(code).to_string(),
-            _ => "a write came back short: is the file system full?".to_owned(),
+        let error = match filled.first_error {
+            Some(code) if code != 0 => io::Error::from_raw_os_error(code),
+            _ => io::Error::other("a write came back short: is the file system full?"),
         };
-        return Err(unsuitable(format!("{}: {why}", path.display())));
+        return Err(LoadError::Write { path: path.display().to_string(), error });
     }
     Ok(())
 }

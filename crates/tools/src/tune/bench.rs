@@ -8,6 +8,8 @@
 //! and takes the smallest within 2 % of the best; beyond the usual range it goes on only while the rate still rises.
 //! Sequential samples go on where the last one ended.
 //!
+//! Filling goes by amount, not by time: each run ends when its requests have all come back, so nothing is written twice.
+//!
 //! # Limits
 //! Between two samples the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each
 //! keeps that out of the figure.
@@ -33,8 +35,9 @@ use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_
 pub(super) const SEQUENTIAL_BYTES: u32 = 1 << 20;
 /// Requests under way while files are filled.
 const FILL_DEPTH: u32 = 16;
-/// First and longest run of filling, in seconds: short ones first, so that little data takes little time.
-const FILL_RUN_S: (f64, f64) = (0.05, 0.5);
+/// A run of filling that took less than this many seconds is followed by one with twice the data; when the time for
+/// filling is over, no run goes on for longer.
+const FILL_RUN_S: f64 = 0.5;
 /// Every file gets so much data, however slow the disk is.
 pub(super) const FILE_MIN_BYTES: u64 = 4 << 20;
 /// The longest warm-up inside a run, in seconds.
@@ -158,16 +161,24 @@ impl Bench<'_> {
         self.begin_phase("scratch data", self.schedule.fill_max_s);
         let begin = Instant::now();
         let mut filled_bytes = vec![0; self.files.len()];
-        let (mut seconds, longest_s) = FILL_RUN_S;
+        let mut piece_bytes = FILE_MIN_BYTES;
         loop {
-            self.fill_once(&mut filled_bytes, seconds)?;
-            seconds = (seconds * 2.0).min(longest_s);
+            let run_begin = Instant::now();
+            let left_s = self.schedule.fill_max_s - begin.elapsed().as_secs_f64();
+            let may_go_on = self.fill_once(&mut filled_bytes, piece_bytes, left_s.max(FILL_RUN_S))?;
+            if run_begin.elapsed().as_secs_f64() < FILL_RUN_S {
+                piece_bytes = piece_bytes.saturating_mul(2);
+            }
             self.observer.on_progress(filled_bytes.iter().sum::<u64>() as f64 / wanted_bytes.max(1) as f64);
             let is_full = self.files.iter().zip(&filled_bytes).all(|(file, filled)| *filled >= file.len_bytes);
             let is_late = begin.elapsed().as_secs_f64() >= self.schedule.fill_max_s;
             let is_enough = filled_bytes.iter().all(|filled| *filled >= FILE_MIN_BYTES);
             if is_full || (is_late && is_enough) || self.control.is_stopped() {
                 break;
+            }
+            if !may_go_on {
+                // There was room for all of it: what was written has not come back in time, again and again.
+                return Err(TuneError::Silent { phase: self.phase.0, seconds: begin.elapsed().as_secs_f64() });
             }
         }
         for (file, filled) in self.files.iter_mut().zip(&filled_bytes) {
@@ -186,11 +197,19 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn fill_once(&mut self, filled_bytes: &mut [u64], seconds: f64) -> Result<(), TuneError> {
+    /// Writes up to `piece_bytes` more to each file, for at most `seconds`. False, and nothing written, when no more may
+    /// be written.
+    fn fill_once(&mut self, filled_bytes: &mut [u64], piece_bytes: u64, seconds: f64) -> Result<bool, TuneError> {
+        let allowed = match self.writes.allowance(SEQUENTIAL_BYTES, self.shards(), 0) {
+            Allowance::Unlimited => u32::MAX,
+            Allowance::RequestsPerShard(requests) => requests,
+            Allowance::Nothing => return Ok(false),
+        };
         let mut jobs = Vec::new();
         for (shard, (scratch, filled)) in self.files.iter().zip(filled_bytes.iter()).enumerate() {
-            let left_bytes = scratch.len_bytes - filled;
-            let requests = u32::try_from(left_bytes / u64::from(SEQUENTIAL_BYTES)).unwrap_or(u32::MAX);
+            let left_bytes = scratch.len_bytes.saturating_sub(*filled);
+            let wanted = left_bytes.min(piece_bytes) / u64::from(SEQUENTIAL_BYTES);
+            let requests = u32::try_from(wanted).unwrap_or(u32::MAX).min(allowed);
             if requests == 0 {
                 continue;
             }
@@ -206,7 +225,7 @@ impl Bench<'_> {
         for (shard, filled) in result.shards.iter().zip(filled_bytes) {
             *filled += shard.jobs.iter().map(|job| job.bytes).sum::<u64>();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Finds the depth for `aim` and measures it. `None` when there was no time, or nothing to write, for a sample.
@@ -222,13 +241,15 @@ impl Bench<'_> {
             self.sample(aim, aim.depth_default, self.files.len(), seconds)?;
         }
         let probes = self.search(aim, rungs)?;
-        let depth = series::smallest_sufficient_depth(&probes).unwrap_or(aim.depth_default);
+        let default_depth = whole_depth(aim.depth_default, self.shards());
+        let depth = series::smallest_sufficient_depth(&probes).unwrap_or(default_depth);
         if self.control.is_stopped() {
             return Ok(None);
         }
         let figure = self.samples(aim, depth, probes)?;
-        if let Some(figure) = &figure {
-            self.judge(aim.name, figure);
+        match &figure {
+            Some(figure) => self.judge(aim.name, figure),
+            None => self.warn_unmeasured(aim.name),
         }
         Ok(figure)
     }
@@ -245,9 +266,8 @@ impl Bench<'_> {
             }
             probe_s = probe_s.min(affordable_s);
         }
-        let shards = u32::from(self.shards());
-        let mut depth = aim.depths.0.max(shards) / shards * shards;
-        while depth <= aim.depths.1 || (depth <= aim.depth_max && series::is_still_rising(&probes)) {
+        let mut depth = whole_depth(aim.depths.0, self.shards());
+        while goes_deeper(aim, depth, &probes) {
             let sample = self.sample(aim, depth, self.files.len(), probe_s)?;
             self.progress();
             match sample {
@@ -256,7 +276,7 @@ impl Bench<'_> {
                 }
                 _ => break,
             }
-            depth *= 2;
+            depth = depth.saturating_mul(2);
         }
         Ok(probes)
     }
@@ -303,6 +323,13 @@ impl Bench<'_> {
         }))
     }
 
+    /// Says why there is no figure, unless somebody asked for the end: then it is clear.
+    fn warn_unmeasured(&mut self, name: &'static str) {
+        if !self.control.is_stopped() {
+            self.warn(WarningCode::MaxWrite, format!("{name}: not measured, as no more may be written"));
+        }
+    }
+
     /// Says the figure aloud, and what is wrong with it.
     fn judge(&mut self, name: &'static str, figure: &Figure) {
         let value = match figure.unit {
@@ -345,7 +372,10 @@ impl Bench<'_> {
             true => self.schedule.latency_s.min(self.writes.affordable_s()),
             false => self.schedule.latency_s,
         };
-        let Some(sample) = self.sample(aim, 1, 1, seconds)? else { return Ok(None) };
+        let Some(sample) = self.sample(aim, 1, 1, seconds)? else {
+            self.warn_unmeasured(aim.name);
+            return Ok(None);
+        };
         if sample.latency.is_empty() {
             return Ok(None);
         }
@@ -427,9 +457,12 @@ impl Bench<'_> {
             seed: self.seed,
         };
         let written_before = self.control.written_bytes();
+        let begin = Instant::now();
         let result = run(&plan, self.control)?;
         let written_bytes = self.control.written_bytes().saturating_sub(written_before);
-        let is_clear = self.writes.note(written_bytes, warmup_s + seconds);
+        // Less than was planned where all requests that the run may make were made before.
+        let elapsed_s = begin.elapsed().as_secs_f64().min(warmup_s + seconds);
+        let is_clear = self.writes.note(written_bytes, elapsed_s);
         let jobs = || result.shards.iter().flat_map(|shard| &shard.jobs);
         let errors: u64 = jobs().map(|job| job.errors).sum();
         if errors > 0 {
@@ -440,10 +473,70 @@ impl Bench<'_> {
     }
 }
 
+/// `depth` as requests under way can be: equally many on each shard, at least one.
+fn whole_depth(depth: u32, shards: u16) -> u32 {
+    let shards = u32::from(shards.max(1));
+    (depth / shards).max(1).saturating_mul(shards)
+}
+
+/// Whether a search tries `depth` after `probes`. It tries one depth at least, however many shards there are.
+fn goes_deeper(aim: &Aim, depth: u32, probes: &[Probe]) -> bool {
+    let is_usual = probes.is_empty() || depth <= aim.depths.1;
+    is_usual || (depth <= aim.depth_max && series::is_still_rising(probes))
+}
+
 /// CPU use of the busiest shard over all samples, in per cent.
 fn busiest_pct(samples: &[Sample], elapsed_ns: u64) -> f64 {
     let shards = samples.iter().map(|sample| sample.cpu_ns.len()).max().unwrap_or(0);
     let cpu_ns = |shard: usize| samples.iter().filter_map(|sample| sample.cpu_ns.get(shard)).sum::<u64>();
     let busiest_ns = (0..shards).map(cpu_ns).max().unwrap_or(0);
     busiest_ns as f64 * 100.0 / elapsed_ns.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Depths that a search tries when the rate at each is `rate(depth)`.
+    fn tried(shards: u16, rate: fn(u32) -> f64) -> Vec<u32> {
+        let aim = Aim {
+            name: "sequential read",
+            pattern: Pattern::SeqRead,
+            block_bytes: SEQUENTIAL_BYTES,
+            unit: Unit::BytesPerS,
+            depths: (4, 32),
+            depth_max: 64,
+            depth_default: 16,
+            reserve_part: 0.0,
+        };
+        let mut probes = Vec::new();
+        let mut depth = whole_depth(aim.depths.0, shards);
+        while goes_deeper(&aim, depth, &probes) {
+            probes.push(Probe { depth, rate: rate(depth) });
+            depth *= 2;
+        }
+        probes.into_iter().map(|probe| probe.depth).collect()
+    }
+
+    #[test]
+    fn a_search_tries_a_depth_however_many_shards_there_are() {
+        let cases: [(u16, &[u32], &[u32]); 5] = [
+            (1, &[4, 8, 16, 32], &[4, 8, 16, 32, 64]),
+            (3, &[3, 6, 12, 24], &[3, 6, 12, 24, 48]),
+            (48, &[48], &[48]),
+            (64, &[64], &[64]),
+            (200, &[200], &[200]),
+        ];
+        for (shards, flat, rising) in cases {
+            assert_eq!(tried(shards, |_| 1.0), flat, "{shards} shards");
+            assert_eq!(tried(shards, f64::from), rising, "{shards} shards");
+        }
+    }
+
+    #[test]
+    fn a_depth_is_the_same_on_each_shard() {
+        for (depth, shards, whole) in [(16, 1, 16), (16, 3, 15), (16, 16, 16), (16, 100, 100), (1, 0, 1)] {
+            assert_eq!(whole_depth(depth, shards), whole, "{depth} over {shards}");
+        }
+    }
 }

@@ -60,8 +60,8 @@ use budget::WriteBudget;
 use place::Place;
 
 pub use report::{
-    Backend, BlockSize, Device, Figure, Leaf, MissingFigures, Probe, SCHEMA, TuneReport, Unit, UnloadedLatency,
-    Warning, WarningCode,
+    Backend, BlockSize, Device, Figure, IOPS_BLOCK_BYTES, Leaf, MissingCause, MissingFigures, Probe, SCHEMA, TuneReport,
+    Unit, UnloadedLatency, Warning, WarningCode,
 };
 
 /// What [`measure`] needs to write beyond the scratch data, in bytes.
@@ -295,6 +295,7 @@ pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Con
     if !is_in_memory {
         place::warnings(&place, &info).into_iter().for_each(|warning| bench.warn(warning.code, warning.message));
     }
+    report.block_warnings().into_iter().for_each(|warning| bench.warn(warning.code, warning.message));
     measure_all(&mut bench, &mut report, align_bytes, is_in_memory)?;
     report.data_bytes = bench.files.iter().map(|file| file.len_bytes).sum();
     report.written_bytes = bench.writes.written_bytes();
@@ -416,7 +417,7 @@ fn measure_all(
         reserve_part: 0.1,
     };
     // 4 KiB whatever the disk works in, so that latencies of different disks compare.
-    let latency_bytes = align_bytes.max(report::IOPS_BLOCK_BYTES);
+    let latency_bytes = align_bytes.max(IOPS_BLOCK_BYTES);
     let latency = |name, pattern| Aim { reserve_part: 0.0, ..iops(name, pattern, latency_bytes) };
     let (read_bytes, write_bytes) = (report.read_block.bytes, report.write_block.bytes);
     let figures = [

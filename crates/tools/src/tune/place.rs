@@ -173,7 +173,7 @@ pub(super) fn block_size(
 }
 
 /// The largest physical block of the leaves; `None` where none is known or sensible.
-fn physical_block_bytes(device: Option<&Device>) -> Option<u32> {
+pub(super) fn physical_block_bytes(device: Option<&Device>) -> Option<u32> {
     let known = device?.leaves.iter().filter_map(|leaf| leaf.physical_block_bytes.max(leaf.logical_block_bytes));
     let sensible = known.filter_map(|bytes| u32::try_from(bytes).ok());
     sensible.filter(|bytes| bytes.is_power_of_two() && BLOCK_RANGE_BYTES.contains(bytes)).max()

@@ -21,16 +21,20 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+use std::fmt::{self, Write as _};
+
 use plimsoll::core::{FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
+use super::place;
 use crate::config::io_properties::{DiskProperties, MAX_FIGURE};
 
 /// The present version of the JSON form.
 pub const SCHEMA: u32 = 1;
 
-/// The block of an ordinary IOPS figure, in bytes; see [`BlockSize`].
-pub(super) const IOPS_BLOCK_BYTES: u32 = 4096;
+/// The block of an ordinary IOPS figure, in bytes: readers of io-properties take IOPS for requests of this size, unless
+/// the disk's physical block is larger.
+pub const IOPS_BLOCK_BYTES: u32 = 4096;
 
 /// Everything that one measurement found. See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -166,6 +170,17 @@ pub struct Figure {
     pub complete: bool,
 }
 
+impl Figure {
+    /// All that [`TuneReport::to_csv`] writes of it behind its name.
+    fn csv_fields(&self) -> String {
+        let unit = match self.unit {
+            Unit::OperationsPerS => "operations_per_s",
+            Unit::BytesPerS => "bytes_per_s",
+        };
+        format!("{:.1},{unit},{:.2},{},{}", self.value, self.deviation_pct, self.block_bytes, self.depth)
+    }
+}
+
 /// A short measurement at one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
@@ -222,27 +237,49 @@ pub enum WarningCode {
     StillChanging,
     /// Less scratch data than asked for was written, because the disk is slow.
     LessData,
-    /// A phase was cut short, because no more may be written.
+    /// A phase was cut short, or left out, because no more may be written.
     MaxWrite,
+    /// IOPS were measured at a size that io-properties cannot tell.
+    BlockSize,
 }
 
 /// Figures that were not measured, so that there are no io-properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not measured: {}; let the measurement run to its end", .names.join(", "))]
+#[error("not measured: {}; {cause}", .names.join(", "))]
 pub struct MissingFigures {
     /// Their names, as in an io-properties file; at least one.
     pub names: Vec<&'static str>,
+    /// Why they are missing.
+    pub cause: MissingCause,
+}
+
+/// Why figures were not measured. As text it says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingCause {
+    /// The measurement ended before its time.
+    Unfinished,
+    /// The measurement came to its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
+    MaxWrite,
+}
+
+impl fmt::Display for MissingCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MissingCause::Unfinished => "let the measurement run to its end",
+            MissingCause::MaxWrite => "--max-write left too little for them: allow more, or set a smaller --data-size",
+        })
+    }
 }
 
 impl TuneReport {
-    /// The entry of an io-properties file: whole figures of at least 1. A write block above 4096 bytes becomes its
-    /// `physical_block_size`, so that whoever reads the file knows at which size IOPS were measured.
+    /// The entry of an io-properties file: whole figures of at least 1. `physical_block_size` is in it where the kernel
+    /// gives a block above 4096 bytes and random writes were measured at it; a size that only the user chose is not.
     ///
     /// # Errors
-    /// [`MissingFigures`] after an interrupted measurement.
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
     pub fn disk_properties(&self) -> Result<DiskProperties, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
-        let block_bytes = self.write_block.bytes;
         Ok(DiskProperties {
             mountpoints: vec![self.mountpoint.clone()],
             read_iops,
@@ -251,34 +288,78 @@ impl TuneReport {
             write_bandwidth_bytes_per_s: write_bandwidth,
             read_saturation_bytes: None,
             write_saturation_bytes: None,
-            physical_block_bytes: (block_bytes > IOPS_BLOCK_BYTES).then_some(u64::from(block_bytes)),
+            physical_block_bytes: self.physical_block_bytes().map(u64::from),
             duplex: false,
             rate_factor: 1.0,
         })
     }
 
+    /// The disk's own block, where it is larger than usual and random writes were measured at it.
+    fn physical_block_bytes(&self) -> Option<u32> {
+        let bytes = place::physical_block_bytes(self.device.as_ref())?;
+        (bytes > IOPS_BLOCK_BYTES && bytes == self.write_block.bytes).then_some(bytes)
+    }
+
+    /// A warning for each IOPS figure whose block is not the one that readers of io-properties take it for.
+    pub(super) fn block_warnings(&self) -> Vec<Warning> {
+        let taken_for_bytes = self.physical_block_bytes().unwrap_or(IOPS_BLOCK_BYTES);
+        let blocks = [("read_iops", &self.read_block), ("write_iops", &self.write_block)];
+        let others = blocks.into_iter().filter(|(_, block)| block.bytes != taken_for_bytes);
+        let warning = |(name, block): (&str, &BlockSize)| Warning {
+            code: WarningCode::BlockSize,
+            message: format!(
+                "{name} holds for requests of {} bytes only ({}): readers of io-properties take it for {taken_for_bytes} \
+                 bytes",
+                block.bytes, block.how
+            ),
+        };
+        others.map(warning).collect()
+    }
+
+    /// The four figures as CSV, with a header; what was not measured has a line with empty fields.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut out = String::from("figure,value,unit,deviation_pct,block_bytes,depth\n");
+        for (name, figure) in self.figures() {
+            let line = figure.as_ref().map_or_else(|| ",,,,".to_owned(), Figure::csv_fields);
+            // Writing to a text cannot fail.
+            let _ = writeln!(out, "{name},{line}");
+        }
+        out
+    }
+
     /// The figures as the scheduler takes them.
     ///
     /// # Errors
-    /// [`MissingFigures`] after an interrupted measurement.
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
     pub fn four_figures(&self) -> Result<FourFigures, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?.map(Rate::per_second);
         Ok(FourFigures { read_iops, write_iops, read_bandwidth, write_bandwidth })
     }
 
-    /// In the order read IOPS, write IOPS, read bandwidth, write bandwidth.
-    fn whole_figures(&self) -> Result<[u64; 4], MissingFigures> {
-        let figures = [
+    /// The four figures and their names in io-properties, in the order of those.
+    fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
+        [
             ("read_iops", &self.read_iops),
             ("write_iops", &self.write_iops),
             ("read_bandwidth", &self.read_bandwidth),
             ("write_bandwidth", &self.write_bandwidth),
-        ];
+        ]
+    }
+
+    fn missing_cause(&self) -> MissingCause {
+        let is_bounded = self.warnings.iter().any(|warning| warning.code == WarningCode::MaxWrite);
+        if is_bounded && !self.interrupted { MissingCause::MaxWrite } else { MissingCause::Unfinished }
+    }
+
+    /// In the order of [`TuneReport::figures`].
+    fn whole_figures(&self) -> Result<[u64; 4], MissingFigures> {
+        let figures = self.figures();
         let is_measured = |figure: &Figure| figure.value.is_finite() && figure.value > 0.0;
         let missing = figures.iter().filter(|(_, figure)| !figure.as_ref().is_some_and(is_measured));
         let names: Vec<&'static str> = missing.map(|(name, _)| *name).collect();
         if !names.is_empty() {
-            return Err(MissingFigures { names });
+            return Err(MissingFigures { names, cause: self.missing_cause() });
         }
         let whole = |figure: &Option<Figure>| {
             figure.as_ref().map_or(1, |figure| (figure.value.round() as u64).clamp(1, MAX_FIGURE))

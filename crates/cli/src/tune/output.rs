@@ -1,0 +1,188 @@
+//! The file that a result goes to: seen to be writable before the work, complete or not there after it.
+//!
+//! # Why
+//! A measurement takes minutes. That its file cannot be written must show before it, and a reader of the file must never
+//! see half of it.
+//!
+//! # How it works
+//! [`Output::check`] looks at the path, and makes and removes a file beside it. [`Output::write`] writes a file beside it
+//! and renames that onto it. Without `--force` the path is first made exclusively, so that a file that appeared
+//! meanwhile stays as it is. Links are followed: what they lead to is replaced, not the link. What is no regular file (a
+//! pipe, `/dev/null`) is written in place.
+//!
+//! # Limits
+//! A machine that stops between the making and the renaming leaves an empty file.
+//!
+//! # Example
+//! `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Where a result is to be written.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    force: bool,
+}
+
+impl Output {
+    /// Sees whether `path` can be written; over a file that is there only with `force`. Changes nothing.
+    pub(super) fn check(path: &Path, force: bool) -> Result<Output, Failure> {
+        if path.is_dir() {
+            return Err(Failure::Input(format!("{} is a directory: name a file for --output", path.display())));
+        }
+        if path.exists() && !force {
+            return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
+        }
+        let output = Output { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()), force };
+        let directory = output.directory();
+        if !directory.is_dir() {
+            let place = directory.display();
+            return Err(Failure::Input(format!("{place}: no such directory, so the output has no place")));
+        }
+        if !output.is_special() {
+            output.make_temporary().and_then(|(_, temporary)| fs::remove_file(temporary)).map_err(|error| {
+                Failure::Machine(format!(
+                    "cannot write into {}, where {} is to go: {error}; name another place for --output",
+                    directory.display(),
+                    path.display()
+                ))
+            })?;
+        }
+        Ok(output)
+    }
+
+    /// Writes `text`: all of it, or nothing.
+    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+        let written = if self.is_special() {
+            OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(text.as_bytes()))
+        } else {
+            self.replace(text)
+        };
+        written.map_err(|error| Failure::Machine(format!("cannot write {}: {error}", self.path.display())))
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let (mut file, temporary) = self.make_temporary()?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let moved = written.and_then(|()| self.move_from(&temporary));
+        if moved.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&temporary);
+        }
+        moved
+    }
+
+    fn move_from(&self, temporary: &Path) -> io::Result<()> {
+        if !self.force {
+            File::create_new(&self.path)?;
+            return fs::rename(temporary, &self.path).inspect_err(|_| {
+                // It is empty, and this process made it.
+                let _ = fs::remove_file(&self.path);
+            });
+        }
+        if let Ok(metadata) = fs::metadata(&self.path) {
+            fs::set_permissions(temporary, metadata.permissions())?;
+        }
+        fs::rename(temporary, &self.path)
+    }
+
+    /// A new file beside the path.
+    fn make_temporary(&self) -> io::Result<(File, PathBuf)> {
+        let path = self.directory().join(format!(".plimsoll-output-{}.tmp", std::process::id()));
+        Ok((File::create_new(&path)?, path))
+    }
+
+    fn directory(&self) -> &Path {
+        self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    /// Whether there is something that is no regular file, so that nothing can take its place.
+    fn is_special(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_check_leaves_nothing_and_a_write_only_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("io.yaml");
+        let output = Output::check(&path, false).unwrap();
+        assert!(names(dir.path()).is_empty());
+        output.write("disks: []\n").unwrap();
+        assert_eq!(names(dir.path()), ["io.yaml"]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "disks: []\n");
+    }
+
+    #[test]
+    fn a_file_that_appeared_meanwhile_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("io.yaml");
+        let output = Output::check(&path, false).unwrap();
+        fs::write(&path, "precious").unwrap();
+        let error = output.write("disks: []\n").unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains("io.yaml: File exists"), "{error}");
+        assert_eq!(
+            (names(dir.path()), fs::read_to_string(&path).unwrap()),
+            (vec!["io.yaml".into()], "precious".into())
+        );
+        assert!(Output::check(&path, false).unwrap_err().to_string().contains("--force"));
+    }
+
+    #[test]
+    fn force_replaces_what_a_link_leads_to_and_keeps_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "older and longer than what comes").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("file", &link).unwrap();
+        Output::check(&link, true).unwrap().write("new").unwrap();
+        assert_eq!(names(dir.path()), ["file", "link"]);
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_device_is_written_and_stays_one() {
+        let null = Path::new("/dev/null");
+        Output::check(null, true).unwrap().write("new").unwrap();
+        assert!(!null.metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn places_without_room_are_refused_before_the_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let cases = [
+            (dir.path().to_owned(), 2, "is a directory"),
+            (dir.path().join("missing/io.yaml"), 2, "no such directory"),
+            // Nobody makes files there, not even root.
+            ("/proc/self/io.yaml".into(), 3, "cannot write into /proc/self"),
+        ];
+        for (path, code, part) in cases {
+            let error = Output::check(&path, false).unwrap_err();
+            assert_eq!(error.exit_code(), code, "{error}");
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}
