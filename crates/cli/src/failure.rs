@@ -127,8 +127,33 @@ impl From<ScratchError> for Failure {
         let message = error.to_string();
         match error {
             ScratchError::BadDirectory { .. } => Failure::Input(message),
-            ScratchError::Fill(error) => error.into(),
             _ => Failure::Machine(message),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_space() -> ScratchError {
+        let error = io::Error::from_raw_os_error(28);
+        ScratchError::Fill(LoadError::Write { path: "/data/x".to_owned(), error })
+    }
+
+    #[test]
+    fn what_the_machine_cannot_do_is_code_3() {
+        let fills: [Failure; 3] =
+            [no_space().into(), TestError::Scratch(no_space()).into(), TuneError::Scratch(no_space()).into()];
+        for failure in fills {
+            assert_eq!(failure.exit_code(), 3, "{failure}");
+            let text = failure.to_string();
+            assert!(text.starts_with("cannot fill the scratch files: /data/x: No space left"), "{text}");
+        }
+        let error = io::ErrorKind::OutOfMemory.into();
+        let no_memory = LoadError::NoMemory { job: "a".to_owned(), requests: 65_536, request_bytes: 1 << 30, error };
+        assert_eq!(Failure::from(no_memory).exit_code(), 3);
+        let unsuitable = LoadError::Unsuitable { job: "a".to_owned(), reason: "b".to_owned() };
+        assert_eq!(Failure::from(unsuitable).exit_code(), 2);
     }
 }

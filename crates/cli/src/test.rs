@@ -56,7 +56,7 @@ pub(crate) struct TestArguments {
     #[arg(long)]
     keep_files: bool,
 
-    /// Refuse to prepare more data than this
+    /// Write at most this much, preparing the files included: jobs that write end there
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     max_write: Option<u64>,
 
@@ -128,6 +128,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     if report.interrupted {
         screen::note(&format!("interrupted: the figures are of the time until then; {scratch}"));
         return Ok(Outcome::Interrupted);
+    }
+    if report.max_write_reached {
+        let written = format_bytes_binary(report.written_bytes);
+        screen::note(&format!("jobs that write ended early: --max-write was reached ({written} written)"));
     }
     let has_failed = report.jobs.iter().any(|job| job.errors > 0);
     Ok(if has_failed { Outcome::Finding } else { Outcome::Done })

@@ -60,7 +60,8 @@ pub(crate) struct TuneArguments {
     phase: Option<u64>,
 
     /// Shards: threads, each pinned to a CPU [default: one on every CPU]
-    #[arg(long, visible_alias = "smp", short = 'c', value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, visible_alias = "smp", short = 'c', value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..))]
     shards: Option<u16>,
 
     /// uring, aio, pool, memory or null [default: the best that this machine allows]

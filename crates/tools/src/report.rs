@@ -62,16 +62,16 @@ impl Latency {
     }
 }
 
-/// Requests of a class in the device, sampled each millisecond.
+/// Pieces of a class in the device, sampled at most once a millisecond on each I/O queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Depth {
-    /// Mean.
+    /// Mean; of several I/O queues, the sum of theirs.
     pub average: f64,
-    /// Median.
+    /// Median of one I/O queue.
     pub p50: u64,
-    /// 90th percentile.
+    /// 90th percentile of one I/O queue.
     pub p90: u64,
-    /// The most.
+    /// The most on one I/O queue.
     pub max: u64,
 }
 
@@ -156,6 +156,8 @@ pub struct TestReport {
     pub interrupted: bool,
     /// Bytes written to the storage, preparing it included.
     pub written_bytes: u64,
+    /// Whether writers ended because no more may be written.
+    pub max_write_reached: bool,
     /// CPU seconds of the shards in a million requests, over the measured window.
     pub cpu_s_per_million_requests: Option<f64>,
     /// Each job over all shards.
@@ -183,6 +185,7 @@ impl TestReport {
             elapsed_s: shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0) as f64 / 1e9,
             interrupted: result.interrupted,
             written_bytes: result.written_bytes,
+            max_write_reached: result.max_write_reached,
             cpu_s_per_million_requests: result.run.cpu_s_per_million(),
             jobs,
             by_shard: by_shard.collect(),
@@ -264,7 +267,7 @@ fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> Job
         throughput_bytes_per_s: result.bytes_per_s(),
         latency: Latency::of(&result.latency),
         device_depth: Depth {
-            average: result.device_depth.mean(),
+            average: result.device_depth_mean,
             p50: result.device_depth.percentile(50.0),
             p90: result.device_depth.percentile(90.0),
             max: result.device_depth.max(),
@@ -309,9 +312,13 @@ fn csv(field: &str) -> String {
     }
 }
 
+/// Plain words that some YAML reader takes for a truth value or for nothing.
+const YAML_WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null"];
+
 /// A YAML scalar that is a string whatever it looks like.
 fn yaml_string(text: &str) -> String {
-    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+    let plain = !YAML_WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     // A JSON string is a YAML string.
     if plain { text.to_owned() } else { serde_json::to_string(text).unwrap_or_default() }
@@ -359,7 +366,10 @@ mod tests {
     fn names_are_quoted_where_they_must_be() {
         assert_eq!(csv("a,b\"c"), "\"a,b\"\"c\"");
         assert_eq!(yaml_string("reads_1"), "reads_1");
-        assert_eq!(yaml_string("12"), "\"12\"");
+        for text in ["12", "true", "No", "on", "NULL", "y"] {
+            assert_eq!(yaml_string(text), format!("\"{text}\""));
+        }
+        assert_eq!(yaml_string("once"), "once");
         assert_eq!(yaml_string("a: b"), "\"a: b\"");
     }
 }

@@ -26,6 +26,7 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, Rate};
 use plimsoll::{DiskMode, DiskSetup};
 
@@ -59,6 +60,12 @@ impl Default for DiskChoice {
             num_io_queues: None,
         }
     }
+}
+
+/// Whether a backend works in memory alone: no file is needed, and no disk is touched.
+#[must_use]
+pub fn is_in_memory(backend: Option<BackendKind>) -> bool {
+    matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
 }
 
 /// No entry of the properties is for the storage.

@@ -10,6 +10,37 @@
 //!
 //! # Limits
 //! Named files are read only, unless `overwrite`; devices, unless `destructive`.
+//! `max_write_bytes` holds for all of it: files that would not fit in it are refused, and writers end when it is used up.
+//!
+//! # Example
+//! ```
+//! use plimsoll::DiskSetup;
+//! use plimsoll::backend::choose::BackendKind;
+//! use plimsoll_tools::config::{jobs, sched_groups::SchedGroups};
+//! use plimsoll_tools::load::Control;
+//! use plimsoll_tools::test::{Storage, TestOptions, run};
+//!
+//! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
+//! let groups = SchedGroups::default();
+//! let options = TestOptions {
+//!     jobs: jobs::parse("inline", text, &groups)?,
+//!     groups,
+//!     storage: Storage::of(".".as_ref())?,
+//!     overwrite: false,
+//!     destructive: false,
+//!     keep_files: false,
+//!     shards: 1,
+//!     disk: DiskSetup::unlimited(),
+//!     backend: Some(BackendKind::Null),
+//!     warmup_ns: 0,
+//!     duration_ns: 2_000_000,
+//!     max_write_bytes: None,
+//!     seed: 1,
+//! };
+//! let result = run(&options, &Control::default(), &mut |_, _| {})?;
+//! assert!(result.run.total("r").requests > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +48,19 @@ use std::path::{Path, PathBuf};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::MemoryBackend;
 use plimsoll::backend::{Backend, OpenOptions};
+use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 
 use crate::config::jobs::{Job, JobClass, JobFile, JobKind};
-use crate::config::sched_groups::SchedGroups;
+use crate::config::sched_groups::{SchedGroup, SchedGroups};
 use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, Scratch, ScratchError, Target};
+use crate::setup::is_in_memory;
 use crate::units::format_bytes_binary;
+
+/// Characters of a job's name that its files' names keep.
+const FILE_NAME_CHARS: usize = 64;
+/// How far an appending job may go in memory before it begins again, in bytes.
+const APPEND_IN_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Where the jobs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +127,7 @@ pub struct TestOptions {
     pub warmup_ns: u64,
     /// How long.
     pub duration_ns: u64,
-    /// Bytes to write at the most, preparing the files included.
+    /// Bytes to write at the most, preparing the files included: writers end there.
     pub max_write_bytes: Option<u64>,
     /// Seed.
     pub seed: u64,
@@ -170,6 +208,8 @@ pub struct TestResult {
     pub interrupted: bool,
     /// Bytes written, preparing the files included.
     pub written_bytes: u64,
+    /// Whether writers ended because no more may be written.
+    pub max_write_reached: bool,
 }
 
 /// One job of the file.
@@ -194,9 +234,13 @@ pub fn run(
 ) -> Result<TestResult, TestError> {
     let classes = Classes::new();
     let jobs = make_classes(options, &classes)?;
+    if let Some(max_write_bytes) = options.max_write_bytes {
+        control.bound_writes(max_write_bytes);
+    }
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
     let mut files = Files::check(options)?;
-    let specs = jobs.iter().map(|(test_job, class)| files.spec(options, &topology, &test_job.job, *class));
+    let numbered = jobs.iter().enumerate();
+    let specs = numbered.map(|(number, (job, class))| files.spec(options, &topology, &job.job, number, *class));
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
     on_step("preparing files", None);
     files.fill(options, control)?;
@@ -214,23 +258,20 @@ pub fn run(
         seed: options.seed,
     };
     let run = crate::load::run(&plan, control)?;
-    Ok(TestResult { run, jobs, interrupted: control.is_stopped(), written_bytes: control.written_bytes() })
+    Ok(TestResult {
+        run,
+        jobs,
+        interrupted: control.is_stopped(),
+        written_bytes: control.written_bytes(),
+        max_write_reached: control.is_write_bound_reached(),
+    })
 }
 
 fn make_classes(options: &TestOptions, classes: &Classes) -> Result<Vec<(TestJob, Class)>, TestError> {
-    let groups = &options.groups.groups;
-    let mut made: Vec<Class> = Vec::new();
-    for (at, group) in groups.iter().enumerate() {
-        let parent = group.parent.and_then(|p| made.get(p).copied());
-        let has_members = groups.iter().any(|g| g.parent == Some(at));
-        made.push(match has_members {
-            true => classes.add_group(&group.name, parent, group.shares)?,
-            false => classes.add_class(&group.name, parent, group.shares)?,
-        });
-    }
+    make_groups(&options.groups.groups, classes)?;
     for job in &options.jobs.jobs {
         if let JobClass::Own { shares } = job.class {
-            classes.add_class(&job.name, None, shares)?;
+            add_class(classes, &job.name, None, shares)?;
         }
     }
     let table = classes.list();
@@ -246,10 +287,43 @@ fn make_classes(options: &TestOptions, classes: &Classes) -> Result<Vec<(TestJob
     options.jobs.jobs.iter().map(with_class).collect()
 }
 
+/// Makes groups and classes, each after its parent: the file may name them in any order.
+fn make_groups(groups: &[SchedGroup], classes: &Classes) -> Result<(), ClassError> {
+    let depth = |at: &usize| {
+        let parent_of = |at: &usize| groups.get(*at).and_then(|group| group.parent);
+        std::iter::successors(parent_of(at), parent_of).take(groups.len()).count()
+    };
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(depth);
+    for at in order {
+        let Some(group) = groups.get(at) else { continue };
+        let parent = match group.parent.and_then(|parent| groups.get(parent)) {
+            Some(parent) => Some(classes.find(&parent.name).ok_or(ClassError::Unknown)?),
+            None => None,
+        };
+        if groups.iter().any(|member| member.parent == Some(at)) {
+            classes.add_group(&group.name, parent, group.shares)?;
+        } else {
+            add_class(classes, &group.name, parent, group.shares)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a class. The class `default` is there already, at the top, and takes the shares.
+fn add_class(classes: &Classes, name: &str, parent: Option<Class>, shares: u32) -> Result<(), ClassError> {
+    if parent.is_none() && classes.find(name) == Some(Class::DEFAULT) {
+        return classes.set_shares(Class::DEFAULT, shares);
+    }
+    classes.add_class(name, parent, shares).map(|_| ())
+}
+
 /// The files of a test: found, or made and removed.
 struct Files {
     scratch: Option<Scratch>,
     to_fill: Vec<(PathBuf, u64)>,
+    /// How far each appending job of a directory may go before it begins again.
+    append_room_bytes: u64,
 }
 
 impl Files {
@@ -265,14 +339,17 @@ impl Files {
             _ => {}
         }
         let Storage::Directory(directory) = &options.storage else {
-            return Ok(Files { scratch: None, to_fill: Vec::new() });
+            return Ok(Files { scratch: None, to_fill: Vec::new(), append_room_bytes: 0 });
         };
-        if in_memory(options.backend) {
-            return Ok(Files { scratch: None, to_fill: Vec::new() });
+        if is_in_memory(options.backend) {
+            return Ok(Files { scratch: None, to_fill: Vec::new(), append_room_bytes: APPEND_IN_MEMORY_BYTES });
         }
         let shards = u32::from(options.shards);
         let running = |job: &Job| (0..shards).filter(|s| job.shards.contains(*s)).count() as u64;
-        let needed_bytes = options.jobs.jobs.iter().map(|j| running(j) * j.bytes_per_shard(shards)).sum();
+        let (appending, filled): (Vec<&Job>, Vec<&Job>) =
+            options.jobs.jobs.iter().partition(|job| job.kind == JobKind::Append);
+        let sizes = filled.into_iter().map(|job| running(job).saturating_mul(job.bytes_per_shard(shards)));
+        let needed_bytes = sizes.fold(0, u64::saturating_add);
         if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| needed_bytes > *max) {
             return Err(TestError::MaxWrite { needed_bytes, max_write_bytes });
         }
@@ -280,7 +357,9 @@ impl Files {
         if options.keep_files {
             scratch.keep();
         }
-        Ok(Files { scratch: Some(scratch), to_fill: Vec::new() })
+        let append_files = appending.into_iter().map(running).sum();
+        let append_room_bytes = append_room_bytes(directory, needed_bytes, append_files);
+        Ok(Files { scratch: Some(scratch), to_fill: Vec::new(), append_room_bytes })
     }
 
     /// The job as the load generator takes it, its files made.
@@ -289,6 +368,7 @@ impl Files {
         options: &TestOptions,
         topology: &Topology,
         job: &Job,
+        number: usize,
         class: Class,
     ) -> Result<JobSpec, TestError> {
         let request_bytes = u32::try_from(job.request_bytes).unwrap_or(u32::MAX);
@@ -300,8 +380,10 @@ impl Files {
         spec.think_time_ns = job.think_time_ns;
         spec.think_after_ns = job.think_after_ns;
         spec.iov_count = job.iov_count;
+        // A file in a directory is the shard's own; a named one is everybody's.
+        spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
         for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
-            let target = self.target(options, topology, job, shard)?;
+            let target = self.target(options, topology, job, number, shard)?;
             spec = spec.on_shard(shard, target);
         }
         Ok(spec)
@@ -312,14 +394,15 @@ impl Files {
         options: &TestOptions,
         topology: &Topology,
         job: &Job,
+        number: usize,
         shard: u16,
     ) -> Result<Target, TestError> {
         let how = OpenOptions { write: job.kind.is_write(), create_new: false, direct: true, dsync: job.dsync };
         let bytes = job.bytes_per_shard(u32::from(options.shards));
         if let Some(scratch) = &mut self.scratch {
-            let path = scratch.create(&format!("plimsoll-test-{}-{shard}", file_name(&job.name)))?;
+            let path = scratch.create(&file_name(number, &job.name, shard))?;
             let len_bytes = match job.kind {
-                JobKind::Append => append_room(&path),
+                JobKind::Append => self.append_room_bytes.max(job.request_bytes),
                 _ => bytes,
             };
             if job.kind != JobKind::Append {
@@ -327,14 +410,14 @@ impl Files {
             }
             return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
         }
-        if in_memory(options.backend) {
-            let path = PathBuf::from(format!("{}-{shard}", job.name));
+        if is_in_memory(options.backend) {
+            let path = PathBuf::from(file_name(number, &job.name, shard));
             if options.backend == Some(BackendKind::Memory) {
                 let made = make_in_memory(topology, &path, bytes);
                 made.map_err(|error| LoadError::Open { job: job.name.clone(), error })?;
             }
             let how = OpenOptions { write: true, ..how };
-            let len_bytes = if job.kind == JobKind::Append { 1 << 30 } else { bytes };
+            let len_bytes = if job.kind == JobKind::Append { APPEND_IN_MEMORY_BYTES } else { bytes };
             return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
         }
         let path = options.storage.path();
@@ -358,10 +441,6 @@ impl Files {
     }
 }
 
-fn in_memory(backend: Option<BackendKind>) -> bool {
-    matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
-}
-
 /// Makes a file of zeros for the memory backend, so that reads find what they ask for.
 fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
     let mut backend = MemoryBackend::new(topology.memory())?;
@@ -369,14 +448,18 @@ fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::
     backend.set_file_len(file, len_bytes)
 }
 
-/// A job's name as part of a file name.
-fn file_name(job: &str) -> String {
-    job.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect()
+/// Name of the scratch file of job number `number` on `shard`. Names of jobs are free text: only the number tells them apart.
+fn file_name(number: usize, job: &str, shard: u16) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
+    format!("plimsoll-test-{number}-{name}-{shard}")
 }
 
-/// How far an appending job may go before it begins again: an eighth of what is free.
-fn append_room(path: &Path) -> u64 {
-    plimsoll::sys::statfs::file_system(path).map_or(1 << 30, |fs| (fs.available_bytes / 8).max(1 << 20))
+/// How far each of `files` appending files may go before it begins again: together an eighth of what is free when the
+/// other files are there, but 1 MiB each.
+fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
+    let free_bytes = file_system(directory).map_or(APPEND_IN_MEMORY_BYTES, |fs| fs.available_bytes);
+    (free_bytes.saturating_sub(needed_bytes) / 8 / files.max(1)).max(1 << 20)
 }
 
 /// Length of a file or block device in bytes.
@@ -384,4 +467,39 @@ fn length_of(path: &Path) -> Result<u64, TestError> {
     use std::io::Seek;
     let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
     opened.map_err(|error| TestError::Storage { path: path.display().to_string(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::sched_groups::parse;
+
+    #[test]
+    fn groups_may_come_after_their_members() {
+        let text = "[{name: leaf, shares: 3, parent: inner}, {name: inner, shares: 2, parent: outer}, \
+                    {name: outer, shares: 1}, {name: default, shares: 7}]";
+        let classes = Classes::new();
+        make_groups(&parse("test", text).unwrap().groups, &classes).unwrap();
+        let table = classes.list();
+        let of = |name: &str| &table[classes.find(name).unwrap().index()];
+        assert_eq!((of("leaf").parent, of("leaf").is_group), (classes.find("inner"), false));
+        assert_eq!((of("inner").parent, of("inner").is_group), (classes.find("outer"), true));
+        assert_eq!((of("outer").parent, of("outer").is_group), (None, true));
+        assert_eq!((of("default").shares, classes.find("default")), (7, Some(Class::DEFAULT)));
+    }
+
+    #[test]
+    fn file_names_differ_and_stay_short() {
+        assert_eq!(file_name(0, "a b", 1), "plimsoll-test-0-a_b-1");
+        assert_eq!(file_name(1, "a_b", 1), "plimsoll-test-1-a_b-1");
+        assert!(file_name(65_535, &"x".repeat(5000), 65_535).len() < 128);
+    }
+
+    #[test]
+    fn appending_files_share_what_is_free() {
+        let root = Path::new("/");
+        let (one, eight) = (append_room_bytes(root, 0, 1), append_room_bytes(root, 0, 8));
+        assert!(eight <= one && eight >= 1 << 20, "{one} {eight}");
+        assert_eq!(append_room_bytes(root, u64::MAX, 1), 1 << 20);
+    }
 }

@@ -51,7 +51,8 @@ fn a_job_with_all_keys() {
   shard_info: {parallelism: 1, class: everything, think_time: 90us, think_after: 5ms}
 ";
     let file = parse_alone(text).unwrap();
-    assert!(file.warnings.is_empty());
+    let ignored: Vec<_> = file.warnings.iter().map(|w| (w.code(), w.key().unwrap_or(""))).collect();
+    assert_eq!(ignored, [(Code::Ignored, "[0].options.extent_allocation_size_hint")]);
     let job = &file.jobs[0];
     assert_eq!((job.name.as_str(), job.kind), ("everything", JobKind::RandWrite));
     assert_eq!(job.shards, ShardSet::List(vec![0, 2]));
@@ -275,6 +276,8 @@ fn keys_without_effect_are_warned_of() {
         assert_eq!(file.warnings.len(), 1, "{info}");
         assert_eq!((file.warnings[0].code(), file.warnings[0].line()), (Code::Ignored, Some(4)));
         assert!(file.warnings[0].message().starts_with(message), "{}", file.warnings[0]);
+        let job = &file.jobs[0];
+        assert_eq!((job.think_time_ns, job.think_after_ns, job.batch, job.iov_count), (0, 0, 1, None), "{info}");
     }
     for info in ["rps: 5, think_time: 0", "rps: 0, think_time: 5us", "rps: 5, batch: 5"] {
         assert!(parse_alone(&job(HEAD, &format!("parallelism: 1, {info}"))).unwrap().warnings.is_empty(), "{info}");
@@ -349,4 +352,11 @@ fn class_wins_over_shares() {
     assert_eq!(file.jobs[1].class, JobClass::Joined("a".to_owned()));
     assert_eq!((file.warnings[0].code(), file.warnings[0].line()), (Code::Ignored, Some(2)));
     assert_eq!(file.warnings[0].key(), Some("[1].shard_info.shares"));
+}
+
+#[test]
+fn a_job_is_not_called_like_a_key_of_the_results() {
+    let text = "- name: shard\n  type: randread\n  shards: all\n  shard_info: {parallelism: 1}\n";
+    let error = parse_alone(text).unwrap_err();
+    assert_eq!((error.code(), error.line(), error.key()), (Code::InvalidValue, Some(1), Some("[0].name")));
 }

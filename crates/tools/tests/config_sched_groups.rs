@@ -71,6 +71,18 @@ fn parents_that_do_not_work() {
 }
 
 #[test]
+fn the_default_class_takes_shares_only() {
+    assert_eq!(parse("groups.yaml", "- {name: default, shares: 5}").unwrap().groups[0].shares, 5);
+    refused("- {name: g, shares: 5}\n- {name: default, shares: 5, parent: g}", Code::InvalidValue, 2, "another name");
+    refused(
+        "- {name: a, shares: 5, parent: default}\n- {name: default, shares: 5}",
+        Code::InvalidValue,
+        2,
+        "another name",
+    );
+}
+
+#[test]
 fn depth_is_bounded() {
     let chain = |length: usize| {
         let mut text = String::from("- {name: g0, shares: 1}\n");

@@ -1,14 +1,14 @@
 //! The file that a result goes to: seen to be writable before the work, complete or not there after it.
 //!
 //! # Why
-//! A measurement takes minutes. That its file cannot be written must show before it, and a reader of the file must never
-//! see half of it.
+//! A measurement takes minutes. That its file cannot be written must show before it, and a reader of the file must
+//! never see half of it.
 //!
 //! # How it works
-//! [`Output::check`] looks at the path, and makes and removes a file beside it. [`Output::write`] writes a file beside it
-//! and renames that onto it. Without `--force` the path is first made exclusively, so that a file that appeared
-//! meanwhile stays as it is. Links are followed: what they lead to is replaced, not the link. What is no regular file (a
-//! pipe, `/dev/null`) is written in place.
+//! [`Output::check`] looks at the path, and makes and removes a file beside it. [`Output::write`] writes a file beside
+//! it and renames that onto it. Without `--force` the path is first made exclusively, so that a file that appeared
+//! meanwhile stays as it is. Links are followed: what they lead to is replaced, not the link. What is no regular file
+//! (a pipe, `/dev/null`) is written in place.
 //!
 //! # Limits
 //! A machine that stops between the making and the renaming leaves an empty file.

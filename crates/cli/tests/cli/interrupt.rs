@@ -74,7 +74,7 @@ fn a_running_test_prints_its_figures() {
 fn preparing_files_ends_at_once() {
     let world = World::new(&[("reads.yaml", &READS.replace("8MB", "16GB"))]);
     let before = world.contents();
-    let scratch = world.path().join("plimsoll-test-reads-0");
+    let scratch = world.path().join("plimsoll-test-0-reads-0");
     let arguments = ["test", "reads.yaml", "--duration", "60"];
     let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
     assert_eq!(ended.code, Some(130), "{ended:#?}");

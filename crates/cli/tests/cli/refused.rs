@@ -52,7 +52,7 @@ fn arguments_that_make_no_sense() {
         ("tune . --backend spdk", &["unknown backend `spdk`", "uring, aio, pool, memory, null"]),
         ("demo --backend spdk", &["unknown backend `spdk`", "uring, aio, pool, memory, null"]),
         ("test reads.yaml --format xml", &["table, json, csv, yaml"]),
-        ("tune . --format csv", &["table, json, yaml"]),
+        ("tune . --format xml", &["table, json, csv, yaml"]),
         ("demo --format yaml", &["table, json"]),
         ("test reads.yaml --duration soon", &["--duration", "such as 1.5ms"]),
         ("test reads.yaml --duration 0", &["--duration 0", "such as 10 or 500ms"]),

@@ -150,10 +150,10 @@ fn scratch_files_are_read_written_and_removed() {
     assert_eq!(world.contents().len(), before.len());
     // Asked to, it leaves them, and then refuses to take what is somebody's.
     done(world.run(&[&arguments[..], &["--keep-files"]].concat()));
-    assert!(world.path().join("plimsoll-test-small-0").is_file());
+    assert!(world.path().join("plimsoll-test-1-small-0").is_file());
     let again = world.run(&arguments);
     again.assert_refused(3, &["plimsoll-test-", "remove it if nobody uses it"]);
-    assert!(world.path().join("plimsoll-test-small-0").is_file());
+    assert!(world.path().join("plimsoll-test-1-small-0").is_file());
 }
 
 #[test]

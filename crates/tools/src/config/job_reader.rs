@@ -95,11 +95,16 @@ fn entry_key<'a>(entry: &Field<'a>, key: &str) -> Field<'a> {
 
 fn parse_job(entry: &Field<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Job, ConfigError> {
     let fields = Fields::read(entry, &JOB)?;
-    let name = fields.required("name", "give the job a name; results are listed under it")?.text()?.to_owned();
+    let name_field = fields.required("name", "give the job a name; results are listed under it")?;
+    let name = name_field.text()?.to_owned();
+    if name == "shard" {
+        let error = name_field.error(Code::InvalidValue, "a job cannot be called `shard`");
+        return Err(error.with_help("choose another name: in results as YAML `shard` is the number of the shard"));
+    }
     let kind = parse_kind(&fields.required("type", "write `type: randread`, for example")?, warnings)?;
     let (shards, shards_spans) = parse_shards(&fields.required("shards", "write `shards: all`, or a list of ids")?)?;
     let load = parse_shard_info(&fields, warnings)?;
-    let options = parse_options(&fields)?;
+    let options = parse_options(&fields, warnings)?;
     Ok(Job {
         name,
         kind,
@@ -203,7 +208,7 @@ fn parse_shard_info(job: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<
     };
     let parallelism = fields.required("parallelism", PARALLELISM_HELP)?.count(1..=MAX_PARALLELISM)?;
     let (request_bytes, request_span) = parse_request_size(&fields)?;
-    let load = Load {
+    let mut load = Load {
         class: parse_class(&fields, warnings)?,
         parallelism,
         requests_per_s_per_fiber: Some(count_or("rps", 0..=MAX_REQUESTS_PER_S, 0)?).filter(|rate| *rate > 0),
@@ -215,7 +220,7 @@ fn parse_shard_info(job: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<
         think_after_ns: pause("think_after")?,
         iov_count: parse_iov_count(&fields, request_bytes, warnings)?,
     };
-    warn_of_ignored_keys(&fields, &load, warnings);
+    drop_ignored_keys(&fields, &mut load, warnings);
     Ok(load)
 }
 
@@ -276,7 +281,8 @@ fn parse_iov_count(
     Err(field.error(Code::OutOfRange, message).with_help(help))
 }
 
-fn warn_of_ignored_keys(fields: &Fields<'_>, load: &Load, warnings: &mut Vec<Diagnostic>) {
+/// Keys that have no effect beside the others: each is warned of, and its value taken back.
+fn drop_ignored_keys(fields: &Fields<'_>, load: &mut Load, warnings: &mut Vec<Diagnostic>) {
     let open_loop = load.requests_per_s_per_fiber.is_some();
     let cases = [
         ("think_time", open_loop && load.think_time_ns > 0, "`think_time` has no effect beside `rps`"),
@@ -288,6 +294,12 @@ fn warn_of_ignored_keys(fields: &Fields<'_>, load: &Load, warnings: &mut Vec<Dia
             warnings.push(field.error(Code::Ignored, message).with_help("remove one, or add the other").into_warning());
         }
     }
+    if open_loop {
+        load.think_time_ns = 0;
+        load.think_after_ns = 0;
+    } else {
+        load.batch = 1;
+    }
 }
 
 /// The part of a job that comes from `options`.
@@ -298,7 +310,7 @@ struct JobOptions {
     extent_size_hint_bytes: Option<u64>,
 }
 
-fn parse_options(job: &Fields<'_>) -> Result<JobOptions, ConfigError> {
+fn parse_options(job: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<JobOptions, ConfigError> {
     let Some(field) = job.get("options") else { return Ok(JobOptions::default()) };
     let fields = Fields::read(&field, &OPTIONS)?;
     if let Some(sleep_type) = fields.get("sleep_type") {
@@ -313,6 +325,10 @@ fn parse_options(job: &Fields<'_>) -> Result<JobOptions, ConfigError> {
         },
     };
     let hint = fields.get("extent_allocation_size_hint");
+    if let Some(field) = &hint {
+        let warning = field.error(Code::Ignored, "`extent_allocation_size_hint` has no effect");
+        warnings.push(warning.with_help("remove it; files are written in full before the run").into_warning());
+    }
     Ok(JobOptions {
         dsync: fields.get("dsync").map_or(Ok(false), |field| field.boolean())?,
         pause_distribution,

@@ -66,7 +66,7 @@ pub struct JobFile {
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Unique in the file, not empty.
+    /// Unique in the file, not empty, not `shard` (a key of results as YAML).
     pub name: String,
     /// What the requests do.
     pub kind: JobKind,
@@ -81,13 +81,13 @@ pub struct Job {
     /// Requests (or batches) per second of *each fiber*, 1 to [`MAX_REQUESTS_PER_S`]; `None` is a closed loop: the next
     /// request follows the completion of the last.
     pub requests_per_s_per_fiber: Option<u32>,
-    /// Requests issued together at each tick, 1 to [`MAX_BATCH`]; only with a request rate.
+    /// Requests issued together at each tick, 1 to [`MAX_BATCH`]; 1 without a request rate.
     pub batch: u32,
     /// The job ends once *more* requests than this were made, as in io_tester; `None` is no limit.
     pub limit_requests: Option<u32>,
     /// The length of a request: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
     pub request_bytes: u64,
-    /// The pause after each request, or between active phases if `think_after_ns` is not 0; up to one day.
+    /// The pause after each request, or between active phases if `think_after_ns` is not 0; up to one day. 0 with a rate.
     pub think_time_ns: u64,
     /// The length of an active phase, up to one day; 0 means that the job pauses after each request.
     pub think_after_ns: u64,
@@ -97,7 +97,8 @@ pub struct Job {
     pub dsync: bool,
     /// How the times between requests are distributed; only with a request rate.
     pub pause_distribution: PauseDistribution,
-    /// The extent size to ask the file system for, in bytes; `None` is the size of the file.
+    /// The extent size that the file asks for, in bytes. It has no effect, and the reader warns of it: files are written in
+    /// full before the run.
     pub extent_size_hint_bytes: Option<u64>,
     /// Where each shard of a list stands in the text.
     pub(super) shards_spans: Vec<Span>,
@@ -163,7 +164,7 @@ impl ShardSet {
 /// The class whose share of the disk a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobClass {
-    /// A class of its own, called like the job, with 1 to [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
+    /// A class of its own, called like the job (`default`: the class that is always there), with 1 to [`MAX_SHARES`](super::sched_groups::MAX_SHARES) shares.
     Own {
         /// The weight of the class.
         shares: u32,

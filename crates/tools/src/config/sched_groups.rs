@@ -4,7 +4,8 @@
 //! same over many job files. The keys are those of io_tester's `--sched-groups`.
 //!
 //! **How.** A list of maps with `name`, `shares` and, for a member of a group, `parent`. A name that some entry calls
-//! its parent is a group; every other name is a class that jobs can join.
+//! its parent is a group; every other name is a class that jobs can join. `default` is the class that is always there: it
+//! can be given shares, but neither a parent nor members.
 //!
 //! **Limits.** Any number of levels up to 64 (io_tester has two). Limits, reservations and latency targets are refused
 //! by name: they are not supported yet.
@@ -93,7 +94,7 @@ const LIMITS_HELP: &str = "remove it; only shares and parents take effect in thi
 ///
 /// # Errors
 /// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a name twice, an unknown
-/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`].
+/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members.
 pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
@@ -131,6 +132,7 @@ fn parse_source(source: &Source) -> Result<SchedGroups, ConfigError> {
         }
     }
     check_depth(&groups, &parent_fields)?;
+    check_default(&groups, &parent_fields, &entries)?;
     Ok(SchedGroups { groups })
 }
 
@@ -162,4 +164,22 @@ fn check_depth(groups: &[SchedGroup], parent_fields: &[Option<Field<'_>>]) -> Re
         }
     }
     Ok(())
+}
+
+/// The class that is always there can be given shares, and nothing else.
+fn check_default(
+    groups: &[SchedGroup],
+    parent_fields: &[Option<Field<'_>>],
+    entries: &[Field<'_>],
+) -> Result<(), ConfigError> {
+    let help = "choose another name: `default` is the class of requests without one";
+    let Some(at) = groups.iter().position(|group| group.name == "default") else { return Ok(()) };
+    if let Some(Some(field)) = parent_fields.get(at) {
+        return Err(field.error(Code::InvalidValue, "the class `default` has no parent").with_help(help));
+    }
+    let has_members = groups.iter().any(|group| group.parent == Some(at));
+    match entries.get(at).filter(|_| has_members) {
+        Some(entry) => Err(entry.error(Code::InvalidValue, "the class `default` has no members").with_help(help)),
+        None => Ok(()),
+    }
 }

@@ -31,7 +31,7 @@
 //! let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: 2_000_000, seed: 1 };
 //! let result = run(&plan, &Control::default())?;
 //! assert!(result.total("reads").requests > 0);
-//! # Ok::<(), plimsoll_tools::load::LoadError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod crew;
@@ -40,8 +40,8 @@ mod result;
 mod runner;
 mod scratch;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 

@@ -55,10 +55,7 @@ pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
 }
 
 /// The jobs that belong to the reactor's shard, and their fibers.
-pub(super) fn prepare<'a>(
-    reactor: &mut Reactor,
-    plan: &'a Plan,
-) -> Result<(Vec<Job<'a>>, Vec<Fiber>), LoadError> {
+pub(super) fn prepare<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<Job<'a>>, Vec<Fiber>), LoadError> {
     let shard = usize::from(reactor.shard());
     let mut jobs = Vec::new();
     let mut fibers = Vec::new();

@@ -8,7 +8,8 @@
 //! and takes the smallest within 2 % of the best; beyond the usual range it goes on only while the rate still rises.
 //! Sequential samples go on where the last one ended.
 //!
-//! Filling goes by amount, not by time: each run ends when its requests have all come back, so nothing is written twice.
+//! Filling goes by amount, not by time: each run ends when its requests have all come back, so nothing is written
+//! twice.
 //!
 //! # Limits
 //! Between two samples the disk is idle for some milliseconds (threads start, files are opened); a warm-up in each
@@ -197,8 +198,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Writes up to `piece_bytes` more to each file, for at most `seconds`. False, and nothing written, when no more may
-    /// be written.
+    /// Writes up to `piece_bytes` more to each file, for at most `seconds`. False, and nothing written, when no more
+    /// may be written.
     fn fill_once(&mut self, filled_bytes: &mut [u64], piece_bytes: u64, seconds: f64) -> Result<bool, TuneError> {
         let allowed = match self.writes.allowance(SEQUENTIAL_BYTES, self.shards(), 0) {
             Allowance::Unlimited => u32::MAX,
@@ -241,7 +242,7 @@ impl Bench<'_> {
             self.sample(aim, aim.depth_default, self.files.len(), seconds)?;
         }
         let probes = self.search(aim, rungs)?;
-        let default_depth = whole_depth(aim.depth_default, self.shards());
+        let default_depth = series::whole_depth(aim.depth_default, self.shards());
         let depth = series::smallest_sufficient_depth(&probes).unwrap_or(default_depth);
         if self.control.is_stopped() {
             return Ok(None);
@@ -266,8 +267,8 @@ impl Bench<'_> {
             }
             probe_s = probe_s.min(affordable_s);
         }
-        let mut depth = whole_depth(aim.depths.0, self.shards());
-        while goes_deeper(aim, depth, &probes) {
+        let mut depth = series::whole_depth(aim.depths.0, self.shards());
+        while series::goes_deeper(depth, aim.depths.1, aim.depth_max, &probes) {
             let sample = self.sample(aim, depth, self.files.len(), probe_s)?;
             self.progress();
             match sample {
@@ -473,70 +474,10 @@ impl Bench<'_> {
     }
 }
 
-/// `depth` as requests under way can be: equally many on each shard, at least one.
-fn whole_depth(depth: u32, shards: u16) -> u32 {
-    let shards = u32::from(shards.max(1));
-    (depth / shards).max(1).saturating_mul(shards)
-}
-
-/// Whether a search tries `depth` after `probes`. It tries one depth at least, however many shards there are.
-fn goes_deeper(aim: &Aim, depth: u32, probes: &[Probe]) -> bool {
-    let is_usual = probes.is_empty() || depth <= aim.depths.1;
-    is_usual || (depth <= aim.depth_max && series::is_still_rising(probes))
-}
-
 /// CPU use of the busiest shard over all samples, in per cent.
 fn busiest_pct(samples: &[Sample], elapsed_ns: u64) -> f64 {
     let shards = samples.iter().map(|sample| sample.cpu_ns.len()).max().unwrap_or(0);
     let cpu_ns = |shard: usize| samples.iter().filter_map(|sample| sample.cpu_ns.get(shard)).sum::<u64>();
     let busiest_ns = (0..shards).map(cpu_ns).max().unwrap_or(0);
     busiest_ns as f64 * 100.0 / elapsed_ns.max(1) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Depths that a search tries when the rate at each is `rate(depth)`.
-    fn tried(shards: u16, rate: fn(u32) -> f64) -> Vec<u32> {
-        let aim = Aim {
-            name: "sequential read",
-            pattern: Pattern::SeqRead,
-            block_bytes: SEQUENTIAL_BYTES,
-            unit: Unit::BytesPerS,
-            depths: (4, 32),
-            depth_max: 64,
-            depth_default: 16,
-            reserve_part: 0.0,
-        };
-        let mut probes = Vec::new();
-        let mut depth = whole_depth(aim.depths.0, shards);
-        while goes_deeper(&aim, depth, &probes) {
-            probes.push(Probe { depth, rate: rate(depth) });
-            depth *= 2;
-        }
-        probes.into_iter().map(|probe| probe.depth).collect()
-    }
-
-    #[test]
-    fn a_search_tries_a_depth_however_many_shards_there_are() {
-        let cases: [(u16, &[u32], &[u32]); 5] = [
-            (1, &[4, 8, 16, 32], &[4, 8, 16, 32, 64]),
-            (3, &[3, 6, 12, 24], &[3, 6, 12, 24, 48]),
-            (48, &[48], &[48]),
-            (64, &[64], &[64]),
-            (200, &[200], &[200]),
-        ];
-        for (shards, flat, rising) in cases {
-            assert_eq!(tried(shards, |_| 1.0), flat, "{shards} shards");
-            assert_eq!(tried(shards, f64::from), rising, "{shards} shards");
-        }
-    }
-
-    #[test]
-    fn a_depth_is_the_same_on_each_shard() {
-        for (depth, shards, whole) in [(16, 1, 16), (16, 3, 15), (16, 16, 16), (16, 100, 100), (1, 0, 1)] {
-            assert_eq!(whole_depth(depth, shards), whole, "{depth} over {shards}");
-        }
-    }
 }

@@ -60,8 +60,8 @@ use budget::WriteBudget;
 use place::Place;
 
 pub use report::{
-    Backend, BlockSize, Device, Figure, IOPS_BLOCK_BYTES, Leaf, MissingCause, MissingFigures, Probe, SCHEMA, TuneReport,
-    Unit, UnloadedLatency, Warning, WarningCode,
+    Backend, BlockSize, Device, Figure, IOPS_BLOCK_BYTES, Leaf, MissingCause, MissingFigures, Probe, SCHEMA,
+    TuneReport, Unit, UnloadedLatency, Warning, WarningCode,
 };
 
 /// What [`measure`] needs to write beyond the scratch data, in bytes.
@@ -159,7 +159,7 @@ impl TuneOptions {
 
     /// Whether the backend touches no disk.
     fn is_in_memory(&self) -> bool {
-        matches!(self.backend, Some(BackendKind::Null | BackendKind::Memory))
+        crate::setup::is_in_memory(self.backend)
     }
 }
 

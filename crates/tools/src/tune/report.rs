@@ -308,8 +308,8 @@ impl TuneReport {
         let warning = |(name, block): (&str, &BlockSize)| Warning {
             code: WarningCode::BlockSize,
             message: format!(
-                "{name} holds for requests of {} bytes only ({}): readers of io-properties take it for {taken_for_bytes} \
-                 bytes",
+                "{name} holds for requests of {} bytes only ({}): readers of io-properties take it for \
+                 {taken_for_bytes} bytes",
                 block.bytes, block.how
             ),
         };

@@ -1,4 +1,4 @@
-//! What a series of samples says: its deviation, whether it still changes, and which depth was enough.
+//! What a series of samples says: its deviation, whether it still changes, which depths to try, and which was enough.
 //!
 //! # Why
 //! A figure without its spread is a guess, and a disk that still slows down has not shown its figure yet.
@@ -59,6 +59,19 @@ pub(super) fn is_still_rising(probes: &[Probe]) -> bool {
     }
 }
 
+/// `depth` as requests under way can be: equally many on each shard, at least one.
+pub(super) fn whole_depth(depth: u32, shards: u16) -> u32 {
+    let shards = u32::from(shards.max(1));
+    (depth / shards).max(1).saturating_mul(shards)
+}
+
+/// Whether a search tries `depth` after `probes`: always up to `usual_depth`, up to `max_depth` while the rate rises.
+/// It tries one depth at least, however many shards there are.
+pub(super) fn goes_deeper(depth: u32, usual_depth: u32, max_depth: u32, probes: &[Probe]) -> bool {
+    let is_usual = probes.is_empty() || depth <= usual_depth;
+    is_usual || (depth <= max_depth && is_still_rising(probes))
+}
+
 fn best_rate(probes: &[Probe]) -> f64 {
     probes.iter().map(|probe| probe.rate).fold(0.0, f64::max)
 }
@@ -76,6 +89,39 @@ mod tests {
 
     fn probes(rates: Rates) -> Vec<Probe> {
         rates.iter().map(|&(depth, rate)| Probe { depth, rate }).collect()
+    }
+
+    /// Depths that a search from 4 to 32, at most 64, tries when the rate at each is `rate(depth)`.
+    fn tried(shards: u16, rate: fn(u32) -> f64) -> Vec<u32> {
+        let mut probes = Vec::new();
+        let mut depth = whole_depth(4, shards);
+        while goes_deeper(depth, 32, 64, &probes) {
+            probes.push(Probe { depth, rate: rate(depth) });
+            depth *= 2;
+        }
+        probes.into_iter().map(|probe| probe.depth).collect()
+    }
+
+    #[test]
+    fn a_search_tries_a_depth_however_many_shards_there_are() {
+        let cases: [(u16, &[u32], &[u32]); 5] = [
+            (1, &[4, 8, 16, 32], &[4, 8, 16, 32, 64]),
+            (3, &[3, 6, 12, 24], &[3, 6, 12, 24, 48]),
+            (48, &[48], &[48]),
+            (64, &[64], &[64]),
+            (200, &[200], &[200]),
+        ];
+        for (shards, flat, rising) in cases {
+            assert_eq!(tried(shards, |_| 1.0), flat, "{shards} shards");
+            assert_eq!(tried(shards, f64::from), rising, "{shards} shards");
+        }
+    }
+
+    #[test]
+    fn a_depth_is_the_same_on_each_shard() {
+        for (depth, shards, whole) in [(16, 1, 16), (16, 3, 15), (16, 16, 16), (16, 100, 100), (1, 0, 1)] {
+            assert_eq!(whole_depth(depth, shards), whole, "{depth} over {shards}");
+        }
     }
 
     #[test]
