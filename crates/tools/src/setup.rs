@@ -31,9 +31,7 @@ use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, 
 use plimsoll::{DiskMode, DiskSetup};
 
 use crate::config::io_properties::{DiskProperties, IoProperties};
-
-/// The size at which IOPS figures are taken to be measured, unless the physical block is larger.
-const IOPS_BLOCK_BYTES: u32 = 4096;
+use crate::tune::IOPS_BLOCK_BYTES;
 
 /// What a user says of the disk.
 #[derive(Clone, Debug)]

@@ -32,7 +32,7 @@ const BACKGROUND_BYTES: u32 = 128 << 10;
 /// Background requests of each job outstanding.
 const BACKGROUND_DEPTH: u32 = 32;
 /// A window with this much of the drained throughput is wide enough.
-pub(super) const KNEE_PART: f64 = 0.93;
+pub(super) const KNEE_PART: f64 = 0.90;
 /// Windows tried at the most, each wider than the last by [`PROBE_STEP`].
 const PROBES_MAX: i32 = 10;
 const PROBE_STEP: f64 = 1.25;
@@ -110,13 +110,23 @@ impl<'a> Stage<'a> {
             let wanted_ns = (narrowest_s * PROBE_STEP.powi(step) * 1e9) as u64;
             let mut parts = Vec::new();
             while parts.len() < 2 {
-                let drained = self.slice(Way::Drained, self.probe_s())?;
-                if probes.is_empty() && parts.is_empty() {
-                    self.mix = mix_of(&drained, &self.model);
+                let is_first = probes.is_empty() && parts.is_empty();
+                // In turns first and second, because each slice leaves the disk with something to finish. The first is
+                // drained: the mix that all others go by.
+                let mut pair = [Way::Drained, Way::Scheduled];
+                if !is_first && (probes.len() + parts.len()) % 2 == 1 {
+                    pair.reverse();
                 }
-                self.window_ns = wanted_ns;
-                let scheduled = self.slice(Way::Scheduled, self.probe_s())?;
-                parts.push(scheduled.bytes_per_s() / drained.bytes_per_s().max(1.0));
+                let mut rates = [0.0; 2];
+                for way in pair {
+                    self.window_ns = wanted_ns;
+                    let slice = self.slice(way, self.probe_s())?;
+                    if is_first && way == Way::Drained {
+                        self.mix = mix_of(&slice, &self.model);
+                    }
+                    rates[usize::from(way == Way::Scheduled)] = slice.bytes_per_s();
+                }
+                parts.push(rates[1] / rates[0].max(1.0));
                 if parts[0] < KNEE_PART {
                     break;
                 }
