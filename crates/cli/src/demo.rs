@@ -75,7 +75,7 @@ fn text(report: &DemoReport) -> String {
         if report.window_is_wide_enough { "the narrowest tried that gives" } else { "the widest tried, short of" };
     text.push_str(&format!(
         "reads and writes together: (r/R)^p + (w/W)^p = 1 with p = {:.2}\n\
-         kept in the device: {} of device time, {enough} 90 % of the drained throughput\n\n",
+         kept in the device: {} of device time, {enough} 90 % of the drained rate\n\n",
         report.mix_exponent,
         format_duration_ns((report.window_us * 1e3) as u64)
     ));
@@ -86,7 +86,7 @@ fn text(report: &DemoReport) -> String {
     text.push_str("\n\nwanted, got: part of the device time, by the model; in device: mean number of requests\n");
     text.push_str(&format!("written: {}\n", format_bytes_binary(report.written_bytes)));
     if let Some(sentence) = &report.sentence {
-        text.push_str(&format!("\n{sentence}\n"));
+        text.push_str(&format!("\n{}\n", screen::wrap(sentence)));
     }
     text
 }

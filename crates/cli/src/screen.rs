@@ -30,6 +30,20 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     lines.join("\n")
 }
 
+/// Breaks a paragraph into lines that fit.
+pub(crate) fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().filter(|line| line.len() + word.len() < usize::from(WIDTH));
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// Writes a result to stdout.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
