@@ -44,13 +44,6 @@ impl Cost {
         Cost(ns.saturating_mul(FS_PER_NS))
     }
 
-    /// `seconds` rounded to the nearest femtosecond; negative and NaN give zero, too large saturates.
-    #[must_use]
-    pub fn from_secs_f64(seconds: f64) -> Cost {
-        // A float-to-integer `as` saturates and maps NaN to 0, which is exactly what is wanted.
-        Cost((seconds * FS_PER_S as f64 + 0.5) as u64)
-    }
-
     /// In femtoseconds.
     #[must_use]
     pub const fn as_fs(self) -> u64 {

@@ -43,8 +43,6 @@ pub enum DiskMode {
 /// One disk of a program.
 #[derive(Clone, Debug)]
 pub struct DiskSetup {
-    /// Device numbers of the files on it (`st_dev`; `st_rdev` of a block device). May be empty.
-    pub devices: Vec<u64>,
     /// The model and its limits.
     pub config: DiskConfig,
     /// What holds requests back.
@@ -68,14 +66,7 @@ impl DiskSetup {
     #[must_use]
     pub fn new(config: DiskConfig) -> DiskSetup {
         let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
-        DiskSetup {
-            devices: Vec::new(),
-            config,
-            mode: DiskMode::Scheduled,
-            num_io_queues: None,
-            max_requests,
-            wakeup_credit_ns,
-        }
+        DiskSetup { config, mode: DiskMode::Scheduled, num_io_queues: None, max_requests, wakeup_credit_ns }
     }
 }
 
@@ -218,12 +209,6 @@ impl Topology {
     #[must_use]
     pub fn disk(&self, disk: u16) -> Option<&Arc<Disk>> {
         self.0.disks.get(usize::from(disk)).map(|(_, disk)| disk)
-    }
-
-    /// The disk that holds files of `device`; the first disk where none claims it.
-    #[must_use]
-    pub fn disk_of_device(&self, device: u64) -> u16 {
-        self.0.disks.iter().position(|(setup, _)| setup.devices.contains(&device)).unwrap_or(0) as u16
     }
 
     /// A file of disk number `disk` (too large a number is taken as 0); nothing is opened yet.

@@ -129,18 +129,6 @@ impl RunResult {
         total
     }
 
-    /// Names of the jobs, each once, in the order of the plan.
-    #[must_use]
-    pub fn job_names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for job in self.shards.iter().flat_map(|s| &s.jobs) {
-            if !names.contains(&job.name) {
-                names.push(job.name.clone());
-            }
-        }
-        names
-    }
-
     /// Bytes a second of all jobs.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
