@@ -4,7 +4,6 @@ pub mod config;
 pub mod demo;
 pub mod load;
 pub mod report;
-pub mod rng;
 pub mod setup;
 pub mod test;
 pub mod tune;

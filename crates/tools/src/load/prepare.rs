@@ -20,7 +20,7 @@ use plimsoll::{Data, Reactor, ReactorConfig};
 
 use super::runner::{Fiber, Job};
 use super::{JobSpec, LoadError, Plan, Target};
-use crate::rng::Rng;
+use plimsoll_sim::rng::Rng;
 
 /// Requests of one job under way at once on a shard.
 fn requests_at_once(spec: &JobSpec) -> u64 {

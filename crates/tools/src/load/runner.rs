@@ -26,7 +26,7 @@ use super::crew::{Crew, Member};
 use super::prepare::prepare;
 use super::result::ClassResult;
 use super::{Control, JobResult, JobSpec, LoadError, Pattern, PauseDistribution, Plan, ShardResult, Target};
-use crate::rng::Rng;
+use plimsoll_sim::rng::Rng;
 
 /// How long a shard may sleep without looking whether the run is to end.
 const LOOK_UP_NS: u64 = 50_000_000;

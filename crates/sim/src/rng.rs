@@ -4,7 +4,7 @@
 //! same order, whatever version of whatever library is linked. Not for secrets.
 //!
 //! ```
-//! use plimsoll_tools::rng::Rng;
+//! use plimsoll_sim::rng::Rng;
 //! let (mut a, mut b) = (Rng::new(7), Rng::new(7));
 //! assert_eq!(a.below(1_000_000), b.below(1_000_000));
 //! assert!(a.below(10) < 10);
@@ -49,7 +49,7 @@ impl Rng {
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // 53 bits in (0, 1], so that the logarithm is finite.
         let uniform = ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        -mean * uniform.ln()
+        -mean * plimsoll_core::math::ln(uniform)
     }
 
     /// Fills `bytes` with data that does not compress.
