@@ -37,7 +37,7 @@ impl Backlogged {
         let disk = Arc::new(Disk::new(DiskConfig { model, ..DiskConfig::default() }));
         let mut queue = IoQueue::new(disk, QueueConfig::default());
         let classes: Vec<ClassId> =
-            (0..classes).filter_map(|class| queue.add_class(GroupId::ROOT, 1 + class % 100).ok()).collect();
+            (0..classes).filter_map(|class| queue.disk().add_class(GroupId::ROOT, 1 + class % 100).ok()).collect();
         for number in 0..classes.len() * BACKLOG {
             let at = number % classes.len();
             black_box(queue.enqueue(0, classes[at], Op::Read, LEN_BYTES, at as u64).is_ok());

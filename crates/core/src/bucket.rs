@@ -17,8 +17,7 @@
 //! # Example
 //! Depth 750 us, requests of 100 us each: seven go at once, the eighth at 50 us, then one every 100 us.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, FS_PER_NS};
 
 /// Ticks in a nanosecond.
@@ -34,9 +33,15 @@ pub(crate) fn ticks_with_carry(cost: Cost, carry_fs: u64) -> (u64, u64) {
 
 /// See the module's documentation. Alone on its cache line, because every shard writes it.
 #[repr(align(128))]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TokenBucket {
     tat_ticks: AtomicU64,
+}
+
+impl Default for TokenBucket {
+    fn default() -> TokenBucket {
+        TokenBucket { tat_ticks: AtomicU64::new(0) }
+    }
 }
 
 impl TokenBucket {
@@ -60,6 +65,27 @@ impl TokenBucket {
                 Err(seen) => tat = seen,
             }
         }
+    }
+
+    /// Whether [`TokenBucket::try_take`] would succeed, and if not, when to ask again.
+    pub(crate) fn available(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> Result<(), u64> {
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let depth = depth_ns.saturating_mul(TICKS_PER_NS);
+        let full = self.tat_ticks().max(now).saturating_add(cost_ticks.min(depth));
+        if full <= now.saturating_add(depth) {
+            return Ok(());
+        }
+        Err(full.saturating_sub(depth).div_ceil(TICKS_PER_NS).max(now_ns.saturating_add(1)))
+    }
+
+    /// Until when the tokens that were given out last, in ticks.
+    pub(crate) fn tat_ticks(&self) -> u64 {
+        self.tat_ticks.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what was left over before `now_ns`.
+    pub(crate) fn not_before(&self, now_ns: u64) {
+        self.tat_ticks.fetch_max(now_ns.saturating_mul(TICKS_PER_NS), Ordering::Relaxed);
     }
 
     /// Takes `cost_ticks` whatever the bucket holds; those after pay. For work that is already in the device.

@@ -14,10 +14,15 @@
 //! * **Mix**: the share of writes in recent traffic. On most disks reads and writes disturb each other less than
 //!   linearly (exponent p above 1) or more (below 1): the mix decides how much capacity there is now.
 //!
+//! * **Classes**: a class has its shares once, wherever it runs: `classes`, `clock`.
+//! * **Disk groups**: queues of different NUMA nodes can have buckets of their own, each with its part of the rate, so that
+//!   no cache line travels between nodes while all are busy; a group whose bucket is empty borrows from one that is more than
+//!   half full.
+//!
 //! An unlimited disk touches none of the shared lines.
 //!
 //! # Limits
-//! The configuration is fixed for the life of the disk.
+//! The configuration is fixed for the life of the disk; window and capacity scale move with the disk, classes as you like.
 //!
 //! # Example
 //! ```
@@ -33,11 +38,12 @@
 //! assert_eq!(disk.effective_goal_ns(), 750_000);
 //! ```
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crate::bucket::{TICKS_PER_NS, TokenBucket};
+use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
+use crate::qos::Qos;
 use crate::request::{Direction, Op};
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::Cost;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
@@ -75,6 +81,8 @@ pub struct DiskConfig {
     pub window_ns: Option<u64>,
     /// How long a small request takes on the idle disk, 0 where unknown. A disk far away needs more in flight.
     pub unloaded_latency_ns: u64,
+    /// Disk groups, at least 1: as many as NUMA nodes with shards. Each has its part of the token rate.
+    pub groups: u16,
 }
 
 impl Default for DiskConfig {
@@ -86,6 +94,7 @@ impl Default for DiskConfig {
             latency_goal: LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS),
             window_ns: None,
             unloaded_latency_ns: 0,
+            groups: 1,
         }
     }
 }
@@ -95,19 +104,36 @@ impl Default for DiskConfig {
 pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
-    window_ticks: u64,
+    window_ticks: OwnLine,
     bound_ticks: u64,
     /// The mix changes the capacity.
     has_mix: bool,
-    buckets: [TokenBucket; 2],
+    classes: Classes,
+    /// Two a group: of both directions or reads, of writes.
+    buckets: Box<[TokenBucket]>,
     in_flight_ticks: OwnLine,
     write_share_bits: OwnLine,
 }
 
+/// Why nothing can go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// The window is full.
+    Device,
+    /// No tokens until then.
+    Tokens(u64),
+}
+
 /// A number on a cache line of its own.
 #[repr(align(128))]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OwnLine(AtomicU64);
+
+impl OwnLine {
+    fn new(value: u64) -> OwnLine {
+        OwnLine(AtomicU64::new(value))
+    }
+}
 
 impl Disk {
     /// A disk with nothing in flight and full buckets.
@@ -122,14 +148,15 @@ impl Disk {
         let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
         let window_ns = config.window_ns.unwrap_or(bound_ns).min(bound_ns);
         Disk {
-            window_ticks: window_ns.saturating_mul(TICKS_PER_NS),
+            window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
             bound_ticks: bound_ns.saturating_mul(TICKS_PER_NS),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
+            classes: Classes::new(),
+            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| TokenBucket::default()).collect(),
             pieces,
             config,
-            buckets: Default::default(),
-            in_flight_ticks: OwnLine::default(),
-            write_share_bits: OwnLine::default(),
+            in_flight_ticks: OwnLine::new(0),
+            write_share_bits: OwnLine::new(0),
         }
     }
 
@@ -148,7 +175,7 @@ impl Disk {
     /// From how much device time in the device on nothing is added, in nanoseconds.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
-        self.window_ticks / TICKS_PER_NS
+        self.window_ticks() / TICKS_PER_NS
     }
 
     /// How much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags adds).
@@ -161,6 +188,10 @@ impl Disk {
     #[must_use]
     pub fn in_flight_ns(&self) -> u64 {
         self.in_flight_ticks() / TICKS_PER_NS
+    }
+
+    fn window_ticks(&self) -> u64 {
+        self.window_ticks.0.load(Ordering::Relaxed)
     }
 
     pub(crate) fn in_flight_ticks(&self) -> u64 {
@@ -193,8 +224,113 @@ impl Disk {
         usize::from(self.config.duplex && direction == Direction::Write)
     }
 
-    pub(crate) fn bucket(&self, lane: usize) -> &TokenBucket {
-        &self.buckets[lane & 1]
+    pub(crate) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// Adds a group with `shares` (at least 1; 0 is taken as 1) to `parent`.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such parent.
+    pub fn add_group(&self, parent: GroupId, shares: u32) -> Result<GroupId, QueueError> {
+        let (node, generation) = self.classes.add(parent, shares, Kind::Group)?;
+        Ok(GroupId { node, generation })
+    }
+
+    /// Adds a class with `shares` (at least 1; 0 is taken as 1) to `parent`. All queues of the disk know it from then on.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such parent.
+    pub fn add_class(&self, parent: GroupId, shares: u32) -> Result<ClassId, QueueError> {
+        let (node, generation) = self.classes.add(parent, shares, Kind::Class)?;
+        Ok(ClassId { node, generation })
+    }
+
+    /// Changes the shares of a class or group; each queue follows at its next poll.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class or group.
+    pub fn set_shares(&self, node: impl Into<NodeId>, shares: u32) -> Result<(), QueueError> {
+        self.classes.set_shares(node.into(), shares)
+    }
+
+    /// The shares of a class or group.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class or group.
+    pub fn shares(&self, node: impl Into<NodeId>) -> Result<u32, QueueError> {
+        self.classes.get(node.into(), |row| row.shares)
+    }
+
+    /// Changes the quality of service of a class or group; each queue follows at its next poll.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class or group.
+    pub fn set_qos(&self, node: impl Into<NodeId>, qos: Qos) -> Result<(), QueueError> {
+        self.classes.set_qos(node.into(), qos)
+    }
+
+    /// The quality of service of a class or group.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class or group.
+    pub fn qos(&self, node: impl Into<NodeId>) -> Result<Qos, QueueError> {
+        self.classes.get(node.into(), |row| row.qos)
+    }
+
+    /// Removes a class, or a group without members. What a class has queued ends as cancelled when its queue looks next
+    /// ([`IoQueue::follow_classes`](crate::IoQueue::follow_classes)); what is in the device comes back as always.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class or group (the root cannot be removed), [`QueueError::NotEmpty`]
+    /// when a group has members.
+    pub fn remove(&self, node: impl Into<NodeId>) -> Result<(), QueueError> {
+        self.classes.remove(node.into())
+    }
+
+    /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another group's that
+    /// is more than half full. Which bucket it was, or when to ask again. `overdraft_ticks`: how much deeper the bucket is for
+    /// whoever lags behind.
+    pub(crate) fn take_tokens(
+        &self,
+        now_ns: u64,
+        lane: usize,
+        group: u16,
+        cost_ticks: u64,
+        overdraft_ticks: u64,
+    ) -> Result<usize, u64> {
+        let groups = self.buckets.len() / 2;
+        let own = usize::from(group) % groups;
+        // A group's rate is its part of the disk's: the same cost takes so many times as long.
+        let ticks = cost_ticks.saturating_mul(groups as u64);
+        let depth_ns = self.effective_goal_ns();
+        let at = own * 2 + lane;
+        match self.buckets[at].try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
+            Ok(()) => Ok(at),
+            Err(retry_ns) => {
+                let other = |turn| (own + turn) % groups * 2 + lane;
+                let lends = |at: &usize| self.buckets[*at].try_take(now_ns, ticks, depth_ns / 2).is_ok();
+                (1..groups).map(other).find(lends).ok_or(retry_ns)
+            }
+        }
+    }
+
+    pub(crate) fn bucket(&self, at: usize) -> &TokenBucket {
+        &self.buckets[at]
+    }
+
+    /// How many times a cost counts in the bucket of one disk group.
+    pub(crate) fn bucket_ticks(&self, cost_ticks: u64) -> u64 {
+        cost_ticks.saturating_mul(self.buckets.len() as u64 / 2)
+    }
+
+    /// Whether a request could go out now if it were somebody's turn.
+    pub(crate) fn has_room(&self, now_ns: u64, lane: usize, group: u16) -> Result<(), NoRoom> {
+        if self.in_flight_ticks() >= self.window_ticks().max(1) {
+            return Err(NoRoom::Device);
+        }
+        let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
+        self.buckets[at].available(now_ns, TICKS_PER_NS, self.effective_goal_ns()).map_err(NoRoom::Tokens)
     }
 
     /// What `cost` takes from the bucket in the present mix.
@@ -219,16 +355,22 @@ impl Disk {
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 
+    /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`.
+    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64) -> u64 {
+        lag_ticks.min(ticks.max(self.bound_ticks / OVERDRAFT_PART))
+    }
+
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
     /// go beyond the window by what it lags, a quarter of the bound (or one request) at the most: that is how a small
     /// request of a class that wakes up goes straight to the disk.
     ///
     /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other.
     pub(crate) fn try_enter(&self, ticks: u64, lag_ticks: u64) -> bool {
-        let overdraft_ticks = lag_ticks.min(ticks.max(self.bound_ticks / OVERDRAFT_PART));
+        let overdraft_ticks = self.overdraft_ticks(ticks, lag_ticks);
+        let window_ticks = self.window_ticks();
         let has_room = |in_flight: u64| {
             in_flight == 0
-                || (in_flight < self.window_ticks.saturating_add(overdraft_ticks)
+                || (in_flight < window_ticks.saturating_add(overdraft_ticks)
                     && in_flight.saturating_add(ticks) <= self.bound_ticks.saturating_add(overdraft_ticks))
         };
         // A full device is seen without writing to the line that all shards share.

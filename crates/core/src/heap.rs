@@ -2,12 +2,14 @@
 //!
 //! Four children make the heap half as deep as two and keep siblings on neighbouring cache lines: with eight classes
 //! it is two levels. Entries are never searched: a key that has become too small, or a node that has nothing left to
-//! do, is mended when it comes to the top (see `tree`).
+//! do, is mended when it comes to the top (see `tree`). Keys are clocks: they wrap, and are compared by difference.
+
+use crate::clock::is_before;
 
 /// One entry: the key, and who it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    pub(crate) key: u128,
+    pub(crate) key: u64,
     pub(crate) node: u32,
 }
 
@@ -17,17 +19,25 @@ const ARITY: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     entries: Vec<Entry>,
+    members: usize,
 }
 
 impl Heap {
-    /// Makes room for one more member than `members`, so that `push` never allocates.
-    pub(crate) fn reserve_for(&mut self, members: usize) {
-        let missing = members.saturating_sub(self.entries.len());
-        self.entries.reserve(missing);
+    /// One node more may be in the heap at the same time; so `push` never allocates.
+    pub(crate) fn add_member(&mut self) {
+        self.members += 1;
+        self.entries.reserve(self.members.saturating_sub(self.entries.len()));
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// `node` will not be in the heap any more.
+    pub(crate) fn remove_member(&mut self, node: u32) {
+        self.members = self.members.saturating_sub(1);
+        self.remove(node);
+    }
+
+    /// All entries, the top first, the others in no order.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
     pub(crate) fn peek(&self) -> Option<Entry> {
@@ -39,7 +49,7 @@ impl Heap {
         self.entries.push(entry);
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if self.entries[parent].key <= entry.key {
+            if !is_before(entry.key, self.entries[parent].key) {
                 break;
             }
             self.entries[at] = self.entries[parent];
@@ -59,14 +69,14 @@ impl Heap {
     }
 
     /// Gives the top a larger key.
-    pub(crate) fn raise_top(&mut self, key: u128) {
+    pub(crate) fn raise_top(&mut self, key: u64) {
         if let Some(top) = self.entries.first().copied() {
             self.sift_down(Entry { key, node: top.node });
         }
     }
 
     /// Takes `node` out wherever it is. Linear: for removals, not for requests.
-    pub(crate) fn remove(&mut self, node: u32) {
+    fn remove(&mut self, node: u32) {
         let kept: Vec<Entry> = self.entries.iter().copied().filter(|e| e.node != node).collect();
         self.entries.clear();
         for entry in kept {
@@ -79,7 +89,7 @@ impl Heap {
         let entries = self.entries.as_mut_slice();
         let mut at = 0;
         while let Some((child, least)) = least_child(entries, at) {
-            if least.key >= entry.key {
+            if !is_before(least.key, entry.key) {
                 break;
             }
             entries[at] = least;
@@ -95,13 +105,14 @@ fn least_child(entries: &[Entry], at: usize) -> Option<(usize, Entry)> {
     let children = entries.get(first..)?;
     if let [a, b, c, d, ..] = children {
         // Nobody can foresee which is least: two rounds without branches instead of three mispredicted ones.
-        let (ab, one) = if b.key < a.key { (1, b) } else { (0, a) };
-        let (cd, other) = if d.key < c.key { (3, d) } else { (2, c) };
-        let (offset, least) = if other.key < one.key { (cd, other) } else { (ab, one) };
+        let (ab, one) = if is_before(b.key, a.key) { (1, b) } else { (0, a) };
+        let (cd, other) = if is_before(d.key, c.key) { (3, d) } else { (2, c) };
+        let (offset, least) = if is_before(other.key, one.key) { (cd, other) } else { (ab, one) };
         return Some((first + offset, *least));
     }
-    let (offset, least) = children.iter().enumerate().min_by_key(|(_, e)| e.key)?;
-    Some((first + offset, *least))
+    let earlier = |a: (usize, Entry), b: (usize, Entry)| if is_before(b.1.key, a.1.key) { b } else { a };
+    let (offset, least) = children.iter().copied().enumerate().reduce(earlier)?;
+    Some((first + offset, least))
 }
 
 #[cfg(test)]
@@ -111,20 +122,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn comes_out_sorted(keys in prop::collection::vec(0u128..1000, 0..200)) {
+        fn comes_out_sorted(keys in prop::collection::vec(0u64..1000, 0..200)) {
             let mut heap = Heap::default();
             for (node, key) in keys.iter().enumerate() {
                 heap.push(Entry { key: *key, node: node as u32 });
             }
             heap.remove(0);
-            let mut expected: Vec<u128> = keys.iter().skip(1).copied().collect();
+            let mut expected: Vec<u64> = keys.iter().skip(1).copied().collect();
             expected.sort_unstable();
-            let out: Vec<u128> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
+            let out: Vec<u64> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
             prop_assert_eq!(out, expected);
         }
 
         #[test]
-        fn raising_the_top_keeps_the_order(keys in prop::collection::vec(0u128..1000, 1..100), raise in 0u128..1500) {
+        fn raising_the_top_keeps_the_order(keys in prop::collection::vec(0u64..1000, 1..100), raise in 0u64..1500) {
             let mut heap = Heap::default();
             for key in &keys {
                 heap.push(Entry { key: *key, node: 0 });
@@ -135,7 +146,7 @@ mod tests {
             expected[0] = raised;
             expected.sort_unstable();
             heap.raise_top(raised);
-            let out: Vec<u128> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
+            let out: Vec<u64> = std::iter::from_fn(|| heap.pop()).map(|e| e.key).collect();
             prop_assert_eq!(out, expected);
         }
     }

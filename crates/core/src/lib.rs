@@ -14,24 +14,31 @@
 //! be chosen.
 
 mod bucket;
+mod classes;
+mod clock;
+mod control;
 mod cost;
 mod disk;
 mod heap;
 mod hist;
 pub mod math;
+mod qos;
 mod queue;
 mod request;
 mod slots;
 mod stats;
+mod sync;
 mod tree;
 mod units;
 
+pub use classes::{ClassId, GroupId, NodeId, QueueError};
+pub use control::{ControlConfig, ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 pub use cost::*;
 pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;
+pub use qos::{LatencyTarget, Limits, Qos, Reservation};
 pub use queue::{
-    Cancel, ClassId, DECAY_TAU_NS, Dispatch, Finished, GroupId, IoQueue, Mode, Outcome, Progress, QueueConfig,
-    QueueError, depth_of_queue,
+    Cancel, DECAY_TAU_NS, Dispatch, Finished, IoQueue, Mode, Outcome, Progress, QueueConfig, depth_of_queue,
 };
 pub use request::{Direction, Op};
 pub use slots::RequestId;

@@ -8,8 +8,9 @@
 //! A pure state machine. The caller brings the time and carries requests and results back and forth:
 //! [`IoQueue::enqueue`] takes a request, [`IoQueue::poll_dispatch`] says what goes to the device now,
 //! [`IoQueue::complete`] takes what came back, [`IoQueue::next_wakeup`] says when to poll again if nothing happens
-//! before. A dispatch passes three gates: it is its class's turn (`tree`), the disk's bucket holds its tokens
-//! (`bucket`), and the device has room (depth or window). The head of the line waits for its gate; nobody passes it.
+//! before. A dispatch passes four gates: it is its class's turn on the whole disk (`tree`, `clock`; or a reservation is
+//! due, `qos`), no limit holds the class back (then the others go on), the device has room (depth or window), and the disk's
+//! bucket holds its tokens (`bucket`). At the last two the head of the line waits; nobody passes it.
 //!
 //! A long request is not copied into pieces: each dispatch cuts the next piece off it, so one request takes one slot
 //! whatever its length. Pieces come back in any order; the result is the longest prefix that succeeded.
@@ -24,8 +25,8 @@
 //! use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, Op, Outcome, Progress, QueueConfig};
 //!
 //! let disk = Arc::new(Disk::new(DiskConfig::default()));
+//! let query = disk.add_class(GroupId::ROOT, 100)?;
 //! let mut queue = IoQueue::new(disk, QueueConfig::default());
-//! let query = queue.add_class(GroupId::ROOT, 100)?;
 //! queue.enqueue(1_000, query, Op::Read, 4096, 7)?;
 //! let piece = queue.poll_dispatch(1_000).expect("an unlimited disk takes it at once");
 //! assert_eq!((piece.user_data(), piece.offset_bytes(), piece.len_bytes()), (7, 0, 4096));
@@ -35,14 +36,19 @@
 //! # Ok::<(), plimsoll_core::QueueError>(())
 //! ```
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::bucket::ticks_with_carry;
-use crate::disk::Disk;
+use crate::bucket::{TICKS_PER_NS, ticks_with_carry};
+use crate::classes::{self, ClassId, QueueError, Row};
+use crate::clock::Clock;
+use crate::disk::{Disk, NoRoom};
+use crate::qos::{Amount, Qos, Tags};
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
-use crate::tree::{Fairness, Pick, ROOT, Tree};
+use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 
 /// Time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
@@ -50,6 +56,12 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 
 /// How often to look again when another shard's work fills the device: nobody tells this queue when it leaves.
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
+
+/// With room in the device, and no clock of the disk moving for so long, those whose turn it is are taken to be absent.
+const PATIENCE_NS: u64 = 20_000;
+
+/// A class's old requests go first for at most this part of the disk's time.
+const AGED_PART: u64 = 8;
 
 /// Stands for the cost of a request on an unlimited disk, for fairness alone: 1 us for each 16 KiB begun.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
@@ -77,56 +89,17 @@ pub struct QueueConfig {
     pub max_requests: u32,
     /// Device time that a class which wakes up may use before the others; `None` takes the effective latency goal.
     pub wakeup_credit_ns: Option<u64>,
+    /// Which disk group it belongs to: the NUMA node of its shard, in a disk with [`DiskConfig::groups`] of them.
+    ///
+    /// [`DiskConfig::groups`]: crate::DiskConfig::groups
+    pub group: u16,
 }
 
 impl Default for QueueConfig {
     fn default() -> QueueConfig {
-        QueueConfig { mode: Mode::Scheduled, max_requests: 65_536, wakeup_credit_ns: None }
+        QueueConfig { mode: Mode::Scheduled, max_requests: 65_536, wakeup_credit_ns: None, group: 0 }
     }
 }
-
-/// A priority class of one queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ClassId {
-    node: u32,
-    generation: u32,
-}
-
-/// A group of classes (and groups) of one queue: its members divide its shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GroupId {
-    node: u32,
-    generation: u32,
-}
-
-impl GroupId {
-    /// The group that holds everything.
-    pub const ROOT: GroupId = GroupId { node: ROOT, generation: 0 };
-}
-
-/// Why a call was refused. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QueueError {
-    /// No such class or group (any more) in this queue.
-    Unknown,
-    /// [`QueueConfig::max_requests`] are in the queue already: wait for completions, or shed load.
-    Full,
-    /// The group still has members.
-    NotEmpty,
-}
-
-impl core::fmt::Display for QueueError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            QueueError::Unknown => "no such class or group in this I/O queue (was it removed?)",
-            QueueError::Full => "the I/O queue is full: wait for completions, or shed load",
-            QueueError::NotEmpty => "the group still has classes: remove them first",
-        })
-    }
-}
-
-impl core::error::Error for QueueError {}
 
 /// A piece of a request on its way to the device. Give it back to [`IoQueue::complete`], exactly once, or to
 /// [`IoQueue::refuse`]: until then its device time counts as in flight.
@@ -143,6 +116,8 @@ pub struct Dispatch {
     user_data: u64,
     cost: Cost,
     ticks: u64,
+    /// Which bucket its tokens came from.
+    bucket: u8,
     dispatched_ns: u64,
 }
 
@@ -234,9 +209,18 @@ pub enum Cancel {
 struct Member {
     generation: u32,
     kind: Kind,
+    qos: Qos,
+    tags: Option<Arc<Tags>>,
     stats: ClassStats,
     latencies: Option<Box<Latencies>>,
     mark: WaitMark,
+    /// Time spent at limits, and since when it is at one now.
+    limited_ns: u64,
+    parked_since_ns: Option<u64>,
+    /// Before this an old request does not go first.
+    aged_again_ns: u64,
+    /// Keeps the row of the disk's table from being used again.
+    held: Option<[Arc<Clock>; 2]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +240,15 @@ pub struct IoQueue {
     lanes: Vec<Lane>,
     first_lane: usize,
     members: Vec<Member>,
+    /// Epoch of the disk's table of classes when it was last read.
+    epoch: u64,
+    /// Classes with a reservation or a longest wait.
+    urgent: Vec<u32>,
+    any_limits: bool,
+    /// Nodes at a limit: until when, lane, node.
+    parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
+    /// User data of requests that ended because their class was removed.
+    cancelled: Vec<u64>,
     slots: Slots,
     pool: Vec<Box<Latencies>>,
     queued: u32,
@@ -263,7 +256,7 @@ pub struct IoQueue {
     /// Device time of this queue's pieces in the device.
     in_flight_ticks: u64,
     blocked: BlockedTime,
-    retry_ns: Option<u64>,
+    wakeup_ns: Option<u64>,
 }
 
 /// The classes' order for one bucket: reads and writes together, or (duplex) each alone.
@@ -271,10 +264,15 @@ pub struct IoQueue {
 struct Lane {
     tree: Tree,
     carry_fs: u64,
+    /// Since when there is room, nobody here is eligible, and the disk's clock stands at this.
+    standstill: Option<(u64, u64)>,
 }
 
+/// What stopped a dispatch, and when to ask again (`None`: when a completion or request comes).
+type Stop = (WaitReason, Option<u64>);
+
 impl IoQueue {
-    /// A queue without classes for `disk`.
+    /// A queue for `disk`, with the classes of the disk.
     #[must_use]
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
         let fairness = match config.mode {
@@ -284,22 +282,33 @@ impl IoQueue {
             }
         };
         let lanes = if disk.config().duplex { 2 } else { 1 };
+        let lane = |_| Lane { tree: Tree::new(fairness), carry_fs: 0, standstill: None };
         let mut queue = IoQueue {
-            lanes: (0..lanes).map(|_| Lane { tree: Tree::new(fairness), carry_fs: 0 }).collect(),
+            lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
             members: Vec::new(),
+            epoch: 0,
+            urgent: Vec::new(),
+            any_limits: false,
+            parked: BinaryHeap::new(),
+            cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),
             pool: Vec::new(),
             queued: 0,
             in_flight: 0,
             in_flight_ticks: 0,
             blocked: BlockedTime::default(),
-            retry_ns: None,
+            wakeup_ns: None,
             disk,
             config,
         };
-        queue.members.push(Member::new(Kind::Group, 0));
+        queue.follow();
         queue
+    }
+
+    /// Whether clocks are shared with the other queues: not where nothing is scarce, and not in the other modes.
+    fn shares_clocks(&self) -> bool {
+        self.config.mode == Mode::Scheduled && !self.disk.is_unlimited()
     }
 
     /// The disk this queue is for.
@@ -314,78 +323,76 @@ impl IoQueue {
         &self.config
     }
 
-    /// Adds a group with `shares` (at least 1; 0 is taken as 1) to `parent`.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
-    pub fn add_group(&mut self, parent: GroupId, shares: u32) -> Result<GroupId, QueueError> {
-        let (node, generation) = self.add_member(parent, shares, Kind::Group)?;
-        Ok(GroupId { node, generation })
-    }
-
-    /// Adds a class with `shares` (at least 1; 0 is taken as 1) to `parent`.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such parent.
-    pub fn add_class(&mut self, parent: GroupId, shares: u32) -> Result<ClassId, QueueError> {
-        let (node, generation) = self.add_member(parent, shares, Kind::Class)?;
-        Ok(ClassId { node, generation })
-    }
-
-    fn add_member(&mut self, parent: GroupId, shares: u32, kind: Kind) -> Result<(u32, u32), QueueError> {
-        let parent = self.group_node(parent)?;
-        let free = self.members.iter().position(|m| m.kind == Kind::Free);
-        let at = match free {
-            Some(at) => at,
-            None => {
-                self.members.push(Member::new(kind, 0));
-                self.members.len() - 1
-            }
-        };
-        let generation = self.members[at].generation;
-        self.members[at] = Member::new(kind, generation);
-        for lane in &mut self.lanes {
-            lane.tree.put(at as u32, parent, shares, kind == Kind::Group);
+    /// Follows what has changed in the disk's classes since the queue last looked (every poll does). What removed classes had
+    /// queued ends as cancelled and is named to `on_cancelled` (user data); what is in the device comes back through
+    /// [`IoQueue::complete`] as always. Whether anything had changed.
+    pub fn follow_classes(&mut self, on_cancelled: impl FnMut(u64)) -> bool {
+        let is_new = self.epoch != self.disk.classes().epoch();
+        if is_new {
+            self.follow();
         }
-        Ok((at as u32, generation))
+        self.cancelled.drain(..).for_each(on_cancelled);
+        is_new
     }
 
-    /// Changes the shares of a class from its next dispatch on.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
-    pub fn set_class_shares(&mut self, class: ClassId, shares: u32) -> Result<(), QueueError> {
-        let node = self.class_node(class)?;
-        self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(node, shares));
-        Ok(())
+    fn follow(&mut self) {
+        let disk = Arc::clone(&self.disk);
+        self.epoch = disk.classes().epoch();
+        while let Some(Reverse((_, lane, node))) = self.parked.pop() {
+            self.unpark(usize::from(lane), node, None);
+        }
+        disk.classes().read(|rows| {
+            let is_gone = |member: &Member, row: &Row| {
+                matches!(member.kind, Kind::Class | Kind::Group)
+                    && (row.kind == classes::Kind::Removed || row.generation != member.generation)
+            };
+            let members = self.members.iter().zip(rows).enumerate();
+            let gone: Vec<u32> = members.filter(|(_, (m, row))| is_gone(m, row)).map(|(at, _)| at as u32).collect();
+            // A group goes when nothing below it has work any more.
+            gone.iter().for_each(|at| self.stop_all_queued(*at));
+            gone.iter().for_each(|at| self.forget(*at));
+            let mut new = Vec::new();
+            for (at, row) in rows.iter().enumerate() {
+                self.follow_row(at as u32, row, &mut new);
+            }
+            for lane in &mut self.lanes {
+                new.iter().for_each(|at| lane.tree.attach(*at));
+            }
+        });
+        let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
+        self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
+        self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
     }
 
-    /// Changes the shares of a group from its next dispatch on.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such group.
-    pub fn set_group_shares(&mut self, group: GroupId, shares: u32) -> Result<(), QueueError> {
-        let node = self.group_node(group)?;
-        self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(node, shares));
-        Ok(())
+    fn follow_row(&mut self, at: u32, row: &Row, new: &mut Vec<u32>) {
+        if at as usize == self.members.len() {
+            self.members.push(Member::new(Kind::Free, 0));
+            self.lanes.iter_mut().for_each(|lane| lane.tree.put_nothing());
+        }
+        let kind = match row.kind {
+            classes::Kind::Removed => return,
+            classes::Kind::Group => Kind::Group,
+            classes::Kind::Class => Kind::Class,
+        };
+        let shares_clocks = self.shares_clocks();
+        let member = &mut self.members[at as usize];
+        if member.kind == Kind::Free {
+            *member = Member::new(kind, row.generation);
+            member.held = Some(row.clocks.clone());
+            for (lane, clock) in self.lanes.iter_mut().zip(&row.clocks) {
+                let clock = if shares_clocks { Arc::clone(clock) } else { Arc::new(Clock::new()) };
+                lane.tree.put(at, row.parent, row.effective_shares(), kind == Kind::Group, clock);
+            }
+            if at != ROOT {
+                new.push(at);
+            }
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(at, row.effective_shares(), shares_clocks));
+        member.qos = row.qos;
+        member.tags.clone_from(&row.tags);
     }
 
-    /// The shares of a class.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
-    pub fn class_shares(&self, class: ClassId) -> Result<u32, QueueError> {
-        let node = self.class_node(class)?;
-        Ok(self.lanes[0].tree.shares(node))
-    }
-
-    /// Removes a class. What it has queued ends as cancelled and is named to `on_cancelled` (user data); what is in
-    /// the device comes back through [`IoQueue::complete`] as always.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class.
-    pub fn remove_class(&mut self, class: ClassId, mut on_cancelled: impl FnMut(u64)) -> Result<(), QueueError> {
-        let node = self.class_node(class)?;
+    fn stop_all_queued(&mut self, node: u32) {
         for lane in 0..self.lanes.len() {
             loop {
                 let at = self.lanes[lane].tree.fifo(node).head;
@@ -393,43 +400,25 @@ impl IoQueue {
                     break;
                 }
                 if let Some(user_data) = self.stop_queued(at) {
-                    on_cancelled(user_data);
+                    self.cancelled.push(user_data);
                 }
             }
-            self.lanes[lane].tree.take_out(node);
         }
-        let member = &mut self.members[node as usize];
-        member.generation = member.generation.wrapping_add(1);
-        member.kind = Kind::Leaving;
-        self.free_if_left(node);
-        Ok(())
     }
 
-    /// Removes an empty group.
-    ///
-    /// # Errors
-    /// [`QueueError::Unknown`] when there is no such group (the root cannot be removed), [`QueueError::NotEmpty`] when
-    /// it has members.
-    pub fn remove_group(&mut self, group: GroupId) -> Result<(), QueueError> {
-        let node = self.group_node(group)?;
-        if node == ROOT {
-            return Err(QueueError::Unknown);
-        }
-        if self.lanes[0].tree.members(node) > 0 {
-            return Err(QueueError::NotEmpty);
-        }
+    /// A class or group without work was removed from the disk.
+    fn forget(&mut self, node: u32) {
         self.lanes.iter_mut().for_each(|lane| lane.tree.take_out(node));
-        let member = &mut self.members[node as usize];
-        member.generation = member.generation.wrapping_add(1);
-        member.kind = Kind::Free;
-        Ok(())
+        self.members[node as usize].kind = Kind::Leaving;
+        self.free_if_left(node);
     }
 
     /// Queues a request of `class`: `len_bytes` to move (of flush, discard and allocate: ignored). `user_data` comes
     /// back with every piece and with the result.
     ///
     /// # Errors
-    /// [`QueueError::Unknown`] when there is no such class, [`QueueError::Full`] at the bound (counted as refused).
+    /// [`QueueError::Unknown`] when there is no such class, [`QueueError::Full`] at the bound, and
+    /// [`QueueError::Overloaded`] when it would wait longer than its class allows (both are counted as refused).
     pub fn enqueue(
         &mut self,
         now_ns: u64,
@@ -438,8 +427,16 @@ impl IoQueue {
         len_bytes: u32,
         user_data: u64,
     ) -> Result<RequestId, QueueError> {
-        let node = self.class_node(class)?;
+        let node = self.class_node_now(class)?;
+        if let Some(most_ns) = self.members[node as usize].qos.max_delay_ns {
+            let expected_ns = self.expected_delay_of(node);
+            if expected_ns > most_ns {
+                self.members[node as usize].stats.refused += 1;
+                return Err(QueueError::Overloaded { expected_ns });
+            }
+        }
         let len_bytes = if op.is_transfer() { len_bytes } else { 0 };
+        let rest_fs = self.whole_cost(op, len_bytes).as_fs();
         let slot = Slot {
             generation: 0,
             live: true,
@@ -451,6 +448,7 @@ impl IoQueue {
             len_bytes,
             dispatched_bytes: 0,
             prefix_bytes: len_bytes,
+            rest_fs,
             outstanding: 0,
             error: None,
             enqueued_ns: now_ns,
@@ -460,118 +458,320 @@ impl IoQueue {
             self.members[node as usize].stats.refused += 1;
             return Err(QueueError::Full);
         };
-        let lane = &mut self.lanes[self.disk.lane(op.direction())];
-        let was_idle = lane.tree.fifo(node).head == NONE;
-        self.slots.push_back(lane.tree.fifo_mut(node), at);
-        let member = &mut self.members[node as usize];
+        let lane = self.disk.lane(op.direction());
+        let tree = &mut self.lanes[lane].tree;
+        let was_idle = tree.fifo(node).head == NONE;
+        self.slots.push_back(tree.fifo_mut(node), at);
         if was_idle {
-            lane.tree.wake(node);
-            member.stats.activations += 1;
-            if member.stats.queued == 0 {
-                member.mark = WaitMark::start(&self.blocked, now_ns);
-            }
+            tree.settle(node);
+            self.has_woken(now_ns, node);
         }
+        let member = &mut self.members[node as usize];
         if member.latencies.is_none() {
             member.latencies = Some(self.pool.pop().unwrap_or_default());
         }
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
+        member.stats.queued_fs += rest_fs;
         self.queued += 1;
+        self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
+    }
+
+    fn has_woken(&mut self, now_ns: u64, node: u32) {
+        let limited_ns = self.limited_ns(node, now_ns);
+        let member = &mut self.members[node as usize];
+        member.stats.activations += 1;
+        if member.stats.queued == 0 {
+            member.mark = WaitMark::start(&self.blocked, limited_ns, now_ns);
+            if let (true, Some(tags)) = (member.qos.has_reservation(), &member.tags) {
+                tags.begin_reservations(now_ns);
+            }
+        }
+    }
+
+    /// Device time of a whole request, in the pieces in which it will go out.
+    fn whole_cost(&self, op: Op, len_bytes: u32) -> Cost {
+        let most = self.piece_max_bytes(op);
+        if len_bytes <= most {
+            return self.disk.cost(op, len_bytes);
+        }
+        let whole = u64::from(len_bytes / most) * self.disk.cost(op, most).as_fs();
+        let rest_bytes = len_bytes % most;
+        let rest_fs = if rest_bytes > 0 { self.disk.cost(op, rest_bytes).as_fs() } else { 0 };
+        Cost::from_fs(whole.saturating_add(rest_fs))
+    }
+
+    fn piece_max_bytes(&self, op: Op) -> u32 {
+        match self.config.mode {
+            Mode::Scheduled if op.is_transfer() => self.disk.piece_max_bytes(op.direction()).max(1),
+            _ => u32::MAX,
+        }
     }
 
     /// What goes to the device now; `None` when nothing may. Call it until it says `None`.
     pub fn poll_dispatch(&mut self, now_ns: u64) -> Option<Dispatch> {
+        if self.epoch != self.disk.classes().epoch() {
+            self.follow();
+        }
         if self.queued == 0 {
             self.blocked.unblock(now_ns);
+            self.wakeup_ns = None;
             return None;
         }
-        let mut stopped_by = (WaitReason::Depth, None);
+        self.unpark_due(now_ns);
+        let mut stopped_by: Option<Stop> = None;
         for turn in 0..self.lanes.len() {
             // The lanes take turns: what they share (window, depth) must not go to the first of them alone.
             let lane = (self.first_lane + turn) % self.lanes.len();
-            let Some(pick) = self.lanes[lane].tree.pick() else { continue };
-            match self.admit(now_ns, lane, pick) {
-                Ok(dispatch) => {
+            match self.poll_lane(now_ns, lane) {
+                Ok(Some(dispatch)) => {
                     self.blocked.unblock(now_ns);
                     self.first_lane = lane + 1;
+                    self.wakeup_ns = Some(0);
                     return Some(dispatch);
                 }
-                Err(stop) => stopped_by = sooner(stopped_by, stop),
+                Ok(None) => {}
+                Err(stop) => stopped_by = Some(stopped_by.map_or(stop, |other| sooner(other, stop))),
             }
         }
-        self.blocked.block(stopped_by.0, now_ns);
-        self.retry_ns = stopped_by.1;
+        match stopped_by {
+            Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
+            Some((reason, _)) => self.blocked.block(reason, now_ns),
+        }
+        let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
+        let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
+        self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns].into_iter().flatten().min();
         None
     }
 
-    /// Takes the next piece of the picked class through the gates, or says what stopped it and when to ask again.
-    fn admit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Result<Dispatch, (WaitReason, Option<u64>)> {
+    /// The next piece of `lane`; nothing when it has no work that may run; or what stops it.
+    fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
+        loop {
+            let pick = match self.urgent_pick(now_ns, lane) {
+                Some(pick) => pick,
+                None => match self.lanes[lane].tree.pick() {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(pick)) => pick,
+                    Err(_) => {
+                        self.wait_for_turn(now_ns, lane)?;
+                        continue;
+                    }
+                },
+            };
+            if !self.park_at_limit(now_ns, lane, pick.class) {
+                return self.admit(now_ns, lane, pick).map(Some);
+            }
+        }
+    }
+
+    /// It is the turn of classes of other queues. If they do not take it while there is room, this queue goes on: `Ok`.
+    fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<(), Stop> {
+        let (group, at) = (self.config.group, &mut self.lanes[lane]);
+        match self.disk.has_room(now_ns, lane, group) {
+            Err(NoRoom::Device) => {
+                at.standstill = None;
+                return Err((WaitReason::Depth, Some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS))));
+            }
+            Err(NoRoom::Tokens(retry_ns)) => {
+                at.standstill = None;
+                return Err((WaitReason::Tokens, Some(retry_ns)));
+            }
+            Ok(()) => {}
+        }
+        let mean = at.tree.clock(ROOT).mean();
+        let since_ns = match at.standstill {
+            Some((since_ns, seen)) if seen == mean => since_ns,
+            _ => now_ns,
+        };
+        let waited_ns = now_ns.saturating_sub(since_ns);
+        if waited_ns < PATIENCE_NS {
+            at.standstill = Some((since_ns, mean));
+            return Err((WaitReason::Fairness, Some(since_ns.saturating_add(PATIENCE_NS))));
+        }
+        at.standstill = None;
+        at.tree.go_on_without_the_others(Cost::from_ns(waited_ns.min(self.disk.bound_ns())));
+        Ok(())
+    }
+
+    /// A class whose reservation is due, or whose oldest request has waited as long as it may.
+    fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
+        if self.urgent.is_empty() || self.config.mode == Mode::Drain {
+            return None;
+        }
+        let due = |class: &&u32| {
+            let runs = self.lanes[lane].tree.can_run(**class);
+            runs.then(|| self.due_since_ticks(**class, lane, now_ns)).flatten()
+        };
+        let candidates = self.urgent.iter().filter_map(|class| due(&class).map(|(tick, aged)| (tick, *class, aged)));
+        let (_, class, aged) = candidates.min()?;
+        let tree = &self.lanes[lane].tree;
+        let stats = &mut self.members[class as usize].stats;
+        *if aged { &mut stats.aged } else { &mut stats.reserved } += 1;
+        let lag = Cost::from_ns(self.disk.bound_ns());
+        let turn = if aged || tree.is_due_by_shares(class) { Turn::Charged } else { Turn::Reserved };
+        Some(Pick { class, lag, turn })
+    }
+
+    /// Since when `class` should go first, and whether because of its age.
+    fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
+        let member = &self.members[class as usize];
+        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_due(&member.qos.reservation, now_ns));
+        let aged = self.aged_at_ns(class, lane).filter(|at_ns| *at_ns <= now_ns);
+        match (reserved, aged) {
+            (Some(tick), _) => Some((tick, false)),
+            (None, Some(at_ns)) => Some((at_ns.saturating_mul(TICKS_PER_NS), true)),
+            (None, None) => None,
+        }
+    }
+
+    /// When the oldest request of `class` will have waited as long as it may.
+    fn aged_at_ns(&self, class: u32, lane: usize) -> Option<u64> {
+        let member = &self.members[class as usize];
+        let head = self.lanes[lane].tree.fifo(class).head;
+        let most_ns = member.qos.max_wait_ns.filter(|_| head != NONE)?;
+        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns).max(member.aged_again_ns))
+    }
+
+    /// When `class` may have to go before its turn, if that is still to come.
+    fn urgent_at_ns(&self, class: u32, now_ns: u64) -> Option<u64> {
+        let member = &self.members[class as usize];
+        if member.stats.queued == 0 {
+            return None;
+        }
+        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation));
+        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
+        [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
+    }
+
+    /// Parks the class, or the group above it, that is at its limit; `false` when none is.
+    fn park_at_limit(&mut self, now_ns: u64, lane: usize, class: u32) -> bool {
+        if !self.any_limits || self.config.mode == Mode::Drain {
+            return false;
+        }
+        let amount = self.next_amount(lane, class);
+        let mut at = class;
+        loop {
+            let member = &mut self.members[at as usize];
+            let tags = member.tags.as_ref().filter(|_| member.qos.has_limits());
+            if let Some(until_ns) = tags.and_then(|tags| tags.limited_until(&member.qos.limits, amount, now_ns)) {
+                member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
+                self.lanes[lane].tree.park(at);
+                self.parked.push(Reverse((until_ns, lane as u8, at)));
+                return true;
+            }
+            if at == ROOT {
+                return false;
+            }
+            at = self.lanes[lane].tree.parent(at);
+        }
+    }
+
+    fn next_amount(&self, lane: usize, class: u32) -> Amount {
+        let slot = self.slots.get(self.lanes[lane].tree.fifo(class).head);
+        let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
+        Amount {
+            direction: slot.op.direction(),
+            requests: u32::from(slot.dispatched_bytes == 0),
+            bytes: rest_bytes.min(self.piece_max_bytes(slot.op)),
+        }
+    }
+
+    fn unpark_due(&mut self, now_ns: u64) {
+        while let Some(Reverse((until_ns, lane, node))) = self.parked.peek().copied()
+            && until_ns <= now_ns
+        {
+            self.parked.pop();
+            self.unpark(usize::from(lane), node, Some(now_ns));
+        }
+    }
+
+    /// `now_ns` is not known where the limits themselves have changed; then the wait ends with the next that is counted.
+    fn unpark(&mut self, lane: usize, node: u32, now_ns: Option<u64>) {
+        self.lanes[lane].tree.unpark(node);
+        let still = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
+        let member = &mut self.members[node as usize];
+        if let (Some(since_ns), Some(now_ns), false) = (member.parked_since_ns, now_ns, still) {
+            member.limited_ns += now_ns.saturating_sub(since_ns);
+            member.parked_since_ns = None;
+        }
+    }
+
+    /// How long `class` and the groups above it have been at limits so far.
+    fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
+        let mut total_ns = 0;
+        let mut at = class;
+        while self.any_limits {
+            let member = &self.members[at as usize];
+            let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+            total_ns += member.limited_ns + running_ns;
+            if at == ROOT {
+                break;
+            }
+            at = self.lanes[0].tree.parent(at);
+        }
+        total_ns
+    }
+
+    /// Takes the next piece of the picked class through the last gates, or says what stopped it and when to ask again.
+    fn admit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Result<Dispatch, Stop> {
         let at = self.lanes[lane].tree.fifo(pick.class).head;
         let slot = self.slots.get(at);
         let (op, offset_bytes) = (slot.op, slot.dispatched_bytes);
         let rest_bytes = slot.len_bytes - offset_bytes;
-        let piece_max_bytes = match self.config.mode {
-            Mode::Scheduled if op.is_transfer() => self.disk.piece_max_bytes(op.direction()),
-            _ => u32::MAX,
-        };
-        let len_bytes = rest_bytes.min(piece_max_bytes);
-        let cost = self.disk.cost(op, len_bytes);
-        let ticks = self.pass_gates(now_ns, lane, pick, cost)?;
+        let len_bytes = rest_bytes.min(self.piece_max_bytes(op));
+        let cost =
+            if len_bytes == slot.len_bytes { Cost::from_fs(slot.rest_fs) } else { self.disk.cost(op, len_bytes) };
+        let (ticks, bucket) = self.pass_gates(now_ns, lane, pick, cost)?;
         self.disk.note_mix(op.direction(), cost);
-        Ok(self.commit(
-            now_ns,
-            lane,
-            pick.class,
-            at,
-            Dispatch {
-                slot: at,
-                class: pick.class,
-                op,
-                lane: lane as u8,
-                reason: None,
-                offset_bytes,
-                len_bytes,
-                user_data: 0,
-                cost,
-                ticks,
-                dispatched_ns: now_ns,
-            },
-        ))
+        let piece = Dispatch {
+            slot: at,
+            class: pick.class,
+            op,
+            lane: lane as u8,
+            reason: None,
+            offset_bytes,
+            len_bytes,
+            user_data: 0,
+            cost,
+            ticks,
+            bucket,
+            dispatched_ns: now_ns,
+        };
+        Ok(self.commit(now_ns, lane, pick, piece))
     }
 
-    /// The gates after fairness: depth or window, then tokens. Says how many ticks were taken.
-    fn pass_gates(
-        &mut self,
-        now_ns: u64,
-        lane: usize,
-        pick: Pick,
-        cost: Cost,
-    ) -> Result<u64, (WaitReason, Option<u64>)> {
+    /// The gates after fairness and limits: depth or window, then tokens. How many ticks were taken, from which bucket.
+    fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<(u64, u8), Stop> {
         match self.config.mode {
-            Mode::Drain => Ok(0),
+            Mode::Drain => Ok((0, 0)),
             Mode::Depth(depth) if self.in_flight >= depth.max(1) => Err((WaitReason::Depth, None)),
-            Mode::Depth(_) => Ok(0),
-            Mode::Scheduled if cost.is_zero() => Ok(0),
-            Mode::Scheduled => {
-                let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
-                let lag_ticks = ticks_with_carry(pick.lag, 0).0;
-                if !self.disk.try_enter(ticks, lag_ticks) {
-                    let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
-                    return Err((WaitReason::Depth, retry_ns));
-                }
-                let depth_ns = self.disk.effective_goal_ns();
-                match self.disk.bucket(lane).try_take(now_ns, ticks, depth_ns) {
-                    Ok(()) => {
-                        self.lanes[lane].carry_fs = carry_fs;
-                        self.in_flight_ticks += ticks;
-                        Ok(ticks)
-                    }
-                    Err(retry_ns) => {
-                        self.disk.leave(ticks);
-                        Err((WaitReason::Tokens, Some(retry_ns)))
-                    }
-                }
+            Mode::Depth(_) => Ok((0, 0)),
+            Mode::Scheduled if cost.is_zero() => Ok((0, 0)),
+            Mode::Scheduled => self.enter_device(now_ns, lane, pick, cost),
+        }
+    }
+
+    fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<(u64, u8), Stop> {
+        let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
+        // Being behind by a part of a request is nothing; there the order decides.
+        let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
+        if !self.disk.try_enter(ticks, lag_ticks) {
+            let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
+            return Err((WaitReason::Depth, retry_ns));
+        }
+        // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
+        let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
+        let overdraft_ticks = if alone { 0 } else { self.disk.overdraft_ticks(ticks, lag_ticks) };
+        match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, overdraft_ticks) {
+            Ok(bucket) => {
+                self.lanes[lane].carry_fs = carry_fs;
+                self.in_flight_ticks += ticks;
+                Ok((ticks, bucket as u8))
+            }
+            Err(retry_ns) => {
+                self.disk.leave(ticks);
+                Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
     }
@@ -593,18 +793,21 @@ impl IoQueue {
     }
 
     /// Everything is granted: moves the piece from the queue into the device's account.
-    fn commit(&mut self, now_ns: u64, lane: usize, class: u32, at: u32, mut piece: Dispatch) -> Dispatch {
+    fn commit(&mut self, now_ns: u64, lane: usize, pick: Pick, mut piece: Dispatch) -> Dispatch {
+        let (class, at) = (pick.class, piece.slot);
         let slot = self.slots.get_mut(at);
         let first = slot.dispatched_bytes == 0;
         slot.dispatched_bytes += piece.len_bytes;
         slot.outstanding += 1;
         let last = slot.dispatched_bytes == slot.len_bytes;
+        let taken_fs = if last { slot.rest_fs } else { piece.cost.as_fs().min(slot.rest_fs) };
+        slot.rest_fs -= taken_fs;
         let queued_ns = now_ns.saturating_sub(slot.enqueued_ns);
         piece.user_data = slot.user_data;
 
-        let tree = &mut self.lanes[lane].tree;
+        let limited_ns = self.limited_ns(class, now_ns);
         let member = &mut self.members[class as usize];
-        let (waited_ns, reason) = member.mark.take(&self.blocked, now_ns);
+        let (waited_ns, reason) = member.mark.take(&self.blocked, limited_ns, now_ns);
         piece.reason = reason;
         for (total, waited) in member.stats.waited_ns.iter_mut().zip(waited_ns) {
             *total += waited;
@@ -617,23 +820,54 @@ impl IoQueue {
         stats.dispatched += 1;
         stats.in_flight += 1;
         stats.queued_bytes -= u64::from(piece.len_bytes);
+        stats.queued_fs -= taken_fs;
         stats.consumed_fs += u128::from(piece.cost.as_fs());
+        stats.queued -= u32::from(last);
+        self.in_flight += 1;
+        self.charge_qos(now_ns, class, &piece, u32::from(first));
+
+        let weight = weight(piece.len_bytes);
+        let tree = &mut self.lanes[lane].tree;
+        tree.charge(class, fair_cost(piece.cost, weight), weight, now_ns, pick.turn);
         if last {
-            stats.queued -= 1;
             self.queued -= 1;
             self.slots.unlink(tree.fifo_mut(class), at);
+            tree.settle(class);
         }
-        self.in_flight += 1;
-        let weight = weight(piece.len_bytes);
-        tree.charge_picked(class, fair_cost(piece.cost, weight), weight, now_ns);
         piece
+    }
+
+    /// Moves the tags of the class and of the groups above it.
+    fn charge_qos(&mut self, now_ns: u64, class: u32, piece: &Dispatch, requests: u32) {
+        if self.urgent.is_empty() && !self.any_limits {
+            return;
+        }
+        let amount = Amount { direction: piece.op.direction(), requests, bytes: piece.len_bytes };
+        let member = &mut self.members[class as usize];
+        if member.qos.max_wait_ns.is_some() {
+            member.aged_again_ns = now_ns.saturating_add(AGED_PART * piece.cost.as_fs() / crate::units::FS_PER_NS);
+        }
+        if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
+            tags.charge_reservations(&member.qos.reservation, amount, now_ns);
+        }
+        let mut at = class;
+        while self.any_limits && self.config.mode != Mode::Drain {
+            let member = &self.members[at as usize];
+            if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
+                tags.charge_limits(&member.qos.limits, amount, now_ns);
+            }
+            if at == ROOT {
+                return;
+            }
+            at = self.lanes[usize::from(piece.lane)].tree.parent(at);
+        }
     }
 
     /// Tells the queue that the backend took nothing more: waiting is due to it until the next dispatch.
     pub fn backend_is_busy(&mut self, now_ns: u64) {
         if self.queued > 0 {
             self.blocked.block(WaitReason::Backend, now_ns);
-            self.retry_ns = None;
+            self.wakeup_ns = None;
         }
     }
 
@@ -662,14 +896,14 @@ impl IoQueue {
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
-            self.disk.bucket(usize::from(piece.lane)).take_anyway(now_ns, ticks);
+            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.bucket_ticks(ticks));
             self.disk.enter(ticks);
             self.in_flight_ticks += ticks;
         }
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
-            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns);
+            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Charged);
         }
         member.stats.continued += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());
@@ -739,7 +973,7 @@ impl IoQueue {
     /// goes on as if the piece had failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.leave_device(&piece);
-        self.disk.bucket(usize::from(piece.lane)).refund(piece.ticks);
+        self.disk.bucket(usize::from(piece.bucket)).refund(self.disk.bucket_ticks(piece.ticks));
         self.settle(now_ns, piece, Outcome::Failed(error))
     }
 
@@ -774,11 +1008,14 @@ impl IoQueue {
         let (class, op) = (slot.class, slot.op);
         let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
         slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
+        let rest_fs = std::mem::take(&mut slot.rest_fs);
         let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
         self.slots.unlink(tree.fifo_mut(class), at);
+        tree.settle(class);
         self.queued -= 1;
         let stats = &mut self.members[class as usize].stats;
         stats.queued -= 1;
+        stats.queued_fs -= rest_fs;
         stats.queued_bytes -= u64::from(undispatched_bytes);
     }
 
@@ -787,11 +1024,22 @@ impl IoQueue {
     /// enqueue, completion, cancellation, refusal and change of shares: the answer is that of the last poll.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<u64> {
-        match (self.queued, self.blocked.reason()) {
-            (0, _) => None,
-            (_, None) => Some(0),
-            (_, Some(_)) => self.retry_ns,
-        }
+        self.wakeup_ns.filter(|_| self.queued > 0)
+    }
+
+    /// How long a request of `class` that came now would wait in this queue before it is dispatched, in nanoseconds: the
+    /// device time that is queued before it, over the class's present part of the disk. An estimate; 0 on an unlimited disk.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class.
+    pub fn expected_delay_ns(&self, class: ClassId) -> Result<u64, QueueError> {
+        Ok(self.expected_delay_of(self.class_node(class)?))
+    }
+
+    fn expected_delay_of(&self, node: u32) -> u64 {
+        let backlog_fs = self.members[node as usize].stats.queued_fs as f64;
+        let part = self.lanes[0].tree.part_of_disk(node).min(self.lanes[self.lanes.len() - 1].tree.part_of_disk(node));
+        (backlog_fs / crate::units::FS_PER_NS as f64 / part) as u64
     }
 
     /// Requests that wait, partly dispatched ones included.
@@ -817,8 +1065,11 @@ impl IoQueue {
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class.
     pub fn class_stats(&self, class: ClassId) -> Result<&ClassStats, QueueError> {
-        let node = self.class_node(class)?;
-        Ok(&self.members[node as usize].stats)
+        static NONE_YET: ClassStats = ClassStats::ZERO;
+        match self.class_node(class) {
+            Ok(node) => Ok(&self.members[node as usize].stats),
+            Err(_) => self.disk.classes().get(class.into(), |_| &NONE_YET),
+        }
     }
 
     /// Latencies of a class; `None` before its first request.
@@ -837,8 +1088,8 @@ impl IoQueue {
     pub fn reset_class_stats(&mut self, class: ClassId) -> Result<(), QueueError> {
         let node = self.class_node(class)?;
         let member = &mut self.members[node as usize];
-        let ClassStats { queued, in_flight, queued_bytes, .. } = member.stats;
-        member.stats = ClassStats { queued, in_flight, queued_bytes, ..ClassStats::default() };
+        let ClassStats { queued, in_flight, queued_bytes, queued_fs, .. } = member.stats;
+        member.stats = ClassStats { queued, in_flight, queued_bytes, queued_fs, ..ClassStats::default() };
         if let Some(latencies) = &mut member.latencies {
             **latencies = Latencies::default();
         }
@@ -852,11 +1103,14 @@ impl IoQueue {
         }
     }
 
-    fn group_node(&self, group: GroupId) -> Result<u32, QueueError> {
-        match self.members.get(group.node as usize) {
-            Some(m) if m.kind == Kind::Group && m.generation == group.generation => Ok(group.node),
-            _ => Err(QueueError::Unknown),
+    /// As [`IoQueue::class_node`], and looks again when the class may be new.
+    fn class_node_now(&mut self, class: ClassId) -> Result<u32, QueueError> {
+        let known = self.class_node(class);
+        if known.is_err() && self.epoch != self.disk.classes().epoch() {
+            self.follow();
+            return self.class_node(class);
         }
+        known
     }
 
     /// A removed class whose last piece is back gives its place and its histograms away.
@@ -864,6 +1118,7 @@ impl IoQueue {
         let member = &mut self.members[node as usize];
         if member.kind == Kind::Leaving && member.stats.in_flight == 0 {
             member.kind = Kind::Free;
+            member.held = None;
             if let Some(mut latencies) = member.latencies.take() {
                 *latencies = Latencies::default();
                 self.pool.push(latencies);
@@ -874,12 +1129,24 @@ impl IoQueue {
 
 impl Member {
     fn new(kind: Kind, generation: u32) -> Member {
-        Member { generation, kind, stats: ClassStats::default(), latencies: None, mark: WaitMark::default() }
+        Member {
+            generation,
+            kind,
+            qos: Qos::default(),
+            tags: None,
+            stats: ClassStats::default(),
+            latencies: None,
+            mark: WaitMark::default(),
+            limited_ns: 0,
+            parked_since_ns: None,
+            aged_again_ns: 0,
+            held: None,
+        }
     }
 }
 
 /// Of two lanes that were stopped, the one that can go on first.
-fn sooner(one: (WaitReason, Option<u64>), other: (WaitReason, Option<u64>)) -> (WaitReason, Option<u64>) {
+fn sooner(one: Stop, other: Stop) -> Stop {
     match (one.1, other.1) {
         (Some(one_ns), Some(other_ns)) if one_ns <= other_ns => one,
         (Some(_), None) => one,

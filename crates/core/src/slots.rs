@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) dispatched_bytes: u32,
     /// Length of the longest prefix that can still succeed.
     pub(crate) prefix_bytes: u32,
+    /// Device time of what has not been dispatched.
+    pub(crate) rest_fs: u64,
     /// Pieces in the device.
     pub(crate) outstanding: u32,
     /// Error of the piece at the end of the prefix.

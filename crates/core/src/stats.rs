@@ -23,15 +23,18 @@ pub enum WaitReason {
     Fairness = 0,
     /// The disk model's tokens were used up: the class asked for more than the model allows.
     Tokens = 1,
+    /// A limit of the class, or of a group above it.
+    Limit = 2,
     /// Enough work was in the device already (depth, or the window of device time).
-    Depth = 2,
+    Depth = 3,
     /// The backend had no room.
-    Backend = 3,
+    Backend = 4,
 }
 
 impl WaitReason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [WaitReason; 4] = [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
+    pub const ALL: [WaitReason; 5] =
+        [WaitReason::Fairness, WaitReason::Tokens, WaitReason::Limit, WaitReason::Depth, WaitReason::Backend];
 
     /// Short lower-case name, as in tables and metrics.
     #[must_use]
@@ -39,6 +42,7 @@ impl WaitReason {
         match self {
             WaitReason::Fairness => "fairness",
             WaitReason::Tokens => "tokens",
+            WaitReason::Limit => "limit",
             WaitReason::Depth => "depth",
             WaitReason::Backend => "backend",
         }
@@ -65,7 +69,7 @@ pub struct Latencies {
     pub total: Histogram,
 }
 
-/// What one class has done and waited for. All counters start at zero and only grow, but the first three.
+/// What one class has done and waited for. All counters start at zero and only grow, but the first four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
     /// Requests queued now, a partly dispatched one included.
@@ -74,6 +78,8 @@ pub struct ClassStats {
     pub in_flight: u32,
     /// Bytes that queued requests still have to move.
     pub queued_bytes: u64,
+    /// Device time that queued requests still need, in femtoseconds by the disk model.
+    pub queued_fs: u64,
     /// Reads that came back.
     pub read: DirectionStats,
     /// Writes, flushes, discards and allocations that came back.
@@ -90,15 +96,40 @@ pub struct ClassStats {
     pub errors: u64,
     /// Requests cancelled before they ended.
     pub cancelled: u64,
-    /// Requests refused because the queue was full.
+    /// Requests refused because the queue was full, or the expected delay too long.
     pub refused: u64,
+    /// Pieces dispatched because a reservation was due, before the class's turn by shares or in it.
+    pub reserved: u64,
+    /// Pieces dispatched because they had waited as long as the class allows.
+    pub aged: u64,
     /// How often the class woke up from idleness.
     pub activations: u64,
     /// Nanoseconds waited with work queued, by [`WaitReason`].
-    pub waited_ns: [u64; 4],
+    pub waited_ns: [u64; 5],
 }
 
 impl ClassStats {
+    /// Nothing done, nothing waited for.
+    pub(crate) const ZERO: ClassStats = ClassStats {
+        queued: 0,
+        in_flight: 0,
+        queued_bytes: 0,
+        queued_fs: 0,
+        read: DirectionStats { requests: 0, bytes: 0 },
+        write: DirectionStats { requests: 0, bytes: 0 },
+        consumed_fs: 0,
+        dispatched: 0,
+        split: 0,
+        continued: 0,
+        errors: 0,
+        cancelled: 0,
+        refused: 0,
+        reserved: 0,
+        aged: 0,
+        activations: 0,
+        waited_ns: [0; 5],
+    };
+
     /// Both together: one class in two queues.
     #[must_use]
     pub fn plus(self, other: ClassStats) -> ClassStats {
@@ -112,6 +143,7 @@ impl ClassStats {
             queued: self.queued + other.queued,
             in_flight: self.in_flight + other.in_flight,
             queued_bytes: self.queued_bytes + other.queued_bytes,
+            queued_fs: self.queued_fs.saturating_add(other.queued_fs),
             read: sum(self.read, other.read),
             write: sum(self.write, other.write),
             consumed_fs: self.consumed_fs + other.consumed_fs,
@@ -121,6 +153,8 @@ impl ClassStats {
             errors: self.errors + other.errors,
             cancelled: self.cancelled + other.cancelled,
             refused: self.refused + other.refused,
+            reserved: self.reserved + other.reserved,
+            aged: self.aged + other.aged,
             activations: self.activations + other.activations,
             waited_ns,
         }
@@ -136,7 +170,7 @@ impl ClassStats {
 /// Running totals of the time in which a queue could dispatch nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BlockedTime {
-    total_ns: [u64; 4],
+    total_ns: [u64; 5],
     now: Option<(WaitReason, u64)>,
 }
 
@@ -156,12 +190,8 @@ impl BlockedTime {
         }
     }
 
-    pub(crate) fn reason(&self) -> Option<WaitReason> {
-        self.now.map(|(reason, _)| reason)
-    }
-
     /// Totals up to `now_ns`, whatever is going on included.
-    fn totals(&self, now_ns: u64) -> [u64; 4] {
+    fn totals(&self, now_ns: u64) -> [u64; 5] {
         let mut so_far = *self;
         so_far.unblock(now_ns);
         so_far.total_ns
@@ -172,26 +202,38 @@ impl BlockedTime {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {
     since_ns: u64,
-    blocked_ns: [u64; 4],
+    blocked_ns: [u64; 5],
+    limited_ns: u64,
 }
 
 impl WaitMark {
-    pub(crate) fn start(blocked: &BlockedTime, now_ns: u64) -> WaitMark {
-        WaitMark { since_ns: now_ns, blocked_ns: blocked.totals(now_ns) }
+    /// `limited_ns`: how long the class and the groups above it have been parked at limits so far.
+    pub(crate) fn start(blocked: &BlockedTime, limited_ns: u64, now_ns: u64) -> WaitMark {
+        WaitMark { since_ns: now_ns, blocked_ns: blocked.totals(now_ns), limited_ns }
     }
 
-    /// Ends the wait at `now_ns`, begins the next, and says for what was waited, and for what most.
-    pub(crate) fn take(&mut self, blocked: &BlockedTime, now_ns: u64) -> ([u64; 4], Option<WaitReason>) {
-        let next = WaitMark::start(blocked, now_ns);
+    /// Ends the wait at `now_ns`, begins the next, and says for what was waited, and for what most. What a class waited for its
+    /// own limits comes first, then what stopped everybody, and the rest was others' turn.
+    pub(crate) fn take(
+        &mut self,
+        blocked: &BlockedTime,
+        limited_ns: u64,
+        now_ns: u64,
+    ) -> ([u64; 5], Option<WaitReason>) {
+        let next = WaitMark::start(blocked, limited_ns, now_ns);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
-        let mut by_reason = [0; 4];
-        let mut others_ns = 0;
+        let mut by_reason = [0; 5];
+        let mut rest_ns = waited_ns;
+        let mut give = |reason: WaitReason, ns: u64| {
+            by_reason[reason as usize] = ns.min(rest_ns);
+            rest_ns -= ns.min(rest_ns);
+        };
+        give(WaitReason::Limit, limited_ns.saturating_sub(self.limited_ns));
         for reason in [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend] {
             let at = reason as usize;
-            by_reason[at] = next.blocked_ns[at].saturating_sub(self.blocked_ns[at]);
-            others_ns += by_reason[at];
+            give(reason, next.blocked_ns[at].saturating_sub(self.blocked_ns[at]));
         }
-        by_reason[WaitReason::Fairness as usize] = waited_ns.saturating_sub(others_ns);
+        give(WaitReason::Fairness, u64::MAX);
         *self = next;
         let most = WaitReason::ALL.into_iter().max_by_key(|r| by_reason[*r as usize]);
         (by_reason, most.filter(|_| waited_ns > 0))
@@ -205,18 +247,20 @@ mod tests {
     #[test]
     fn a_wait_is_divided_by_what_blocked_meanwhile() {
         let mut blocked = BlockedTime::default();
-        let mut mark = WaitMark::start(&blocked, 100);
+        let mut mark = WaitMark::start(&blocked, 7, 100);
         blocked.block(WaitReason::Tokens, 120);
         blocked.block(WaitReason::Tokens, 130);
         blocked.block(WaitReason::Depth, 150);
         blocked.unblock(155);
-        let (waited, most) = mark.take(&blocked, 200);
-        assert_eq!(waited, [65, 30, 5, 0]);
+        let (waited, most) = mark.take(&blocked, 7, 200);
+        assert_eq!(waited, [65, 30, 0, 5, 0]);
         assert_eq!(most, Some(WaitReason::Fairness));
         blocked.block(WaitReason::Backend, 200);
-        let (waited, most) = mark.take(&blocked, 210);
-        assert_eq!(waited, [0, 0, 0, 10]);
+        let (waited, most) = mark.take(&blocked, 7, 210);
+        assert_eq!(waited, [0, 0, 0, 0, 10]);
         assert_eq!(most, Some(WaitReason::Backend));
-        assert_eq!(mark.take(&blocked, 210), ([0; 4], None));
+        assert_eq!(mark.take(&blocked, 7, 210), ([0; 5], None));
+        blocked.unblock(210);
+        assert_eq!(mark.take(&blocked, 10, 220).0, [7, 0, 3, 0, 0]);
     }
 }

@@ -1,27 +1,30 @@
-//! Who is next: a tree of groups and classes in weighted virtual time.
+//! Who is next: a tree of groups and classes in weighted virtual time, as one queue sees it.
 //!
 //! # Why
 //! Shares must hold between classes that always have work, an idle class's share must go to the others at once, and a
 //! class that comes back must neither be punished for what it used while alone nor be paid for what it did not ask for.
 //!
 //! # How it works
-//! Start-time fair queueing (Goyal, Vin, Cheng 1996) at each level of the tree. A child's *clock* runs by
-//! `cost / shares` whenever it is served; a group serves the child with the lowest clock. A child that wakes up is set
-//! to the group's time (the clock of whoever was served last) less a bounded *wake-up credit*: that much device time
-//! it may use before the others get a turn. Clocks are 128-bit integers: nothing drifts, nothing overflows in the age
-//! of the universe.
+//! At each level the child with the lowest *clock* goes first, as in start-time fair queueing (Goyal, Vin, Cheng 1996). The
+//! clocks are shared by all queues of the disk (`clock`); a queue that is alone with its work serves the lowest, one among
+//! several only what is *eligible*: at or behind the mean of all. A child that wakes up is put at most a *wake-up
+//! credit* behind the mean: that much device time it may use before the others get a turn.
 //!
-//! In depth mode the clocks are instead the decaying accumulators of Scylla's first scheduler (2016): a class's total
-//! cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that decay alike
+//! In depth mode the clocks are the queue's own: the decaying accumulators of Scylla's first scheduler (2016). A class's
+//! total cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that decay alike
 //! without touching them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
 //!
 //! # Limits
-//! A class is served at most one largest request ahead of its share. The heaps hold children with work, and now and
-//! then one whose work was cancelled; that one is taken out when it comes to the top.
+//! A class is served at most one largest request ahead of its share. Among more than [`LOOK_AT`] local children the search
+//! for one that is eligible stops early. The heaps hold children with work, and now and then one that has none left, or
+//! with an old clock; it is mended when it comes to the top.
 //!
 //! # Example
 //! Shares 100 and 300, requests of equal cost: served in the order B A B B B A B B B A ...
 
+use std::sync::Arc;
+
+use crate::clock::{Clock, Edge, is_before};
 use crate::heap::{Entry, Heap};
 use crate::math;
 use crate::slots::{Fifo, NONE};
@@ -29,14 +32,13 @@ use crate::units::Cost;
 
 pub(crate) const ROOT: u32 = 0;
 
-/// Fixed point of a clock: cost in femtoseconds times 2^20, divided by shares.
-const CLOCK_SHIFT: u32 = 20;
-const SHARE_SHIFT: u32 = 40;
+/// How many children of a group are looked at when the first may not go.
+const LOOK_AT: usize = 64;
 
 /// How clocks run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fairness {
-    /// Weighted virtual time with a wake-up credit.
+    /// Virtual time with a wake-up credit.
     Virtual { credit: Cost },
     /// Decaying accumulators with time constant tau.
     Decaying { tau_ns: u64 },
@@ -46,85 +48,100 @@ pub(crate) enum Fairness {
 struct Node {
     parent: u32,
     shares: u32,
-    per_share: u64,
-    clock: u128,
-    /// Time of this group: the clock of the child served last.
-    time: u128,
+    per_share: f64,
+    /// F and V, shared with the other queues of the disk (unless the disk is unlimited or has no common time).
+    shared: Arc<Clock>,
+    /// This queue's own clock: of a class among its queues, or the accumulator of depth mode.
+    local: u64,
+    carry: f64,
+    /// Counts in its parent: has work (or an active child) and is not parked.
+    active: bool,
+    /// Waits for a limit.
+    parked: bool,
     in_heap: bool,
     is_group: bool,
-    members: u32,
+    active_children: u32,
     heap: Heap,
     fifo: Fifo,
 }
 
-/// The class to serve, and how far it lags behind the others at the root.
+/// The class to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) class: u32,
+    /// Device time by which it lags behind the others.
     pub(crate) lag: Cost,
+    pub(crate) turn: Turn,
 }
 
-/// See the module's documentation. Nodes are named by index; the queue keeps names and generations.
+/// What brought a class its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its shares.
+    Picked,
+    /// Something else, and it pays with its shares: the rest of a short transfer, an old request.
+    Charged,
+    /// A reservation, which its shares would not have given it: its clocks stand still.
+    Reserved,
+}
+
+/// It is the turn of classes of other queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotYet;
+
+/// See the module's documentation. Nodes are named by index, as in the disk's table of classes.
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     fairness: Fairness,
+    /// Clock of the child of the root that was served last, before it was.
+    served: u64,
 }
 
 impl Tree {
     pub(crate) fn new(fairness: Fairness) -> Tree {
-        let mut tree = Tree { nodes: Vec::new(), fairness };
-        tree.put(ROOT, NONE, 1, true);
-        tree
+        Tree { nodes: Vec::new(), fairness, served: 0 }
     }
 
-    /// Puts a node at index `at` (the next new one, or one that was removed).
-    pub(crate) fn put(&mut self, at: u32, parent: u32, shares: u32, is_group: bool) {
-        let node = Node {
-            parent,
-            shares: shares.max(1),
-            per_share: (1 << SHARE_SHIFT) / u64::from(shares.max(1)),
-            clock: 0,
-            time: 0,
-            in_heap: false,
-            is_group,
-            members: 0,
-            heap: Heap::default(),
-            fifo: Fifo::default(),
-        };
-        if (at as usize) < self.nodes.len() {
-            self.nodes[at as usize] = node;
-        } else {
-            self.nodes.push(node);
-        }
-        if parent != NONE {
-            let group = self.node_mut(parent);
-            group.members += 1;
-            group.heap.reserve_for(group.members as usize);
-        }
+    /// Makes a place for one node more.
+    pub(crate) fn put_nothing(&mut self) {
+        self.nodes.push(Node::new(NONE, 1, false, Arc::new(Clock::new())));
+    }
+
+    /// Puts a node into place `at`; [`Tree::attach`] follows when its parent is there too.
+    pub(crate) fn put(&mut self, at: u32, parent: u32, shares: u32, is_group: bool, shared: Arc<Clock>) {
+        let parent = if at == ROOT { NONE } else { parent };
+        *self.node_mut(at) = Node::new(parent, shares, is_group, shared);
+    }
+
+    pub(crate) fn attach(&mut self, at: u32) {
+        let parent = self.node(at).parent;
+        self.node_mut(parent).heap.add_member();
     }
 
     /// Takes a node without work out of the tree.
     pub(crate) fn take_out(&mut self, at: u32) {
         let parent = self.node(at).parent;
-        let group = self.node_mut(parent);
-        group.members -= 1;
-        group.heap.remove(at);
-        self.node_mut(at).in_heap = false;
-    }
-
-    pub(crate) fn set_shares(&mut self, at: u32, shares: u32) {
+        self.node_mut(parent).heap.remove_member(at);
         let node = self.node_mut(at);
+        node.in_heap = false;
+        // Lets the disk's table have it back.
+        node.shared = Arc::new(Clock::new());
+    }
+
+    /// `shared`: the disk's table has told the clocks already.
+    pub(crate) fn set_shares(&mut self, at: u32, shares: u32, shared: bool) {
+        let node = self.node_mut(at);
+        if node.shares == shares.max(1) {
+            return;
+        }
         node.shares = shares.max(1);
-        node.per_share = (1 << SHARE_SHIFT) / u64::from(node.shares);
-    }
-
-    pub(crate) fn shares(&self, at: u32) -> u32 {
-        self.node(at).shares
-    }
-
-    pub(crate) fn members(&self, at: u32) -> u32 {
-        self.node(at).members
+        node.per_share = 1.0 / f64::from(node.shares);
+        let (shares, parent) = (node.shares, node.parent);
+        if !shared && parent != NONE {
+            let by = self.node(at).shared.recount(shares);
+            self.node(parent).shared.change_weight(by);
+        }
     }
 
     pub(crate) fn fifo(&self, at: u32) -> &Fifo {
@@ -135,47 +152,226 @@ impl Tree {
         &mut self.node_mut(at).fifo
     }
 
-    /// Class `at` has work again.
-    pub(crate) fn wake(&mut self, mut at: u32) {
-        while at != ROOT {
-            let parent = self.node(at).parent;
-            let (time, alone) = (self.node(parent).time, self.node(parent).heap.is_empty());
-            if let Fairness::Virtual { credit } = self.fairness {
-                let node = self.node_mut(at);
-                let credit = if alone { 0 } else { scaled(credit, node.per_share) };
-                node.clock = node.clock.max(time.saturating_sub(credit));
-            }
-            let node = self.node_mut(at);
-            if node.in_heap {
-                return;
-            }
-            node.in_heap = true;
-            let entry = Entry { key: node.clock, node: at };
-            self.node_mut(parent).heap.push(entry);
-            at = parent;
+    pub(crate) fn clock(&self, at: u32) -> &Clock {
+        &self.node(at).shared
+    }
+
+    pub(crate) fn parent(&self, at: u32) -> u32 {
+        self.node(at).parent
+    }
+
+    fn key(&self, at: u32) -> u64 {
+        match self.fairness {
+            Fairness::Virtual { .. } => self.node(at).shared.own(),
+            Fairness::Decaying { .. } => self.node(at).local,
         }
     }
 
-    /// The class whose turn it is.
-    pub(crate) fn pick(&mut self) -> Option<Pick> {
-        let lag_of = |tree: &Tree, child: u32| {
-            let node = tree.node(child);
-            let behind = tree.node(ROOT).time.saturating_sub(node.clock) >> CLOCK_SHIFT;
-            let fs = behind.saturating_mul(u128::from(node.shares));
-            Cost::from_fs(u64::try_from(fs).unwrap_or(u64::MAX))
-        };
-        'from_root: loop {
-            let first = self.top_child(ROOT)?;
-            let mut at = first;
-            while self.node(at).is_group {
-                match self.top_child(at) {
-                    Some(child) => at = child,
-                    None => continue 'from_root,
-                }
+    /// Brings `at` in line with what it has: a class whose queue has filled or emptied, a group whose children have.
+    pub(crate) fn settle(&mut self, mut at: u32) {
+        loop {
+            let node = self.node(at);
+            let should = node.has_work() && !node.parked;
+            if should == node.active {
+                return;
             }
-            let virtual_time = matches!(self.fairness, Fairness::Virtual { .. });
-            let lag = if virtual_time { lag_of(self, first) } else { Cost::ZERO };
-            return Some(Pick { class: at, lag });
+            if should {
+                self.activate(at)
+            } else {
+                self.deactivate(at)
+            }
+            if at == ROOT {
+                return;
+            }
+            at = self.node(at).parent;
+            let group = self.node_mut(at);
+            group.active_children = if should { group.active_children + 1 } else { group.active_children - 1 };
+        }
+    }
+
+    fn activate(&mut self, at: u32) {
+        let (parent, shares) = (self.node(at).parent, self.node(at).shares);
+        if let Fairness::Virtual { credit } = self.fairness {
+            let edge = self.node(at).shared.add_queue(shares);
+            if !self.node(at).is_group {
+                let node = self.node_mut(at);
+                node.local = node.shared.join_queue(node.local);
+            }
+            if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
+                self.node(parent).shared.join(&self.node(at).shared, shares, credit);
+            }
+        }
+        let key = self.key(at);
+        let node = self.node_mut(at);
+        node.active = true;
+        if parent != NONE && !node.in_heap {
+            node.in_heap = true;
+            self.node_mut(parent).heap.push(Entry { key, node: at });
+        }
+    }
+
+    fn deactivate(&mut self, at: u32) {
+        let parent = self.node(at).parent;
+        if let Fairness::Virtual { .. } = self.fairness {
+            let edge = self.node(at).shared.remove_queue();
+            if !self.node(at).is_group {
+                let node = self.node(at);
+                node.shared.leave_queue(node.local);
+            }
+            if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
+                self.node(parent).shared.leave(&self.node(at).shared, shares);
+            }
+        }
+        self.node_mut(at).active = false;
+        if parent != NONE && self.node(parent).heap.peek().is_some_and(|top| top.node == at) {
+            self.node_mut(parent).heap.pop();
+            self.node_mut(at).in_heap = false;
+        }
+    }
+
+    /// Node `at` must wait for a limit: its siblings go on without it.
+    pub(crate) fn park(&mut self, at: u32) {
+        self.node_mut(at).parked = true;
+        self.settle(at);
+    }
+
+    pub(crate) fn unpark(&mut self, at: u32) {
+        self.node_mut(at).parked = false;
+        self.settle(at);
+    }
+
+    pub(crate) fn is_parked(&self, at: u32) -> bool {
+        self.node(at).parked
+    }
+
+    /// Whether `at` and all above it take part now.
+    pub(crate) fn can_run(&self, mut at: u32) -> bool {
+        while at != ROOT {
+            if !self.node(at).active {
+                return false;
+            }
+            at = self.node(at).parent;
+        }
+        true
+    }
+
+    /// The class whose turn it is. `Ok(None)` when there is no work.
+    pub(crate) fn pick(&mut self) -> Result<Option<Pick>, NotYet> {
+        if self.node(ROOT).active_children == 0 {
+            return Ok(None);
+        }
+        match self.pick_in(ROOT) {
+            Some(class) => Ok(Some(Pick { class, lag: self.lag(class), turn: Turn::Picked })),
+            None => Err(NotYet),
+        }
+    }
+
+    fn pick_in(&mut self, group: u32) -> Option<u32> {
+        let first = self.top_child(group)?;
+        if !self.is_eligible(group, first) {
+            return None;
+        }
+        if let Some(class) = self.class_of(first) {
+            return Some(class);
+        }
+        // Its clock is low, but its other queues or inner groups are behind elsewhere: the next that may.
+        let mut best: Option<(u64, u32)> = None;
+        for at in 1..self.node(group).heap.entries().len().min(LOOK_AT) {
+            let child = self.node(group).heap.entries()[at].node;
+            let clock = self.key(child);
+            let better = best.is_none_or(|(least, _)| is_before(clock, least));
+            if self.node(child).active
+                && better
+                && self.is_eligible(group, child)
+                && let Some(class) = self.class_of(child)
+            {
+                best = Some((clock, class));
+            }
+        }
+        best.map(|(_, class)| class)
+    }
+
+    /// The class to serve when it is `child`'s turn in its group.
+    fn class_of(&mut self, child: u32) -> Option<u32> {
+        let node = self.node(child);
+        if node.is_group {
+            return self.pick_in(child);
+        }
+        let alone = node.shared.queues() <= 1 || matches!(self.fairness, Fairness::Decaying { .. });
+        (alone || !is_before(node.shared.mean(), node.local)).then_some(child)
+    }
+
+    /// By the clocks of the disk. A queue that is alone with its work needs no permission.
+    fn is_eligible(&self, group: u32, child: u32) -> bool {
+        let shared = &self.node(group).shared;
+        matches!(self.fairness, Fairness::Decaying { .. })
+            || shared.queues() <= 1
+            || !is_before(shared.mean(), self.node(child).shared.own())
+    }
+
+    /// Whether shares alone would let class `at` go now.
+    pub(crate) fn is_due_by_shares(&self, class: u32) -> bool {
+        if matches!(self.fairness, Fairness::Decaying { .. }) {
+            return true;
+        }
+        let mut at = class;
+        while at != ROOT {
+            let parent = self.node(at).parent;
+            if is_before(self.node(parent).shared.mean(), self.node(at).shared.own()) {
+                return false;
+            }
+            at = parent;
+        }
+        true
+    }
+
+    /// By how much device time `class` lags behind the others, and its queue behind the other queues of the class: behind
+    /// the mean where queues compete, and behind who was served last where this queue alone decides.
+    fn lag(&self, class: u32) -> Cost {
+        if matches!(self.fairness, Fairness::Decaying { .. }) {
+            return Cost::ZERO;
+        }
+        let node = self.node(class);
+        let mut top = class;
+        while self.node(top).parent != ROOT && top != ROOT {
+            top = self.node(top).parent;
+        }
+        let (root, top) = (&self.node(ROOT).shared, &self.node(top).shared);
+        if root.queues() <= 1 {
+            return crate::clock::between(top.own(), self.served, top.counted_shares());
+        }
+        let in_class = if node.shared.queues() > 1 { node.shared.lag_of_queue(node.local) } else { Cost::ZERO };
+        crate::clock::between(top.own(), root.mean(), top.counted_shares()).max(in_class)
+    }
+
+    /// Which part of the disk `class` has in this queue now, or would have if it had work: above 0, at most 1.
+    pub(crate) fn part_of_disk(&self, class: u32) -> f64 {
+        let mut part = 1.0;
+        let mut at = class;
+        while at != ROOT {
+            let node = self.node(at);
+            let weight = self.node(node.parent).shared.weight() as f64;
+            let shares = f64::from(node.shares);
+            let is_counted = node.shared.queues() > 0;
+            part *= shares / if is_counted { weight.max(shares) } else { weight + shares };
+            at = node.parent;
+        }
+        part / f64::from(self.node(class).shared.queues().max(1))
+    }
+
+    /// There is room and nobody moves: whoever is behind is not there. Makes the first of this queue eligible, and lets it have
+    /// `allowance` of device time before it stops again.
+    pub(crate) fn go_on_without_the_others(&mut self, allowance: Cost) {
+        let mut group = ROOT;
+        while let Some(child) = self.top_child(group) {
+            let node = self.node(child);
+            let shared = &self.node(group).shared;
+            shared.raise_mean(node.shared.own(), allowance, shared.weight());
+            if !node.is_group {
+                node.shared.raise_mean(node.local, allowance, u64::from(node.shared.queues()));
+                return;
+            }
+            group = child;
         }
     }
 
@@ -183,12 +379,11 @@ impl Tree {
     fn top_child(&mut self, group: u32) -> Option<u32> {
         loop {
             let top = self.node(group).heap.peek()?;
-            let child = self.node(top.node);
-            let (clock, has_work) = (child.clock, child.has_work());
-            if !has_work {
+            let clock = self.key(top.node);
+            if !self.node(top.node).active {
                 self.node_mut(group).heap.pop();
                 self.node_mut(top.node).in_heap = false;
-            } else if clock > top.key {
+            } else if is_before(top.key, clock) {
                 self.node_mut(group).heap.raise_top(clock);
             } else {
                 return Some(top.node);
@@ -196,45 +391,49 @@ impl Tree {
         }
     }
 
-    /// Charges `class`, which `pick` named last, and puts it where it belongs now. `weight` counts in depth mode.
-    pub(crate) fn charge_picked(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64) {
+    /// Charges `class` and its groups as its `turn` says. `weight` counts in depth mode. The queues of the class are charged
+    /// among each other in any case.
+    pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64, turn: Turn) {
+        let (by_shares, is_picked) = (turn != Turn::Reserved, turn == Turn::Picked);
+        let Fairness::Virtual { .. } = self.fairness else {
+            return self.charge_decaying(class, weight, now_ns);
+        };
+        let node = self.node_mut(class);
+        let shared = &node.shared;
+        node.local = node.local.wrapping_add(crate::clock::units(cost, 1.0));
+        shared.advance_class(cost, &mut node.carry);
         let mut at = class;
-        while at != ROOT {
-            let (parent, before) = (self.node(at).parent, self.node(at).clock);
-            self.run_clock(at, cost, weight, now_ns);
-            let group = self.node_mut(parent);
-            group.time = group.time.max(before);
-            let (clock, has_work) = (self.node(at).clock, self.node(at).has_work());
-            if has_work {
-                self.node_mut(parent).heap.raise_top(clock);
-            } else {
-                self.node_mut(parent).heap.pop();
-                self.node_mut(at).in_heap = false;
+        while by_shares && at != ROOT {
+            let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
+            if parent == ROOT && is_picked {
+                self.served = self.node(at).shared.own();
             }
+            self.node(at).shared.serve(cost, per_share);
+            let group = self.node_mut(parent);
+            group.shared.advance(cost, &mut group.carry);
+            self.mend_top(parent, at);
             at = parent;
         }
     }
 
-    /// Charges `class` for work that nobody picked (the rest of a short transfer). The times of its groups stand still:
-    /// its clock may be far ahead of the others, and whoever wakes up now must not be put there.
-    pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64) {
+    fn charge_decaying(&mut self, class: u32, weight: u32, now_ns: u64) {
+        let Fairness::Decaying { tau_ns } = self.fairness else { return };
         let mut at = class;
         while at != ROOT {
-            self.run_clock(at, cost, weight, now_ns);
-            at = self.node(at).parent;
+            let node = self.node_mut(at);
+            node.local = decayed(node.local, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns);
+            let parent = node.parent;
+            self.mend_top(parent, at);
+            at = parent;
         }
     }
 
-    fn run_clock(&mut self, at: u32, cost: Cost, weight: u32, now_ns: u64) {
-        let fairness = self.fairness;
-        let node = self.node_mut(at);
-        let before = node.clock;
-        node.clock = match fairness {
-            Fairness::Virtual { .. } => before.saturating_add(scaled(cost, node.per_share)),
-            Fairness::Decaying { tau_ns } => {
-                decayed(before, f64::from(weight) / f64::from(node.shares), now_ns, tau_ns)
-            }
-        };
+    /// The clock of `child` has moved: puts it where it belongs if it is at the top; else that happens when it gets there.
+    fn mend_top(&mut self, group: u32, child: u32) {
+        if self.node(group).heap.peek().is_some_and(|top| top.node == child) {
+            let key = self.key(child);
+            self.node_mut(group).heap.raise_top(key);
+        }
     }
 
     fn node(&self, at: u32) -> &Node {
@@ -247,24 +446,39 @@ impl Tree {
 }
 
 impl Node {
+    fn new(parent: u32, shares: u32, is_group: bool, shared: Arc<Clock>) -> Node {
+        let shares = shares.max(1);
+        Node {
+            parent,
+            shares,
+            per_share: 1.0 / f64::from(shares),
+            shared,
+            local: 0,
+            carry: 0.0,
+            active: false,
+            parked: false,
+            in_heap: false,
+            is_group,
+            active_children: 0,
+            heap: Heap::default(),
+            fifo: Fifo::default(),
+        }
+    }
+
     fn has_work(&self) -> bool {
-        if self.is_group { !self.heap.is_empty() } else { self.fifo.head != NONE }
+        if self.is_group { self.active_children > 0 } else { self.fifo.head != NONE }
     }
 }
 
-fn scaled(cost: Cost, per_share: u64) -> u128 {
-    (u128::from(cost.as_fs()) * u128::from(per_share)) >> (SHARE_SHIFT - CLOCK_SHIFT)
-}
-
-/// K = ln(total) + t/tau as an ordered integer; 0 is a total of nothing.
-const K_SCALE: f64 = (1u64 << 40) as f64;
+/// K = ln(total) + t/tau as an ordered integer; 0 is a total of nothing. 50 years at tau = 100 ms are 2^34 tau.
+const K_SCALE: f64 = (1u64 << 28) as f64;
 const K_BIAS: f64 = 1024.0;
 
-fn decayed(key: u128, add: f64, now_ns: u64, tau_ns: u64) -> u128 {
+fn decayed(key: u64, add: f64, now_ns: u64, tau_ns: u64) -> u64 {
     let elapsed = now_ns as f64 / tau_ns.max(1) as f64;
     let old_total = if key == 0 { 0.0 } else { math::exp(key as f64 / K_SCALE - K_BIAS - elapsed) };
     let k = math::ln(old_total + add) + elapsed;
-    ((k + K_BIAS) * K_SCALE) as u128
+    ((k + K_BIAS) * K_SCALE) as u64
 }
 
 #[cfg(test)]
@@ -287,6 +501,6 @@ mod tests {
         let now_ns = 50 * 366 * 86_400 * 1_000_000_000;
         let small = decayed(0, 1.0 / 100.0, now_ns, tau_ns);
         let large = decayed(0, 1.0 / 10.0, now_ns, tau_ns);
-        assert!(small < large && decayed(small, 1.0 / 100.0, now_ns, tau_ns) < large);
+        assert!(is_before(small, large) && is_before(decayed(small, 1.0 / 100.0, now_ns, tau_ns), large));
     }
 }

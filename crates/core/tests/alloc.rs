@@ -41,7 +41,7 @@ fn a_million_requests_allocate_nothing() {
         let disk = Arc::new(Disk::new(DiskConfig { duplex, ..usual() }));
         let mut queue = IoQueue::new(disk, QueueConfig { mode, ..QueueConfig::default() });
         let classes: Vec<ClassId> =
-            (0..CLASSES).map(|class| queue.add_class(GroupId::ROOT, 1 + class as u32).unwrap()).collect();
+            (0..CLASSES).map(|class| queue.disk().add_class(GroupId::ROOT, 1 + class as u32).unwrap()).collect();
         let mut now_ns = 0;
         cycles(&mut queue, &classes, &mut now_ns, 1000);
         let allocated = measure(|| cycles(&mut queue, &classes, &mut now_ns, 1_000_000));
@@ -56,7 +56,7 @@ fn an_idle_class_takes_less_than_1_kib() {
         let mut queue = IoQueue::new(disk, QueueConfig::default());
         let allocated = measure(|| {
             for shares in 0..1000 {
-                queue.add_class(GroupId::ROOT, shares).unwrap();
+                queue.disk().add_class(GroupId::ROOT, shares).unwrap();
             }
         });
         let bytes_per_class = allocated.bytes_current / 1000;
@@ -69,9 +69,10 @@ fn classes_that_come_and_go_take_no_more_memory() {
     let disk = Arc::new(Disk::new(usual()));
     let mut queue = IoQueue::new(disk, QueueConfig::default());
     let come_and_go = |queue: &mut IoQueue| {
-        let class = queue.add_class(GroupId::ROOT, 10).unwrap();
+        let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
         queue.enqueue(0, class, Op::Read, 4 * KIB, 0).unwrap();
-        queue.remove_class(class, |_| ()).unwrap();
+        queue.disk().remove(class).unwrap();
+        queue.follow_classes(|_| ());
     };
     come_and_go(&mut queue);
     let allocated = measure(|| (0..1000).for_each(|_| come_and_go(&mut queue)));

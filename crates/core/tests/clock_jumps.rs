@@ -13,7 +13,7 @@ const MODES: [Mode; 3] = [Mode::Scheduled, Mode::Depth(8), Mode::Drain];
 /// One enqueue, poll, complete ... with the leap before the call of the number `leap_before`.
 fn calls_with_a_leap(mode: Mode, duplex: bool, leap_before: usize, leap_ns: u64) {
     let mut queue = queue_of(DiskConfig { duplex, ..usual() }, QueueConfig { mode, ..QueueConfig::default() });
-    let classes = [1, 10].map(|shares| queue.add_class(GroupId::ROOT, shares).unwrap());
+    let classes = [1, 10].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
     let mut random = Random(leap_before as u64);
     let mut now_ns = 5;
     let mut call = 0;
@@ -100,7 +100,7 @@ fn a_burst_after_fifty_years_is_one_depth() {
 fn a_clock_that_steps_back_does_not_panic() {
     for mode in MODES {
         let mut queue = queue_of(usual(), QueueConfig { mode, ..QueueConfig::default() });
-        let class = queue.add_class(GroupId::ROOT, 1).unwrap();
+        let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
         let mut random = Random(3);
         for _ in 0..2000 {
             let now_ns = random.below(S);
@@ -116,7 +116,7 @@ fn a_clock_that_steps_back_does_not_panic() {
 #[test]
 fn a_wait_across_a_step_back_does_not_panic() {
     let mut queue = queue_of(usual(), QueueConfig { mode: Mode::Depth(1), ..QueueConfig::default() });
-    let classes = [1, 1].map(|shares| queue.add_class(GroupId::ROOT, shares).unwrap());
+    let classes = [1, 1].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
     queue.enqueue(S, classes[0], Op::Read, 4 * KIB, 0).unwrap();
     queue.enqueue(S, classes[0], Op::Read, 4 * KIB, 0).unwrap();
     let first = queue.poll_dispatch(S).unwrap();

@@ -15,7 +15,7 @@ const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
 fn waiting_for_tokens_ends_at_the_wakeup_and_not_before() {
     for duplex in [false, true] {
         let mut queue = queue_of(DiskConfig { duplex, ..usual() }, QueueConfig::default());
-        let classes = [10, 30].map(|shares| queue.add_class(GroupId::ROOT, shares).unwrap());
+        let classes = [10, 30].map(|shares| queue.disk().add_class(GroupId::ROOT, shares).unwrap());
         let mut random = Random(9);
         let (mut now_ns, mut waits) = (S, 0);
         for _ in 0..20_000 {
@@ -47,7 +47,7 @@ fn waiting_for_tokens_ends_at_the_wakeup_and_not_before() {
 fn none_when_only_a_completion_helps() {
     for mode in [Mode::Scheduled, Mode::Depth(4)] {
         let mut queue = queue_of(usual(), QueueConfig { mode, ..QueueConfig::default() });
-        let class = queue.add_class(GroupId::ROOT, 10).unwrap();
+        let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
         for n in 0..300 {
             queue.enqueue(S, class, Op::Read, 4 * KIB, n).unwrap();
         }
@@ -68,7 +68,7 @@ fn the_direction_that_can_go_on_first_sets_the_wakeup() {
     for (blocked_by_tokens, blocked_by_device) in [(Op::Read, Op::Write), (Op::Write, Op::Read)] {
         let disk = DiskConfig { duplex: true, window_ns: Some(MS), ..usual() };
         let mut queue = queue_of(disk, QueueConfig::default());
-        let class = queue.add_class(GroupId::ROOT, 10).unwrap();
+        let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
         // The tokens of one direction are used up by work that is back already.
         for n in 0..75 {
             queue.enqueue(S, class, blocked_by_tokens, 4 * KIB, n).unwrap();
@@ -122,14 +122,14 @@ fn nothing_is_forgotten_when_only_wakeups_and_completions_poll() {
 fn a_queue_looks_again_when_the_work_of_another_fills_the_device() {
     let disk = Arc::new(Disk::new(usual()));
     let mut queues = [0, 1].map(|_| IoQueue::new(Arc::clone(&disk), QueueConfig::default()));
-    let classes = queues.each_mut().map(|queue| queue.add_class(GroupId::ROOT, 10).unwrap());
+    let class = disk.add_class(GroupId::ROOT, 10).unwrap();
     for n in 0..300 {
-        queues[0].enqueue(S, classes[0], Op::Read, 4 * KIB, n).unwrap();
+        queues[0].enqueue(S, class, Op::Read, 4 * KIB, n).unwrap();
     }
     let pieces: Vec<_> = std::iter::from_fn(|| queues[0].poll_dispatch(S)).collect();
     assert!(!pieces.is_empty() && queues[0].queued() > 0);
     let later_ns = 2 * S;
-    queues[1].enqueue(later_ns, classes[1], Op::Read, 4 * KIB, 0).unwrap();
+    queues[1].enqueue(later_ns, class, Op::Read, 4 * KIB, 0).unwrap();
     assert!(queues[1].poll_dispatch(later_ns).is_none());
     assert_eq!(queues[1].next_wakeup(), Some(later_ns + 50 * US));
     for piece in pieces {

@@ -91,10 +91,10 @@ struct Reference {
 impl Reference {
     fn new(mode: Mode, disk: DiskConfig) -> Reference {
         let lanes = if disk.duplex { 2 } else { 1 };
-        let mut queue = queue_of(disk, QueueConfig { mode, max_requests: MAX_REQUESTS, wakeup_credit_ns: None });
-        let group = queue.add_group(GroupId::ROOT, 50).unwrap();
+        let mut queue = queue_of(disk, QueueConfig { mode, max_requests: MAX_REQUESTS, ..QueueConfig::default() });
+        let group = queue.disk().add_group(GroupId::ROOT, 50).unwrap();
         let classes =
-            [(GroupId::ROOT, 100), (group, 10), (group, 200)].map(|(g, s)| Some(queue.add_class(g, s).unwrap()));
+            [(GroupId::ROOT, 100), (group, 10), (group, 200)].map(|(g, s)| Some(queue.disk().add_class(g, s).unwrap()));
         Reference {
             queue,
             now_ns: 0,
@@ -133,13 +133,13 @@ impl Reference {
             }
             Step::SetShares { class, shares } => {
                 if let Some(class) = self.classes[class % classes] {
-                    self.queue.set_class_shares(class, shares).unwrap();
-                    assert_eq!(self.queue.class_shares(class), Ok(shares.max(1)));
+                    self.queue.disk().set_shares(class, shares).unwrap();
+                    assert_eq!(self.queue.disk().shares(class), Ok(shares.max(1)));
                 }
             }
             Step::AddClass { grouped, shares } if classes < 12 => {
                 let group = if grouped { self.group } else { GroupId::ROOT };
-                self.classes.push(Some(self.queue.add_class(group, shares).unwrap()));
+                self.classes.push(Some(self.queue.disk().add_class(group, shares).unwrap()));
             }
             Step::RemoveClass { class } => self.remove(class % classes),
             Step::Busy => self.queue.backend_is_busy(self.now_ns),
@@ -279,7 +279,8 @@ impl Reference {
     fn remove(&mut self, class: usize) {
         let Some(id) = self.classes[class].take() else { return };
         let mut named = Vec::new();
-        self.queue.remove_class(id, |user_data| named.push(user_data)).unwrap();
+        self.queue.disk().remove(id).unwrap();
+        self.queue.follow_classes(|user_data| named.push(user_data));
         let queued: Vec<(u64, u32)> = self
             .requests
             .iter()
@@ -291,8 +292,8 @@ impl Reference {
             self.stopped(user_data);
         }
         assert_eq!(self.queue.enqueue(self.now_ns, id, Op::Read, 1, 0), Err(QueueError::Unknown));
-        assert_eq!(self.queue.remove_class(id, |_| ()), Err(QueueError::Unknown));
-        assert_eq!(self.queue.set_class_shares(id, 1), Err(QueueError::Unknown));
+        assert_eq!(self.queue.disk().remove(id), Err(QueueError::Unknown));
+        assert_eq!(self.queue.disk().set_shares(id, 1), Err(QueueError::Unknown));
     }
 
     /// Everything that can be counted afresh.
@@ -364,7 +365,7 @@ proptest! {
 fn refused_exactly_at_the_bound() {
     for max_requests in [0, 1, 2, 100] {
         let mut queue = queue_of(usual(), QueueConfig { max_requests, ..QueueConfig::default() });
-        let class = queue.add_class(GroupId::ROOT, 1).unwrap();
+        let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
         for _ in 0..3 {
             for n in 0..max_requests {
                 queue.enqueue(0, class, Op::Read, 4096, u64::from(n)).unwrap();

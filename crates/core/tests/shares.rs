@@ -67,8 +67,8 @@ fn a_class_of_small_requests_gets_as_much_as_one_of_large() {
 #[test]
 fn three_levels_of_groups() {
     let mut queue = queue_of(usual(), QueueConfig::default());
-    let outer = queue.add_group(GroupId::ROOT, 300).unwrap();
-    let inner = queue.add_group(outer, 100).unwrap();
+    let outer = queue.disk().add_group(GroupId::ROOT, 300).unwrap();
+    let inner = queue.disk().add_group(outer, 100).unwrap();
     let mut world = World::new(queue, 4, 8.0);
     // Parts: root 300:100; in `outer` 100 (inner) : 200; in `inner` 10 : 30.
     world.load(100, Op::Read, &MIXED, 50);
@@ -82,14 +82,14 @@ fn three_levels_of_groups() {
 #[test]
 fn shares_changed_while_running() {
     let mut queue = queue_of(usual(), QueueConfig::default());
-    let group = queue.add_group(GroupId::ROOT, 100).unwrap();
+    let group = queue.disk().add_group(GroupId::ROOT, 100).unwrap();
     let mut world = World::new(queue, 1, 1.5);
     let one = world.load(100, Op::Read, &MIXED, 50);
     world.load_in(group, 7, Op::Read, &MIXED, 50);
     let steps = [((100, 100), [1, 1]), ((300, 100), [3, 1]), ((100, 900), [1, 9]), ((1, 1), [1, 1]), ((0, 5), [1, 5])];
     for ((class_shares, group_shares), expected) in steps {
-        world.queue.set_class_shares(world.loads[one].class, class_shares).unwrap();
-        world.queue.set_group_shares(group, group_shares).unwrap();
+        world.queue.disk().set_shares(world.loads[one].class, class_shares).unwrap();
+        world.queue.disk().set_shares(group, group_shares).unwrap();
         // A debt from before is paid by the old shares.
         world.run_until(world.now_ns + 50 * MS);
         world.start_counting();
@@ -153,7 +153,7 @@ impl Bench {
     }
 
     fn class(&mut self, group: GroupId, shares: u32) {
-        self.classes.push(self.queue.add_class(group, shares).unwrap());
+        self.classes.push(self.queue.disk().add_class(group, shares).unwrap());
         self.dispatched.push(0);
     }
 
@@ -239,7 +239,7 @@ fn fifty_are_forgiven_inside_and_outside_a_group() {
     ];
     for (order, steps) in rows {
         let mut bench = Bench::new(&[], 50 * US);
-        let group = bench.queue.add_group(GroupId::ROOT, 10).unwrap();
+        let group = bench.queue.disk().add_group(GroupId::ROOT, 10).unwrap();
         bench.class(group, 10);
         bench.class(group, 10);
         bench.class(GroupId::ROOT, 10);
@@ -259,8 +259,8 @@ fn shares_swapped_half_way() {
     bench.send(0, 500);
     bench.send(1, 500);
     bench.tick(250);
-    bench.queue.set_class_shares(bench.classes[0], 10).unwrap();
-    bench.queue.set_class_shares(bench.classes[1], 20).unwrap();
+    bench.queue.disk().set_shares(bench.classes[0], 10).unwrap();
+    bench.queue.disk().set_shares(bench.classes[1], 20).unwrap();
     bench.tick(250);
     bench.check(&[250, 250], 2);
 }
@@ -282,7 +282,7 @@ fn random_trees_divide_by_shares() {
     for _ in 0..20 {
         let mut queue = queue_of(usual(), QueueConfig::default());
         let grouped = random.below(2) == 1;
-        let group = if grouped { queue.add_group(GroupId::ROOT, 4).unwrap() } else { GroupId::ROOT };
+        let group = if grouped { queue.disk().add_group(GroupId::ROOT, 4).unwrap() } else { GroupId::ROOT };
         let mut world = World::new(queue, 1, 1.0);
         let shares = [0, 1, 2].map(|_| 1 + random.below(5) as u32);
         let sizes = [0, 1, 2].map(|_| (4 * KIB) << random.below(5));
@@ -302,7 +302,7 @@ fn whoever_wakes_up_anywhere_in_the_tree_is_served() {
     for placement in 0..3_usize.pow(7) {
         let mut bench = Bench::new(&[1, 1, 1], 50 * US);
         for _ in 0..2 {
-            let group = bench.queue.add_group(GroupId::ROOT, 1).unwrap();
+            let group = bench.queue.disk().add_group(GroupId::ROOT, 1).unwrap();
             bench.class(group, 1);
             bench.class(group, 1);
         }
@@ -320,7 +320,7 @@ fn whoever_wakes_up_anywhere_in_the_tree_is_served() {
 #[test]
 fn the_rests_of_short_transfers_are_charged_to_their_class() {
     let mut queue = queue_of(usual(), QueueConfig::default());
-    let classes = [0, 1].map(|_| queue.add_class(GroupId::ROOT, 100).unwrap());
+    let classes = [0, 1].map(|_| queue.disk().add_class(GroupId::ROOT, 100).unwrap());
     let mut now_ns = 0;
     for (number, class) in classes.iter().enumerate() {
         (0..50).for_each(|_| assert!(queue.enqueue(0, *class, Op::Read, 64 * KIB, number as u64).is_ok()));

@@ -60,8 +60,8 @@ fn a_far_disk_has_a_larger_window() {
 #[test]
 fn a_small_request_of_a_woken_class_enters_a_full_window() {
     let mut queue = queue_of(usual(), QueueConfig::default());
-    let steady = queue.add_class(GroupId::ROOT, 100).unwrap();
-    let guest = queue.add_class(GroupId::ROOT, 100).unwrap();
+    let steady = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+    let guest = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
     for n in 0..1000 {
         queue.enqueue(S, steady, Op::Write, 64 * KIB, n).unwrap();
     }

@@ -27,6 +27,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plimsoll_core::Qos;
+
 /// A priority class, or a group of them. Valid in the registry that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class(pub(crate) u16);
@@ -73,7 +75,7 @@ impl fmt::Display for ClassError {
 impl std::error::Error for ClassError {}
 
 /// A class as the shards see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassInfo {
     /// Its name.
     pub name: Arc<str>,
@@ -81,10 +83,19 @@ pub struct ClassInfo {
     pub parent: Option<Class>,
     /// Its shares.
     pub shares: u32,
+    /// Limits, reservation, latency target, ageing, refusal.
+    pub qos: Qos,
     /// Whether it is a group: groups have members, classes have requests.
     pub is_group: bool,
     /// Whether it has been removed.
     pub removed: bool,
+}
+
+impl ClassInfo {
+    fn new(name: &str, parent: Option<Class>, shares: u32, is_group: bool) -> ClassInfo {
+        let (name, shares, qos) = (name.into(), shares.max(1), Qos::default());
+        ClassInfo { name, parent, shares, qos, is_group, removed: false }
+    }
 }
 
 #[derive(Debug)]
@@ -107,7 +118,7 @@ impl Classes {
     /// A registry with the default class alone.
     #[must_use]
     pub fn new() -> Classes {
-        let default = ClassInfo { name: "default".into(), parent: None, shares: 100, is_group: false, removed: false };
+        let default = ClassInfo::new("default", None, 100, false);
         Classes(Arc::new(Registry { epoch: AtomicU64::new(1), table: Mutex::new(vec![default]) }))
     }
 
@@ -139,7 +150,7 @@ impl Classes {
             }
         }
         let number = u16::try_from(table.len()).ok().filter(|n| *n < u16::MAX).ok_or(ClassError::TooMany)?;
-        table.push(ClassInfo { name: name.into(), parent, shares: shares.max(1), is_group, removed: false });
+        table.push(ClassInfo::new(name, parent, shares, is_group));
         self.changed();
         Ok(Class(number))
     }
@@ -152,6 +163,18 @@ impl Classes {
         let mut table = self.table();
         let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
         entry.shares = shares.max(1);
+        self.changed();
+        Ok(())
+    }
+
+    /// Changes the quality of service of a class or group, on every disk and in all shards, while they run.
+    ///
+    /// # Errors
+    /// [`ClassError::Unknown`].
+    pub fn set_qos(&self, class: Class, qos: Qos) -> Result<(), ClassError> {
+        let mut table = self.table();
+        let entry = table.get_mut(class.index()).filter(|c| !c.removed).ok_or(ClassError::Unknown)?;
+        entry.qos = qos;
         self.changed();
         Ok(())
     }

@@ -39,6 +39,7 @@ mod topology;
 pub use class::{Class, ClassError, ClassInfo, Classes};
 pub use file::SharedFile;
 pub use plimsoll_core as core;
+pub use plimsoll_core::{LatencyTarget, Limits, Qos, Reservation};
 pub use reactor::{Reactor, ReactorConfig, Ticket};
 pub use request::{Data, Done, Refused, RefusedReason, Request, RequestKind};
 pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};

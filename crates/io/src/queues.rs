@@ -1,108 +1,158 @@
-//! The I/O queue of one disk on its coordinator, with the program's classes in it.
+//! The I/O queue of one disk on its coordinator, and the program's classes in the disk.
 //!
-//! A registry class becomes one class of the queue; where several shards use the queue it becomes a group with one
-//! equal class a shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep their ratios and the shards of
-//! one class are served alike.
+//! A registry class becomes one class of the disk, known to all its queues. Where queues are fewer than shards it becomes a
+//! group with one equal class a shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep their ratios and
+//! the shards of one class are served alike.
+
+use std::sync::{Mutex, PoisonError};
 
 use plimsoll_core::{
-    Cancel, ClassId, ClassStats, Dispatch, GroupId, IoQueue, Latencies, Op, Outcome, Progress, QueueError, RequestId,
+    Cancel, ClassId, ClassStats, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, NodeId, Op, Outcome, Progress,
+    Qos, QueueError, RequestId, Reservation,
 };
 
 use crate::class::{Class, ClassInfo};
 
+#[derive(Clone)]
 enum Node {
     Group(GroupId),
     Class(ClassId),
-    /// A class that several shards use: a group, and one class for each of them.
+    /// A class that several shards use through one queue: a group, and one class for each shard of the program.
     PerShard(GroupId, Vec<ClassId>),
     Removed,
 }
 
-pub(crate) struct DiskQueue {
-    queue: IoQueue,
-    /// The shards that use this queue: so many from the first.
-    first_shard: u16,
-    shards: u16,
-    nodes: Vec<Node>,
-    shares: Vec<u32>,
+impl Node {
+    fn id(&self) -> Option<NodeId> {
+        match self {
+            Node::Group(group) | Node::PerShard(group, _) => Some((*group).into()),
+            Node::Class(class) => Some((*class).into()),
+            Node::Removed => None,
+        }
+    }
 }
 
-impl DiskQueue {
-    pub(crate) fn new(queue: IoQueue, first_shard: u16, shards: u16) -> DiskQueue {
-        DiskQueue { queue, first_shard, shards, nodes: Vec::new(), shares: Vec::new() }
-    }
+/// The program's classes in one disk. The first shard that sees a change of the registry makes it; the others read.
+#[derive(Default)]
+pub(crate) struct DiskClasses(Mutex<Followed>);
 
-    /// Makes the queue's classes those of `table`. What removed classes had queued is named in `cancelled`.
-    pub(crate) fn follow_classes(&mut self, table: &[ClassInfo], cancelled: &mut Vec<u64>) {
+#[derive(Default)]
+struct Followed {
+    epoch: u64,
+    nodes: Vec<Node>,
+    known: Vec<(u32, Qos)>,
+}
+
+impl DiskClasses {
+    /// Makes the disk's classes those of `table`, which was current at `epoch`. `per_shard`: for how many shards each class is
+    /// divided, 0 for not at all.
+    fn follow(&self, disk: &Disk, epoch: u64, table: &[ClassInfo], per_shard: u16) -> Vec<Node> {
+        let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.epoch < epoch {
+            followed.epoch = epoch;
+            followed.change(disk, table, per_shard);
+        }
+        followed.nodes.clone()
+    }
+}
+
+impl Followed {
+    fn change(&mut self, disk: &Disk, table: &[ClassInfo], per_shard: u16) {
         // The last first: a group has a lower number than its members, and only an empty group can be removed.
         for (at, _) in table.iter().enumerate().rev().filter(|(_, info)| info.removed) {
-            self.remove(at, cancelled);
+            if let Some(node) = self.nodes.get_mut(at) {
+                remove(disk, std::mem::replace(node, Node::Removed));
+            }
         }
         for (at, info) in table.iter().enumerate() {
-            match self.nodes.get(at) {
-                None => {
-                    let node = if info.removed { Node::Removed } else { self.add(info) };
-                    self.nodes.push(node);
-                    self.shares.push(info.shares);
-                }
-                Some(Node::Removed) => {}
-                Some(_) if self.shares[at] != info.shares => {
-                    self.set_shares(at, info.shares);
-                    self.shares[at] = info.shares;
-                }
-                Some(_) => {}
+            if at == self.nodes.len() {
+                let node = if info.removed { Node::Removed } else { self.add(disk, info, per_shard) };
+                self.nodes.push(node);
+                self.known.push((info.shares, Qos::default()));
+            }
+            let Some(node) = self.nodes[at].id() else { continue };
+            // The node is there, so neither can fail.
+            let (shares, qos) = &mut self.known[at];
+            if *shares != info.shares {
+                let _ = disk.set_shares(node, info.shares);
+                *shares = info.shares;
+            }
+            if *qos != info.qos {
+                self.nodes[at].set_qos(disk, info.qos);
+                *qos = info.qos;
             }
         }
     }
 
-    fn add(&mut self, info: &ClassInfo) -> Node {
+    fn add(&self, disk: &Disk, info: &ClassInfo, per_shard: u16) -> Node {
         let parent = match info.parent.map(|p| self.nodes.get(p.index())) {
             None => GroupId::ROOT,
             Some(Some(Node::Group(group))) => *group,
             Some(_) => return Node::Removed,
         };
-        // Parents come before their members in the table, and node numbers are this queue's own: these cannot fail.
+        // Parents come before their members in the table: these cannot fail.
         let made = if info.is_group {
-            self.queue.add_group(parent, info.shares).map(Node::Group)
-        } else if self.shards == 1 {
-            self.queue.add_class(parent, info.shares).map(Node::Class)
+            disk.add_group(parent, info.shares).map(Node::Group)
+        } else if per_shard == 0 {
+            disk.add_class(parent, info.shares).map(Node::Class)
         } else {
-            self.add_per_shard(parent, info.shares)
+            disk.add_group(parent, info.shares).and_then(|group| {
+                let classes = (0..per_shard).map(|_| disk.add_class(group, 100)).collect::<Result<_, _>>()?;
+                Ok(Node::PerShard(group, classes))
+            })
         };
         made.unwrap_or(Node::Removed)
     }
+}
 
-    fn add_per_shard(&mut self, parent: GroupId, shares: u32) -> Result<Node, QueueError> {
-        let group = self.queue.add_group(parent, shares)?;
-        let classes = (0..self.shards).map(|_| self.queue.add_class(group, 100)).collect::<Result<_, _>>()?;
-        Ok(Node::PerShard(group, classes))
-    }
-
-    fn set_shares(&mut self, at: usize, shares: u32) {
-        let _ = match &self.nodes[at] {
-            Node::Group(group) | Node::PerShard(group, _) => self.queue.set_group_shares(*group, shares),
-            Node::Class(class) => self.queue.set_class_shares(*class, shares),
-            Node::Removed => Ok(()),
-        };
-    }
-
-    fn remove(&mut self, at: usize, cancelled: &mut Vec<u64>) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
-        match std::mem::replace(node, Node::Removed) {
-            Node::Group(group) => {
-                let _ = self.queue.remove_group(group);
-            }
-            Node::Class(class) => {
-                let _ = self.queue.remove_class(class, |key| cancelled.push(key));
-            }
-            Node::PerShard(group, classes) => {
-                for class in classes {
-                    let _ = self.queue.remove_class(class, |key| cancelled.push(key));
-                }
-                let _ = self.queue.remove_group(group);
-            }
-            Node::Removed => {}
+impl Node {
+    fn set_qos(&self, disk: &Disk, qos: Qos) {
+        let Some(id) = self.id() else { return };
+        let _ = disk.set_qos(id, qos);
+        if let Node::PerShard(_, classes) = self {
+            // Limits hold at the group; what a class asks for itself is divided.
+            let n = classes.len() as u64;
+            let reservation = Reservation {
+                iops: qos.reservation.iops.div_ceil(n),
+                bandwidth: qos.reservation.bandwidth.div_ceil(n),
+            };
+            let part = Qos { limits: Limits::default(), reservation, ..qos };
+            classes.iter().for_each(|class| drop(disk.set_qos(*class, part)));
         }
+    }
+}
+
+fn remove(disk: &Disk, node: Node) {
+    // What is in use is not removed by the registry, so these cannot fail.
+    if let Node::PerShard(_, classes) = &node {
+        classes.iter().for_each(|class| drop(disk.remove(*class)));
+    }
+    if let Some(id) = node.id() {
+        let _ = disk.remove(id);
+    }
+}
+
+pub(crate) struct DiskQueue {
+    queue: IoQueue,
+    nodes: Vec<Node>,
+}
+
+impl DiskQueue {
+    pub(crate) fn new(queue: IoQueue) -> DiskQueue {
+        DiskQueue { queue, nodes: Vec::new() }
+    }
+
+    /// Makes the queue's classes those of `table`. What removed classes had queued is named in `cancelled`.
+    pub(crate) fn follow_classes(
+        &mut self,
+        classes: &DiskClasses,
+        epoch: u64,
+        table: &[ClassInfo],
+        per_shard: u16,
+        cancelled: &mut Vec<u64>,
+    ) {
+        self.nodes = classes.follow(self.queue.disk(), epoch, table, per_shard);
+        self.queue.follow_classes(|key| cancelled.push(key));
     }
 
     pub(crate) fn enqueue(
@@ -116,9 +166,7 @@ impl DiskQueue {
     ) -> Result<RequestId, QueueError> {
         let id = match self.nodes.get(class.index()) {
             Some(Node::Class(id)) => *id,
-            Some(Node::PerShard(_, ids)) => {
-                *ids.get(usize::from(source.wrapping_sub(self.first_shard))).ok_or(QueueError::Unknown)?
-            }
+            Some(Node::PerShard(_, ids)) => *ids.get(usize::from(source)).ok_or(QueueError::Unknown)?,
             _ => return Err(QueueError::Unknown),
         };
         self.queue.enqueue(now_ns, id, op, len_bytes, key)

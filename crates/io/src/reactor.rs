@@ -290,6 +290,9 @@ impl Reactor {
             Ok(Some(id)) => Place::Here { disk, id },
             Ok(None) => return Ok(self.send_to_coordinator(disk, request)),
             Err(QueueError::Full) => return refuse(RefusedReason::Full, request),
+            Err(QueueError::Overloaded { expected_ns }) => {
+                return refuse(RefusedReason::Overloaded { expected_ns }, request);
+            }
             Err(_) => return refuse(RefusedReason::UnknownClass, request),
         };
         let key = self.pending.insert(Pending { request, serial: self.serial, at, from });
@@ -435,7 +438,7 @@ impl Reactor {
                     if let Err(refused) = self.submit_from(request, Some(from)) {
                         let Refused { reason, request } = *refused;
                         let code = match reason {
-                            RefusedReason::Full => libc::EAGAIN,
+                            RefusedReason::Full | RefusedReason::Overloaded { .. } => libc::EAGAIN,
                             _ => libc::EINVAL,
                         };
                         self.answer(from, request, Err(code), 0);
@@ -462,8 +465,10 @@ impl Reactor {
         self.classes_epoch = epoch;
         let table = self.topology.classes().list();
         let mut cancelled = Vec::new();
-        for queue in self.queues.iter_mut().flatten() {
-            queue.follow_classes(&table, &mut cancelled);
+        for (disk, queue) in self.queues.iter_mut().enumerate() {
+            if let (Some(queue), Some((classes, per_shard))) = (queue, self.topology.disk_classes(disk)) {
+                queue.follow_classes(classes, epoch, &table, per_shard, &mut cancelled);
+            }
         }
         for key in cancelled {
             self.end(key as usize, Err(libc::ECANCELED), 0);

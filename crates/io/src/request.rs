@@ -132,6 +132,11 @@ pub enum RefusedReason {
     UnknownClass,
     /// As many requests as may be are under way: wait for some, or shed load.
     Full,
+    /// It would wait longer than its class allows (`Qos::max_delay_ns`): shed load.
+    Overloaded {
+        /// How long it would be expected to wait.
+        expected_ns: u64,
+    },
     /// The buffers hold fewer bytes than the request wants to move.
     BufferTooSmall,
     /// More than 1024 buffers, the most that the system takes in one call.
@@ -145,6 +150,7 @@ impl std::fmt::Display for Refused {
         f.write_str(match self.reason {
             RefusedReason::UnknownClass => "the request's class is a group, or was removed",
             RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
+            RefusedReason::Overloaded { .. } => "the request would wait longer than its class allows: shed load",
             RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
             RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
             RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",

@@ -475,7 +475,8 @@ impl Future for InFlight<'_> {
                         operations.remove(key);
                         this.state = State::Over;
                         let Refused { reason, request } = *refused;
-                        let code = if reason == RefusedReason::Full { libc::EAGAIN } else { libc::EINVAL };
+                        let is_busy = matches!(reason, RefusedReason::Full | RefusedReason::Overloaded { .. });
+                        let code = if is_busy { libc::EAGAIN } else { libc::EINVAL };
                         Poll::Ready((Err(code), request.data))
                     }
                 }

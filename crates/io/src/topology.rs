@@ -23,7 +23,7 @@ use crate::backend::memory::MemoryStore;
 use crate::class::Classes;
 use crate::file::SharedFile;
 use crate::mailbox::Mailboxes;
-use crate::queues::DiskQueue;
+use crate::queues::{DiskClasses, DiskQueue};
 use crate::reactor::ReactorConfig;
 
 /// What holds a disk's requests back.
@@ -117,12 +117,18 @@ impl std::error::Error for TopologyError {}
 struct Inner {
     shards: u16,
     classes: Classes,
-    disks: Vec<(DiskSetup, Arc<Disk>)>,
+    disks: Vec<TopologyDisk>,
     mailboxes: Mailboxes,
     reactor_config: ReactorConfig,
     next_uid: AtomicU64,
     file_numbers: Mutex<FileNumbers>,
     memory: MemoryStore,
+}
+
+struct TopologyDisk {
+    setup: DiskSetup,
+    disk: Arc<Disk>,
+    classes: DiskClasses,
 }
 
 #[derive(Default)]
@@ -169,7 +175,12 @@ impl Topology {
                 return Err(TopologyError::FewerQueuesThanNodes { num_io_queues, numa_nodes });
             }
         }
-        let disks = disks.into_iter().map(|setup| (setup.clone(), Arc::new(Disk::new(setup.config)))).collect();
+        let make = |mut setup: DiskSetup| {
+            let queues = setup.num_io_queues.unwrap_or(shards);
+            setup.config.groups = setup.config.groups.max(numa_nodes).min(queues);
+            TopologyDisk { disk: Arc::new(Disk::new(setup.config.clone())), classes: DiskClasses::default(), setup }
+        };
+        let disks = disks.into_iter().map(make).collect();
         Ok(Topology(Arc::new(Inner {
             shards,
             classes,
@@ -208,7 +219,7 @@ impl Topology {
     /// The shared state of disk number `disk`.
     #[must_use]
     pub fn disk(&self, disk: u16) -> Option<&Arc<Disk>> {
-        self.0.disks.get(usize::from(disk)).map(|(_, disk)| disk)
+        self.0.disks.get(usize::from(disk)).map(|disk| &disk.disk)
     }
 
     /// A file of disk number `disk` (too large a number is taken as 0); nothing is opened yet.
@@ -246,7 +257,7 @@ impl Topology {
 
     fn queue_count(&self, disk: u16) -> u16 {
         let disk = self.0.disks.get(usize::from(disk));
-        disk.and_then(|(setup, _)| setup.num_io_queues).unwrap_or(self.0.shards)
+        disk.and_then(|disk| disk.setup.num_io_queues).unwrap_or(self.0.shards)
     }
 
     /// The shard whose I/O queue serves `shard` on `disk`.
@@ -258,6 +269,13 @@ impl Topology {
         (queue * shards).div_ceil(queues) as u16
     }
 
+    /// The program's classes in disk number `disk`, and for how many shards each is divided there.
+    pub(crate) fn disk_classes(&self, disk: usize) -> Option<(&DiskClasses, u16)> {
+        let is_divided = self.queue_count(disk as u16) < self.0.shards;
+        let disk = self.0.disks.get(disk)?;
+        Some((&disk.classes, if is_divided { self.0.shards } else { 0 }))
+    }
+
     /// The I/O queues that `shard` coordinates, by disk.
     pub(crate) fn queues_of(&self, shard: u16) -> Vec<Option<DiskQueue>> {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
@@ -267,10 +285,9 @@ impl Topology {
         if self.coordinator(disk, shard) != shard {
             return None;
         }
-        let (setup, shared) = &self.0.disks[usize::from(disk)];
+        let TopologyDisk { setup, disk: shared, .. } = &self.0.disks[usize::from(disk)];
         let queues = self.queue_count(disk);
         let number = (u32::from(shard) * u32::from(queues) / u32::from(self.0.shards)) as u16;
-        let attached = (shard..self.0.shards).take_while(|s| self.coordinator(disk, *s) == shard).count() as u16;
         let mode = match setup.mode {
             DiskMode::Scheduled => Mode::Scheduled,
             DiskMode::Drain => Mode::Drain,
@@ -278,8 +295,14 @@ impl Topology {
                 Mode::Depth(depth_of_queue(max_io_requests, u32::from(queues), u32::from(number)))
             }
         };
-        let config = QueueConfig { mode, max_requests: setup.max_requests, wakeup_credit_ns: setup.wakeup_credit_ns };
-        Some(DiskQueue::new(IoQueue::new(shared.clone(), config), shard, attached))
+        let config = QueueConfig {
+            mode,
+            max_requests: setup.max_requests,
+            wakeup_credit_ns: setup.wakeup_credit_ns,
+            // Shards are numbered by NUMA node, so neighbouring queues are of one node.
+            group: (u32::from(number) * u32::from(setup.config.groups) / u32::from(queues)) as u16,
+        };
+        Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))
     }
 }
 

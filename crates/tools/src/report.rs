@@ -98,6 +98,8 @@ pub struct ClassReport {
     pub waited_fairness_s: f64,
     /// Seconds with work queued and the model's tokens used up.
     pub waited_tokens_s: f64,
+    /// Seconds at a limit of the class, or of a group above it.
+    pub waited_limit_s: f64,
     /// Seconds with work queued and enough in the device.
     pub waited_depth_s: f64,
     /// Seconds with work queued and no room in the backend.
@@ -290,6 +292,7 @@ fn class_report(stats: &ClassStats, queue: &Histogram, device: &Histogram) -> Cl
         activations: stats.activations,
         waited_fairness_s: waited_s(WaitReason::Fairness),
         waited_tokens_s: waited_s(WaitReason::Tokens),
+        waited_limit_s: waited_s(WaitReason::Limit),
         waited_depth_s: waited_s(WaitReason::Depth),
         waited_backend_s: waited_s(WaitReason::Backend),
     }
@@ -341,7 +344,7 @@ fn yaml_job(out: &mut String, job: &JobReport) {
         "      io_queue_total_exec_sec: {:.6}\n      io_queue_total_delay_sec: {:.6}\n      io_queue_total_operations: {}\n      \
          io_queue_consumption: {:.6}\n      io_queue_activations: {}\n      splits: {}\n      disk_queue_length:\n        \
          p0.5: {}\n        p0.9: {}\n        max: {}\n      waited_sec:\n        fairness: {:.6}\n        tokens: {:.6}\n        \
-         depth: {:.6}\n        backend: {:.6}\n",
+         limit: {:.6}\n        depth: {:.6}\n        backend: {:.6}\n",
         queue.device_s,
         queue.queue_s,
         queue.dispatched,
@@ -353,6 +356,7 @@ fn yaml_job(out: &mut String, job: &JobReport) {
         job.device_depth.max,
         queue.waited_fairness_s,
         queue.waited_tokens_s,
+        queue.waited_limit_s,
         queue.waited_depth_s,
         queue.waited_backend_s,
     );

@@ -133,7 +133,7 @@ impl World {
         lengths_bytes: &[u32],
         outstanding: usize,
     ) -> usize {
-        let class = self.queue.add_class(group, shares).unwrap();
+        let class = self.queue.disk().add_class(group, shares).unwrap();
         let load = Load {
             class,
             op,

@@ -1,0 +1,247 @@
+//! Shared virtual time: how classes keep their shares on the whole disk, whichever shards they run on, without a lock.
+//!
+//! # Why
+//! Each shard orders its own classes. But a class with 1000 shares on shard 0 must get five times what one with 200 gets on
+//! shard 1, a class on many shards has its shares once, and the shards of one class are alike. So the clocks are the disk's.
+//!
+//! # How it works
+//! A node of the class tree has a *clock* F: device time received, divided by shares. Its parent knows the weighted *mean* V
+//! of the clocks of its active children, and the sum W of their shares. Serving a cost c moves F by c/w and V by c/W: a few
+//! additions. A node is **eligible** while F <= V. V is a mean, so somebody always is. A node that joins or leaves moves V
+//! so that it stays the mean. Inside a class the same holds once more: each queue (shard) that has work of it is a child
+//! with one share, whose clock nobody else needs to see.
+//!
+//! Who joins or leaves is decided by compare-and-swap on one word (queues with work, and the shares counted in W), so W is the
+//! sum of what was counted, whatever raced. V can be off by what raced; too high it only widens the spread that is allowed,
+//! too low it stops everybody, until a queue that sees room and a clock that stands still raises it ([`Clock::raise_mean`]).
+//!
+//! # Limits
+//! Clocks are 64-bit and wrap: units of 1/16 fs a share, compared by difference, which is meaningful up to 576 s of device time
+//! of a class with one share. A node that comes back with a clock further away is put to the mean.
+//!
+//! # Example
+//! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us a share): A is not
+//! eligible, B is. B is served 120 us: F(B) = 0.6, V = 0.2: A is eligible again, and stays so for four requests more.
+
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::units::Cost;
+
+/// Units of a clock in a femtosecond.
+const UNITS_PER_FS: f64 = 16.0;
+
+/// A clock this far ahead of the mean (device time divided by shares) is not a debt but a number that has wrapped.
+const LEAD_MAX_FS: f64 = 100.0 * crate::units::FS_PER_S as f64;
+
+/// Whether clock `a` is behind clock `b`.
+pub(crate) fn is_before(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+/// Device time by which a node with `shares` at clock `earlier` is behind clock `later`; zero when it is ahead.
+pub(crate) fn between(earlier: u64, later: u64, shares: u32) -> Cost {
+    let fs = later.wrapping_sub(earlier) as i64 as f64 / UNITS_PER_FS * f64::from(shares);
+    Cost::from_fs(fs.max(0.0) as u64)
+}
+
+/// One node of the class tree as all queues see it. On a cache line of its own: whoever serves the class writes it.
+#[repr(align(128))]
+#[derive(Debug)]
+pub(crate) struct Clock {
+    /// Queues in which the node has work (high half), and its shares as counted in the parent's weight (low half).
+    active: AtomicU64,
+    /// F, in the parent's time.
+    own: AtomicU64,
+    /// V of the children. In a class: the mean of its queues.
+    mean: AtomicU64,
+    /// W: sum of the shares of the active children. Unused in a class: each of its queues counts 1.
+    weight: AtomicU64,
+}
+
+/// What a change of membership means for the level above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// Others have work of the node as before.
+    None,
+    /// The first or last queue: the node joins or leaves its parent, with so many shares.
+    Parent { shares: u32 },
+}
+
+impl Clock {
+    pub(crate) fn new() -> Clock {
+        Clock { active: AtomicU64::new(0), own: AtomicU64::new(0), mean: AtomicU64::new(0), weight: AtomicU64::new(0) }
+    }
+
+    /// Queues that have work of the node.
+    pub(crate) fn queues(&self) -> u32 {
+        (self.active.load(Relaxed) >> 32) as u32
+    }
+
+    /// Shares counted in the parent's weight while the node is active.
+    pub(crate) fn counted_shares(&self) -> u32 {
+        self.active.load(Relaxed) as u32
+    }
+
+    pub(crate) fn own(&self) -> u64 {
+        self.own.load(Relaxed)
+    }
+
+    pub(crate) fn mean(&self) -> u64 {
+        self.mean.load(Relaxed)
+    }
+
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight.load(Relaxed)
+    }
+
+    /// One more queue has work of this node.
+    pub(crate) fn add_queue(&self, shares: u32) -> Edge {
+        let mut seen = self.active.load(Relaxed);
+        loop {
+            let queues = seen >> 32;
+            let counted = if queues == 0 { u64::from(shares) } else { seen & 0xffff_ffff };
+            let next = (queues + 1) << 32 | counted;
+            match self.active.compare_exchange_weak(seen, next, Relaxed, Relaxed) {
+                Ok(_) if queues == 0 => return Edge::Parent { shares },
+                Ok(_) => return Edge::None,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// One queue less has work of this node.
+    pub(crate) fn remove_queue(&self) -> Edge {
+        let before = self.active.fetch_sub(1 << 32, Relaxed);
+        debug_assert!(before >> 32 > 0, "left more often than joined");
+        if before >> 32 == 1 { Edge::Parent { shares: before as u32 } } else { Edge::None }
+    }
+
+    /// Shares changed while active: says by how much the parent's weight must change.
+    pub(crate) fn recount(&self, shares: u32) -> i64 {
+        let mut seen = self.active.load(Relaxed);
+        loop {
+            if seen >> 32 == 0 {
+                return 0;
+            }
+            let next = seen >> 32 << 32 | u64::from(shares);
+            match self.active.compare_exchange_weak(seen, next, Relaxed, Relaxed) {
+                Ok(_) => return i64::from(shares) - (seen & 0xffff_ffff) as i64,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    pub(crate) fn change_weight(&self, by: i64) {
+        self.weight.fetch_add(by as u64, Relaxed);
+    }
+
+    /// `child` joins this group with `shares` and at most `credit` of device time to its good.
+    pub(crate) fn join(&self, child: &Clock, shares: u32, credit: Cost) {
+        let others = self.weight.fetch_add(u64::from(shares), Relaxed);
+        let mean = self.mean();
+        let old = child.own();
+        let new = joined(old, mean, others, shares, credit);
+        child.own.fetch_add(new.wrapping_sub(old), Relaxed);
+        if others > 0 {
+            let part = f64::from(shares) / (others + u64::from(shares)) as f64;
+            self.move_mean(new.wrapping_sub(mean), part);
+        }
+    }
+
+    /// `child` leaves this group.
+    pub(crate) fn leave(&self, child: &Clock, shares: u32) {
+        let left = self.weight.fetch_sub(u64::from(shares), Relaxed).wrapping_sub(u64::from(shares));
+        if left > 0 {
+            self.move_mean(self.mean().wrapping_sub(child.own()), f64::from(shares) / left as f64);
+        }
+    }
+
+    /// A queue whose clock stands at `local` joins this class, as the `queues`-th with work. Its clock from now on.
+    pub(crate) fn join_queue(&self, local: u64) -> u64 {
+        let others = u64::from(self.queues().saturating_sub(1));
+        let mean = self.mean();
+        let new = joined(local, mean, others, 1, Cost::ZERO);
+        if others > 0 {
+            self.move_mean(new.wrapping_sub(mean), 1.0 / (others + 1) as f64);
+        }
+        new
+    }
+
+    /// A queue whose clock stands at `local` has left this class.
+    pub(crate) fn leave_queue(&self, local: u64) {
+        let left = self.queues();
+        if left > 0 {
+            self.move_mean(self.mean().wrapping_sub(local), 1.0 / f64::from(left));
+        }
+    }
+
+    fn move_mean(&self, difference: u64, part: f64) {
+        let by = (difference as i64 as f64 * part) as i64;
+        if by != 0 {
+            self.mean.fetch_add(by as u64, Relaxed);
+        }
+    }
+
+    /// The child's own clock: `cost` was served to it; `per_share` is 1 / its shares.
+    pub(crate) fn serve(&self, cost: Cost, per_share: f64) {
+        self.own.fetch_add(units(cost, per_share), Relaxed);
+    }
+
+    /// The group's mean: `cost` was served to one of its children. `carry` keeps what is less than a unit.
+    pub(crate) fn advance(&self, cost: Cost, carry: &mut f64) {
+        let weight = self.weight().max(1) as f64;
+        self.advance_by(cost, weight, carry);
+    }
+
+    /// The class's mean: `cost` was served to one of its queues.
+    pub(crate) fn advance_class(&self, cost: Cost, carry: &mut f64) {
+        let queues = f64::from(self.queues().max(1));
+        self.advance_by(cost, queues, carry);
+    }
+
+    fn advance_by(&self, cost: Cost, weight: f64, carry: &mut f64) {
+        let exact = cost.as_fs() as f64 * UNITS_PER_FS / weight + *carry;
+        let whole = exact as i64;
+        *carry = exact - whole as f64;
+        self.mean.fetch_add(whole as u64, Relaxed);
+    }
+
+    /// Nobody was served although there was room: those whom the mean favours are not there. Puts the mean to `clock` and so
+    /// much further that `allowance` may be served before it stops anybody again.
+    pub(crate) fn raise_mean(&self, clock: u64, allowance: Cost, weight: u64) {
+        let target = clock.wrapping_add(units(allowance, 1.0 / weight.max(1) as f64));
+        let mut seen = self.mean();
+        while is_before(seen, target) {
+            match self.mean.compare_exchange_weak(seen, target, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Device time by which a queue of this class lags behind the others.
+    pub(crate) fn lag_of_queue(&self, local: u64) -> Cost {
+        between(local, self.mean(), 1)
+    }
+}
+
+/// What `cost` adds to a clock with 1/`per_share` shares.
+pub(crate) fn units(cost: Cost, per_share: f64) -> u64 {
+    (cost.as_fs() as f64 * UNITS_PER_FS * per_share + 0.5) as u64
+}
+
+/// Where a clock at `old` stands after joining a group whose other children have weight `others` and mean `mean`.
+fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost) -> u64 {
+    if others == 0 {
+        return mean;
+    }
+    let own = f64::from(shares.max(1));
+    let credit_units = credit.as_fs() as f64 * UNITS_PER_FS / own;
+    let ahead = old.wrapping_sub(mean) as i64 as f64;
+    if ahead > LEAD_MAX_FS * UNITS_PER_FS / own {
+        mean
+    } else if ahead < -credit_units {
+        mean.wrapping_sub(credit_units as u64)
+    } else {
+        old
+    }
+}

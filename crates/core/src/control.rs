@@ -1,0 +1,677 @@
+//! The closed loop: how much may be in the device, and how much the disk carries, learnt from what it does.
+//!
+//! # Why
+//! A disk's speed changes: it fills up, collects garbage, overheats, spends its burst credits; and a model can be wrong.
+//! What exceeds the *knee* (the smallest amount in flight with nearly all the throughput) only waits in the device, where
+//! nobody can reorder it. The controller finds the knee and follows it.
+//!
+//! # How it works
+//! It decides two numbers: the *window* (model device time that may be in flight) and *capacity scale* (rate of
+//! the disk in model device seconds per second, by which tokens are given out). All rates are of device time, not of
+//! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk (`meter`):
+//! idle time, light load and missing tokens never move the window.
+//!
+//! * **Probe.** The window alternates between 1.12 and 1/1.12 times its centre, in pairs high-low, low-high, so that a
+//!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
+//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is [`ELASTICITY_GOAL`]; phases are
+//!   short and steps long as long as the knee is far away.
+//! * **Fall.** The rate of a turnover of the window is below 0.55 of the usual. A disk with less parallelism wants a smaller
+//!   window, a disk whose every service is slower does not: the window is cut in proportion, and the rate is measured again.
+//!   Unchanged: the cut stays. Otherwise it is taken back. The new rate is the usual one from then on, so the rate of a
+//!   write cache is forgotten when the cache is full.
+//! * **Recovery.** The rate is above 1.4 of the usual: the same with long steps upwards. A disk that got its parallelism back
+//!   shows no higher rate, but an elasticity near 1, which has the same effect.
+//! * **Stall.** Nothing completes for four mean latencies and at least 10 ms: nothing is learnt until what was in flight
+//!   has come back.
+//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward probe
+//!   needs. If tokens were the limit: 3 % more. The window is the test for queueing: as long as it has room,
+//!   there is no queue in the device beyond the knee, so more tokens do no harm.
+//!
+//! A step is a handful of additions and comparisons; logarithms are taken once per phase.
+//!
+//! # Limits
+//! The window is never below three mean requests, so a device that serves one request at a time holds up to two more.
+//! Disks of a few hundred requests per second need minutes to find a distant knee. With jitter the window is
+//! somewhat larger than the knee.
+//!
+//! # Example
+//! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. Begun at the
+//! bound of 750 us, elasticity is 0 until the lower probe (window / 1.12) is below 100 us; the centre rests near 110 us,
+//! 17 or 18 requests in flight. Half of the servers fail: the rate of the next turnover is 0.5, the centre is cut to
+//! 55 us, the rate stays 0.5: kept.
+
+mod event;
+mod meter;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_bench;
+
+use crate::bucket::TICKS_PER_NS;
+use crate::math::{exp, ln};
+use event::EventLog;
+pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
+use meter::{Meter, Reading};
+
+/// Ratio of the upper probe to the centre, and of the centre to the lower probe.
+const PROBE: f64 = 1.12;
+/// The elasticity at which the window rests.
+pub(crate) const ELASTICITY_GOAL: f64 = 0.075;
+/// Completions in a phase, near the knee and far from it.
+const PHASE_COMPLETIONS: u64 = 256;
+const PHASE_COMPLETIONS_FAR: u64 = 64;
+/// The least work in a phase, in windows.
+const PHASE_WINDOWS: f64 = 8.0;
+const PHASE_WINDOWS_FAR: f64 = 2.0;
+/// The least work in a phase, in completions of the size in which the disk spends most time.
+const PHASE_TYPICAL_PART: f64 = 0.5;
+/// Windows whose ln differs by less than this cannot be compared, and no elasticity counts more than the second.
+const PROBE_LN_MIN: f64 = 0.02;
+const ELASTICITY_MAX: f64 = 2.0;
+/// Change of ln(window) per unit of elasticity missing, near the knee and far from it.
+const GAIN: f64 = 0.5;
+const GAIN_FAR: f64 = 2.0;
+/// Bounds of one change of ln(window).
+const STEP_DOWN_MAX: f64 = 0.06;
+const STEP_DOWN_MAX_FAR: f64 = 0.25;
+const STEP_UP_MAX: f64 = 0.35;
+const STEP_UP_MAX_FAR: f64 = 0.7;
+/// After a longer step than this the elasticity is not smoothed with what was before.
+const STEP_FORGET: f64 = 0.1;
+/// Weight of a new elasticity, usually and when it is large.
+const SMOOTHING: f64 = 0.2;
+const SMOOTHING_LARGE: f64 = 0.6;
+/// From here on an elasticity is large.
+const ELASTICITY_LARGE: f64 = 0.5;
+
+/// A turnover with a rate below this part of the usual one is a fall, above the other a recovery.
+const FALL_RATIO: f64 = 0.55;
+/// A rate as low as this needs only half a turnover.
+const FALL_RATIO_DEEP: f64 = 0.35;
+const RECOVERY_RATIO: f64 = 1.4;
+/// What a turnover needs: completions, and windows of work.
+const TURNOVER_COMPLETIONS: u64 = 16;
+const TURNOVER_WINDOWS: f64 = 3.0;
+/// A fall is also this many times the usual deviation of a turnover from the usual rate: some mixes of sizes vary a lot.
+const FALL_DEVIATIONS: f64 = 4.0;
+/// Weight of a turnover in the usual rate and deviation.
+const RATE_SMOOTHING: f64 = 0.1;
+/// Completions after which a cut is judged, and how far the rate may have risen meanwhile for it to stay.
+const CONFIRM_COMPLETIONS: u64 = 24;
+const CONFIRM_MAX: f64 = 1.6;
+
+/// A stall is a silence of this many mean latencies, at least of the second, and of the third while no latency is known.
+const STALL_LATENCIES: f64 = 4.0;
+const STALL_MIN_NS: u64 = 10_000_000;
+const STALL_UNKNOWN_NS: u64 = 100_000_000;
+/// Latencies are summed up to this many mean latencies (and at least up to the shortest stall).
+const CLIP_LATENCIES: f64 = 16.0;
+/// Weight of a completion in mean latency and mean cost, and the largest weight of a step.
+const MEAN_WEIGHT: f64 = 0.005;
+const MEAN_WEIGHT_MAX: f64 = 0.5;
+
+/// How often capacity scale is decided.
+const SCALE_PERIOD_NS: u64 = 10_000_000;
+/// Capacity scale over the rate at full window: above [`PROBE`], so that tokens do not cut the upper probe.
+const SCALE_HEADROOM: f64 = 1.15;
+/// Growth in a period in which tokens were the limit.
+const SCALE_GROWTH: f64 = 1.05;
+/// The least work in a period with a full window, in requests of the size in which the disk spends most time.
+const SCALE_TYPICAL: f64 = 32.0;
+/// Smaller changes than this are not reported.
+const SCALE_REPORT: f64 = 0.05;
+
+/// The least window, in mean requests.
+const WINDOW_MIN_REQUESTS: f64 = 3.0;
+/// The least change of the centre that is worth an event, as a part of it.
+const WINDOW_REPORT: f64 = 0.005;
+
+/// Where the window begins, as a part of its bound, unless the unloaded latency is known.
+const BEGIN_PART: f64 = 8.0;
+
+/// What may be chosen about the closed loop.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControlConfig {
+    /// Whether the window is adapted. Without, it stays at its bound.
+    pub enabled: bool,
+    /// The least capacity scale, above 0.
+    pub scale_min: f64,
+    /// The largest capacity scale, at least `scale_min`. Equal to it, the scale is fixed.
+    pub scale_max: f64,
+}
+
+impl Default for ControlConfig {
+    fn default() -> ControlConfig {
+        ControlConfig { enabled: true, scale_min: 0.05, scale_max: 1.0 }
+    }
+}
+
+/// What the disk's configuration imposes on the controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The largest window, in model device time. The controller begins there.
+    pub(crate) bound_ns: u64,
+    /// The smallest window, whatever the requests cost.
+    pub(crate) min_window_ns: u64,
+    /// How long a small request takes on the idle disk, 0 where unknown.
+    pub(crate) unloaded_latency_ns: u64,
+}
+
+/// Running totals over all shards. Each only grows, apart from what is in flight and the cap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Requests completed.
+    pub(crate) completions: u64,
+    /// Model device time completed, in quarter nanoseconds ([`TICKS_PER_NS`]).
+    pub(crate) completed_ticks: u64,
+    /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
+    pub(crate) latency_ns: u64,
+    /// Model device time in flight now.
+    pub(crate) in_flight_ns: u64,
+    /// Requests in flight now.
+    pub(crate) in_flight_requests: u32,
+    /// How often a queue had a request and found the window full.
+    pub(crate) window_blocks: u64,
+    /// How often a queue had a request, and tokens were missing.
+    pub(crate) token_blocks: u64,
+    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None`: no such class.
+    pub(crate) outstanding_cap_ns: Option<u64>,
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Probe,
+    /// A turnover was slow; is the next one, too?
+    Suspect,
+    /// The window was cut; is the rate still `rate`?
+    Confirm {
+        centre_before_ns: f64,
+        rate: f64,
+    },
+    Stalled,
+}
+
+/// Which of the two windows of the probe is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    High,
+    Low,
+}
+
+/// A phase that has ended: ln of its rate and of its window.
+#[derive(Clone, Copy, Debug)]
+struct Phase {
+    ln_rate: f64,
+    ln_window: f64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    config: ControlConfig,
+    limits: Limits,
+    mode: Mode,
+    side: Side,
+    centre_ns: f64,
+    ceiling_ns: f64,
+    scale: f64,
+    reported_scale: f64,
+    /// The knee is far away: short phases, long steps.
+    far: bool,
+    at_bound: bool,
+    /// Smoothed; `None` before the first pair.
+    elasticity: Option<f64>,
+    /// Whether the last pair moved the centre upwards.
+    was_upwards: Option<bool>,
+    first_phase: Option<Phase>,
+    /// Middle of the pair before.
+    last_pair: Option<Phase>,
+    usual_rate: Option<f64>,
+    /// Mean square of the relative deviations from it.
+    rate_variance: f64,
+    mean_latency_ns: Option<f64>,
+    mean_cost_ns: f64,
+    cost_variance_ns2: f64,
+    last_ns: u64,
+    last: Totals,
+    last_completion_ns: u64,
+    /// From this number of completions on, requests count in the phase, and in turnover and period.
+    phase_from: u64,
+    turnover_from: u64,
+    phase: Meter,
+    turnover: Meter,
+    period: Meter,
+    events: EventLog,
+}
+
+impl Controller {
+    /// Begins with the largest window and the model's own rate. Figures of `config` that make no sense are replaced by
+    /// the nearest that do.
+    pub(crate) fn new(config: ControlConfig, limits: Limits) -> Controller {
+        let scale_max = if config.scale_max > 0.0 && config.scale_max.is_finite() { config.scale_max } else { 1.0 };
+        let scale_min = if config.scale_min > 0.0 { config.scale_min.min(scale_max) } else { scale_max.min(0.05) };
+        let bound_ns = limits.bound_ns.max(1) as f64;
+        let scale = 1f64.min(scale_max).max(scale_min);
+        // From below: what is measured there takes little time.
+        let begin_ns = match limits.unloaded_latency_ns {
+            0 => bound_ns / BEGIN_PART,
+            unloaded_ns => (unloaded_ns as f64).min(bound_ns),
+        };
+        Controller {
+            config: ControlConfig { scale_min, scale_max, ..config },
+            limits,
+            mode: Mode::Probe,
+            side: Side::High,
+            centre_ns: begin_ns,
+            ceiling_ns: bound_ns,
+            scale,
+            reported_scale: scale,
+            far: true,
+            at_bound: false,
+            elasticity: None,
+            was_upwards: None,
+            first_phase: None,
+            last_pair: None,
+            usual_rate: None,
+            rate_variance: 0.0,
+            mean_latency_ns: None,
+            mean_cost_ns: 0.0,
+            cost_variance_ns2: 0.0,
+            last_ns: 0,
+            last: Totals::default(),
+            last_completion_ns: 0,
+            phase_from: 0,
+            turnover_from: 0,
+            phase: Meter::default(),
+            turnover: Meter::default(),
+            period: Meter::default(),
+            events: EventLog::new(),
+        }
+    }
+
+    /// The window now, in nanoseconds of model device time: nothing is sent while the device holds as much or more.
+    pub(crate) fn window_ns(&self) -> u64 {
+        self.window() as u64
+    }
+
+    /// The rate of the disk over the rate of its model, by which tokens are given out.
+    pub(crate) fn capacity_scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Latencies above this are to be counted as this much, so that one stall does not hide what else happens.
+    pub(crate) fn latency_clip_ns(&self) -> u64 {
+        self.mean_latency_ns.map_or(u64::MAX, |mean_ns| ((mean_ns * CLIP_LATENCIES) as u64).max(STALL_MIN_NS))
+    }
+
+    /// When to call [`Controller::step`] at the latest, so that a stall is noticed. `u64::MAX`: not before a completion.
+    pub(crate) fn next_step_ns(&self) -> u64 {
+        if self.last.in_flight_requests == 0 || matches!(self.mode, Mode::Stalled) {
+            return u64::MAX;
+        }
+        self.last_completion_ns.saturating_add(self.stall_after_ns()).saturating_add(1)
+    }
+
+    /// The kept events with a number above `seq`, oldest first.
+    pub(crate) fn events_since(&self, seq: u64) -> impl Iterator<Item = &ControlEvent> {
+        self.events.since(seq)
+    }
+
+    /// Learns from the totals at `now_ns`. To be called at completions, every 16 of them or every millisecond, whichever
+    /// comes first, and at [`Controller::next_step_ns`]. Time that goes backwards is taken as standing still.
+    pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
+        let now_ns = now_ns.max(self.last_ns);
+        self.last_ns = now_ns;
+        let completions = totals.completions.saturating_sub(self.last.completions);
+        if completions == 0 {
+            self.step_without_completion(now_ns, totals);
+            return;
+        }
+        let silence_ns = now_ns.saturating_sub(self.last_completion_ns);
+        let is_first = self.mean_latency_ns.is_none();
+        self.note_means(completions, totals);
+        self.set_ceiling(now_ns, totals);
+        if matches!(self.mode, Mode::Stalled) {
+            self.mode = Mode::Probe;
+            self.window_event(now_ns, EventKind::StallOver, self.centre_ns, EventReason::SilenceNs(silence_ns));
+            self.restart(now_ns, totals);
+        } else if is_first || silence_ns > self.stall_after_ns() {
+            // The beginning, idle time, or a stall that nobody has called to report.
+            self.restart(now_ns, totals);
+        }
+        let window_was_full = totals.window_blocks > self.last.window_blocks;
+        for meter in [&mut self.phase, &mut self.turnover, &mut self.period] {
+            meter.note(completions, window_was_full, totals);
+        }
+        self.last_completion_ns = now_ns;
+        self.last = *totals;
+        if totals.completions < self.turnover_from {
+            self.turnover = Meter::start(now_ns, totals);
+            self.period = self.turnover;
+        }
+        if totals.completions < self.phase_from {
+            self.phase = Meter::start(now_ns, totals);
+        }
+        self.end_period(now_ns, totals);
+        if self.config.enabled {
+            self.end_turnover(now_ns, totals);
+            self.end_phase(now_ns, totals);
+        }
+    }
+
+    /// Idle, or a stall.
+    fn step_without_completion(&mut self, now_ns: u64, totals: &Totals) {
+        self.last.in_flight_requests = totals.in_flight_requests;
+        if totals.in_flight_requests == 0 {
+            self.last_completion_ns = now_ns;
+            return;
+        }
+        let silence_ns = now_ns.saturating_sub(self.last_completion_ns);
+        if silence_ns <= self.stall_after_ns() || matches!(self.mode, Mode::Stalled) {
+            return;
+        }
+        if let Mode::Confirm { centre_before_ns, .. } = self.mode {
+            self.centre_ns = centre_before_ns;
+        }
+        self.mode = Mode::Stalled;
+        self.window_event(now_ns, EventKind::Stall, self.centre_ns, EventReason::SilenceNs(silence_ns));
+    }
+
+    fn stall_after_ns(&self) -> u64 {
+        match self.mean_latency_ns {
+            Some(mean_ns) => ((mean_ns * STALL_LATENCIES) as u64).max(STALL_MIN_NS),
+            None => STALL_UNKNOWN_NS.max(self.limits.unloaded_latency_ns.saturating_mul(STALL_LATENCIES as u64)),
+        }
+    }
+
+    fn note_means(&mut self, completions: u64, totals: &Totals) {
+        let count = completions as f64;
+        let latency_ns = totals.latency_ns.saturating_sub(self.last.latency_ns) as f64 / count;
+        let ticks = totals.completed_ticks.saturating_sub(self.last.completed_ticks);
+        let cost_ns = ticks as f64 / TICKS_PER_NS as f64 / count;
+        match &mut self.mean_latency_ns {
+            Some(mean_ns) => {
+                let weight = (MEAN_WEIGHT * count).min(MEAN_WEIGHT_MAX);
+                *mean_ns += (latency_ns - *mean_ns) * weight;
+                let deviation_ns = cost_ns - self.mean_cost_ns;
+                self.mean_cost_ns += deviation_ns * weight;
+                // The mean of n costs varies by a n-th of what one cost does.
+                self.cost_variance_ns2 += (deviation_ns * deviation_ns * count - self.cost_variance_ns2) * weight;
+            }
+            None => {
+                self.mean_latency_ns = Some(latency_ns);
+                self.mean_cost_ns = cost_ns;
+            }
+        }
+    }
+
+    /// The largest window now, and the centre within it.
+    fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
+        let cap_ns = totals.outstanding_cap_ns.unwrap_or(u64::MAX).min(self.limits.bound_ns).max(1);
+        self.ceiling_ns = (cap_ns as f64).max(self.floor_ns()).min(self.limits.bound_ns.max(1) as f64);
+        let capped = self.centre_ns.min(self.ceiling_ns);
+        if capped < self.centre_ns * (1.0 - WINDOW_REPORT) {
+            self.window_event(now_ns, EventKind::Bound, capped, EventReason::Outstanding);
+        }
+        self.centre_ns = capped.max(self.floor_ns().min(self.ceiling_ns));
+    }
+
+    /// The cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
+    fn typical_ns(&self) -> f64 {
+        if self.mean_cost_ns > 0.0 { self.mean_cost_ns + self.cost_variance_ns2 / self.mean_cost_ns } else { 0.0 }
+    }
+
+    /// Three requests of that cost: a window that the longest requests fill alone shows no elasticity, however narrow.
+    fn floor_ns(&self) -> f64 {
+        (self.typical_ns() * WINDOW_MIN_REQUESTS).max(self.limits.min_window_ns as f64)
+    }
+
+    fn window(&self) -> f64 {
+        let wished_ns = match (self.config.enabled, self.mode, self.side) {
+            (false, ..) => return self.ceiling_ns,
+            (true, Mode::Suspect | Mode::Confirm { .. } | Mode::Stalled, _) => self.centre_ns,
+            (true, Mode::Probe, Side::High) => self.centre_ns * PROBE,
+            (true, Mode::Probe, Side::Low) => self.centre_ns / PROBE,
+        };
+        wished_ns.max(self.floor_ns()).min(self.ceiling_ns)
+    }
+
+    /// Forgets what is being measured; requests in flight now do not count.
+    fn restart(&mut self, now_ns: u64, totals: &Totals) {
+        self.turnover_from = totals.completions.saturating_add(u64::from(totals.in_flight_requests));
+        self.turnover = Meter::start(now_ns, totals);
+        self.period = self.turnover;
+        self.first_phase = None;
+        self.last_pair = None;
+        self.begin_phase(now_ns, totals);
+    }
+
+    fn begin_phase(&mut self, now_ns: u64, totals: &Totals) {
+        self.phase_from = totals.completions.saturating_add(2 * u64::from(totals.in_flight_requests));
+        self.phase = Meter::start(now_ns, totals);
+    }
+
+    /// Falls, recoveries, and whether a cut was right.
+    fn end_turnover(&mut self, now_ns: u64, totals: &Totals) {
+        let confirming = matches!(self.mode, Mode::Confirm { .. });
+        let needed = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
+        if self.turnover.completions(totals) < needed {
+            return;
+        }
+        let reading = self.turnover.read(now_ns, totals);
+        let windows = reading.work_ns / self.window();
+        let is_deep = self.usual_rate.is_some_and(|usual| reading.rate < FALL_RATIO_DEEP * usual);
+        let may_be_short = is_deep || !matches!(self.mode, Mode::Probe);
+        if windows < TURNOVER_WINDOWS && !(may_be_short && windows >= TURNOVER_WINDOWS / 2.0) {
+            return;
+        }
+        self.turnover = Meter::start(now_ns, totals);
+        if !reading.offered {
+            return;
+        }
+        if let Mode::Confirm { centre_before_ns, rate } = self.mode {
+            self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before: rate, after: reading.rate });
+            return;
+        }
+        let Some(usual) = self.usual_rate else {
+            self.usual_rate = Some(reading.rate);
+            return;
+        };
+        let reason = EventReason::Rate { before: usual, after: reading.rate };
+        let change = reading.rate / usual - 1.0;
+        let is_noise = change * change < FALL_DEVIATIONS * FALL_DEVIATIONS * self.rate_variance;
+        match self.mode {
+            Mode::Suspect if reading.rate < FALL_RATIO * usual => {
+                self.fall(now_ns, totals, reading.rate, usual, reason)
+            }
+            Mode::Suspect => {
+                self.mode = Mode::Probe;
+                self.restart(now_ns, totals);
+            }
+            _ if reading.rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
+            _ if reading.rate > RECOVERY_RATIO * usual && !is_noise => {
+                self.usual_rate = Some(reading.rate);
+                self.go_far();
+                self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
+                self.restart(now_ns, totals);
+            }
+            _ => {
+                self.usual_rate = Some(usual + (reading.rate - usual) * RATE_SMOOTHING);
+                self.rate_variance += (change * change - self.rate_variance) * RATE_SMOOTHING;
+            }
+        }
+    }
+
+    fn fall(&mut self, now_ns: u64, totals: &Totals, rate: f64, usual: f64, reason: EventReason) {
+        let centre_before_ns = self.centre_ns;
+        let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
+        self.usual_rate = Some(rate);
+        self.go_far();
+        self.mode = Mode::Confirm { centre_before_ns, rate };
+        self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
+        self.restart(now_ns, totals);
+    }
+
+    fn judge_cut(&mut self, now_ns: u64, totals: &Totals, centre_before_ns: f64, reason: EventReason) {
+        let EventReason::Rate { before, after } = reason else { return };
+        self.mode = Mode::Probe;
+        // Slower services: the rate follows the cut. Less parallelism: the rate stays. Half way between is the mark.
+        let cut = self.centre_ns / centre_before_ns;
+        if after * after < before * before * cut {
+            // Every service takes longer; the knee is where it was.
+            self.far = false;
+            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
+        } else if after > before * CONFIRM_MAX {
+            self.usual_rate = None;
+            self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
+        }
+        self.restart(now_ns, totals);
+    }
+
+    fn go_far(&mut self) {
+        self.far = true;
+        self.was_upwards = None;
+        self.elasticity = None;
+    }
+
+    /// One side of the probe after the other; the second of a pair moves the centre.
+    fn end_phase(&mut self, now_ns: u64, totals: &Totals) {
+        let length = self.phase_length();
+        if !matches!(self.mode, Mode::Probe) || self.phase.completions(totals) < length {
+            return;
+        }
+        let reading = self.phase.read(now_ns, totals);
+        let windows_min = if self.far { PHASE_WINDOWS_FAR } else { PHASE_WINDOWS };
+        let work_min_ns = (windows_min * self.window()).max(PHASE_TYPICAL_PART * length as f64 * self.typical_ns());
+        if reading.work_ns < work_min_ns {
+            return;
+        }
+        if !reading.offered {
+            self.first_phase = None;
+            self.phase = Meter::start(now_ns, totals);
+            return;
+        }
+        let phase = Phase { ln_rate: ln(reading.rate), ln_window: ln(self.window()) };
+        match self.first_phase.take() {
+            None => {
+                self.first_phase = Some(phase);
+                self.side = if self.side == Side::High { Side::Low } else { Side::High };
+            }
+            Some(first) => self.end_pair(now_ns, first, phase),
+        }
+        self.begin_phase(now_ns, totals);
+    }
+
+    fn phase_length(&self) -> u64 {
+        if self.far {
+            PHASE_COMPLETIONS_FAR
+        } else if self.side == Side::Low && self.at_bound {
+            PHASE_COMPLETIONS / 4
+        } else {
+            PHASE_COMPLETIONS
+        }
+    }
+
+    fn end_pair(&mut self, now_ns: u64, first: Phase, second: Phase) {
+        let ln_ratio = first.ln_window - second.ln_window;
+        if ln_ratio.abs() < PROBE_LN_MIN {
+            return;
+        }
+        let ln_change = first.ln_rate - second.ln_rate;
+        let pair = Phase {
+            ln_rate: (first.ln_rate + second.ln_rate) / 2.0,
+            ln_window: (first.ln_window + second.ln_window) / 2.0,
+        };
+        // What the move of the centre has changed tells as much as the two sides: least squares over both.
+        let before = self.last_pair.replace(pair).unwrap_or(pair);
+        let (ln_rate_moved, ln_window_moved) = (pair.ln_rate - before.ln_rate, pair.ln_window - before.ln_window);
+        let slope = (ln_change * ln_ratio + ln_rate_moved * ln_window_moved)
+            / (ln_ratio * ln_ratio + ln_window_moved * ln_window_moved);
+        let measured = slope.clamp(-ELASTICITY_MAX, ELASTICITY_MAX);
+        let old = self.elasticity.unwrap_or(measured);
+        let is_large = self.far || measured > ELASTICITY_LARGE;
+        let elasticity = old + (measured - old) * if is_large { SMOOTHING_LARGE } else { SMOOTHING };
+        self.elasticity = Some(elasticity);
+        let missing = elasticity - ELASTICITY_GOAL;
+        let was_far = self.far;
+        if missing > 0.0 && self.was_upwards == Some(false) {
+            // Just below the knee, coming from above.
+            self.far = false;
+        } else if elasticity > ELASTICITY_LARGE {
+            self.far = true;
+        }
+        self.was_upwards = Some(missing > 0.0);
+        let step = if self.far && was_far {
+            (GAIN_FAR * missing).clamp(-STEP_DOWN_MAX_FAR, STEP_UP_MAX_FAR)
+        } else {
+            (GAIN * missing).clamp(-STEP_DOWN_MAX, STEP_UP_MAX)
+        };
+        self.move_centre(now_ns, step, elasticity);
+        if step.abs() > STEP_FORGET {
+            // What was measured so far away says little about here.
+            self.elasticity = None;
+        }
+    }
+
+    fn move_centre(&mut self, now_ns: u64, ln_step: f64, elasticity: f64) {
+        let factor = exp(ln_step);
+        let wished_ns = (self.centre_ns * factor).max(self.floor_ns());
+        let centre_ns = wished_ns.min(self.ceiling_ns);
+        let was_at_bound = self.at_bound;
+        self.at_bound = ln_step > 0.0 && wished_ns > self.ceiling_ns;
+        let kind = match (self.at_bound && !was_at_bound, centre_ns > self.centre_ns) {
+            (true, _) => EventKind::Bound,
+            (false, true) => EventKind::WindowRaised,
+            (false, false) => EventKind::WindowLowered,
+        };
+        let change = (centre_ns / self.centre_ns - 1.0).abs();
+        if kind == EventKind::Bound || change > WINDOW_REPORT {
+            self.window_event(now_ns, kind, centre_ns, EventReason::Elasticity(elasticity));
+        }
+        self.centre_ns = centre_ns;
+        if let Some(usual) = &mut self.usual_rate {
+            *usual *= exp(ln_step * elasticity.clamp(0.0, 1.0));
+        }
+        if factor > 1.0 {
+            // The tokens must not hold back what the window admits.
+            self.scale = (self.scale * factor).min(self.config.scale_max);
+        }
+    }
+
+    /// Sets the centre, with its event.
+    fn window_event(&mut self, now_ns: u64, kind: EventKind, centre_ns: f64, reason: EventReason) {
+        self.events.push(now_ns, kind, self.centre_ns, centre_ns, reason);
+        self.centre_ns = centre_ns;
+    }
+
+    fn end_period(&mut self, now_ns: u64, totals: &Totals) {
+        if self.period.elapsed_ns(now_ns) < SCALE_PERIOD_NS
+            || self.period.completions(totals) < TURNOVER_COMPLETIONS
+            || !matches!(self.mode, Mode::Probe)
+        {
+            return;
+        }
+        let Reading { rate, offered, work_ns } = self.period.read(now_ns, totals);
+        if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
+            return;
+        }
+        let tokens_missing = self.period.tokens_missing(totals);
+        self.period = Meter::start(now_ns, totals);
+        let reason = EventReason::Rate { before: self.scale, after: rate };
+        if offered {
+            let rate = self.usual_rate.map_or(rate, |usual| usual.max(rate));
+            self.set_scale(now_ns, rate * SCALE_HEADROOM, reason);
+        } else if tokens_missing {
+            self.set_scale(now_ns, self.scale * SCALE_GROWTH, EventReason::TokensMissing);
+        }
+    }
+
+    fn set_scale(&mut self, now_ns: u64, scale: f64, reason: EventReason) {
+        self.scale = scale.max(self.config.scale_min).min(self.config.scale_max);
+        if (self.scale / self.reported_scale - 1.0).abs() > SCALE_REPORT {
+            self.events.push(now_ns, EventKind::ScaleChanged, self.reported_scale, self.scale, reason);
+            self.reported_scale = self.scale;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The rate of a disk between two steps, and whether it can be believed.
+//!
+//! # Why
+//! A rate says something about the disk only if the disk was offered enough all the time. A meter measures both.
+//!
+//! # How it works
+//! A meter remembers the totals at its start. Work is counted when it completes, plus half of what is in flight:
+//! what is being served is half done on average, and so a long request does not count all at once.
+//! The disk *was offered enough* if
+//! * at most an eighth of the completions fell into steps in which no queue found the window full, and
+//! * the mean number in flight, which is the sum of latencies over time (Little's law), is at least 0.6 of the number
+//!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test.
+//!
+//! # Limits
+//! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses; the interval is then
+//! not used. That is the safe side.
+//!
+//! # Example
+//! 64 completions worth 640 us of device time in 1 ms, as much in flight at the end as at the start: rate 0.64.
+
+use super::Totals;
+use crate::bucket::TICKS_PER_NS;
+
+/// Of the completions, at most 1 in this many may fall into steps without a full window.
+const UNBLOCKED_PART: u64 = 8;
+/// The least mean number in flight, as a part of the number when full.
+const FULLNESS_MIN: f64 = 0.6;
+/// How much of the work in flight counts as done.
+const IN_FLIGHT_DONE: f64 = 0.5;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    start_ns: u64,
+    start: Totals,
+    unblocked: u64,
+    full_requests: f64,
+    full_steps: f64,
+}
+
+/// What a meter has measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// Model device time completed, in nanoseconds.
+    pub(crate) work_ns: f64,
+    /// Model device time per time.
+    pub(crate) rate: f64,
+    /// Whether the window was what limited the disk.
+    pub(crate) offered: bool,
+}
+
+impl Meter {
+    pub(crate) fn start(now_ns: u64, totals: &Totals) -> Meter {
+        Meter { start_ns: now_ns, start: *totals, ..Meter::default() }
+    }
+
+    /// Takes note of a step.
+    pub(crate) fn note(&mut self, completions: u64, window_was_full: bool, totals: &Totals) {
+        if window_was_full {
+            self.full_requests += f64::from(totals.in_flight_requests);
+            self.full_steps += 1.0;
+        } else {
+            self.unblocked += completions;
+        }
+    }
+
+    pub(crate) fn read(&self, now_ns: u64, totals: &Totals) -> Reading {
+        let elapsed = self.elapsed_ns(now_ns).max(1) as f64;
+        let completed_ns =
+            totals.completed_ticks.saturating_sub(self.start.completed_ticks) as f64 / TICKS_PER_NS as f64;
+        let in_flight_change = totals.in_flight_ns as f64 - self.start.in_flight_ns as f64;
+        let work_ns = (completed_ns + IN_FLIGHT_DONE * in_flight_change).max(0.0);
+        let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
+        let offered = self.full_steps > 0.0
+            && self.unblocked * UNBLOCKED_PART <= self.completions(totals)
+            && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
+        Reading { work_ns, rate: work_ns / elapsed, offered }
+    }
+
+    pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.start_ns)
+    }
+
+    pub(crate) fn completions(&self, totals: &Totals) -> u64 {
+        totals.completions.saturating_sub(self.start.completions)
+    }
+
+    /// Whether tokens were missing since the start.
+    pub(crate) fn tokens_missing(&self, totals: &Totals) -> bool {
+        totals.token_blocks > self.start.token_blocks
+    }
+}

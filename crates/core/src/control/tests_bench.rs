@@ -1,0 +1,376 @@
+//! A small world for the controller: a device, a source with endless work, tokens, and a clock that jumps.
+//!
+//! Events happen in order of time; a seed fixes everything. The device is a set of FIFO queues with servers and a
+//! latency that overlaps: one queue with k servers has a sharp knee, eight queues with one server each are independent
+//! channels, one server and 50 us is a virtual disk behind a rate limiter.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::*;
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// Costs in nanoseconds of model device time, and how often of 100.
+pub(super) type Sizes = &'static [(u64, u64)];
+/// 4 KiB at 100,000 IOPS.
+pub(super) const SMALL: Sizes = &[(10_000, 100)];
+/// 4 KiB to 1 MiB at 100,000 IOPS and 2 GB/s, mostly small.
+pub(super) const MIXED: Sizes = &[(10_000, 50), (16_000, 20), (41_000, 15), (139_000, 10), (532_000, 5)];
+
+/// What happens to the device at a given time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Speed(f64),
+    Servers(usize),
+    StallNs(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) queues: usize,
+    pub(super) servers: usize,
+    pub(super) fixed_ns: u64,
+    pub(super) speed: f64,
+    pub(super) sigma: f64,
+    pub(super) sizes: Sizes,
+    pub(super) changes: Vec<(u64, Change)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Policy {
+    Control(ControlConfig, Limits),
+    Window(u64),
+    /// So many requests in the device, whatever they cost.
+    Drain(u32),
+}
+
+/// What the source does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    /// Work comes in the first part of each period only: (period, part) in nanoseconds.
+    pub(super) on_off_ns: Option<(u64, u64)>,
+    pub(super) cap_ns: Option<u64>,
+}
+
+pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None };
+
+/// Ten milliseconds of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bin {
+    pub(super) work_ns: f64,
+    /// Integrals over the bin.
+    in_flight_ns2: f64,
+    in_flight_request_ns: f64,
+    pub(super) completions: u64,
+    pub(super) scale: f64,
+}
+
+pub(super) const BIN_NS: u64 = 10 * MS;
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) bins: Vec<Bin>,
+    pub(super) controller: Option<Controller>,
+    pub(super) steps: u64,
+}
+
+impl Run {
+    fn part(&self, from_ns: u64, to_ns: u64) -> &[Bin] {
+        &self.bins[(from_ns / BIN_NS) as usize..(to_ns / BIN_NS) as usize]
+    }
+    pub(super) fn rate(&self, from_ns: u64, to_ns: u64) -> f64 {
+        self.part(from_ns, to_ns).iter().map(|b| b.work_ns).sum::<f64>() / (to_ns - from_ns) as f64
+    }
+    pub(super) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
+        self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2).sum::<f64>() / (to_ns - from_ns) as f64
+    }
+    pub(super) fn in_flight_requests(&self, from_ns: u64, to_ns: u64) -> f64 {
+        self.part(from_ns, to_ns).iter().map(|b| b.in_flight_request_ns).sum::<f64>() / (to_ns - from_ns) as f64
+    }
+    pub(super) fn completions(&self, from_ns: u64, to_ns: u64) -> u64 {
+        self.part(from_ns, to_ns).iter().map(|b| b.completions).sum()
+    }
+    /// Relative root mean square of the rates of 100 ms around their mean.
+    pub(super) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let mean = self.rate(from_ns, to_ns);
+        let rates: Vec<f64> = self
+            .part(from_ns, to_ns)
+            .chunks_exact(10)
+            .map(|c| c.iter().map(|b| b.work_ns).sum::<f64>() / 1e8)
+            .collect();
+        (rates.iter().map(|r| (r / mean - 1.0) * (r / mean - 1.0)).sum::<f64>() / rates.len() as f64).sqrt()
+    }
+    pub(super) fn events(&self) -> Vec<ControlEvent> {
+        self.controller.iter().flat_map(|c| c.events_since(0)).copied().collect()
+    }
+}
+
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+    /// splitmix64.
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+    /// Lognormal with mean 1, the normal number being a sum of 12 uniform ones.
+    fn lognormal(&mut self, sigma: f64) -> f64 {
+        if sigma == 0.0 {
+            return 1.0;
+        }
+        let normal = (0..12).map(|_| self.unit()).sum::<f64>() - 6.0;
+        exp(sigma * normal - sigma * sigma / 2.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Served { queue: usize, cost_ns: u64, sent_ns: u64 },
+    Done { cost_ns: u64, sent_ns: u64 },
+    Wake,
+}
+
+struct World<'a> {
+    device: &'a Device,
+    rng: Rng,
+    now_ns: u64,
+    seq: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    waiting: Vec<VecDeque<(u64, u64)>>,
+    busy: Vec<usize>,
+    servers: usize,
+    speed: f64,
+    stall: (u64, u64),
+    policy: Policy,
+    source: Source,
+    next_cost_ns: Option<u64>,
+    totals: Totals,
+    tat_ns: f64,
+    /// When tokens will be asked for again, if in the future.
+    wake_ns: u64,
+    last_step: (u64, u64),
+    run: Run,
+}
+
+/// Runs `device` under `policy` for `for_ns`, a multiple of [`BIN_NS`].
+pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, for_ns: u64) -> Run {
+    let controller = match policy {
+        Policy::Control(config, limits) => Some(Controller::new(config, limits)),
+        Policy::Window(_) | Policy::Drain(_) => None,
+    };
+    let bins = vec![Bin::default(); (for_ns / BIN_NS) as usize + 1];
+    let mut world = World {
+        device,
+        rng: Rng::new(seed),
+        now_ns: 0,
+        seq: 0,
+        events: BinaryHeap::new(),
+        waiting: vec![VecDeque::new(); device.queues],
+        busy: vec![0; device.queues],
+        servers: device.servers,
+        speed: device.speed,
+        stall: (0, 0),
+        policy,
+        source,
+        next_cost_ns: None,
+        totals: Totals { outstanding_cap_ns: source.cap_ns, ..Totals::default() },
+        tat_ns: 0.0,
+        wake_ns: 0,
+        last_step: (0, 0),
+        run: Run { bins, controller, steps: 0 },
+    };
+    let mut changes = device.changes.iter().copied().peekable();
+    world.dispatch();
+    while let Some(Reverse((at_ns, _, event))) = world.events.pop() {
+        while let Some((_, change)) = changes.next_if(|(change_ns, _)| *change_ns <= at_ns) {
+            world.change(change, at_ns);
+        }
+        let timer_ns = world.run.controller.as_ref().map_or(u64::MAX, Controller::next_step_ns);
+        if timer_ns < at_ns.min(for_ns) && timer_ns > world.now_ns {
+            world.advance(timer_ns);
+            world.step();
+        }
+        if at_ns >= for_ns {
+            break;
+        }
+        world.advance(at_ns);
+        world.handle(event);
+        world.dispatch();
+    }
+    world.run.bins.pop();
+    world.run
+}
+
+impl World<'_> {
+    fn post(&mut self, at_ns: u64, event: Event) {
+        self.seq += 1;
+        self.events.push(Reverse((at_ns, self.seq, event)));
+    }
+
+    fn advance(&mut self, to_ns: u64) {
+        while self.now_ns < to_ns {
+            let bin = (self.now_ns / BIN_NS) as usize;
+            let until_ns = to_ns.min((bin as u64 + 1) * BIN_NS);
+            let span = (until_ns - self.now_ns) as f64;
+            self.run.bins[bin].in_flight_ns2 += span * self.totals.in_flight_ns as f64;
+            self.run.bins[bin].in_flight_request_ns += span * f64::from(self.totals.in_flight_requests);
+            self.run.bins[bin].scale = self.run.controller.as_ref().map_or(1.0, Controller::capacity_scale);
+            self.now_ns = until_ns;
+        }
+    }
+
+    fn change(&mut self, change: Change, at_ns: u64) {
+        match change {
+            Change::Speed(speed) => self.speed = speed,
+            Change::Servers(servers) => {
+                self.servers = servers;
+                for queue in 0..self.device.queues {
+                    self.serve(queue);
+                }
+            }
+            Change::StallNs(for_ns) => self.stall = (at_ns, at_ns + for_ns),
+        }
+    }
+
+    /// The stalled device does nothing: what would have ended meanwhile ends as much later as it would have been early.
+    fn delayed(&self, at_ns: u64) -> Option<u64> {
+        let (from_ns, to_ns) = self.stall;
+        (from_ns..to_ns).contains(&at_ns).then(|| to_ns + (at_ns - from_ns))
+    }
+
+    fn handle(&mut self, event: Event) {
+        if event != Event::Wake
+            && let Some(later_ns) = self.delayed(self.now_ns)
+        {
+            self.post(later_ns, event);
+            return;
+        }
+        match event {
+            Event::Wake => {}
+            Event::Served { queue, cost_ns, sent_ns } => {
+                self.busy[queue] -= 1;
+                self.serve(queue);
+                if self.device.fixed_ns == 0 {
+                    self.complete(cost_ns, sent_ns);
+                } else {
+                    self.post(self.now_ns + self.device.fixed_ns, Event::Done { cost_ns, sent_ns });
+                }
+            }
+            Event::Done { cost_ns, sent_ns } => self.complete(cost_ns, sent_ns),
+        }
+    }
+
+    fn serve(&mut self, queue: usize) {
+        while self.busy[queue] < self.servers
+            && let Some((cost_ns, sent_ns)) = self.waiting[queue].pop_front()
+        {
+            self.busy[queue] += 1;
+            let parallel = (self.device.queues * self.device.servers) as f64;
+            let service = cost_ns as f64 * parallel / self.speed * self.rng.lognormal(self.device.sigma);
+            self.post(self.now_ns + (service as u64).max(1), Event::Served { queue, cost_ns, sent_ns });
+        }
+    }
+
+    fn complete(&mut self, cost_ns: u64, sent_ns: u64) {
+        let clip_ns = self.run.controller.as_ref().map_or(u64::MAX, Controller::latency_clip_ns);
+        self.totals.completions += 1;
+        self.totals.completed_ticks += cost_ns * TICKS_PER_NS;
+        self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);
+        self.totals.in_flight_ns -= cost_ns;
+        self.totals.in_flight_requests -= 1;
+        let bin = &mut self.run.bins[(self.now_ns / BIN_NS) as usize];
+        bin.work_ns += cost_ns as f64;
+        bin.completions += 1;
+        let (step_ns, completions) = self.last_step;
+        if self.totals.completions >= completions + 16 || self.now_ns >= step_ns + MS {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.last_step = (self.now_ns, self.totals.completions);
+        if let Some(controller) = &mut self.run.controller {
+            controller.step(self.now_ns, &self.totals);
+            self.run.steps += 1;
+        }
+    }
+
+    /// Whether the disk takes another request now, and if not, who says so.
+    fn has_room(&mut self, cost_ns: u64) -> bool {
+        let Some(controller) = &self.run.controller else {
+            return match self.policy {
+                Policy::Window(window_ns) => self.totals.in_flight_ns < window_ns,
+                Policy::Drain(requests) => self.totals.in_flight_requests < requests,
+                Policy::Control(..) => false,
+            };
+        };
+        if self.totals.in_flight_ns >= controller.window_ns() {
+            self.totals.window_blocks += 1;
+            return false;
+        }
+        let Policy::Control(_, limits) = self.policy else { return false };
+        let cost = cost_ns as f64 / controller.capacity_scale();
+        let depth = (limits.bound_ns as f64).max(cost);
+        let start = self.tat_ns.max(self.now_ns as f64);
+        if start + cost > self.now_ns as f64 + depth {
+            self.totals.token_blocks += 1;
+            let wake_ns = (start + cost - depth) as u64 + 1;
+            if self.wake_ns <= self.now_ns {
+                self.wake_ns = wake_ns.max(self.now_ns + 1);
+                self.post(self.wake_ns, Event::Wake);
+            }
+            return false;
+        }
+        self.tat_ns = start + cost;
+        true
+    }
+
+    fn dispatch(&mut self) {
+        if let Some((period_ns, on_ns)) = self.source.on_off_ns
+            && self.now_ns % period_ns >= on_ns
+        {
+            if self.totals.in_flight_requests == 0 {
+                let next_ns = (self.now_ns / period_ns + 1) * period_ns;
+                self.post(next_ns, Event::Wake);
+            }
+            return;
+        }
+        loop {
+            let cost_ns = match self.next_cost_ns {
+                Some(cost_ns) => cost_ns,
+                None => self.draw_cost(),
+            };
+            self.next_cost_ns = Some(cost_ns);
+            if !self.has_room(cost_ns) {
+                return;
+            }
+            self.next_cost_ns = None;
+            self.totals.in_flight_ns += cost_ns;
+            self.totals.in_flight_requests += 1;
+            let queue = (self.rng.next() % self.device.queues as u64) as usize;
+            self.waiting[queue].push_back((cost_ns, self.now_ns));
+            self.serve(queue);
+        }
+    }
+
+    fn draw_cost(&mut self) -> u64 {
+        let mut ticket = self.rng.next() % 100;
+        for (cost_ns, of_100) in self.device.sizes {
+            if ticket < *of_100 {
+                return *cost_ns;
+            }
+            ticket -= of_100;
+        }
+        self.device.sizes[0].0
+    }
+}

@@ -1,0 +1,210 @@
+//! Quality of service of a class or group beside its shares: limits, reservation, latency target, ageing, refusal.
+//!
+//! # Why
+//! Shares say how to divide what there is. Some classes must never take more (a backup), some must get so much whatever the
+//! others do (a commit log), some must not wait (queries), and a caller wants to know early that it is too late.
+//!
+//! # How it works
+//! Limits and reservations are generic-cell-rate tags (see `bucket`), one set for the whole disk, so they hold over all
+//! shards together. A limit is tested at the class and every group above it; a class at its limit is *parked*, and its
+//! siblings go on. A reservation is due while its tag is not after the present: the class then goes first, smallest tag
+//! first, as in mClock's constraint phase (Gulati et al. 2010); the tag moves on whatever brought the class its turn, so a
+//! class gets the larger of its reservation and its share.
+//!
+//! # Limits
+//! Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
+//! Reservations of groups are not used; those of classes are.
+//!
+//! # Example
+//! ```
+//! use plimsoll_core::{Disk, DiskConfig, GroupId, Limits, Qos, Rate};
+//! let disk = Disk::new(DiskConfig::default());
+//! let backup = disk.add_class(GroupId::ROOT, 10)?;
+//! let limits = Limits { bandwidth: Rate::per_second(100_000_000), ..Limits::default() };
+//! disk.set_qos(backup, Qos { limits, ..Qos::default() })?;
+//! # Ok::<(), plimsoll_core::QueueError>(())
+//! ```
+
+use crate::bucket::{TICKS_PER_NS, TokenBucket};
+use crate::request::Direction;
+use crate::units::Rate;
+
+/// What a class or group may use at the most. All unlimited by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests per second, reads and writes together.
+    pub iops: Rate,
+    /// Reads per second.
+    pub read_iops: Rate,
+    /// Writes (and flushes, discards, allocations) per second.
+    pub write_iops: Rate,
+    /// Bytes per second, reads and writes together.
+    pub bandwidth: Rate,
+    /// Bytes read per second.
+    pub read_bandwidth: Rate,
+    /// Bytes written per second.
+    pub write_bandwidth: Rate,
+    /// What may be used at once after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
+    pub burst_ns: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let none = Rate::Unlimited;
+        Limits {
+            iops: none,
+            read_iops: none,
+            write_iops: none,
+            bandwidth: none,
+            read_bandwidth: none,
+            write_bandwidth: none,
+            burst_ns: 0,
+        }
+    }
+}
+
+/// What a class gets whenever it asks, 0 for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reservation {
+    /// Requests per second.
+    pub iops: u64,
+    /// Bytes per second.
+    pub bandwidth: u64,
+}
+
+/// A latency (from enqueue to the end of the request) that a part of the requests must stay below.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyTarget {
+    /// The latency in nanoseconds.
+    pub latency_ns: u64,
+    /// The part of the requests, above 0 and below 1: 0.99 for a p99.
+    pub quantile: f64,
+}
+
+/// See the module's documentation. The default asks for nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Qos {
+    /// What may be used at the most.
+    pub limits: Limits,
+    /// What is had whenever asked for.
+    pub reservation: Reservation,
+    /// When it is missed, classes with looser targets give way.
+    pub latency_target: Option<LatencyTarget>,
+    /// Ageing: a request that has waited so long (ns) goes next, whatever its shares.
+    pub max_wait_ns: Option<u64>,
+    /// Back-pressure: a request that would be expected to wait longer (ns) is refused, so that the caller can shed load.
+    pub max_delay_ns: Option<u64>,
+}
+
+impl Qos {
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limits != Limits { burst_ns: self.limits.burst_ns, ..Limits::default() }
+    }
+
+    pub(crate) fn has_reservation(&self) -> bool {
+        self.reservation != Reservation::default()
+    }
+
+    /// Whether its classes may have to go before their turn.
+    pub(crate) fn may_be_urgent(&self) -> bool {
+        self.has_reservation() || self.max_wait_ns.is_some()
+    }
+
+    pub(crate) fn needs_tags(&self) -> bool {
+        self.has_limits() || self.has_reservation()
+    }
+}
+
+/// How far a reservation's tag may fall behind: what was not given for longer is forgotten.
+const DEBT_NS: u64 = 100_000_000;
+
+/// The tags of one node, shared by all queues of its disk.
+#[derive(Debug, Default)]
+pub(crate) struct Tags {
+    /// iops, bandwidth; of both directions, reads, writes.
+    limits: [TokenBucket; 6],
+    /// iops, bandwidth.
+    reservations: [TokenBucket; 2],
+}
+
+/// One piece on its way out, as limits count it: a request counts once, with its first piece.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amount {
+    pub(crate) direction: Direction,
+    pub(crate) requests: u32,
+    pub(crate) bytes: u32,
+}
+
+impl Tags {
+    fn limits_for(&self, limits: &Limits, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
+        let (iops, bandwidth, at) = match amount.direction {
+            Direction::Read => (limits.read_iops, limits.read_bandwidth, 2),
+            Direction::Write => (limits.write_iops, limits.write_bandwidth, 4),
+        };
+        [
+            (&self.limits[0], ticks_at(limits.iops, amount.requests)),
+            (&self.limits[1], ticks_at(limits.bandwidth, amount.bytes)),
+            (&self.limits[at], ticks_at(iops, amount.requests)),
+            (&self.limits[at + 1], ticks_at(bandwidth, amount.bytes)),
+        ]
+        .into_iter()
+        .filter(|(_, ticks)| *ticks > 0)
+    }
+
+    /// When the limits let `amount` pass, if not now.
+    pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
+        let until = |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).err();
+        self.limits_for(limits, amount).filter_map(until).max()
+    }
+
+    pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, now_ns: u64) {
+        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(now_ns, ticks));
+    }
+
+    fn reserved(&self, reservation: &Reservation, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
+        let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
+        [
+            (&self.reservations[0], ticks_at(rate(reservation.iops), amount.requests)),
+            (&self.reservations[1], ticks_at(rate(reservation.bandwidth), amount.bytes)),
+        ]
+        .into_iter()
+        .filter(|(_, ticks)| *ticks > 0)
+    }
+
+    /// The smallest tag that is due.
+    pub(crate) fn reservation_due(&self, reservation: &Reservation, now_ns: u64) -> Option<u64> {
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let iops = (reservation.iops > 0).then(|| self.reservations[0].tat_ticks());
+        let bandwidth = (reservation.bandwidth > 0).then(|| self.reservations[1].tat_ticks());
+        [iops, bandwidth].into_iter().flatten().min().filter(|tag| *tag <= now)
+    }
+
+    /// When the next reservation is due.
+    pub(crate) fn reservation_next_ns(&self, reservation: &Reservation) -> Option<u64> {
+        let iops = (reservation.iops > 0).then(|| self.reservations[0].tat_ticks());
+        let bandwidth = (reservation.bandwidth > 0).then(|| self.reservations[1].tat_ticks());
+        [iops, bandwidth].into_iter().flatten().min().map(|ticks| ticks.div_ceil(TICKS_PER_NS))
+    }
+
+    pub(crate) fn charge_reservations(&self, reservation: &Reservation, amount: Amount, now_ns: u64) {
+        for (bucket, ticks) in self.reserved(reservation, amount) {
+            bucket.take_anyway(now_ns.saturating_sub(DEBT_NS), ticks);
+        }
+    }
+
+    /// The class has work again: what it did not ask for it is not owed.
+    pub(crate) fn begin_reservations(&self, now_ns: u64) {
+        self.reservations.iter().for_each(|bucket| bucket.not_before(now_ns));
+    }
+}
+
+/// Ticks that `count` takes at `rate`; 0 at no rate.
+fn ticks_at(rate: Rate, count: u32) -> u64 {
+    match rate {
+        Rate::Unlimited => 0,
+        Rate::PerSecond(per_s) => {
+            let ticks = u128::from(count) * 1_000_000_000 * u128::from(TICKS_PER_NS);
+            u64::try_from(ticks.div_ceil(u128::from(per_s.get()))).unwrap_or(u64::MAX)
+        }
+    }
+}
