@@ -15,24 +15,24 @@
 //!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
 //!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is [`ELASTICITY_GOAL`]; phases are
 //!   short and steps long as long as the knee is far away.
-//! * **Fall.** The rate of a turnover of the window is below 0.55 of the usual. A disk with less parallelism wants a smaller
+//! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less parallelism wants a smaller
 //!   window, a disk whose every service is slower does not: the window is cut in proportion, and the rate is measured again.
-//!   Unchanged: the cut stays. Otherwise it is taken back. The new rate is the usual one from then on, so the rate of a
+//!   Nearly unchanged: the cut stays. Otherwise it is taken back. The new rate is the usual one from then on, so the rate of a
 //!   write cache is forgotten when the cache is full.
-//! * **Recovery.** The rate is above 1.4 of the usual: the same with long steps upwards. A disk that got its parallelism back
+//! * **Recovery.** The rate is above 1.4 of the usual: it is the usual one from now on, and steps are long. A disk that got its parallelism back
 //!   shows no higher rate, but an elasticity near 1, which has the same effect.
 //! * **Stall.** Nothing completes for four mean latencies and at least 10 ms: nothing is learnt until what was in flight
 //!   has come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward probe
-//!   needs. If tokens were the limit: 3 % more. The window is the test for queueing: as long as it has room,
+//!   needs. If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long as it has room,
 //!   there is no queue in the device beyond the knee, so more tokens do no harm.
 //!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
-//! The window is never below three mean requests, so a device that serves one request at a time holds up to two more.
+//! The window is never below three requests of the size in which the disk spends most time (but never above the bound), so a device that serves one request at a time holds up to two more.
 //! Disks of a few hundred requests per second need minutes to find a distant knee. With jitter the window is
-//! somewhat larger than the knee.
+//! somewhat larger than the knee. With very mixed sizes rates vary: finding the new knee after a fall takes up to a second.
 //!
 //! # Example
 //! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. Begun at the
@@ -56,7 +56,7 @@ use meter::{Meter, Reading};
 /// Ratio of the upper probe to the centre, and of the centre to the lower probe.
 const PROBE: f64 = 1.12;
 /// The elasticity at which the window rests.
-pub(crate) const ELASTICITY_GOAL: f64 = 0.075;
+pub(crate) const ELASTICITY_GOAL: f64 = 0.085;
 /// Completions in a phase, near the knee and far from it.
 const PHASE_COMPLETIONS: u64 = 256;
 const PHASE_COMPLETIONS_FAR: u64 = 64;
@@ -100,8 +100,10 @@ const RATE_SMOOTHING: f64 = 0.1;
 const CONFIRM_COMPLETIONS: u64 = 24;
 const CONFIRM_MAX: f64 = 1.6;
 
-/// A stall is a silence of this many mean latencies, at least of the second, and of the third while no latency is known.
+/// A stall is a silence of this many mean latencies, up to so many times longer where sizes are mixed.
 const STALL_LATENCIES: f64 = 4.0;
+const STALL_LONGER_MAX: f64 = 2.0;
+/// The shortest stall, and what is one as long as no latency is known.
 const STALL_MIN_NS: u64 = 10_000_000;
 const STALL_UNKNOWN_NS: u64 = 100_000_000;
 /// Latencies are summed up to this many mean latencies (and at least up to the shortest stall).
@@ -114,8 +116,9 @@ const MEAN_WEIGHT_MAX: f64 = 0.5;
 const SCALE_PERIOD_NS: u64 = 10_000_000;
 /// Capacity scale over the rate at full window: above [`PROBE`], so that tokens do not cut the upper probe.
 const SCALE_HEADROOM: f64 = 1.15;
-/// Growth in a period in which tokens were the limit.
-const SCALE_GROWTH: f64 = 1.05;
+/// Growth in a period in which tokens were the limit: this at first, doubled in each further one in a row, up to the second.
+const SCALE_GROWTH: f64 = 0.05;
+const SCALE_GROWTH_MAX: f64 = 0.2;
 /// The least work in a period with a full window, in requests of the size in which the disk spends most time.
 const SCALE_TYPICAL: f64 = 32.0;
 /// Smaller changes than this are not reported.
@@ -138,6 +141,11 @@ pub struct ControlConfig {
     pub scale_min: f64,
     /// The largest capacity scale, at least `scale_min`. Equal to it, the scale is fixed.
     pub scale_max: f64,
+}
+
+impl ControlConfig {
+    /// No closed loop: the window stays at its bound, and tokens are given out at the model's rate.
+    pub const OFF: ControlConfig = ControlConfig { enabled: false, scale_min: 1.0, scale_max: 1.0 };
 }
 
 impl Default for ControlConfig {
@@ -216,6 +224,7 @@ pub(crate) struct Controller {
     centre_ns: f64,
     ceiling_ns: f64,
     scale: f64,
+    scale_growth: f64,
     reported_scale: f64,
     /// The knee is far away: short phases, long steps.
     far: bool,
@@ -266,6 +275,7 @@ impl Controller {
             centre_ns: begin_ns,
             ceiling_ns: bound_ns,
             scale,
+            scale_growth: SCALE_GROWTH,
             reported_scale: scale,
             far: true,
             at_bound: false,
@@ -380,7 +390,12 @@ impl Controller {
 
     fn stall_after_ns(&self) -> u64 {
         match self.mean_latency_ns {
-            Some(mean_ns) => ((mean_ns * STALL_LATENCIES) as u64).max(STALL_MIN_NS),
+            Some(mean_ns) => {
+                // With mixed sizes the long requests, which take most of the time, are late by more than the mean.
+                let longer = if self.mean_cost_ns > 0.0 { self.typical_ns() / self.mean_cost_ns } else { 1.0 };
+                let longer = longer.min(STALL_LONGER_MAX);
+                ((mean_ns * longer * STALL_LATENCIES) as u64).max(STALL_MIN_NS)
+            }
             None => STALL_UNKNOWN_NS.max(self.limits.unloaded_latency_ns.saturating_mul(STALL_LATENCIES as u64)),
         }
     }
@@ -661,9 +676,11 @@ impl Controller {
         let reason = EventReason::Rate { before: self.scale, after: rate };
         if offered {
             let rate = self.usual_rate.map_or(rate, |usual| usual.max(rate));
+            self.scale_growth = SCALE_GROWTH;
             self.set_scale(now_ns, rate * SCALE_HEADROOM, reason);
         } else if tokens_missing {
-            self.set_scale(now_ns, self.scale * SCALE_GROWTH, EventReason::TokensMissing);
+            self.set_scale(now_ns, self.scale * (1.0 + self.scale_growth), EventReason::TokensMissing);
+            self.scale_growth = (2.0 * self.scale_growth).min(SCALE_GROWTH_MAX);
         }
     }
 

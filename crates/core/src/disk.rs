@@ -22,7 +22,8 @@
 //! An unlimited disk touches none of the shared lines.
 //!
 //! # Limits
-//! The configuration is fixed for the life of the disk; window and capacity scale move with the disk, classes as you like.
+//! The configuration is fixed for the life of the disk; window and capacity scale move with the disk (`control`: queues report
+//! what comes back, whoever reports next turns the controller, if nobody else is at it), classes as you like.
 //!
 //! # Example
 //! ```
@@ -38,8 +39,11 @@
 //! assert_eq!(disk.effective_goal_ns(), 750_000);
 //! ```
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::bucket::{TICKS_PER_NS, TokenBucket};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
+use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
 use crate::qos::Qos;
 use crate::request::{Direction, Op};
@@ -75,10 +79,12 @@ pub struct DiskConfig {
     pub duplex: bool,
     /// Depth of the token bucket, and longest piece.
     pub latency_goal: LatencyGoal,
-    /// Nothing more is sent while the device holds this much device time or more. Always at most (and with `None`) the
-    /// bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
+    /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
+    /// the bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
     /// `unloaded_latency_ns`.
     pub window_ns: Option<u64>,
+    /// The closed loop: follows the disk when it is slower (or, if `scale_max` allows, faster) than its model.
+    pub control: ControlConfig,
     /// How long a small request takes on the idle disk, 0 where unknown. A disk far away needs more in flight.
     pub unloaded_latency_ns: u64,
     /// Disk groups, at least 1: as many as NUMA nodes with shards. Each has its part of the token rate.
@@ -93,6 +99,7 @@ impl Default for DiskConfig {
             duplex: false,
             latency_goal: LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS),
             window_ns: None,
+            control: ControlConfig::default(),
             unloaded_latency_ns: 0,
             groups: 1,
         }
@@ -113,6 +120,65 @@ pub struct Disk {
     buckets: Box<[TokenBucket]>,
     in_flight_ticks: OwnLine,
     write_share_bits: OwnLine,
+    settings: Settings,
+    feedback: Feedback,
+    controller: Mutex<Controller>,
+}
+
+/// What the controller decides beside the window; read by everybody, written rarely.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Settings {
+    scale_bits: AtomicU64,
+    latency_clip_ns: AtomicU64,
+}
+
+/// Running totals of what the queues have reported.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Feedback {
+    dispatched: AtomicU64,
+    completions: AtomicU64,
+    completed_ticks: AtomicU64,
+    latency_ns: AtomicU64,
+    window_blocks: AtomicU64,
+    token_blocks: AtomicU64,
+}
+
+/// What a queue has seen since it reported last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) dispatched: u64,
+    pub(crate) completions: u64,
+    pub(crate) completed_ticks: u64,
+    pub(crate) latency_ns: u64,
+    pub(crate) window_blocks: u64,
+    pub(crate) token_blocks: u64,
+    /// See [`crate::control::Totals`].
+    pub(crate) outstanding_cap_ns: Option<u64>,
+}
+
+impl Feedback {
+    fn new() -> Feedback {
+        let [dispatched, completions, completed_ticks, latency_ns, window_blocks, token_blocks] =
+            [(); 6].map(|()| AtomicU64::new(0));
+        Feedback { dispatched, completions, completed_ticks, latency_ns, window_blocks, token_blocks }
+    }
+
+    fn add(&self, report: &Report) {
+        for (total, more) in [
+            (&self.dispatched, report.dispatched),
+            (&self.completions, report.completions),
+            (&self.completed_ticks, report.completed_ticks),
+            (&self.latency_ns, report.latency_ns),
+            (&self.window_blocks, report.window_blocks),
+            (&self.token_blocks, report.token_blocks),
+        ] {
+            if more > 0 {
+                total.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// Why nothing can go out.
@@ -146,7 +212,11 @@ impl Disk {
         let pieces = config.model.piece_limits(goal_ns);
         let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
         let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
-        let window_ns = config.window_ns.unwrap_or(bound_ns).min(bound_ns);
+        let limits = ControlLimits { bound_ns, min_window_ns: 0, unloaded_latency_ns: config.unloaded_latency_ns };
+        let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
+        let controller = Controller::new(control, limits);
+        let begin_ns = if control.enabled { controller.window_ns() } else { bound_ns };
+        let window_ns = config.window_ns.unwrap_or(begin_ns).min(bound_ns);
         Disk {
             window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
             bound_ticks: bound_ns.saturating_mul(TICKS_PER_NS),
@@ -157,6 +227,12 @@ impl Disk {
             config,
             in_flight_ticks: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
+            settings: Settings {
+                scale_bits: AtomicU64::new(controller.capacity_scale().to_bits()),
+                latency_clip_ns: AtomicU64::new(controller.latency_clip_ns()),
+            },
+            feedback: Feedback::new(),
+            controller: Mutex::new(controller),
         }
     }
 
@@ -182,6 +258,53 @@ impl Disk {
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks / TICKS_PER_NS
+    }
+
+    /// The rate of the disk over that of its model, as the closed loop sees it now.
+    #[must_use]
+    pub fn capacity_scale(&self) -> f64 {
+        f64::from_bits(self.settings.scale_bits.load(Ordering::Relaxed))
+    }
+
+    /// What the closed loop has decided, and why: the events kept (the last [`crate::EVENTS_KEPT`]) with a number above `seq`.
+    #[must_use]
+    pub fn events_since(&self, seq: u64) -> Vec<ControlEvent> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner).events_since(seq).copied().collect()
+    }
+
+    /// Latencies above this count as this.
+    pub(crate) fn latency_clip_ns(&self) -> u64 {
+        self.settings.latency_clip_ns.load(Ordering::Relaxed)
+    }
+
+    /// A queue tells what it has seen; if nobody else is at it, the controller takes a step.
+    pub(crate) fn report(&self, now_ns: u64, report: &Report) {
+        self.feedback.add(report);
+        let Ok(mut controller) = self.controller.try_lock() else { return };
+        let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let completions = total(&self.feedback.completions);
+        let totals = Totals {
+            completions,
+            completed_ticks: total(&self.feedback.completed_ticks),
+            latency_ns: total(&self.feedback.latency_ns),
+            in_flight_ns: self.in_flight_ns(),
+            in_flight_requests: total(&self.feedback.dispatched).saturating_sub(completions) as u32,
+            window_blocks: total(&self.feedback.window_blocks),
+            token_blocks: total(&self.feedback.token_blocks),
+            outstanding_cap_ns: report.outstanding_cap_ns,
+        };
+        controller.step(now_ns, &totals);
+        let change = |of: &AtomicU64, to: u64| {
+            if of.load(Ordering::Relaxed) != to {
+                of.store(to, Ordering::Relaxed);
+            }
+        };
+        if self.config.control.enabled && self.config.window_ns.is_none() {
+            let window_ticks = controller.window_ns().saturating_mul(TICKS_PER_NS).min(self.bound_ticks);
+            change(&self.window_ticks.0, window_ticks);
+        }
+        change(&self.settings.scale_bits, controller.capacity_scale().to_bits());
+        change(&self.settings.latency_clip_ns, controller.latency_clip_ns());
     }
 
     /// Device time in the device now, in nanoseconds.
@@ -289,8 +412,8 @@ impl Disk {
     }
 
     /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another group's that
-    /// is more than half full. Which bucket it was, or when to ask again. `overdraft_ticks`: how much deeper the bucket is for
-    /// whoever lags behind.
+    /// is more than half full. Which bucket it was and how many ticks it gave, or when to ask again. `overdraft_ticks`: how much
+    /// deeper the bucket is for whoever lags behind.
     pub(crate) fn take_tokens(
         &self,
         now_ns: u64,
@@ -298,19 +421,18 @@ impl Disk {
         group: u16,
         cost_ticks: u64,
         overdraft_ticks: u64,
-    ) -> Result<usize, u64> {
+    ) -> Result<(usize, u64), u64> {
         let groups = self.buckets.len() / 2;
         let own = usize::from(group) % groups;
-        // A group's rate is its part of the disk's: the same cost takes so many times as long.
-        let ticks = cost_ticks.saturating_mul(groups as u64);
+        let ticks = self.token_ticks(cost_ticks);
         let depth_ns = self.effective_goal_ns();
         let at = own * 2 + lane;
         match self.buckets[at].try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
-            Ok(()) => Ok(at),
+            Ok(()) => Ok((at, ticks)),
             Err(retry_ns) => {
                 let other = |turn| (own + turn) % groups * 2 + lane;
                 let lends = |at: &usize| self.buckets[*at].try_take(now_ns, ticks, depth_ns / 2).is_ok();
-                (1..groups).map(other).find(lends).ok_or(retry_ns)
+                (1..groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
             }
         }
     }
@@ -319,9 +441,11 @@ impl Disk {
         &self.buckets[at]
     }
 
-    /// How many times a cost counts in the bucket of one disk group.
-    pub(crate) fn bucket_ticks(&self, cost_ticks: u64) -> u64 {
-        cost_ticks.saturating_mul(self.buckets.len() as u64 / 2)
+    /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
+    pub(crate) fn token_ticks(&self, cost_ticks: u64) -> u64 {
+        let ticks = cost_ticks.saturating_mul(self.buckets.len() as u64 / 2);
+        let scale = self.capacity_scale();
+        if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
     /// Whether a request could go out now if it were somebody's turn.

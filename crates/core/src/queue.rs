@@ -43,7 +43,7 @@ use std::sync::Arc;
 use crate::bucket::{TICKS_PER_NS, ticks_with_carry};
 use crate::classes::{self, ClassId, QueueError, Row};
 use crate::clock::Clock;
-use crate::disk::{Disk, NoRoom};
+use crate::disk::{Disk, NoRoom, Report};
 use crate::qos::{Amount, Qos, Tags};
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
@@ -62,6 +62,13 @@ const PATIENCE_NS: u64 = 20_000;
 
 /// A class's old requests go first for at most this part of the disk's time.
 const AGED_PART: u64 = 8;
+
+/// The controller is told of so many completions at once, or after so long.
+const REPORT_COMPLETIONS: u64 = 16;
+const REPORT_NS: u64 = 1_000_000;
+
+/// How often backlogs are looked at.
+const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 /// Stands for the cost of a request on an unlimited disk, for fairness alone: 1 us for each 16 KiB begun.
 const NOMINAL_WEIGHT_COST: Cost = Cost::from_ns(1_000);
@@ -116,8 +123,9 @@ pub struct Dispatch {
     user_data: u64,
     cost: Cost,
     ticks: u64,
-    /// Which bucket its tokens came from.
-    bucket: u8,
+    /// Which bucket its tokens came from, and how many.
+    bucket: u16,
+    token_ticks: u64,
     dispatched_ns: u64,
 }
 
@@ -217,6 +225,8 @@ struct Member {
     /// Time spent at limits, and since when it is at one now.
     limited_ns: u64,
     parked_since_ns: Option<u64>,
+    /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
+    backlogged_since: u64,
     /// Before this an old request does not go first.
     aged_again_ns: u64,
     /// Keeps the row of the disk's table from being used again.
@@ -257,6 +267,10 @@ pub struct IoQueue {
     in_flight_ticks: u64,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
+    /// What the disk's controller has not been told yet, and since when.
+    unreported: Report,
+    reported_ns: u64,
+    looked_at_backlog_ns: u64,
 }
 
 /// The classes' order for one bucket: reads and writes together, or (duplex) each alone.
@@ -266,6 +280,14 @@ struct Lane {
     carry_fs: u64,
     /// Since when there is room, nobody here is eligible, and the disk's clock stands at this.
     standstill: Option<(u64, u64)>,
+}
+
+/// What a piece took at the last gates: nothing where there are none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    ticks: u64,
+    bucket: u16,
+    token_ticks: u64,
 }
 
 /// What stopped a dispatch, and when to ask again (`None`: when a completion or request comes).
@@ -299,6 +321,9 @@ impl IoQueue {
             in_flight_ticks: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
+            unreported: Report::default(),
+            reported_ns: 0,
+            looked_at_backlog_ns: 0,
             disk,
             config,
         };
@@ -570,10 +595,12 @@ impl IoQueue {
         let (group, at) = (self.config.group, &mut self.lanes[lane]);
         match self.disk.has_room(now_ns, lane, group) {
             Err(NoRoom::Device) => {
+                self.unreported.window_blocks += 1;
                 at.standstill = None;
                 return Err((WaitReason::Depth, Some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS))));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
+                self.unreported.token_blocks += 1;
                 at.standstill = None;
                 return Err((WaitReason::Tokens, Some(retry_ns)));
             }
@@ -722,7 +749,7 @@ impl IoQueue {
         let len_bytes = rest_bytes.min(self.piece_max_bytes(op));
         let cost =
             if len_bytes == slot.len_bytes { Cost::from_fs(slot.rest_fs) } else { self.disk.cost(op, len_bytes) };
-        let (ticks, bucket) = self.pass_gates(now_ns, lane, pick, cost)?;
+        let Passed { ticks, bucket, token_ticks } = self.pass_gates(now_ns, lane, pick, cost)?;
         self.disk.note_mix(op.direction(), cost);
         let piece = Dispatch {
             slot: at,
@@ -736,27 +763,29 @@ impl IoQueue {
             cost,
             ticks,
             bucket,
+            token_ticks,
             dispatched_ns: now_ns,
         };
         Ok(self.commit(now_ns, lane, pick, piece))
     }
 
-    /// The gates after fairness and limits: depth or window, then tokens. How many ticks were taken, from which bucket.
-    fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<(u64, u8), Stop> {
+    /// The gates after fairness and limits: depth or window, then tokens.
+    fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         match self.config.mode {
-            Mode::Drain => Ok((0, 0)),
+            Mode::Drain => Ok(Passed::default()),
             Mode::Depth(depth) if self.in_flight >= depth.max(1) => Err((WaitReason::Depth, None)),
-            Mode::Depth(_) => Ok((0, 0)),
-            Mode::Scheduled if cost.is_zero() => Ok((0, 0)),
+            Mode::Depth(_) => Ok(Passed::default()),
+            Mode::Scheduled if cost.is_zero() => Ok(Passed::default()),
             Mode::Scheduled => self.enter_device(now_ns, lane, pick, cost),
         }
     }
 
-    fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<(u64, u8), Stop> {
+    fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         // Being behind by a part of a request is nothing; there the order decides.
         let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
         if !self.disk.try_enter(ticks, lag_ticks) {
+            self.unreported.window_blocks += 1;
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             return Err((WaitReason::Depth, retry_ns));
         }
@@ -764,13 +793,14 @@ impl IoQueue {
         let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
         let overdraft_ticks = if alone { 0 } else { self.disk.overdraft_ticks(ticks, lag_ticks) };
         match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, overdraft_ticks) {
-            Ok(bucket) => {
+            Ok((bucket, token_ticks)) => {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.in_flight_ticks += ticks;
-                Ok((ticks, bucket as u8))
+                Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }
             Err(retry_ns) => {
                 self.disk.leave(ticks);
+                self.unreported.token_blocks += 1;
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
@@ -824,6 +854,7 @@ impl IoQueue {
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
         self.in_flight += 1;
+        self.unreported.dispatched += 1;
         self.charge_qos(now_ns, class, &piece, u32::from(first));
 
         let weight = weight(piece.len_bytes);
@@ -875,6 +906,9 @@ impl IoQueue {
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
         self.leave_device(&piece);
+        if piece.ticks > 0 {
+            self.tell_controller(now_ns, piece.ticks, device_ns);
+        }
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
                 Progress::Continue(self.continue_short(now_ns, piece, moved))
@@ -888,6 +922,43 @@ impl IoQueue {
         progress
     }
 
+    /// The disk's controller learns from what comes back: in portions, because all shards tell it.
+    fn tell_controller(&mut self, now_ns: u64, ticks: u64, device_ns: u64) {
+        let report = &mut self.unreported;
+        report.completions += 1;
+        report.completed_ticks += ticks;
+        report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
+        if report.completions < REPORT_COMPLETIONS && now_ns.saturating_sub(self.reported_ns) < REPORT_NS {
+            return;
+        }
+        if now_ns.saturating_sub(self.looked_at_backlog_ns) >= BACKLOG_PERIOD_NS {
+            self.looked_at_backlog_ns = now_ns;
+            self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
+        }
+        self.disk.report(now_ns, &self.unreported);
+        self.reported_ns = now_ns;
+        self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
+    }
+
+    /// How much may be in the device so that a class that sends a new request for each that ends can still hold its share: of
+    /// the classes that always had work since this was looked at last, the least (outstanding / part of the disk), by 0.75.
+    fn outstanding_cap_ns(&mut self) -> Option<u64> {
+        let lane = &self.lanes[0].tree;
+        let mut least: Option<f64> = None;
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let stats = &member.stats;
+            let was_backlogged = std::mem::replace(&mut member.backlogged_since, stats.activations) == stats.activations;
+            if stats.queued == 0 || stats.dispatched == 0 || !was_backlogged {
+                continue;
+            }
+            let mean_fs = stats.consumed_fs as f64 / stats.dispatched as f64;
+            let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
+            let cap_fs = outstanding_fs / lane.part_of_disk(at as u32);
+            least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
+        }
+        least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
+    }
+
     /// The rest of a short transfer goes out at once: it is older than anything queued. It is charged like any other.
     fn continue_short(&mut self, now_ns: u64, piece: Dispatch, moved_bytes: u32) -> Dispatch {
         let len_bytes = piece.len_bytes - moved_bytes;
@@ -896,7 +967,7 @@ impl IoQueue {
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
-            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.bucket_ticks(ticks));
+            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.token_ticks(ticks));
             self.disk.enter(ticks);
             self.in_flight_ticks += ticks;
         }
@@ -973,7 +1044,7 @@ impl IoQueue {
     /// goes on as if the piece had failed with `error`.
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.leave_device(&piece);
-        self.disk.bucket(usize::from(piece.bucket)).refund(self.disk.bucket_ticks(piece.ticks));
+        self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
         self.settle(now_ns, piece, Outcome::Failed(error))
     }
 
@@ -1140,6 +1211,7 @@ impl Member {
             limited_ns: 0,
             parked_since_ns: None,
             aged_again_ns: 0,
+            backlogged_since: 0,
             held: None,
         }
     }

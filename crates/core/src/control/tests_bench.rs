@@ -59,11 +59,8 @@ pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None };
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bin {
     pub(super) work_ns: f64,
-    /// Integrals over the bin.
+    /// Integral of what is in flight over the bin.
     in_flight_ns2: f64,
-    in_flight_request_ns: f64,
-    pub(super) completions: u64,
-    pub(super) scale: f64,
 }
 
 pub(super) const BIN_NS: u64 = 10 * MS;
@@ -72,7 +69,6 @@ pub(super) const BIN_NS: u64 = 10 * MS;
 pub(super) struct Run {
     pub(super) bins: Vec<Bin>,
     pub(super) controller: Option<Controller>,
-    pub(super) steps: u64,
 }
 
 impl Run {
@@ -84,12 +80,6 @@ impl Run {
     }
     pub(super) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
         self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2).sum::<f64>() / (to_ns - from_ns) as f64
-    }
-    pub(super) fn in_flight_requests(&self, from_ns: u64, to_ns: u64) -> f64 {
-        self.part(from_ns, to_ns).iter().map(|b| b.in_flight_request_ns).sum::<f64>() / (to_ns - from_ns) as f64
-    }
-    pub(super) fn completions(&self, from_ns: u64, to_ns: u64) -> u64 {
-        self.part(from_ns, to_ns).iter().map(|b| b.completions).sum()
     }
     /// Relative root mean square of the rates of 100 ms around their mean.
     pub(super) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
@@ -187,7 +177,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         tat_ns: 0.0,
         wake_ns: 0,
         last_step: (0, 0),
-        run: Run { bins, controller, steps: 0 },
+        run: Run { bins, controller },
     };
     let mut changes = device.changes.iter().copied().peekable();
     world.dispatch();
@@ -195,8 +185,11 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         while let Some((_, change)) = changes.next_if(|(change_ns, _)| *change_ns <= at_ns) {
             world.change(change, at_ns);
         }
-        let timer_ns = world.run.controller.as_ref().map_or(u64::MAX, Controller::next_step_ns);
-        if timer_ns < at_ns.min(for_ns) && timer_ns > world.now_ns {
+        loop {
+            let timer_ns = world.run.controller.as_ref().map_or(u64::MAX, Controller::next_step_ns);
+            if timer_ns >= at_ns.min(for_ns) || timer_ns <= world.now_ns {
+                break;
+            }
             world.advance(timer_ns);
             world.step();
         }
@@ -223,8 +216,6 @@ impl World<'_> {
             let until_ns = to_ns.min((bin as u64 + 1) * BIN_NS);
             let span = (until_ns - self.now_ns) as f64;
             self.run.bins[bin].in_flight_ns2 += span * self.totals.in_flight_ns as f64;
-            self.run.bins[bin].in_flight_request_ns += span * f64::from(self.totals.in_flight_requests);
-            self.run.bins[bin].scale = self.run.controller.as_ref().map_or(1.0, Controller::capacity_scale);
             self.now_ns = until_ns;
         }
     }
@@ -288,9 +279,7 @@ impl World<'_> {
         self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);
         self.totals.in_flight_ns -= cost_ns;
         self.totals.in_flight_requests -= 1;
-        let bin = &mut self.run.bins[(self.now_ns / BIN_NS) as usize];
-        bin.work_ns += cost_ns as f64;
-        bin.completions += 1;
+        self.run.bins[(self.now_ns / BIN_NS) as usize].work_ns += cost_ns as f64;
         let (step_ns, completions) = self.last_step;
         if self.totals.completions >= completions + 16 || self.now_ns >= step_ns + MS {
             self.step();
@@ -301,7 +290,6 @@ impl World<'_> {
         self.last_step = (self.now_ns, self.totals.completions);
         if let Some(controller) = &mut self.run.controller {
             controller.step(self.now_ns, &self.totals);
-            self.run.steps += 1;
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::{
-    ClassId, CostForm, CostModel, Disk, DiskConfig, Dispatch, FourFigures, GroupId, IoQueue, Op, Outcome, Progress,
+    ClassId, ControlConfig, CostForm, CostModel, Disk, DiskConfig, Dispatch, FourFigures, GroupId, IoQueue, Op, Outcome, Progress,
     QueueConfig, Rate,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn model(iops: u64, bandwidth: u64) -> CostModel {
 
 /// 100 000 requests and 1 GB a second: 4 KiB take 10 us, 64 KiB take 71.4 us, 1 MiB takes 1.05 ms.
 pub(crate) fn usual() -> DiskConfig {
-    DiskConfig { model: model(100_000, 1_000_000_000), ..DiskConfig::default() }
+    DiskConfig { model: model(100_000, 1_000_000_000), control: ControlConfig::OFF, ..DiskConfig::default() }
 }
 
 /// Each request takes 1 us, however long it is.
@@ -42,7 +42,7 @@ pub(crate) fn unit_cost() -> DiskConfig {
         ..FourFigures::UNLIMITED
     };
     let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
-    DiskConfig { model, ..DiskConfig::default() }
+    DiskConfig { model, control: ControlConfig::OFF, ..DiskConfig::default() }
 }
 
 pub(crate) fn queue_of(disk: DiskConfig, config: QueueConfig) -> IoQueue {

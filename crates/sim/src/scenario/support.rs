@@ -1,0 +1,1 @@
+//! What scenarios have in common.
