@@ -1,44 +1,45 @@
 //! The closed loop: how much may be in the device, and how much the disk carries, learnt from what it does.
 //!
 //! # Why
-//! A disk's speed changes: it fills up, collects garbage, overheats, spends its burst credits; and a model can be wrong.
-//! What exceeds the *knee* (the smallest amount in flight with nearly all the throughput) only waits in the device, where
-//! nobody can reorder it. The controller finds the knee and follows it.
+//! A disk's speed changes: it fills up, collects garbage, overheats, spends its burst credits; and a model can be
+//! wrong. What exceeds the *knee* (the smallest amount in flight with nearly all the throughput) only waits in the
+//! device, where nobody can reorder it. The controller finds the knee and follows it.
 //!
 //! # How it works
-//! It decides two numbers: the *window* (model device time that may be in flight) and *capacity scale* (rate of
-//! the disk in model device seconds per second, by which tokens are given out). All rates are of device time, not of
-//! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk (`meter`):
-//! idle time, light load and missing tokens never move the window.
+//! It decides two numbers: the *window* (model device time that may be in flight) and *capacity scale* (rate of the
+//! disk in model device seconds per second, by which tokens are given out). All rates are of device time, not of
+//! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk
+//! (`meter`): idle time, light load and missing tokens never move the window.
 //!
 //! * **Probe.** The window alternates between 1.12 and 1/1.12 times its centre, in pairs high-low, low-high, so that a
 //!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
-//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is [`ELASTICITY_GOAL`]; phases are
+//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is 0.085; phases are
 //!   short and steps long as long as the knee is far away.
-//! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less parallelism wants a smaller
-//!   window, a disk whose every service is slower does not: the window is cut in proportion, and the rate is measured again.
-//!   Nearly unchanged: the cut stays. Otherwise it is taken back. The new rate is the usual one from then on, so the rate of a
-//!   write cache is forgotten when the cache is full.
-//! * **Recovery.** The rate is above 1.4 of the usual: it is the usual one from now on, and steps are long. A disk that got its parallelism back
-//!   shows no higher rate, but an elasticity near 1, which has the same effect.
-//! * **Stall.** Nothing completes for four mean latencies and at least 10 ms: nothing is learnt until what was in flight
-//!   has come back.
-//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward probe
-//!   needs. If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long as it has room,
-//!   there is no queue in the device beyond the knee, so more tokens do no harm.
+//! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
+//!   parallelism wants a smaller window, a disk whose every service is slower does not: the window is cut in
+//!   proportion, and the rate is measured again. Nearly unchanged: the cut stays. Otherwise it is taken back. The new
+//!   rate is the usual one from then on, so the rate of a write cache is forgotten when the cache is full.
+//! * **Recovery.** The rate is above 1.4 of the usual: it is the usual one from now on, and steps are long. A disk
+//!   that got its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
+//! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
+//!   learnt until what was in flight has come back.
+//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward
+//!   probe needs. If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long
+//!   as it has room, there is no queue in the device beyond the knee, so more tokens do no harm.
 //!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
-//! The window is never below three requests of the size in which the disk spends most time (but never above the bound), so a device that serves one request at a time holds up to two more.
-//! Disks of a few hundred requests per second need minutes to find a distant knee. With jitter the window is
-//! somewhat larger than the knee. With very mixed sizes rates vary: finding the new knee after a fall takes up to a second.
+//! The window is never below three requests of the size in which the disk spends most time (but never above the
+//! bound), so a device that serves one request at a time holds up to two more. Disks of a few hundred requests per
+//! second need minutes to find a distant knee. With jitter the window is somewhat larger than the knee. With very
+//! mixed sizes rates vary: finding the new knee after a fall takes up to a second.
 //!
 //! # Example
-//! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. Begun at the
-//! bound of 750 us, elasticity is 0 until the lower probe (window / 1.12) is below 100 us; the centre rests near 110 us,
-//! 17 or 18 requests in flight. Half of the servers fail: the rate of the next turnover is 0.5, the centre is cut to
-//! 55 us, the rate stays 0.5: kept.
+//! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. With a bound
+//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe (1.12 x the centre) is above
+//! 100 us; the centre rests near 110 us, where the lower probe costs 2 % of the rate: 17 requests in flight. Half of
+//! the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5: kept.
 
 mod event;
 mod meter;
@@ -46,91 +47,14 @@ mod meter;
 mod tests;
 #[cfg(test)]
 mod tests_bench;
+mod tuning;
 
 use crate::bucket::TICKS_PER_NS;
 use crate::math::{exp, ln};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use meter::{Meter, Reading};
-
-/// Ratio of the upper probe to the centre, and of the centre to the lower probe.
-const PROBE: f64 = 1.12;
-/// The elasticity at which the window rests.
-pub(crate) const ELASTICITY_GOAL: f64 = 0.085;
-/// Completions in a phase, near the knee and far from it.
-const PHASE_COMPLETIONS: u64 = 256;
-const PHASE_COMPLETIONS_FAR: u64 = 64;
-/// The least work in a phase, in windows.
-const PHASE_WINDOWS: f64 = 8.0;
-const PHASE_WINDOWS_FAR: f64 = 2.0;
-/// The least work in a phase, in completions of the size in which the disk spends most time.
-const PHASE_TYPICAL_PART: f64 = 0.5;
-/// Windows whose ln differs by less than this cannot be compared, and no elasticity counts more than the second.
-const PROBE_LN_MIN: f64 = 0.02;
-const ELASTICITY_MAX: f64 = 2.0;
-/// Change of ln(window) per unit of elasticity missing, near the knee and far from it.
-const GAIN: f64 = 0.5;
-const GAIN_FAR: f64 = 2.0;
-/// Bounds of one change of ln(window).
-const STEP_DOWN_MAX: f64 = 0.06;
-const STEP_DOWN_MAX_FAR: f64 = 0.25;
-const STEP_UP_MAX: f64 = 0.35;
-const STEP_UP_MAX_FAR: f64 = 0.7;
-/// After a longer step than this the elasticity is not smoothed with what was before.
-const STEP_FORGET: f64 = 0.1;
-/// Weight of a new elasticity, usually and when it is large.
-const SMOOTHING: f64 = 0.2;
-const SMOOTHING_LARGE: f64 = 0.6;
-/// From here on an elasticity is large.
-const ELASTICITY_LARGE: f64 = 0.5;
-
-/// A turnover with a rate below this part of the usual one is a fall, above the other a recovery.
-const FALL_RATIO: f64 = 0.55;
-/// A rate as low as this needs only half a turnover.
-const FALL_RATIO_DEEP: f64 = 0.35;
-const RECOVERY_RATIO: f64 = 1.4;
-/// What a turnover needs: completions, and windows of work.
-const TURNOVER_COMPLETIONS: u64 = 16;
-const TURNOVER_WINDOWS: f64 = 3.0;
-/// A fall is also this many times the usual deviation of a turnover from the usual rate: some mixes of sizes vary a lot.
-const FALL_DEVIATIONS: f64 = 4.0;
-/// Weight of a turnover in the usual rate and deviation.
-const RATE_SMOOTHING: f64 = 0.1;
-/// Completions after which a cut is judged, and how far the rate may have risen meanwhile for it to stay.
-const CONFIRM_COMPLETIONS: u64 = 24;
-const CONFIRM_MAX: f64 = 1.6;
-
-/// A stall is a silence of this many mean latencies, up to so many times longer where sizes are mixed.
-const STALL_LATENCIES: f64 = 4.0;
-const STALL_LONGER_MAX: f64 = 2.0;
-/// The shortest stall, and what is one as long as no latency is known.
-const STALL_MIN_NS: u64 = 10_000_000;
-const STALL_UNKNOWN_NS: u64 = 100_000_000;
-/// Latencies are summed up to this many mean latencies (and at least up to the shortest stall).
-const CLIP_LATENCIES: f64 = 16.0;
-/// Weight of a completion in mean latency and mean cost, and the largest weight of a step.
-const MEAN_WEIGHT: f64 = 0.005;
-const MEAN_WEIGHT_MAX: f64 = 0.5;
-
-/// How often capacity scale is decided.
-const SCALE_PERIOD_NS: u64 = 10_000_000;
-/// Capacity scale over the rate at full window: above [`PROBE`], so that tokens do not cut the upper probe.
-const SCALE_HEADROOM: f64 = 1.15;
-/// Growth in a period in which tokens were the limit: this at first, doubled in each further one in a row, up to the second.
-const SCALE_GROWTH: f64 = 0.05;
-const SCALE_GROWTH_MAX: f64 = 0.2;
-/// The least work in a period with a full window, in requests of the size in which the disk spends most time.
-const SCALE_TYPICAL: f64 = 32.0;
-/// Smaller changes than this are not reported.
-const SCALE_REPORT: f64 = 0.05;
-
-/// The least window, in mean requests.
-const WINDOW_MIN_REQUESTS: f64 = 3.0;
-/// The least change of the centre that is worth an event, as a part of it.
-const WINDOW_REPORT: f64 = 0.005;
-
-/// Where the window begins, as a part of its bound, unless the unloaded latency is known.
-const BEGIN_PART: f64 = 8.0;
+use tuning::*;
 
 /// What may be chosen about the closed loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -157,7 +81,7 @@ impl Default for ControlConfig {
 /// What the disk's configuration imposes on the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The largest window, in model device time. The controller begins there.
+    /// The largest window, in model device time. Never exceeded.
     pub(crate) bound_ns: u64,
     /// The smallest window, whatever the requests cost.
     pub(crate) min_window_ns: u64,
@@ -182,7 +106,8 @@ pub(crate) struct Totals {
     pub(crate) window_blocks: u64,
     /// How often a queue had a request, and tokens were missing.
     pub(crate) token_blocks: u64,
-    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None`: no such class.
+    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None`: no such
+    /// class.
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
 
@@ -255,8 +180,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Begins with the largest window and the model's own rate. Figures of `config` that make no sense are replaced by
-    /// the nearest that do.
+    /// Begins with a part of the largest window, or the unloaded latency where it is known, and the model's own rate.
+    /// Figures of `config` that make no sense are replaced by the nearest that do.
     pub(crate) fn new(config: ControlConfig, limits: Limits) -> Controller {
         let scale_max = if config.scale_max > 0.0 && config.scale_max.is_finite() { config.scale_max } else { 1.0 };
         let scale_min = if config.scale_min > 0.0 { config.scale_min.min(scale_max) } else { scale_max.min(0.05) };
@@ -315,7 +240,8 @@ impl Controller {
         self.mean_latency_ns.map_or(u64::MAX, |mean_ns| ((mean_ns * CLIP_LATENCIES) as u64).max(STALL_MIN_NS))
     }
 
-    /// When to call [`Controller::step`] at the latest, so that a stall is noticed. `u64::MAX`: not before a completion.
+    /// When to call [`Controller::step`] at the latest, so that a stall is noticed. `u64::MAX`: not before a
+    /// completion.
     pub(crate) fn next_step_ns(&self) -> u64 {
         if self.last.in_flight_requests == 0 || matches!(self.mode, Mode::Stalled) {
             return u64::MAX;
@@ -328,8 +254,14 @@ impl Controller {
         self.events.since(seq)
     }
 
-    /// Learns from the totals at `now_ns`. To be called at completions, every 16 of them or every millisecond, whichever
-    /// comes first, and at [`Controller::next_step_ns`]. Time that goes backwards is taken as standing still.
+    /// Writes down what others have decided (`target`).
+    pub(crate) fn note(&mut self, at_ns: u64, kind: EventKind, from: f64, to: f64, reason: EventReason) {
+        self.events.push(at_ns, kind, from, to, reason);
+    }
+
+    /// Learns from the totals at `now_ns`. To be called at completions, every 16 of them or every millisecond,
+    /// whichever comes first, and at [`Controller::next_step_ns`]. Time that goes backwards is taken as standing
+    /// still.
     pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
         let now_ns = now_ns.max(self.last_ns);
         self.last_ns = now_ns;

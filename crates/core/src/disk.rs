@@ -45,9 +45,10 @@ use crate::bucket::{TICKS_PER_NS, TokenBucket};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
-use crate::qos::Qos;
+use crate::qos::{LatencyTarget, Qos};
 use crate::request::{Direction, Op};
 use crate::sync::{AtomicU64, Ordering};
+use crate::target::{Experience, Targets};
 use crate::units::Cost;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
@@ -123,6 +124,7 @@ pub struct Disk {
     settings: Settings,
     feedback: Feedback,
     controller: Mutex<Controller>,
+    targets: Targets,
 }
 
 /// What the controller decides beside the window; read by everybody, written rarely.
@@ -233,6 +235,7 @@ impl Disk {
             },
             feedback: Feedback::new(),
             controller: Mutex::new(controller),
+            targets: Targets::new(),
         }
     }
 
@@ -270,6 +273,24 @@ impl Disk {
     #[must_use]
     pub fn events_since(&self, seq: u64) -> Vec<ControlEvent> {
         self.controller.lock().unwrap_or_else(PoisonError::into_inner).events_since(seq).copied().collect()
+    }
+
+    pub(crate) fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// A request of a class with a latency target has ended.
+    pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
+        if let Some((kind, from, to, reason)) = self.targets.note(now_ns, level, target, experience, &self.classes) {
+            let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+            controller.note(now_ns, kind, from, to, reason);
+        }
+    }
+
+    /// The part of the device's time that classes may use which yield to the tightest latency target; 1 when they need not.
+    #[must_use]
+    pub fn yielding_share(&self) -> f64 {
+        self.targets.allowance(0)
     }
 
     /// Latencies above this count as this.
@@ -390,7 +411,11 @@ impl Disk {
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class or group.
     pub fn set_qos(&self, node: impl Into<NodeId>, qos: Qos) -> Result<(), QueueError> {
-        self.classes.set_qos(node.into(), qos)
+        let node = node.into();
+        if self.classes.get(node, |row| row.qos.latency_target)? != qos.latency_target {
+            self.targets.reset();
+        }
+        self.classes.set_qos(node, qos)
     }
 
     /// The quality of service of a class or group.

@@ -28,6 +28,7 @@ mod request;
 mod slots;
 mod stats;
 mod sync;
+mod target;
 mod tree;
 mod units;
 

@@ -48,6 +48,7 @@ use crate::qos::{Amount, Qos, Tags};
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
+use crate::target::{self, Experience};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 
@@ -225,6 +226,9 @@ struct Member {
     /// Time spent at limits, and since when it is at one now.
     limited_ns: u64,
     parked_since_ns: Option<u64>,
+    /// Its level among the disk's latency targets, if it has one, and to how many levels it yields.
+    level: Option<u8>,
+    yields: u8,
     /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
     backlogged_since: u64,
     /// Before this an old request does not go first.
@@ -255,6 +259,7 @@ pub struct IoQueue {
     /// Classes with a reservation or a longest wait.
     urgent: Vec<u32>,
     any_limits: bool,
+    any_targets: bool,
     /// Nodes at a limit: until when, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
     /// User data of requests that ended because their class was removed.
@@ -312,6 +317,7 @@ impl IoQueue {
             epoch: 0,
             urgent: Vec::new(),
             any_limits: false,
+            any_targets: false,
             parked: BinaryHeap::new(),
             cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),
@@ -383,6 +389,11 @@ impl IoQueue {
             for lane in &mut self.lanes {
                 new.iter().for_each(|at| lane.tree.attach(*at));
             }
+            let levels = target::levels(rows);
+            for member in self.members.iter_mut().filter(|member| member.kind == Kind::Class) {
+                (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
+            }
+            self.any_targets = !levels.is_empty();
         });
         let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
         self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
@@ -673,18 +684,24 @@ impl IoQueue {
 
     /// Parks the class, or the group above it, that is at its limit; `false` when none is.
     fn park_at_limit(&mut self, now_ns: u64, lane: usize, class: u32) -> bool {
-        if !self.any_limits || self.config.mode == Mode::Drain {
+        if !(self.any_limits || self.any_targets) || self.config.mode == Mode::Drain {
+            return false;
+        }
+        let yields = self.members[class as usize].yields;
+        if let Some(until_ns) = self.disk.targets().held_until(yields, now_ns) {
+            self.park(now_ns, lane, class, until_ns);
+            return true;
+        }
+        if !self.any_limits {
             return false;
         }
         let amount = self.next_amount(lane, class);
         let mut at = class;
         loop {
-            let member = &mut self.members[at as usize];
+            let member = &self.members[at as usize];
             let tags = member.tags.as_ref().filter(|_| member.qos.has_limits());
             if let Some(until_ns) = tags.and_then(|tags| tags.limited_until(&member.qos.limits, amount, now_ns)) {
-                member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
-                self.lanes[lane].tree.park(at);
-                self.parked.push(Reverse((until_ns, lane as u8, at)));
+                self.park(now_ns, lane, at, until_ns);
                 return true;
             }
             if at == ROOT {
@@ -692,6 +709,13 @@ impl IoQueue {
             }
             at = self.lanes[lane].tree.parent(at);
         }
+    }
+
+    fn park(&mut self, now_ns: u64, lane: usize, node: u32, until_ns: u64) {
+        let member = &mut self.members[node as usize];
+        member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
+        self.lanes[lane].tree.park(node);
+        self.parked.push(Reverse((until_ns, lane as u8, node)));
     }
 
     fn next_amount(&self, lane: usize, class: u32) -> Amount {
@@ -728,7 +752,7 @@ impl IoQueue {
     fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
         let mut total_ns = 0;
         let mut at = class;
-        while self.any_limits {
+        while self.any_limits || self.any_targets {
             let member = &self.members[at as usize];
             let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
             total_ns += member.limited_ns + running_ns;
@@ -870,6 +894,9 @@ impl IoQueue {
 
     /// Moves the tags of the class and of the groups above it.
     fn charge_qos(&mut self, now_ns: u64, class: u32, piece: &Dispatch, requests: u32) {
+        if self.any_targets {
+            self.disk.targets().charge(self.members[class as usize].yields, piece.ticks, now_ns);
+        }
         if self.urgent.is_empty() && !self.any_limits {
             return;
         }
@@ -947,7 +974,8 @@ impl IoQueue {
         let mut least: Option<f64> = None;
         for (at, member) in self.members.iter_mut().enumerate() {
             let stats = &member.stats;
-            let was_backlogged = std::mem::replace(&mut member.backlogged_since, stats.activations) == stats.activations;
+            let was_backlogged =
+                std::mem::replace(&mut member.backlogged_since, stats.activations) == stats.activations;
             if stats.queued == 0 || stats.dispatched == 0 || !was_backlogged {
                 continue;
             }
@@ -1013,7 +1041,17 @@ impl IoQueue {
         if slot.outstanding > 0 || slot.queued {
             return Progress::Pending;
         }
-        Progress::Finished(self.finish(now_ns, piece.slot))
+        let finished = self.finish(now_ns, piece.slot);
+        self.note_target(now_ns, &piece, finished.total_ns);
+        Progress::Finished(finished)
+    }
+
+    fn note_target(&mut self, now_ns: u64, piece: &Dispatch, total_ns: u64) {
+        let member = &self.members[piece.class as usize];
+        if let (Some(level), Some(target)) = (member.level, member.qos.latency_target) {
+            let experience = Experience { total_ns, device_ns: now_ns.saturating_sub(piece.dispatched_ns) };
+            self.disk.note_target(now_ns, level, target, experience);
+        }
     }
 
     fn finish(&mut self, now_ns: u64, at: u32) -> Finished {
@@ -1211,6 +1249,8 @@ impl Member {
             limited_ns: 0,
             parked_since_ns: None,
             aged_again_ns: 0,
+            level: None,
+            yields: 0,
             backlogged_since: 0,
             held: None,
         }

@@ -8,11 +8,12 @@
 //! # How it works
 //! One [`Shard`] a core: a thread with its own executor, timers, I/O queues and ring. Requests name a file and a
 //! [`Class`]; the I/O queue of the file's disk (a pure state machine, `plimsoll-core`) decides when they go; a
-//! [`backend::Backend`] carries them: io_uring, Linux AIO, threads, memory, nothing.
+//! [`backend::Backend`] carries them: io_uring, Linux AIO, threads, memory, nothing, or (feature `sim`) a simulated disk.
 //!
 //! * [`Topology`]: disks, classes, how many shards and I/O queues.
 //! * [`Runtime`] and [`Handle`]: shards on threads, reached from any async code.
 //! * [`Shard`]: futures on the shard itself. [`Reactor`]: the same without futures, for the last nanosecond.
+//! * `SimRuntime` (feature `sim`): whole shards in virtual time, on disks that lie and lose power; for tests.
 //!
 //! # Limits
 //! Linux. Direct I/O wants aligned memory, offsets and lengths; [`buffer::AlignedBuf`] and
@@ -33,6 +34,8 @@ mod reactor;
 mod request;
 mod runtime;
 mod shard;
+#[cfg(feature = "sim")]
+mod sim_runtime;
 pub mod sys;
 mod topology;
 
@@ -44,6 +47,8 @@ pub use reactor::{Reactor, ReactorConfig, Ticket};
 pub use request::{Data, Done, Refused, RefusedReason, Request, RequestKind};
 pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};
 pub use shard::{Job, Shard};
+#[cfg(feature = "sim")]
+pub use sim_runtime::{SimError, SimRuntime};
 pub use topology::{DiskMode, DiskSetup, Topology, TopologyError};
 
 /// The examples of README.md are tests.

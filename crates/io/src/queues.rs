@@ -117,7 +117,9 @@ impl Node {
                 bandwidth: qos.reservation.bandwidth.div_ceil(n),
             };
             let part = Qos { limits: Limits::default(), reservation, ..qos };
-            classes.iter().for_each(|class| drop(disk.set_qos(*class, part)));
+            for class in classes {
+                let _ = disk.set_qos(*class, part);
+            }
         }
     }
 }
@@ -125,7 +127,9 @@ impl Node {
 fn remove(disk: &Disk, node: Node) {
     // What is in use is not removed by the registry, so these cannot fail.
     if let Node::PerShard(_, classes) = &node {
-        classes.iter().for_each(|class| drop(disk.remove(*class)));
+        for class in classes {
+            let _ = disk.remove(*class);
+        }
     }
     if let Some(id) = node.id() {
         let _ = disk.remove(id);

@@ -144,12 +144,14 @@ fn start_threads<R: Send + 'static>(
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
     let mut threads = Vec::new();
+    let world = World::new(options).map_err(StartError::System)?;
     for shard in 0..shards {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
+        let world = world.clone();
         let cpu = options.pin.then(|| cpus[usize::from(shard)]);
         let (start, started) = mpsc::channel::<()>();
         starts.push(start);
-        let run = move || match make_reactor(shard, &topology, &options, cpu) {
+        let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
             Ok((reactor, choice)) => {
                 let _ = ready.send(Ok((shard, choice.clone())));
                 drop(ready);
@@ -182,6 +184,7 @@ fn make_reactor(
     shard: u16,
     topology: &Topology,
     options: &ShardOptions,
+    world: &World,
     cpu: Option<usize>,
 ) -> Result<(Reactor, Choice), StartError> {
     if let Some(cpu) = cpu {
@@ -194,9 +197,43 @@ fn make_reactor(
             let backend = MemoryBackend::new(topology.memory()).map_err(StartError::System)?;
             (Box::new(backend) as Box<dyn Backend>, Choice { kind, reason: "asked for by name".to_owned() })
         }
-        preference => probe(preference, options.entries).map_err(StartError::Backend)?,
+        preference => match world.backend(options) {
+            Some(made) => made,
+            None => probe(preference, options.entries).map_err(StartError::Backend)?,
+        },
     };
     Ok((Reactor::new(shard, topology, backend), choice))
+}
+
+/// The simulated world that all shards of one start share, where that is their backend.
+#[derive(Clone)]
+struct World {
+    #[cfg(feature = "sim")]
+    world: Option<crate::backend::sim::SimWorld>,
+}
+
+#[cfg(feature = "sim")]
+impl World {
+    fn new(options: &ShardOptions) -> io::Result<World> {
+        let is_wanted = options.backend == Some(BackendKind::Sim);
+        Ok(World { world: is_wanted.then(crate::backend::choose::default_world).transpose()? })
+    }
+
+    fn backend(&self, options: &ShardOptions) -> Option<(Box<dyn Backend>, Choice)> {
+        let backend = Box::new(self.world.as_ref()?.backend(options.entries));
+        Some((backend, Choice { kind: BackendKind::Sim, reason: "asked for by name".to_owned() }))
+    }
+}
+
+#[cfg(not(feature = "sim"))]
+impl World {
+    fn new(_: &ShardOptions) -> io::Result<World> {
+        Ok(World {})
+    }
+
+    fn backend(&self, _: &ShardOptions) -> Option<(Box<dyn Backend>, Choice)> {
+        None
+    }
 }
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
@@ -232,7 +269,7 @@ impl Runtime {
     /// A way to shard number `shard` (taken modulo the number of shards) from any thread.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
-        Handle { topology: self.topology.clone(), shard: shard % self.topology.shards() }
+        Handle::new(&self.topology, shard)
     }
 
     /// Stops the shards when their present turn ends and waits for them.
@@ -271,6 +308,10 @@ pub struct Handle {
 const GONE: &str = "the shard has stopped, or what it was to run has panicked";
 
 impl Handle {
+    pub(crate) fn new(topology: &Topology, shard: u16) -> Handle {
+        Handle { topology: topology.clone(), shard: shard % topology.shards() }
+    }
+
     /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
     ///
     /// # Errors

@@ -318,29 +318,10 @@ impl Shard {
     /// When the backend is broken.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> io::Result<T> {
         let mut future = pin!(future);
-        let executor = Rc::clone(&self.0.executor.borrow());
-        // Lives as long as the loop: while it is pending the executor has our waker, and rings for wakes from other threads.
-        let mut tasks = pin!(run_tasks(&executor));
-        let bell = Arc::new(Bell { state: AtomicU8::new(QUIET), backend: self.0.wake.clone() });
-        let waker = Waker::from(Arc::clone(&bell));
-        let mut context = Context::from_waker(&waker);
-        let mut done = Vec::new();
+        let mut turns = Turns::new(self);
         loop {
-            self.reap(&mut done);
-            self.fire_timers();
-            bell.quiet();
-            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            if let Poll::Ready(value) = turns.turn(|context| future.as_mut().poll(context))? {
                 return Ok(value);
-            }
-            let _: Poll<()> = tasks.as_mut().poll(&mut context);
-            let mut reactor = self.0.reactor.borrow_mut();
-            if bell.may_sleep() {
-                let deadline_ns = self.0.timers.borrow().wakers.keys().next().map(|(at_ns, _)| *at_ns);
-                reactor.park(deadline_ns)?;
-                bell.quiet();
-            } else {
-                reactor.dispatch();
-                reactor.flush()?;
             }
         }
     }
@@ -379,6 +360,59 @@ impl Shard {
             drop(timers);
             waker.wake();
         }
+    }
+}
+
+/// The loop of a shard, one turn at a time.
+pub(crate) struct Turns<'a> {
+    shard: &'a Shard,
+    /// Lives as long as the loop: while it is pending the executor has our waker, and rings for wakes from other
+    /// threads.
+    tasks: Pin<Box<dyn Future<Output = ()>>>,
+    bell: Arc<Bell>,
+    waker: Waker,
+    done: Vec<Done>,
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) fn new(shard: &'a Shard) -> Turns<'a> {
+        let bell = Arc::new(Bell { state: AtomicU8::new(QUIET), backend: shard.0.wake.clone() });
+        let executor = Rc::clone(&shard.0.executor.borrow());
+        let tasks = Box::pin(async move { run_tasks(&executor).await });
+        Turns { shard, tasks, waker: Waker::from(Arc::clone(&bell)), bell, done: Vec::new() }
+    }
+
+    /// One turn: what has come back, timers, the main future by `poll`, tasks; then everything is sent, and the backend
+    /// waits if there is nothing else to do. Ready when the main future is.
+    ///
+    /// # Errors
+    /// When the backend is broken.
+    pub(crate) fn turn<T>(&mut self, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> io::Result<Poll<T>> {
+        let inner = &self.shard.0;
+        let mut context = Context::from_waker(&self.waker);
+        self.shard.reap(&mut self.done);
+        self.shard.fire_timers();
+        self.bell.quiet();
+        if let Poll::Ready(value) = poll(&mut context) {
+            return Ok(Poll::Ready(value));
+        }
+        let _: Poll<()> = self.tasks.as_mut().poll(&mut context);
+        let mut reactor = inner.reactor.borrow_mut();
+        if self.bell.may_sleep() {
+            let deadline_ns = inner.timers.borrow().wakers.keys().next().map(|(at_ns, _)| *at_ns);
+            reactor.park(deadline_ns)?;
+            self.bell.quiet();
+        } else {
+            reactor.dispatch();
+            reactor.flush()?;
+        }
+        Ok(Poll::Pending)
+    }
+
+    /// Whether a task was woken since the last turn.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_rung(&self) -> bool {
+        self.bell.state.load(SeqCst) == RUNG
     }
 }
 

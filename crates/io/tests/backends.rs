@@ -9,6 +9,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::null::NullBackend;
 use plimsoll::backend::pool::PoolBackend;
+use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::backend::uring::UringBackend;
 use plimsoll::conformance::{Promises, assert_passed, run};
 
@@ -63,6 +64,18 @@ fn memory_keeps_the_contract() {
 fn null_keeps_the_contract_but_no_data() {
     let promises = Promises { keeps_data: false, ..Promises::default() };
     check("null", || Ok(Box::new(NullBackend::new()?)), &temp(), promises);
+}
+
+#[test]
+fn sim_keeps_the_contract_in_virtual_time() {
+    let promises = Promises { real_time: false, ..Promises::default() };
+    for (sector_bytes, capacity) in [(512, 128), (4096, 1)] {
+        let config = SimConfig { sector_bytes, ..SimConfig::default() };
+        let alone =
+            || Ok(Box::new(SimWorld::new(&config).map_err(io::Error::other)?.backend(capacity)) as Box<dyn Backend>);
+        check("sim", alone, &temp(), promises);
+    }
+    check("sim, for threads", || BackendKind::Sim.make(64).map_err(io::Error::other), &temp(), promises);
 }
 
 /// tmpfs takes `O_DIRECT` but does not say its alignment on older kernels.

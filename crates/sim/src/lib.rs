@@ -9,4 +9,12 @@
 //! `IoQueue`s against them. Everything random comes from one seed: the same seed gives the same bytes.
 
 pub mod device;
+pub mod dist;
+pub mod fit;
+pub mod latency_surface;
+pub mod report;
 pub mod rng;
+pub mod scenario;
+pub mod surface;
+pub mod workload;
+pub mod world;

@@ -42,6 +42,16 @@ pub enum EventKind {
     ScaleChanged,
     /// The window reached the largest one allowed, while more would have given more throughput.
     Bound,
+    /// A latency target was missed in the device: the classes with looser targets get less (part of its time).
+    OthersGiveWay,
+    /// A latency target is met with room: the classes with looser targets get more (part of the device's time).
+    OthersComeBack,
+    /// A latency target was missed in the queue: its classes' shares count so many times.
+    WeightRaised,
+    /// A latency target is met with room: its classes' shares count so many times.
+    WeightLowered,
+    /// A latency target is missed although the classes with looser targets use hardly anything (part of the device's time).
+    TargetUnreachable,
 }
 
 impl EventKind {
@@ -56,6 +66,11 @@ impl EventKind {
             EventKind::StallOver => "stall over, window",
             EventKind::ScaleChanged => "capacity scale",
             EventKind::Bound => "window at its bound,",
+            EventKind::OthersGiveWay => "others give way,",
+            EventKind::OthersComeBack => "others come back,",
+            EventKind::WeightRaised => "weight raised",
+            EventKind::WeightLowered => "weight lowered",
+            EventKind::TargetUnreachable => "latency target out of reach, others use",
         }
     }
 }
@@ -77,6 +92,13 @@ pub enum EventReason {
     SilenceNs(u64),
     /// Tokens were missing while the window had room.
     TokensMissing,
+    /// So many of the requests with a latency target missed it, and so many may (parts of all).
+    Missed {
+        /// The part that missed it.
+        part: f64,
+        /// The part that may.
+        allowed: f64,
+    },
     /// A class has too little outstanding to hold its share of a larger window.
     Outstanding,
 }
@@ -90,6 +112,9 @@ impl fmt::Display for EventReason {
             }
             EventReason::SilenceNs(ns) => write!(f, "nothing completed for {:.1} ms", *ns as f64 / 1e6),
             EventReason::TokensMissing => write!(f, "tokens were missing while the window had room"),
+            EventReason::Missed { part, allowed } => {
+                write!(f, "{:.2} % missed their target, {:.2} % may", part * 100.0, allowed * 100.0)
+            }
             EventReason::Outstanding => write!(f, "a class has too little outstanding for more"),
         }
     }
@@ -115,7 +140,8 @@ pub struct ControlEvent {
 impl fmt::Display for ControlEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} at {:.6} s: {} ", self.seq, self.at_ns as f64 / 1e9, self.kind.words())?;
-        if self.kind == EventKind::ScaleChanged {
+        let is_number = matches!(self.reason, EventReason::Missed { .. }) || self.kind == EventKind::ScaleChanged;
+        if is_number {
             write!(f, "from {:.3} to {:.3} ({})", self.from, self.to, self.reason)
         } else {
             write!(f, "from {:.1} us to {:.1} us ({})", self.from / 1e3, self.to / 1e3, self.reason)

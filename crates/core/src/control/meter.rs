@@ -12,8 +12,8 @@
 //!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test.
 //!
 //! # Limits
-//! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses; the interval is then
-//! not used. That is the safe side.
+//! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses; the interval is
+//! then not used. That is the safe side.
 //!
 //! # Example
 //! 64 completions worth 640 us of device time in 1 ms, as much in flight at the end as at the start: rate 0.64.

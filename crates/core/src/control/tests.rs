@@ -130,7 +130,7 @@ fn check_fall(name: &str, fast: &Device, falls: Change, returns: Change, rate_sl
         rate_slow = rate_slow.min(run.rate(fall_ns + 500 * MS, return_ns) / drained_slow);
     }
     println!(
-        "{name}: contained in {} ms, then at most {queue:.2} of the limit; rate while slow {rate_slow:.3}; back in {} ms",
+        "{name}: contained in {} ms, then {queue:.2} of the limit; rate while slow {rate_slow:.3}; back in {} ms",
         contained_ns / MS,
         back_ns / MS
     );
@@ -353,4 +353,19 @@ fn events_are_numbered_kept_and_printed() {
     for (event, line) in table {
         assert_eq!(event.to_string(), line);
     }
+}
+
+#[test]
+fn zz_temp_step_cost() {
+    let mut controller = Controller::new(ControlConfig::default(), limits(MS));
+    let mut totals = Totals { in_flight_requests: 16, in_flight_ns: 160_000, ..Totals::default() };
+    let t = std::time::Instant::now();
+    for step in 1..1_000_000u64 {
+        totals.completions += 16;
+        totals.completed_ticks += 16 * 10_000 * TICKS_PER_NS;
+        totals.latency_ns += 16 * 160_000;
+        totals.window_blocks += 16;
+        controller.step(step * 160_000, &totals);
+    }
+    println!("STEP COST {:?} events {}", t.elapsed() / 1_000_000, controller.events_since(0).count());
 }

@@ -233,7 +233,8 @@ impl World<'_> {
         }
     }
 
-    /// The stalled device does nothing: what would have ended meanwhile ends as much later as it would have been early.
+    /// The stalled device does nothing: what would have ended meanwhile ends as much later as it would have been
+    /// early.
     fn delayed(&self, at_ns: u64) -> Option<u64> {
         let (from_ns, to_ns) = self.stall;
         (from_ns..to_ns).contains(&at_ns).then(|| to_ns + (at_ns - from_ns))

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_core::{
-    ClassId, ControlConfig, CostForm, CostModel, Disk, DiskConfig, Dispatch, FourFigures, GroupId, IoQueue, Op, Outcome, Progress,
-    QueueConfig, Rate,
+    ClassId, ControlConfig, CostForm, CostModel, Disk, DiskConfig, Dispatch, FourFigures, GroupId, IoQueue, Op,
+    Outcome, Progress, QueueConfig, Rate,
 };
 
 pub(crate) const KIB: u32 = 1024;

@@ -31,9 +31,11 @@ use super::aio::AioBackend;
 use super::memory::{MemoryBackend, MemoryStore};
 use super::null::NullBackend;
 use super::pool::{DEFAULT_THREADS, PoolBackend};
+#[cfg(feature = "sim")]
+use super::sim::{SimConfig, SimWorld};
 use super::uring::UringBackend;
 
-/// The backends that carry out I/O in real time.
+/// The backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BackendKind {
     /// io_uring.
@@ -46,11 +48,23 @@ pub enum BackendKind {
     Memory,
     /// Nothing at all, at once.
     Null,
+    /// Simulated disks in virtual time.
+    #[cfg(feature = "sim")]
+    Sim,
 }
 
 impl BackendKind {
-    /// All of them, the default order of [`probe`] first.
+    /// All that work in real time (all but `sim`), the default order of [`probe`] first.
     pub const ALL: [Self; 5] = [Self::Uring, Self::Aio, Self::Pool, Self::Memory, Self::Null];
+
+    /// Whatever has a name on the command line.
+    fn named() -> impl Iterator<Item = Self> {
+        #[cfg(feature = "sim")]
+        let virtual_time = [Self::Sim];
+        #[cfg(not(feature = "sim"))]
+        let virtual_time = [];
+        Self::ALL.into_iter().chain(virtual_time)
+    }
 
     /// Name as on the command line.
     #[must_use]
@@ -61,6 +75,8 @@ impl BackendKind {
             Self::Pool => "pool",
             Self::Memory => "memory",
             Self::Null => "null",
+            #[cfg(feature = "sim")]
+            Self::Sim => "sim",
         }
     }
 
@@ -76,6 +92,8 @@ impl BackendKind {
             Self::Pool => PoolBackend::new(DEFAULT_THREADS, entries).map(|backend| Box::new(backend) as _),
             Self::Memory => MemoryBackend::new(&MemoryStore::default()).map(|backend| Box::new(backend) as _),
             Self::Null => NullBackend::new().map(|backend| Box::new(backend) as _),
+            #[cfg(feature = "sim")]
+            Self::Sim => default_world().map(|world| Box::new(world.backend(entries)) as _),
         };
         made.map_err(|error| OpenBackendError { refusals: vec![Refusal { kind: self, why: explain(self, &error) }] })
     }
@@ -97,7 +115,7 @@ pub struct UnknownBackend {
 impl fmt::Display for UnknownBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unknown backend `{}`: use one of", self.name)?;
-        for (index, kind) in BackendKind::ALL.iter().enumerate() {
+        for (index, kind) in BackendKind::named().enumerate() {
             write!(f, "{} {kind}", if index == 0 { "" } else { "," })?;
         }
         Ok(())
@@ -110,7 +128,7 @@ impl FromStr for BackendKind {
     type Err = UnknownBackend;
 
     fn from_str(name: &str) -> Result<Self, UnknownBackend> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UnknownBackend { name: name.to_owned() })
+        Self::named().find(|kind| kind.name() == name).ok_or_else(|| UnknownBackend { name: name.to_owned() })
     }
 }
 
@@ -165,6 +183,15 @@ pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn B
         return Ok((kind.make(entries)?, Choice { kind, reason: "asked for by name".to_owned() }));
     }
     first_that_works(&[BackendKind::Uring, BackendKind::Aio, BackendKind::Pool], |kind| kind.make(entries))
+}
+
+/// The world of `--backend sim`: one plain, faultless SSD, and a thread for each shard.
+///
+/// # Errors
+/// None today; the signature is that of the other backends' `new`.
+#[cfg(feature = "sim")]
+pub(crate) fn default_world() -> io::Result<SimWorld> {
+    SimWorld::for_threads(&SimConfig::default()).map_err(io::Error::other)
 }
 
 /// Split from [`probe`] so that refusals can be tested on a machine that refuses nothing.
@@ -232,11 +259,12 @@ mod tests {
 
     #[test]
     fn names_go_both_ways() {
-        for kind in BackendKind::ALL {
+        for kind in BackendKind::named() {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let Err(error) = "iouring".parse::<BackendKind>() else { panic!("not a name") };
-        assert_eq!(error.to_string(), "unknown backend `iouring`: use one of uring, aio, pool, memory, null");
+        let text = error.to_string();
+        assert!(text.starts_with("unknown backend `iouring`: use one of uring, aio, pool, memory, null"), "{text}");
     }
 
     #[test]

@@ -42,6 +42,8 @@ mod file;
 pub mod memory;
 pub mod null;
 pub mod pool;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod uring;
 mod worker;
 

@@ -1,0 +1,245 @@
+//! Latency targets: when a class misses its target, classes with looser targets give way.
+//!
+//! # Why
+//! Shares divide throughput. A light reader beside saturating writes has all the share it wants and still waits: for the
+//! device, which is busy with writes. What helps it is fewer writes, as many as the target allows and no more.
+//!
+//! # How it works
+//! The targets of a disk's classes, tightest first, are its *levels*. For each level the share of the device's time that all
+//! looser classes together may use is decided anew every window of 100 ms and 200 requests:
+//! * more requests missed the target than it allows, and they spent more time in the device than in the queue: less for the
+//!   looser classes, by a fifth, or by half when four times too many missed;
+//! * the same, but the time went to the queue: more weight for the class itself, up to 8 times its shares;
+//! * at most half of what is allowed missed: a little more for the others (1/32), and weight goes back;
+//! * in between: nothing.
+//!
+//! The allowance is a generic-cell-rate tag that the looser classes share, without burst; who must wait for it is parked, as
+//! at a limit. When the looser classes use less than 5 % there is nobody left to give way: the device cannot do it, and
+//! an event says so. A rate, not a window: a write that a device's buffer takes at once leaves its window before it costs.
+//!
+//! # Limits
+//! Four levels a disk; looser targets than the fourth count with it. Targets are for whole requests, queue included.
+//!
+//! # Example
+//! Queries ask for 1 ms at p99. In a window 3 % miss it, in the device: writes, which used 0.8 of the device's time, get 0.64.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::bucket::TokenBucket;
+use crate::classes::{Classes, Kind, Row};
+use crate::control::{EventKind, EventReason};
+use crate::qos::LatencyTarget;
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// Distinct targets of a disk that are kept apart.
+pub(crate) const LEVELS: usize = 4;
+
+const WINDOW_NS: u64 = 100_000_000;
+const WINDOW_REQUESTS: u64 = 200;
+const FAR_MISSED: f64 = 4.0;
+const CUT: f64 = 0.8;
+const CUT_FAR: f64 = 0.5;
+const GROWTH: f64 = 1.0 / 32.0;
+/// Who uses less than this part of the device cannot give way.
+const USED_LEAST: f64 = 0.05;
+const BOOST_MAX: u32 = 8;
+
+/// One level: what its classes experienced, and what the looser ones may use.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Level {
+    requests: AtomicU64,
+    missed: AtomicU64,
+    queue_ns: AtomicU64,
+    device_ns: AtomicU64,
+    /// Device time that looser classes were given.
+    yielding_ticks: AtomicU64,
+    /// Part of the device's time that they may use; 1 and more: all they can get.
+    share_bits: AtomicU64,
+    tag: TokenBucket,
+}
+
+/// What a request of a class with a target experienced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Experience {
+    pub(crate) total_ns: u64,
+    /// Of which in the device, with its last piece.
+    pub(crate) device_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    since_ns: u64,
+    boost: u32,
+    /// Whether it has been said that the device cannot meet the target.
+    said_unreachable: bool,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Targets {
+    levels: [Level; LEVELS],
+    windows: Mutex<[Window; LEVELS]>,
+}
+
+/// A decision, for the disk's log of events.
+pub(crate) type Decision = (EventKind, f64, f64, EventReason);
+
+impl Targets {
+    pub(crate) fn new() -> Targets {
+        let level = |()| Level {
+            requests: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            queue_ns: AtomicU64::new(0),
+            device_ns: AtomicU64::new(0),
+            yielding_ticks: AtomicU64::new(0),
+            share_bits: AtomicU64::new(1f64.to_bits()),
+            tag: TokenBucket::default(),
+        };
+        Targets { levels: [(); LEVELS].map(level), windows: Mutex::default() }
+    }
+
+    /// Until when a class that yields to the first `yields` levels must wait, if it must.
+    pub(crate) fn held_until(&self, yields: u8, now_ns: u64) -> Option<u64> {
+        let held = |level: &Level| (level.share() < 1.0).then(|| level.tag.available(now_ns, 0, 0).err()).flatten();
+        self.levels.iter().take(usize::from(yields)).filter_map(held).max()
+    }
+
+    /// A class that yields to the first `yields` levels takes `ticks` of the device's time.
+    pub(crate) fn charge(&self, yields: u8, ticks: u64, now_ns: u64) {
+        for level in self.levels.iter().take(usize::from(yields)) {
+            level.yielding_ticks.fetch_add(ticks, Relaxed);
+            let share = level.share();
+            if share < 1.0 {
+                level.tag.take_anyway(now_ns, (ticks as f64 / share) as u64);
+            }
+        }
+    }
+
+    /// Part of the device's time that classes which yield to `level` may use now.
+    pub(crate) fn allowance(&self, level: usize) -> f64 {
+        self.levels[level.min(LEVELS - 1)].share().min(1.0)
+    }
+
+    /// A request of level `level` has ended; at the end of a window something may be decided.
+    pub(crate) fn note(
+        &self,
+        now_ns: u64,
+        level: u8,
+        target: LatencyTarget,
+        experience: Experience,
+        classes: &Classes,
+    ) -> Option<Decision> {
+        let at = usize::from(level).min(LEVELS - 1);
+        let of = &self.levels[at];
+        let requests = of.requests.fetch_add(1, Relaxed) + 1;
+        of.missed.fetch_add(u64::from(experience.total_ns > target.latency_ns), Relaxed);
+        of.device_ns.fetch_add(experience.device_ns, Relaxed);
+        of.queue_ns.fetch_add(experience.total_ns.saturating_sub(experience.device_ns), Relaxed);
+        if requests < WINDOW_REQUESTS {
+            return None;
+        }
+        let mut windows = self.windows.try_lock().ok()?;
+        let window = &mut windows[at];
+        if window.since_ns == 0 {
+            window.since_ns = now_ns;
+        }
+        let elapsed_ns = now_ns.saturating_sub(window.since_ns);
+        if elapsed_ns < WINDOW_NS {
+            return None;
+        }
+        window.since_ns = now_ns;
+        of.decide(window, elapsed_ns, target, at, classes)
+    }
+
+    /// Forgets what was decided: the targets have changed.
+    pub(crate) fn reset(&self) {
+        *self.windows.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        self.levels.iter().for_each(|level| level.share_bits.store(1f64.to_bits(), Relaxed));
+    }
+}
+
+impl Level {
+    fn share(&self) -> f64 {
+        f64::from_bits(self.share_bits.load(Relaxed))
+    }
+
+    fn decide(
+        &self,
+        window: &mut Window,
+        elapsed_ns: u64,
+        target: LatencyTarget,
+        level: usize,
+        classes: &Classes,
+    ) -> Option<Decision> {
+        let take = |of: &AtomicU64| of.swap(0, Relaxed) as f64;
+        let (requests, missed) = (take(&self.requests), take(&self.missed));
+        let (queue_ns, device_ns) = (take(&self.queue_ns), take(&self.device_ns));
+        let used = take(&self.yielding_ticks) / (elapsed_ns * crate::bucket::TICKS_PER_NS) as f64;
+        let allowed = (1.0 - target.quantile).clamp(1e-6, 1.0) * requests;
+        let reason = EventReason::Missed { part: missed / requests.max(1.0), allowed: allowed / requests.max(1.0) };
+        let share = self.share();
+        if missed > allowed && queue_ns > device_ns && window.boost.max(1) < BOOST_MAX {
+            let before = window.boost.max(1);
+            window.boost = before * 2;
+            set_boost(classes, level, window.boost);
+            return Some((EventKind::WeightRaised, f64::from(before), f64::from(window.boost), reason));
+        }
+        if missed > allowed {
+            if used < USED_LEAST {
+                let is_new = !std::mem::replace(&mut window.said_unreachable, true);
+                return is_new.then_some((EventKind::TargetUnreachable, used, used, reason));
+            }
+            let cut = if missed > FAR_MISSED * allowed { CUT_FAR } else { CUT };
+            let next = share.min(used) * cut;
+            self.share_bits.store(next.to_bits(), Relaxed);
+            return Some((EventKind::OthersGiveWay, share.min(1.0), next, reason));
+        }
+        window.said_unreachable = false;
+        if missed > allowed / 2.0 {
+            return None;
+        }
+        if window.boost > 1 {
+            let before = window.boost;
+            window.boost -= 1;
+            set_boost(classes, level, window.boost);
+            return Some((EventKind::WeightLowered, f64::from(before), f64::from(window.boost), reason));
+        }
+        if share < 1.0 {
+            let next = share * (1.0 + GROWTH);
+            self.share_bits.store(next.to_bits(), Relaxed);
+            return Some((EventKind::OthersComeBack, share, next.min(1.0), reason));
+        }
+        None
+    }
+}
+
+/// The distinct targets of a disk, tightest first.
+pub(crate) fn levels(rows: &[Row]) -> Vec<u64> {
+    let targets = rows.iter().filter(|row| row.kind == Kind::Class).filter_map(|row| row.qos.latency_target);
+    let mut latencies: Vec<u64> = targets.map(|target| target.latency_ns).collect();
+    latencies.sort_unstable();
+    latencies.dedup();
+    latencies
+}
+
+/// The level of a class, if it has a target, and to how many levels it yields.
+pub(crate) fn place(levels: &[u64], target: Option<LatencyTarget>) -> (Option<u8>, u8) {
+    match target {
+        None => (None, levels.len().min(LEVELS) as u8),
+        Some(target) => {
+            let at = levels.partition_point(|latency_ns| *latency_ns < target.latency_ns).min(LEVELS - 1) as u8;
+            (Some(at), at)
+        }
+    }
+}
+
+fn set_boost(classes: &Classes, level: usize, boost: u32) {
+    let members = classes.read(|rows| {
+        let levels = levels(rows);
+        let is_member = |row: &Row| place(&levels, row.qos.latency_target).0 == Some(level as u8);
+        let classes = rows.iter().enumerate().filter(|(_, row)| row.kind == Kind::Class && is_member(row));
+        classes.map(|(at, _)| at as u32).collect::<Vec<_>>()
+    });
+    members.into_iter().for_each(|at| classes.set_boost(at, boost));
+}

@@ -1,0 +1,143 @@
+//! What goes wrong in a simulated world, as seeded data, and what has gone wrong so far.
+//!
+//! # Why
+//! A store that was never run on a disk that lies has not been tested. Faults are probabilities in a struct, drawn from
+//! the world's seed: the same seed fails in the same way again, and counters tell the test how much it should have
+//! noticed.
+//!
+//! # How it works
+//! A fault is drawn when an operation comes back from the device (a crash's when it crashes). A probability of 0 draws
+//! nothing, so switching a fault off changes nothing else.
+//!
+//! # Limits
+//! At most one fault of a kind an operation.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::sim::{SimConfig, SimFaults, SimWorld};
+//! let faults = SimFaults { lost_write_probability: 0.01, ..SimFaults::default() };
+//! let world = SimWorld::new(&SimConfig { faults, ..SimConfig::default() })?;
+//! assert_eq!(world.counters().lost_writes, 0);
+//! # Ok::<(), plimsoll::backend::sim::SimConfigError>(())
+//! ```
+
+use plimsoll_sim::rng::Rng;
+
+/// What goes wrong, and how often. Probabilities are from 0 to 1; the default is that nothing does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SimFaults {
+    /// A read ends with `EIO`; the next one of the same place may succeed.
+    pub read_error_probability: f64,
+    /// A write ends with `EIO`, and nothing was written.
+    pub write_error_probability: f64,
+    /// A write succeeds and leaves one of its sectors unreadable: reads of it end with `EIO` until it is written again.
+    pub latent_error_probability: f64,
+    /// A write is acknowledged and was never written: reads see what was there before.
+    pub lost_write_probability: f64,
+    /// A write is acknowledged and went elsewhere: to another sector of this or another file of the same disk. Nothing
+    /// happens where there is nowhere else.
+    pub misdirected_write_probability: f64,
+    /// One bit of what a read returns is wrong. The disk still holds the right one.
+    pub bit_flip_probability: f64,
+    /// A read or write of several sectors moves fewer, one at the least, and says so.
+    pub short_transfer_probability: f64,
+    /// At a crash, an unsynced write of several sectors is torn: some of them are written and some are not.
+    pub torn_write_probability: f64,
+    /// At a crash, an unsynced change that is not torn is kept whole; else it is dropped whole. Without the other
+    /// faults this is 0.5.
+    pub unsynced_kept_probability: f64,
+    /// A disk is full when the lengths of its files add up to this (bytes; holes count in full): what would grow a file
+    /// further ends with `ENOSPC`. `None`: never full.
+    pub enospc_at_bytes: Option<u64>,
+}
+
+impl Default for SimFaults {
+    fn default() -> SimFaults {
+        SimFaults {
+            read_error_probability: 0.0,
+            write_error_probability: 0.0,
+            latent_error_probability: 0.0,
+            lost_write_probability: 0.0,
+            misdirected_write_probability: 0.0,
+            bit_flip_probability: 0.0,
+            short_transfer_probability: 0.0,
+            torn_write_probability: 0.0,
+            unsynced_kept_probability: 0.5,
+            enospc_at_bytes: None,
+        }
+    }
+}
+
+impl SimFaults {
+    /// The name of the first probability that is none.
+    pub(super) fn first_bad(&self) -> Option<&'static str> {
+        let all = [
+            ("read_error_probability", self.read_error_probability),
+            ("write_error_probability", self.write_error_probability),
+            ("latent_error_probability", self.latent_error_probability),
+            ("lost_write_probability", self.lost_write_probability),
+            ("misdirected_write_probability", self.misdirected_write_probability),
+            ("bit_flip_probability", self.bit_flip_probability),
+            ("short_transfer_probability", self.short_transfer_probability),
+            ("torn_write_probability", self.torn_write_probability),
+            ("unsynced_kept_probability", self.unsynced_kept_probability),
+        ];
+        all.into_iter().find(|(_, p)| !(0.0..=1.0).contains(p)).map(|(name, _)| name)
+    }
+}
+
+/// How often what was injected since the world began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SimCounters {
+    /// Reads that ended with an error by [`SimFaults::read_error_probability`].
+    pub read_errors: u64,
+    /// Writes that ended with an error by [`SimFaults::write_error_probability`].
+    pub write_errors: u64,
+    /// Sectors that became unreadable.
+    pub latent_errors: u64,
+    /// Reads that ended with an error because of such a sector.
+    pub latent_error_reads: u64,
+    /// Writes acknowledged and never written.
+    pub lost_writes: u64,
+    /// Writes acknowledged and written elsewhere.
+    pub misdirected_writes: u64,
+    /// Reads returned with a wrong bit.
+    pub bit_flips: u64,
+    /// Transfers cut short.
+    pub short_transfers: u64,
+    /// Operations refused because the disk was full.
+    pub full_disk_errors: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// Unsynced changes that a crash kept whole.
+    pub kept_at_crash: u64,
+    /// Unsynced changes that a crash dropped.
+    pub dropped_at_crash: u64,
+    /// Unsynced writes that a crash tore.
+    pub torn_at_crash: u64,
+    /// Files whose creation a crash undid.
+    pub files_lost_at_crash: u64,
+}
+
+/// Where faults are drawn from.
+pub(super) struct Dice {
+    rng: Rng,
+    pub(super) faults: SimFaults,
+    pub(super) counters: SimCounters,
+}
+
+impl Dice {
+    pub(super) fn new(seed: u64, faults: SimFaults) -> Dice {
+        Dice { rng: Rng::new(seed), faults, counters: SimCounters::default() }
+    }
+
+    pub(super) fn chance(&mut self, probability: f64) -> bool {
+        // 53 bits in 0..1.
+        probability > 0.0 && ((self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64) < probability
+    }
+
+    /// Uniform in `0..bound`; 0 for a bound of 0.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+}

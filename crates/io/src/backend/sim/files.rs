@@ -1,0 +1,391 @@
+//! The file system of a simulated world: names, contents, and what of them survives a crash.
+//!
+//! # Why
+//! A program that forgets a sync works perfectly until the power fails. Here the power fails whenever a test wants.
+//!
+//! # How it works
+//! A change (write, discard, new length) shows in the *volatile* image at once and is appended to the file's log. A
+//! sync marks what the log held when the sync was submitted as durable, and the durable head of the log moves into the
+//! *durable* image. At a crash the log is replayed in order onto the durable image: what is durable whole, everything
+//! else as the dice say (kept, dropped, torn by sectors). What comes out is both images of the next life.
+//!
+//! * A data-only sync covers everything up to the last write or discard before it; new lengths alone after that wait
+//!   for a full sync.
+//! * The creation of a file is durable after a full sync of the file (there are no directories to sync). Until then a
+//!   crash may undo it, and the contents with it, also what a data-only sync or an `O_DSYNC` write had made durable.
+//! * An `O_DSYNC` write is durable by itself when it completes; what was written before it is not.
+//!
+//! # Limits
+//! The log of a file holds at most [`UNSYNCED_MAX_BYTES`] of data; beyond, the oldest changes become durable by
+//! themselves, as a kernel writes back. Replay keeps the order of changes: overlapping unsynced writes never end up
+//! with the older one on top.
+//!
+//! # Example
+//! Write A, sync, write B at the same place, crash: the file holds A or B, or with tearing some sectors of each; never
+//! anything else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use super::faults::Dice;
+use super::image::{Change, Image};
+
+/// Most data that waits for a sync in one file: 64 MiB.
+const UNSYNCED_MAX_BYTES: usize = 64 << 20;
+
+/// Files lie this far apart on their disk, so that a file is contiguous there as far as it goes: 64 GiB.
+const FILE_STRIDE_BYTES: u64 = 64 << 30;
+
+struct Logged {
+    serial: u64,
+    is_durable: bool,
+    change: Change,
+}
+
+/// One file.
+pub(super) struct SimFile {
+    pub(super) disk: usize,
+    /// Where it begins on its disk.
+    pub(super) base_bytes: u64,
+    volatile: Image,
+    durable: Image,
+    is_creation_durable: bool,
+    log: VecDeque<Logged>,
+    log_bytes: usize,
+    next_serial: u64,
+    /// Numbers of the sectors that cannot be read.
+    bad_sectors: BTreeSet<u64>,
+}
+
+impl SimFile {
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.volatile.len_bytes()
+    }
+
+    pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.volatile.read(offset, len)
+    }
+
+    /// Everything logged so far has a smaller serial.
+    pub(super) fn next_serial(&self) -> u64 {
+        self.next_serial
+    }
+
+    /// Makes `change` visible, and durable if `is_durable`, else with the next sync.
+    pub(super) fn apply(&mut self, change: Change, is_durable: bool) {
+        self.volatile.apply(&change);
+        self.append(change, is_durable);
+        while self.log_bytes > UNSYNCED_MAX_BYTES {
+            if let Some(oldest) = self.log.front_mut() {
+                oldest.is_durable = true;
+            }
+            self.settle();
+        }
+    }
+
+    fn append(&mut self, change: Change, is_durable: bool) {
+        self.log_bytes += data_len(&change);
+        self.log.push_back(Logged { serial: self.next_serial, is_durable, change });
+        self.next_serial += 1;
+        self.settle();
+    }
+
+    /// A sync that was submitted when the next serial was `before`.
+    pub(super) fn sync(&mut self, before: u64, data_only: bool) {
+        let is_covered = |entry: &Logged| entry.serial < before;
+        let covered = if data_only {
+            let is_data = |entry: &Logged| matches!(entry.change, Change::Write { .. } | Change::Discard { .. });
+            let last = self.log.iter().rposition(|entry| is_covered(entry) && is_data(entry));
+            last.map_or(0, |last| last + 1)
+        } else {
+            self.is_creation_durable = true;
+            self.log.iter().take_while(|e| is_covered(e)).count()
+        };
+        self.log.iter_mut().take(covered).for_each(|entry| entry.is_durable = true);
+        self.settle();
+    }
+
+    /// Moves the durable head of the log into the durable image.
+    fn settle(&mut self) {
+        while self.log.front().is_some_and(|entry| entry.is_durable) {
+            if let Some(entry) = self.log.pop_front() {
+                self.log_bytes -= data_len(&entry.change);
+                self.durable.apply(&entry.change);
+            }
+        }
+    }
+
+    fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
+        for entry in std::mem::take(&mut self.log) {
+            if entry.is_durable {
+                self.durable.apply(&entry.change);
+            } else {
+                survive(&mut self.durable, &entry.change, dice, sector_bytes);
+            }
+        }
+        self.log_bytes = 0;
+        self.volatile = self.durable.clone();
+    }
+
+    pub(super) fn has_bad_sector(&self, offset: u64, len_bytes: u64, sector_bytes: u64) -> bool {
+        len_bytes > 0 && self.bad_sectors.range(sectors(offset, len_bytes, sector_bytes)).next().is_some()
+    }
+
+    /// Whether the sector could be read before.
+    pub(super) fn spoil(&mut self, sector: u64) -> bool {
+        self.bad_sectors.insert(sector)
+    }
+
+    /// What is written can be read again.
+    pub(super) fn heal(&mut self, offset: u64, len_bytes: u64, sector_bytes: u64) {
+        if len_bytes > 0 && !self.bad_sectors.is_empty() {
+            let healed = sectors(offset, len_bytes, sector_bytes);
+            self.bad_sectors.retain(|sector| !healed.contains(sector));
+        }
+    }
+}
+
+fn data_len(change: &Change) -> usize {
+    if let Change::Write { data, .. } = change { data.len() } else { 0 }
+}
+
+/// Numbers of the sectors that a range touches.
+pub(super) fn sectors(offset: u64, len_bytes: u64, sector_bytes: u64) -> std::ops::Range<u64> {
+    offset / sector_bytes..(offset + len_bytes).div_ceil(sector_bytes)
+}
+
+/// What a crash leaves of a change that was not durable.
+fn survive(durable: &mut Image, change: &Change, dice: &mut Dice, sector_bytes: u64) {
+    if let Change::Write { offset, data } = change
+        && dice.chance(dice.faults.torn_write_probability)
+        && tear(durable, *offset, data, dice, sector_bytes)
+    {
+        dice.counters.torn_at_crash += 1;
+    } else if dice.chance(dice.faults.unsynced_kept_probability) {
+        durable.apply(change);
+        dice.counters.kept_at_crash += 1;
+    } else {
+        dice.counters.dropped_at_crash += 1;
+    }
+}
+
+/// Writes some sectors of a write, not all and not none; `false` when it has one only.
+fn tear(durable: &mut Image, offset: u64, data: &[u8], dice: &mut Dice, sector_bytes: u64) -> bool {
+    let touched = sectors(offset, data.len() as u64, sector_bytes);
+    let mut kept: Vec<bool> = touched.clone().map(|_| dice.chance(0.5)).collect();
+    match kept.first() {
+        Some(&first) if kept.len() > 1 => {
+            if kept.iter().all(|k| *k == first) {
+                kept[0] = !first;
+            }
+        }
+        _ => return false,
+    }
+    for (sector, _) in touched.zip(kept).filter(|(_, is_kept)| *is_kept) {
+        let start = (sector * sector_bytes).saturating_sub(offset) as usize;
+        let stop = ((sector + 1) * sector_bytes - offset).min(data.len() as u64) as usize;
+        if let Some(part) = data.get(start..stop) {
+            durable.write(offset + start as u64, part);
+        }
+    }
+    true
+}
+
+/// The files of all disks by name.
+#[derive(Default)]
+pub(super) struct FileSystem {
+    names: BTreeMap<PathBuf, usize>,
+    files: Vec<SimFile>,
+}
+
+impl FileSystem {
+    pub(super) fn find(&self, path: &Path) -> Option<usize> {
+        self.names.get(path).copied()
+    }
+
+    pub(super) fn create(&mut self, path: &Path, disk: usize) -> usize {
+        let before = self.files.iter().filter(|file| file.disk == disk).count() as u64;
+        self.files.push(SimFile {
+            disk,
+            base_bytes: before.saturating_mul(FILE_STRIDE_BYTES),
+            volatile: Image::default(),
+            durable: Image::default(),
+            is_creation_durable: false,
+            log: VecDeque::new(),
+            log_bytes: 0,
+            next_serial: 0,
+            bad_sectors: BTreeSet::new(),
+        });
+        self.names.insert(path.to_owned(), self.files.len() - 1);
+        self.files.len() - 1
+    }
+
+    pub(super) fn get(&self, file: usize) -> Option<&SimFile> {
+        self.files.get(file)
+    }
+
+    pub(super) fn get_mut(&mut self, file: usize) -> Option<&mut SimFile> {
+        self.files.get_mut(file)
+    }
+
+    /// Lengths of the files of `disk`, added up.
+    pub(super) fn used_bytes(&self, disk: usize) -> u64 {
+        let of_disk = self.names.values().filter_map(|file| self.files.get(*file)).filter(|file| file.disk == disk);
+        of_disk.fold(0, |sum, file| sum.saturating_add(file.len_bytes()))
+    }
+
+    /// Where a write of `len_bytes` at `offset` of `file` goes when it goes astray: another sector of the same disk
+    /// that lies within a file; `None` where there is none. Whole sectors are moved by whole sectors.
+    pub(super) fn elsewhere(
+        &self,
+        file: usize,
+        offset: u64,
+        len_bytes: u64,
+        sector_bytes: u64,
+        dice: &mut Dice,
+    ) -> Option<(usize, u64)> {
+        let disk = self.files.get(file)?.disk;
+        let shift = offset % sector_bytes;
+        // How many places a file has for it.
+        let places = |other: &SimFile| match other.len_bytes().checked_sub(shift + len_bytes) {
+            Some(room) if other.disk == disk => room / sector_bytes + 1,
+            _ => 0,
+        };
+        let candidates: Vec<(usize, u64)> =
+            self.names.values().filter_map(|at| Some((*at, places(self.files.get(*at)?)))).collect();
+        let total: u64 = candidates.iter().map(|(_, places)| places).sum();
+        let mut pick = dice.below(total);
+        for (other, places) in candidates {
+            if pick < places {
+                let target = (other, pick * sector_bytes + shift);
+                return (target != (file, offset)).then_some(target);
+            }
+            pick -= places;
+        }
+        None
+    }
+
+    /// Adds what was in flight: as if it had reached the disk's own cache just then.
+    pub(super) fn in_flight_at_crash(&mut self, file: usize, change: Change) {
+        if let Some(file) = self.files.get_mut(file) {
+            file.append(change, false);
+        }
+    }
+
+    /// The power fails.
+    pub(super) fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
+        let files = &mut self.files;
+        self.names.retain(|_, at| {
+            let Some(file) = files.get_mut(*at) else { return false };
+            file.crash(dice, sector_bytes);
+            if !file.is_creation_durable && !dice.chance(dice.faults.unsynced_kept_probability) {
+                dice.counters.files_lost_at_crash += 1;
+                return false;
+            }
+            file.is_creation_durable = true;
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faults::SimFaults;
+    use super::*;
+
+    const SECTOR: u64 = 512;
+
+    fn world(faults: SimFaults) -> (FileSystem, Dice) {
+        let mut files = FileSystem::default();
+        files.create(Path::new("a"), 0);
+        (files, Dice::new(7, faults))
+    }
+
+    fn write(offset: u64, byte: u8, len: usize) -> Change {
+        Change::Write { offset, data: vec![byte; len] }
+    }
+
+    /// What is left of these changes when all that is not durable is dropped: (is there a file, its bytes).
+    fn left(changes: &[(Change, bool)], sync: Option<bool>, late: Option<Change>) -> Option<Vec<u8>> {
+        let (mut files, mut dice) = world(SimFaults { unsynced_kept_probability: 0.0, ..SimFaults::default() });
+        let file = files.get_mut(0)?;
+        for (change, is_durable) in changes {
+            file.apply(change.clone(), *is_durable);
+        }
+        let before = file.next_serial();
+        late.into_iter().for_each(|change| file.apply(change, false));
+        if let Some(data_only) = sync {
+            file.sync(before, data_only);
+        }
+        file.is_creation_durable |= sync == Some(true);
+        files.crash(&mut dice, SECTOR);
+        files.find(Path::new("a")).and_then(|at| files.get(at)).map(|file| file.read(0, 4096))
+    }
+
+    /// Changes and whether each is durable by itself, a sync (data only?), a change after its submission, and what is
+    /// left.
+    type Case<'a> = (&'a [(Change, bool)], Option<bool>, Option<Change>, Option<&'a [u8]>);
+
+    #[test]
+    fn what_a_sync_covers_survives_and_nothing_else_must() {
+        let (a, b) = (write(0, 1, 2), write(2, 2, 2));
+        let cut = Change::SetLen { len_bytes: 1 };
+        let cases: &[Case<'_>] = &[
+            (&[(a.clone(), false)], None, None, None),
+            (&[(a.clone(), false)], Some(false), None, Some(&[1, 1])),
+            (&[(a.clone(), false)], Some(true), None, Some(&[1, 1])),
+            // What completes after the sync was submitted is not covered.
+            (&[(a.clone(), false)], Some(false), Some(b.clone()), Some(&[1, 1])),
+            // A new length alone waits for a full sync; before a write it goes with it.
+            (&[(a.clone(), false), (cut.clone(), false)], Some(true), None, Some(&[1, 1])),
+            (&[(a.clone(), false), (cut.clone(), false)], Some(false), None, Some(&[1])),
+            (&[(a.clone(), false), (cut, false), (b.clone(), false)], Some(true), None, Some(&[1, 0, 2, 2])),
+            // A durable write over an unsynced one stays on top, and does not take it along.
+            (&[(a.clone(), false), (write(1, 9, 2), true)], Some(false), None, Some(&[1, 9, 9])),
+        ];
+        for (changes, sync, late, expect) in cases {
+            assert_eq!(left(changes, *sync, late.clone()).as_deref(), *expect, "{changes:?} {sync:?} {late:?}");
+        }
+    }
+
+    #[test]
+    fn a_torn_write_leaves_some_sectors_of_each() {
+        for offset in [0, 100] {
+            let faults = SimFaults { torn_write_probability: 1.0, ..SimFaults::default() };
+            let (mut files, mut dice) = world(faults);
+            let file = files.get_mut(0).unwrap();
+            file.apply(write(0, 1, 8192), false);
+            file.sync(u64::MAX, false);
+            file.apply(write(offset, 2, 4096), false);
+            files.crash(&mut dice, SECTOR);
+            let bytes = files.get(0).unwrap().read(0, 8192);
+            for sector in bytes.chunks(512).skip(1).take(7) {
+                assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is never torn");
+            }
+            assert!(bytes[..8192].contains(&2) && bytes[offset as usize..][..4096].contains(&1));
+            assert_eq!(dice.counters.torn_at_crash, 1);
+        }
+    }
+
+    #[test]
+    fn an_unsynced_log_is_bounded() {
+        let (mut files, _) = world(SimFaults::default());
+        let file = files.get_mut(0).unwrap();
+        (0..100).for_each(|n| file.apply(write(n << 20, 1, 1 << 20), false));
+        assert!(file.log_bytes <= UNSYNCED_MAX_BYTES && file.durable.len_bytes() == 36 << 20);
+    }
+
+    #[test]
+    fn a_write_astray_lands_on_another_sector_of_the_same_disk() {
+        let (mut files, mut dice) = world(SimFaults::default());
+        assert_eq!(files.elsewhere(0, 0, 512, SECTOR, &mut dice), None);
+        files.get_mut(0).unwrap().apply(write(0, 1, 2048), false);
+        for _ in 0..100 {
+            let (file, offset) = files.elsewhere(0, 512, 1024, SECTOR, &mut dice).unwrap_or((0, 0));
+            assert!(file == 0 && offset != 512 && offset % SECTOR == 0 && offset + 1024 <= 2048, "{offset}");
+        }
+        let other = files.create(Path::new("b"), 1);
+        files.get_mut(other).unwrap().apply(write(0, 1, 4096), false);
+        assert!((0..100).all(|_| files.elsewhere(0, 0, 2048, SECTOR, &mut dice).is_none()));
+    }
+}

@@ -1,0 +1,352 @@
+//! The backend of one shard of a simulated world.
+//!
+//! # Why
+//! The world keeps copies of data only; the callers' memory, and with it everything unsafe, stays with the shard whose
+//! operations it belongs to.
+//!
+//! # How it works
+//! `submit` copies what is to be written out of the caller's memory and launches the operation; `reap` copies what was
+//! read into it. Between the two nobody touches the memory. `wait` moves the world's clock, or has it moved.
+//!
+//! # Limits
+//! After a crash of the world a backend is dead: it gives back what was in flight and refuses everything else.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::sim::{SimConfig, SimWorld};
+//! use plimsoll::backend::Backend;
+//! let world = SimWorld::new(&SimConfig::default())?;
+//! let mut backend = world.backend(8);
+//! backend.wait(Some(5_000_000_000))?;
+//! assert_eq!((backend.now_ns(), world.now_ns()), (5_000_000_000, 5_000_000_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use slab::Slab;
+
+use super::machine::{Flight, Landed, Member};
+use super::{Machine, Pace, Shared};
+use crate::backend::file::{FileTable, unknown_file, validate};
+use crate::backend::{
+    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, Wake, WakeHandle,
+};
+
+/// A file as this shard has opened it.
+#[derive(Clone, Copy)]
+struct OpenFile {
+    file: usize,
+    write: bool,
+    /// What offsets, lengths and addresses must be multiples of.
+    align_bytes: u32,
+    dsync: bool,
+}
+
+/// See [`SimWorld`](super::SimWorld).
+pub struct SimBackend {
+    shared: Arc<Shared>,
+    member: usize,
+    boot: u64,
+    capacity: usize,
+    files: FileTable<OpenFile>,
+    operations: Slab<Operation>,
+    reaped: Vec<Landed>,
+}
+
+struct SimWake {
+    shared: Arc<Shared>,
+    member: usize,
+    boot: u64,
+}
+
+impl Wake for SimWake {
+    fn wake(&self) {
+        let mut machine = self.shared.machine();
+        if machine.boot == self.boot
+            && let Some(member) = machine.members.get_mut(self.member)
+        {
+            member.is_woken = true;
+        }
+        drop(machine);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl SimBackend {
+    pub(super) fn new(shared: &Arc<Shared>, capacity: u32) -> SimBackend {
+        let mut machine = shared.machine();
+        let (member, boot) = (machine.members.insert(Member::default()), machine.boot);
+        drop(machine);
+        SimBackend {
+            shared: Arc::clone(shared),
+            member,
+            boot,
+            capacity: capacity.max(1) as usize,
+            files: FileTable::new(),
+            operations: Slab::new(),
+            reaped: Vec::new(),
+        }
+    }
+
+    /// Its number in the world.
+    pub(crate) fn member(&self) -> usize {
+        self.member
+    }
+
+    /// Checks `operation` and makes of it what flies.
+    ///
+    /// # Safety
+    /// The operation's memory must be valid, and nobody else may touch it until the call returns.
+    unsafe fn flight(&self, operation: &Operation) -> Result<Flight, i32> {
+        validate(operation)?;
+        let open = self.files.get(operation.file).ok_or(libc::EBADF)?;
+        if !open.write && !matches!(operation.kind, Kind::Read | Kind::Sync { .. }) {
+            return Err(libc::EBADF);
+        }
+        let (mut len_bytes, mut is_aligned, mut data) = (0_usize, true, Vec::new());
+        match operation.kind {
+            Kind::Discard { len_bytes: 0 } | Kind::Allocate { len_bytes: 0, .. } => return Err(libc::EINVAL),
+            Kind::Discard { .. } | Kind::Allocate { .. } | Kind::Sync { .. } => {}
+            Kind::Read | Kind::Write => {
+                let align = open.align_bytes as usize;
+                let mut measure = |ptr: *mut u8, len: usize| {
+                    len_bytes = len_bytes.saturating_add(len);
+                    is_aligned &= ptr.addr().is_multiple_of(align) && len.is_multiple_of(align);
+                };
+                // SAFETY: the caller keeps the list of pieces valid until we return.
+                unsafe { each_piece(operation.memory, &mut measure) };
+                is_aligned &= operation.offset.is_multiple_of(u64::from(open.align_bytes));
+            }
+        }
+        let total_bytes = u32::try_from(len_bytes).map_err(|_| libc::EINVAL)?;
+        let end_bytes = operation.offset.checked_add(u64::from(total_bytes)).ok_or(libc::EINVAL)?;
+        if !is_aligned || end_bytes > i64::MAX as u64 {
+            return Err(libc::EINVAL);
+        }
+        if operation.kind == Kind::Write {
+            data.reserve_exact(len_bytes);
+            let mut copy = |ptr: *mut u8, len: usize| {
+                // SAFETY: the caller promises that every piece is readable and left alone until we return.
+                data.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
+            };
+            // SAFETY: as above, for the list.
+            unsafe { each_piece(operation.memory, &mut copy) };
+        }
+        let (file, is_dsync, kind, offset) = (open.file, open.dsync, operation.kind, operation.offset);
+        Ok(Flight { member: self.member, key: 0, file, kind, offset, len_bytes: total_bytes, data, is_dsync })
+    }
+
+    /// Waits for what is in flight, without regard to anybody else.
+    fn land_everything(&mut self) {
+        loop {
+            self.reap(&mut |_| {});
+            let mut machine = self.shared.machine();
+            let next_ns = machine.next_event_ns();
+            match next_ns {
+                Some(at_ns) if !self.operations.is_empty() => machine.advance_to(at_ns),
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether there is something to get up for. If not, the world knows from now on that this shard waits.
+    fn is_called(&self, machine: &mut Machine, deadline_ns: Option<u64>) -> io::Result<bool> {
+        let (now_ns, boot) = (machine.now_ns, machine.boot);
+        let Some(member) = machine.members.get_mut(self.member) else { return Err(dead()) };
+        let is_woken = std::mem::take(&mut member.is_woken);
+        let is_called = is_woken || !member.ready.is_empty() || deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        member.waiting = if is_called { None } else { Some(deadline_ns) };
+        if boot == self.boot || is_called { Ok(is_called) } else { Err(dead()) }
+    }
+}
+
+impl Backend for SimBackend {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.shared.machine().now_ns
+    }
+
+    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+        let mut machine = self.shared.machine();
+        if machine.boot != self.boot {
+            return Err(dead());
+        }
+        let file = machine.open(path, options)?;
+        let align_bytes = if options.direct { machine.sector_bytes() } else { 1 };
+        let (len_bytes, disk) = machine.files.get(file).map_or((0, 0), |file| (file.len_bytes(), file.disk));
+        drop(machine);
+        let info = FileInfo {
+            len_bytes,
+            memory_align_bytes: align_bytes,
+            offset_align_bytes: align_bytes,
+            align_source: if options.direct { AlignSource::Kernel } else { AlignSource::NotNeeded },
+            is_block_device: false,
+            device: disk as u64,
+        };
+        let write = options.write || options.create_new;
+        Ok((self.files.insert(OpenFile { file, write, align_bytes, dsync: options.dsync })?, info))
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.remove(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        let open = self.files.get(file).ok_or_else(|| unknown_file(file))?;
+        let machine = self.shared.machine();
+        if machine.boot != self.boot {
+            return Err(dead());
+        }
+        machine.files.get(open.file).map(|file| file.len_bytes()).ok_or_else(|| unknown_file(file))
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        let open = self.files.get(file).ok_or_else(|| unknown_file(file))?;
+        if !open.write || len_bytes > i64::MAX as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut machine = self.shared.machine();
+        if machine.boot != self.boot {
+            return Err(dead());
+        }
+        machine.set_len(open.file, len_bytes)
+    }
+
+    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
+        None
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        // SAFETY: our caller keeps the memory valid, and leaves it alone, at least until this call returns.
+        let mut flight = match unsafe { self.flight(&operation) } {
+            Ok(flight) => flight,
+            Err(errno) => return Submit::Done(Err(errno)),
+        };
+        let mut machine = self.shared.machine();
+        if machine.boot != self.boot {
+            return Submit::Done(Err(libc::EIO));
+        }
+        if flight.len_bytes == 0 && matches!(flight.kind, Kind::Read | Kind::Write) {
+            return Submit::Done(Ok(0));
+        }
+        if self.operations.len() >= self.capacity {
+            return Submit::Busy;
+        }
+        flight.key = self.operations.insert(operation);
+        machine.launch(flight);
+        Submit::Queued
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        if let Some(member) = self.shared.machine().members.get_mut(self.member) {
+            reaped.extend(member.ready.drain(..));
+        }
+        let mut count = 0;
+        for Landed { key, result, data } in reaped.drain(..) {
+            let Some(operation) = self.operations.try_remove(key) else { continue };
+            if operation.kind == Kind::Read {
+                let mut rest = data.as_slice();
+                let mut copy = |ptr: *mut u8, len: usize| {
+                    let (now, later) = rest.split_at(len.min(rest.len()));
+                    rest = later;
+                    // SAFETY: the submitter keeps every piece writable, and leaves it alone, until the sink below has
+                    // been given the completion; `now` is our own and no longer than the piece.
+                    unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), ptr, now.len()) };
+                };
+                // SAFETY: as above, for the list of pieces.
+                unsafe { each_piece(operation.memory, &mut copy) };
+            }
+            sink(Completion { key: operation.key, result });
+            count += 1;
+        }
+        self.reaped = reaped;
+        count
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        let mut machine = self.shared.machine();
+        loop {
+            if self.is_called(&mut machine, deadline_ns)? {
+                return Ok(());
+            }
+            match machine.pace {
+                Pace::Noted => return Ok(()),
+                Pace::Alone => match machine.next_event_ns().into_iter().chain(deadline_ns).min() {
+                    Some(at_ns) => machine.advance_to(at_ns),
+                    None => return Err(deadlock(machine.now_ns)),
+                },
+                Pace::Together => {
+                    let next_ns = if machine.are_all_idle() { machine.next_instant_ns() } else { None };
+                    if let Some(at_ns) = next_ns {
+                        machine.advance_to(at_ns);
+                        self.shared.changed.notify_all();
+                    } else {
+                        machine = self.shared.changed.wait(machine).unwrap_or_else(PoisonError::into_inner);
+                    }
+                }
+            }
+        }
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        Arc::new(SimWake { shared: Arc::clone(&self.shared), member: self.member, boot: self.boot })
+    }
+
+    fn in_flight(&self) -> usize {
+        self.operations.len()
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl Drop for SimBackend {
+    fn drop(&mut self) {
+        self.land_everything();
+        self.shared.machine().members.try_remove(self.member);
+        // The others may have waited for this one alone.
+        self.shared.changed.notify_all();
+    }
+}
+
+fn dead() -> io::Error {
+    io::Error::other("the simulated machine has crashed since this backend was made: begin again with a new one")
+}
+
+fn deadlock(now_ns: u64) -> io::Error {
+    io::Error::other(format!(
+        "deadlock at {} s: the shard waits, nothing is in flight and no timer is set, so nothing can ever happen",
+        now_ns as f64 / 1e9
+    ))
+}
+
+/// Calls `visit(first byte, length)` for every piece that is not empty.
+///
+/// # Safety
+/// The list of a vectored memory must be valid until the call returns.
+unsafe fn each_piece(memory: Memory, visit: &mut dyn FnMut(*mut u8, usize)) {
+    match memory {
+        Memory::None | Memory::Vectored { count: 0, .. } | Memory::Contiguous { len_bytes: 0, .. } => {}
+        Memory::Contiguous { ptr, len_bytes, .. } => visit(ptr, len_bytes as usize),
+        Memory::Vectored { iov, count } => {
+            // SAFETY: the caller promises `count` elements at `iov` until we return.
+            let pieces = unsafe { std::slice::from_raw_parts(iov, count as usize) };
+            pieces
+                .iter()
+                .filter(|piece| piece.iov_len > 0)
+                .for_each(|piece| visit(piece.iov_base.cast(), piece.iov_len));
+        }
+    }
+}

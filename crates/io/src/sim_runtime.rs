@@ -1,0 +1,314 @@
+//! Whole shards in virtual time, all on one thread.
+//!
+//! # Why
+//! A test of what runs on several shards should take milliseconds, never hang, and fail in the same way every time. On
+//! threads it does none of the three.
+//!
+//! # How it works
+//! Each shard of a topology gets a [`SimBackend`](crate::backend::sim::SimBackend) of one world, and runs the same
+//! loop as on a real machine; only the waiting differs. The runtime gives turns, in order of shard number, to every
+//! shard that has something to do at this instant. When none has, it moves the clock to the next moment at which
+//! something happens: an operation comes back, a timer fires, queued work may go. A message or a wake-up between
+//! shards takes no virtual time. When nothing can happen any more although somebody is waited for, that is an error
+//! which says who waits for what.
+//!
+//! # Limits
+//! Computing takes no virtual time. Everything must be woken from within: a thread outside is not waited for.
+//! `Shard::stop` means nothing here.
+//!
+//! # Example
+//! Two shards talk; ten virtual seconds pass at once:
+//! ```
+//! use std::time::Duration;
+//! use plimsoll::backend::sim::{SimConfig, SimWorld};
+//! use plimsoll::{Classes, DiskSetup, SimError, SimRuntime, Topology};
+//!
+//! let world = SimWorld::new(&SimConfig::default())?;
+//! let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! let runtime = SimRuntime::new(&world, &topology);
+//! let neighbour = runtime.handle(1);
+//! let answer = neighbour.run(|shard| async move {
+//!     shard.sleep(Duration::from_secs(10)).await;
+//!     42
+//! });
+//! assert_eq!(runtime.block_on(0, answer)??, 42);
+//! assert_eq!(world.now_ns(), 10_000_000_000);
+//! // Nobody will ever wake this one:
+//! let stuck = runtime.block_on(0, std::future::pending::<()>());
+//! assert!(matches!(stuck, Err(SimError::Deadlock { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::backend::sim::{Pace, SimWorld};
+use crate::reactor::Reactor;
+use crate::runtime::Handle;
+use crate::shard::{Shard, Turns};
+use crate::topology::Topology;
+
+/// Operations that the backend of each shard takes at once.
+const CAPACITY: u32 = 1024;
+
+/// So many turns of all shards at one instant are an endless loop: a task that wakes itself for ever.
+const TURNS_AT_ONE_INSTANT: u32 = 1_000_000;
+
+/// How long [`SimRuntime::block_on`] goes on, in virtual time: a day, in nanoseconds.
+const PATIENCE_NS: u64 = 86_400_000_000_000;
+
+/// Why a simulated run ended early.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SimError {
+    /// Nothing can ever happen any more, and the main future waits.
+    Deadlock {
+        /// When, in nanoseconds of the world's clock.
+        at_ns: u64,
+        /// What each shard waits for.
+        shards: Vec<String>,
+    },
+    /// Some shard has work again and again without time passing: a task wakes itself for ever.
+    Livelock {
+        /// When, in nanoseconds of the world's clock.
+        at_ns: u64,
+        /// The shard that had the last turn.
+        shard: u16,
+    },
+    /// The main future did not end within a virtual day.
+    TimeLimit {
+        /// When it was given up, in nanoseconds of the world's clock.
+        at_ns: u64,
+    },
+    /// A backend is broken: the world has crashed since the runtime was made.
+    Backend(io::Error),
+}
+
+impl fmt::Display for SimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimError::Deadlock { at_ns, shards } => {
+                write!(f, "deadlock at {} s: {}", seconds(*at_ns), shards.join("; "))
+            }
+            SimError::Livelock { at_ns, shard } => write!(
+                f,
+                "livelock at {} s: after {TURNS_AT_ONE_INSTANT} turns shard {shard} still has something to do; does a \
+                 task wake itself without waiting for anything?",
+                seconds(*at_ns)
+            ),
+            SimError::TimeLimit { at_ns } => {
+                write!(f, "the main future has not ended after a virtual day, at {} s", seconds(*at_ns))
+            }
+            SimError::Backend(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+fn seconds(at_ns: u64) -> f64 {
+    at_ns as f64 / 1e9
+}
+
+/// A shard and its number in the world.
+struct Seat {
+    shard: Shard,
+    member: usize,
+}
+
+/// See the module's documentation. Dropping it drops the tasks that are left.
+pub struct SimRuntime {
+    world: SimWorld,
+    topology: Topology,
+    seats: Vec<Seat>,
+}
+
+impl SimRuntime {
+    /// The shards of `topology` on the disks of `world`. After a [`SimRuntime::crash`] make a new topology as well:
+    /// shards and files belong to one.
+    #[must_use]
+    pub fn new(world: &SimWorld, topology: &Topology) -> SimRuntime {
+        let seat = |number| {
+            let backend = world.backend(CAPACITY);
+            let member = backend.member();
+            Seat { shard: Shard::new(Reactor::new(number, topology, Box::new(backend))), member }
+        };
+        let seats = (0..topology.shards()).map(seat).collect();
+        SimRuntime { world: world.clone(), topology: topology.clone(), seats }
+    }
+
+    /// The world that it runs in.
+    #[must_use]
+    pub fn world(&self) -> &SimWorld {
+        &self.world
+    }
+
+    /// Shard number `number` (taken modulo the number of shards). What is spawned there runs in the next
+    /// [`SimRuntime::block_on`] or [`SimRuntime::run_for`].
+    #[must_use]
+    pub fn shard(&self, number: u16) -> &Shard {
+        // A topology has at least one shard.
+        &self.seats[usize::from(number) % self.seats.len()].shard
+    }
+
+    /// A way to shard number `shard` (taken modulo the number of shards) for code that works with a real
+    /// [`Runtime`](crate::Runtime) as well.
+    #[must_use]
+    pub fn handle(&self, shard: u16) -> Handle {
+        Handle::new(&self.topology, shard)
+    }
+
+    /// Runs all shards until `future`, which runs on shard number `shard` (taken modulo their number), is ready.
+    ///
+    /// # Errors
+    /// See [`SimError`]. The future is then dropped; the runtime can go on with others.
+    pub fn block_on<T>(&self, shard: u16, future: impl Future<Output = T>) -> Result<T, SimError> {
+        let mut future = pin!(future);
+        let mut run = Run::new(self);
+        let seat = usize::from(shard) % self.seats.len();
+        let end_ns = self.world.now_ns().saturating_add(PATIENCE_NS);
+        loop {
+            let poll = |context: &mut Context<'_>| future.as_mut().poll(context);
+            if let Some(value) = run.finish_instant(seat, poll)? {
+                return Ok(value);
+            }
+            match run.next_instant_ns() {
+                Some(at_ns) if at_ns <= end_ns => run.advance_to(at_ns),
+                Some(_) => return Err(SimError::TimeLimit { at_ns: self.world.now_ns() }),
+                None => return Err(SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }),
+            }
+        }
+    }
+
+    /// Runs all shards for so long in virtual time. That nothing happens in it is no error.
+    ///
+    /// # Errors
+    /// See [`SimError`].
+    pub fn run_for(&self, how_long: Duration) -> Result<(), SimError> {
+        let nanos = u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX);
+        let end_ns = self.world.now_ns().saturating_add(nanos);
+        let mut run = Run::new(self);
+        loop {
+            let _: Option<()> = run.finish_instant(0, |_| Poll::Pending)?;
+            match run.next_instant_ns().filter(|at_ns| *at_ns <= end_ns) {
+                Some(at_ns) => run.advance_to(at_ns),
+                None => break,
+            }
+        }
+        run.advance_to(end_ns);
+        Ok(())
+    }
+
+    /// The power fails (see [`SimWorld::crash`]) and the shards are gone, with their tasks.
+    pub fn crash(self) {
+        self.world.crash();
+    }
+
+    fn who_waits(&self) -> Vec<String> {
+        let each = self.seats.iter().map(|seat| {
+            let reactor = seat.shard.reactor();
+            let number = reactor.shard();
+            match (reactor.under_way(), reactor.in_backend()) {
+                (0, _) => format!("shard {number} waits for somebody to wake it, with no request and no timer"),
+                (requests, pieces) => {
+                    format!("shard {number} waits for {requests} requests, {pieces} pieces of them in the disk")
+                }
+            }
+        });
+        each.collect()
+    }
+}
+
+impl Drop for SimRuntime {
+    fn drop(&mut self) {
+        // All of them before the first shard goes: a task may hold on to any shard.
+        self.seats.iter().for_each(|seat| seat.shard.drop_tasks());
+    }
+}
+
+/// A run from outside: the loops of all shards.
+struct Run<'a> {
+    runtime: &'a SimRuntime,
+    turns: Vec<Turns<'a>>,
+    /// Shards that have not yet had a turn in this run: nobody knows what they wait for.
+    is_fresh: Vec<bool>,
+}
+
+impl<'a> Run<'a> {
+    fn new(runtime: &'a SimRuntime) -> Run<'a> {
+        let turns = runtime.seats.iter().map(|seat| Turns::new(&seat.shard)).collect();
+        Run { runtime, turns, is_fresh: vec![true; runtime.seats.len()] }
+    }
+
+    /// Gives turns until no shard has anything to do now, or the main future, polled on `main_seat`, is ready.
+    fn finish_instant<T>(
+        &mut self,
+        main_seat: usize,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<Option<T>, SimError> {
+        for _ in 0..TURNS_AT_ONE_INSTANT {
+            let mut last = None;
+            for seat in 0..self.turns.len() {
+                if self.has_nothing_to_do(seat) {
+                    continue;
+                }
+                let polled =
+                    if seat == main_seat { self.turn(seat, &mut poll)? } else { self.turn(seat, |_| Poll::Pending)? };
+                if let Poll::Ready(value) = polled {
+                    return Ok(Some(value));
+                }
+                last = Some(seat);
+            }
+            if last.is_none() {
+                return Ok(None);
+            }
+        }
+        let shard = (0..self.turns.len()).rfind(|seat| !self.has_nothing_to_do(*seat)).unwrap_or(0) as u16;
+        Err(SimError::Livelock { at_ns: self.runtime.world.now_ns(), shard })
+    }
+
+    fn has_nothing_to_do(&self, seat: usize) -> bool {
+        let is_idle = |seat: &Seat| self.runtime.world.shared().machine().is_idle(seat.member);
+        !self.is_fresh[seat] && !self.turns[seat].is_rung() && self.runtime.seats.get(seat).is_some_and(is_idle)
+    }
+
+    fn turn<T>(&mut self, seat: usize, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Result<Poll<T>, SimError> {
+        self.is_fresh[seat] = false;
+        let _noted = Noted::new(&self.runtime.world, self.runtime.seats[seat].member);
+        self.turns[seat].turn(poll).map_err(SimError::Backend)
+    }
+
+    /// When something happens next. Never now: whatever could happen now has.
+    fn next_instant_ns(&self) -> Option<u64> {
+        self.runtime.world.shared().machine().next_instant_ns()
+    }
+
+    fn advance_to(&self, at_ns: u64) {
+        self.runtime.world.shared().machine().advance_to(at_ns);
+    }
+}
+
+/// While it lives a wait of a shard is noted only, and moves no clock.
+struct Noted<'a> {
+    world: &'a SimWorld,
+    before: Pace,
+}
+
+impl<'a> Noted<'a> {
+    fn new(world: &'a SimWorld, member: usize) -> Noted<'a> {
+        let mut machine = world.shared().machine();
+        machine.begin_turn(member);
+        let before = std::mem::replace(&mut machine.pace, Pace::Noted);
+        Noted { world, before }
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.world.shared().machine().pace = self.before;
+    }
+}

@@ -1,0 +1,50 @@
+//! The arm of a hard disk: seek and rotation.
+//!
+//! # Why
+//! On a mechanical disk a request costs what it takes to get there.
+//!
+//! # How it works
+//! A seek over a distance d of the capacity takes min + (max - min) sqrt(d): the arm accelerates half of the way. Then
+//! the sector is anywhere on the turn: uniform up to one rotation. What begins where the last transfer ended needs
+//! neither. Of q requests that wait, the nearest is at about 1/q of the distance.
+//!
+//! # Limits
+//! One arm, one platter's worth of geometry; the elevator is a shorter distance, not another order.
+//!
+//! # Example
+//! 0.8 to 16 ms and 7200 rpm: a random request takes 0.8 + 15.2 * 8/15 + 4.17 = 13.1 ms in the mean.
+
+use super::member::Part;
+use super::spec::{DeviceSpec, HddSpec};
+use crate::dist::uniform;
+use crate::rng::Rng;
+
+/// The arm of a hard disk.
+#[derive(Debug)]
+pub(super) struct Arm {
+    spec: HddSpec,
+    capacity_bytes: f64,
+    /// Where the last transfer ended.
+    at_bytes: u64,
+}
+
+impl Arm {
+    pub(super) fn new(spec: &HddSpec, device: &DeviceSpec) -> Arm {
+        let capacity_bytes = device.capacity_bytes as f64 / f64::from(device.raid0.members);
+        Arm { spec: spec.clone(), capacity_bytes, at_bytes: u64::MAX }
+    }
+
+    /// Seek and rotation before a transfer; nothing for what follows the last one.
+    pub(super) fn move_ns(&mut self, part: &Part, rng: &mut Rng) -> f64 {
+        let from_bytes = self.at_bytes;
+        self.at_bytes = part.offset_bytes.saturating_add(part.len_bytes);
+        if part.offset_bytes == from_bytes {
+            return 0.0;
+        }
+        let waiting = part.depth.clamp(1, self.spec.elevator_depth as usize) as f64;
+        let distance = part.offset_bytes.abs_diff(from_bytes) as f64 / self.capacity_bytes / waiting;
+        let longest_ns = (self.spec.seek_max_ns - self.spec.seek_min_ns).max(0.0);
+        let seek_ns = self.spec.seek_min_ns + longest_ns * distance.min(1.0).sqrt();
+        seek_ns + uniform(rng) * self.spec.rotation_ns
+    }
+}

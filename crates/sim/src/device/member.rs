@@ -1,0 +1,288 @@
+//! One disk of a RAID 0, or the only one.
+//!
+//! # Why
+//! This is where capacity, parallelism, mix and interference meet, and what every simulated I/O goes through.
+//!
+//! # How it works
+//! * **Device time.** A [`Curve`] gives a request's share of a second. Divided by the capacity of the present mix,
+//!   T(f), and by the speed of the moment it becomes service time in the [`Channel`]s: one where they share a queue, N
+//!   with N times the service each where they are independent. Saturated throughput is the same.
+//! * **Lanes.** With a finite mix exponent reads and writes use the same channels. With an infinite one writes have
+//!   channels of their own: a rectangle, and neither queue stands in the other's way.
+//! * **Mix.** f is the share of writes in recently served device time, exponentially smoothed over that time.
+//! * **Latency.** `unloaded * lognormal + transfer`, overlapped with the service: the longer counts. Reads may also
+//!   meet a die that is being programmed; the chance, or with suspended programs the length, grows with the load by
+//!   writes.
+//! * **Arm.** On a hard disk the service is seek + rotation + transfer instead, in one queue.
+//!
+//! # Limits
+//! Order of arrival only: a disk that reorders is modelled by what it gains, not by the order.
+//!
+//! # Example
+//! 200 000 reads/s and 100 us: up to 20 reads at a time take 100 us; 40 at a time take 200 us.
+
+use plimsoll_core::Op;
+
+use super::arm::Arm;
+use super::capacity::{Curve, Mix};
+use super::channel::Channel;
+use super::meter::{Measured, Meter};
+use super::spec::{DeviceSpec, InterferenceSpec, LatencySpec, MemberFault, RateSpec, SpecError};
+use crate::dist::{LogNormal, uniform};
+use crate::rng::Rng;
+
+const NS_PER_S: f64 = 1e9;
+const CHANNELS_MAX: f64 = 256.0;
+/// 2^64 / golden ratio: neighbouring stripes go to far channels (Knuth, The Art of Computer Programming 3, 6.4).
+const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What of a request one member does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) at_ns: u64,
+    pub(super) op: Op,
+    /// On this member.
+    pub(super) offset_bytes: u64,
+    pub(super) len_bytes: u64,
+    /// How many times a write costs what it costs on the fresh disk.
+    pub(super) write_factor: f64,
+    /// Factor on the capacity.
+    pub(super) speed: f64,
+    /// Factor on latencies.
+    pub(super) slow: f64,
+    /// Requests in the device, for the elevator.
+    pub(super) depth: usize,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Member {
+    read: Curve,
+    write: Curve,
+    rates: RateSpec,
+    latency: LatencySpec,
+    lognormal: LogNormal,
+    mix: Mix,
+    interference: InterferenceSpec,
+    write_load: Meter,
+    measured: Option<Measured>,
+    /// Of reads (or of everything), and of writes where they have their own; the second may be empty.
+    lanes: [Vec<Channel>; 2],
+    stripe_bytes: u64,
+    /// Where the next write goes: writes are placed where there is room.
+    next_channel: usize,
+    /// Buffer of one channel.
+    buffer_bytes: f64,
+    burst_ns_per_byte: f64,
+    flush_drains: bool,
+    /// What the buffer takes in.
+    inlet: Channel,
+    arm: Option<Arm>,
+    speed: f64,
+    pub(super) error_rate: f64,
+}
+
+impl Member {
+    pub(super) fn new(spec: &DeviceSpec, index: u32) -> Result<Member, SpecError> {
+        let rates = &spec.rates;
+        let count = channel_count(spec);
+        let duplex = spec.mix_exponent_p.is_infinite();
+        let lane = |used: bool| (0..if used { count } else { 0 }).map(|_| Channel::default()).collect();
+        let burst = spec.buffer.burst_bytes_per_s;
+        let mut member = Member {
+            read: Curve::new(rates.read_iops, rates.read_bytes_per_s, &rates.read_table, rates)?,
+            write: Curve::new(rates.write_iops, rates.write_bytes_per_s, &rates.write_table, rates)?,
+            rates: rates.clone(),
+            latency: spec.latency.clone(),
+            lognormal: LogNormal::new(spec.latency.sigma),
+            mix: Mix::new(spec.mix_exponent_p, spec.mix_memory_ns)?,
+            interference: spec.interference.clone(),
+            write_load: Meter::new(spec.interference.memory_ns),
+            measured: spec.latency_surface.as_ref().map(|table| Measured::new(table, spec.interference.memory_ns)),
+            lanes: [lane(true), lane(duplex)],
+            stripe_bytes: u64::from(spec.channels.stripe_bytes),
+            next_channel: 0,
+            buffer_bytes: spec.buffer.size_bytes as f64 / count as f64,
+            burst_ns_per_byte: if burst > 0.0 { NS_PER_S / burst } else { 0.0 },
+            flush_drains: spec.buffer.flush_drains,
+            inlet: Channel::default(),
+            arm: spec.hdd.as_ref().map(|hdd| Arm::new(hdd, spec)),
+            speed: 1.0,
+            error_rate: 0.0,
+        };
+        if let Some(fault) = spec.raid0.member_faults.iter().rev().find(|fault| fault.member == index) {
+            member.set_fault(fault);
+        }
+        Ok(member)
+    }
+
+    pub(super) fn set_fault(&mut self, fault: &MemberFault) {
+        (self.speed, self.error_rate) = (fault.speed_factor, fault.error_rate);
+    }
+
+    /// How long after `part.at_ns` it is done, in ns.
+    #[inline]
+    pub(super) fn serve(&mut self, part: &Part, rng: &mut Rng) -> f64 {
+        let speed = part.speed * self.speed;
+        let slow = part.slow / self.speed;
+        if self.arm.is_some() {
+            return self.serve_with_arm(part, speed, rng);
+        }
+        match part.op {
+            Op::Read => self.serve_read(part, speed, slow, rng),
+            Op::Write => self.serve_write(part, speed, slow, rng),
+            Op::Flush => self.serve_flush(part, speed, slow, rng),
+            Op::Discard | Op::Allocate => {
+                let latency_ns = self.latency_ns(self.latency.write_ns, 0, slow, rng);
+                self.queue(part, self.rates.discard_ns, true, speed, latency_ns)
+            }
+        }
+    }
+
+    fn serve_read(&mut self, part: &Part, speed: f64, slow: f64, rng: &mut Rng) -> f64 {
+        let cost_ns = self.read.cost_ns(part.len_bytes);
+        let speed = speed * self.mix.note(cost_ns, false);
+        let latency_ns = match &mut self.measured {
+            Some(measured) => measured.read_ns(part.at_ns, rng) * slow,
+            None => {
+                let latency_ns = self.latency_ns(self.latency.read_ns, part.len_bytes, slow, rng);
+                latency_ns + self.wait_for_program_ns(part.at_ns, rng) * slow
+            }
+        };
+        self.queue(part, cost_ns, false, speed, latency_ns)
+    }
+
+    fn serve_write(&mut self, part: &Part, speed: f64, slow: f64, rng: &mut Rng) -> f64 {
+        let mut cost_ns = self.write.cost_ns(part.len_bytes) * part.write_factor;
+        let block_bytes = u64::from(self.rates.rewrite_block_bytes);
+        if block_bytes > 0
+            && !(part.offset_bytes.is_multiple_of(block_bytes) && part.len_bytes.is_multiple_of(block_bytes))
+        {
+            cost_ns += self.read.cost_ns(block_bytes);
+        }
+        let speed = speed * self.mix.note(cost_ns, true);
+        if let Some(measured) = &mut self.measured {
+            measured.note_write(part.at_ns, part.len_bytes);
+        } else if self.interference.program_ns > 0.0 {
+            self.write_load.add(part.at_ns, cost_ns);
+        }
+        let latency_ns = self.latency_ns(self.latency.write_ns, part.len_bytes, slow, rng);
+        self.queue(part, cost_ns, true, speed, latency_ns)
+    }
+
+    /// Waits for the buffer where that must be written out, then takes its own time.
+    fn serve_flush(&mut self, part: &Part, speed: f64, slow: f64, rng: &mut Rng) -> f64 {
+        let latency_ns = self.latency_ns(self.latency.write_ns, 0, slow, rng);
+        if !self.flush_drains {
+            return self.queue(part, self.rates.flush_ns, true, speed, latency_ns);
+        }
+        let own = usize::from(!self.lanes[1].is_empty());
+        let count = self.lanes[own].len() as f64;
+        let channel_speed = speed * self.mix.capacity / count;
+        let mut done_ns = latency_ns;
+        for channel in &mut self.lanes[own] {
+            let free_ns = channel.arrive(part.at_ns, channel_speed);
+            let service_ns = (channel.take_debt_ns() + self.rates.flush_ns / count) / channel_speed;
+            channel.serve(service_ns);
+            done_ns = done_ns.max(free_ns + service_ns.max(latency_ns));
+        }
+        done_ns
+    }
+
+    /// The capacity stage, with the latency that overlaps it. `cost_ns` is device time of the whole member.
+    #[inline]
+    fn queue(&mut self, part: &Part, cost_ns: f64, writes: bool, speed: f64, latency_ns: f64) -> f64 {
+        let own = usize::from(writes && !self.lanes[1].is_empty());
+        let buffered = part.op == Op::Write && self.buffer_bytes > 0.0;
+        let count = self.lanes[own].len();
+        let (mut index, spread) = if count == 1 { (0, 1) } else { self.first_channel(part, count, writes) };
+        let lane = &mut self.lanes[own];
+        // A channel does 1 / count of the member's work.
+        let channel_speed = speed / count as f64;
+        let mut done_ns = latency_ns;
+        for _ in 0..spread {
+            let Some(channel) = lane.get_mut(index) else { break };
+            let free_ns = channel.arrive(part.at_ns, channel_speed);
+            let part_ns = cost_ns / spread as f64;
+            if buffered {
+                let excess_ns = channel.buffer(self.buffer_bytes, part.len_bytes as f64 / spread as f64, part_ns);
+                if excess_ns > 0.0 {
+                    let service_ns = excess_ns / channel_speed;
+                    channel.serve(service_ns);
+                    done_ns = done_ns.max(free_ns + service_ns);
+                }
+            } else {
+                let service_ns = part_ns / channel_speed;
+                channel.serve(service_ns);
+                done_ns = done_ns.max(free_ns + service_ns.max(latency_ns));
+            }
+            index = if index + 1 == count { 0 } else { index + 1 };
+        }
+        if buffered && self.burst_ns_per_byte > 0.0 {
+            let free_ns = self.inlet.arrive(part.at_ns, 1.0);
+            let service_ns = part.len_bytes as f64 * self.burst_ns_per_byte;
+            self.inlet.serve(service_ns);
+            done_ns = done_ns.max(free_ns + service_ns.max(latency_ns));
+        }
+        done_ns
+    }
+
+    /// The first channel of a request, and how many it takes.
+    fn first_channel(&mut self, part: &Part, count: usize, writes: bool) -> (usize, usize) {
+        let spread = part.len_bytes.div_ceil(self.stripe_bytes).clamp(1, count as u64) as usize;
+        if writes {
+            let index = self.next_channel;
+            self.next_channel = (index + spread) % count;
+            return (index, spread);
+        }
+        let hash = (part.offset_bytes / self.stripe_bytes).wrapping_add(1).wrapping_mul(HASH);
+        (((u128::from(hash) * count as u128) >> 64) as usize, spread)
+    }
+
+    fn serve_with_arm(&mut self, part: &Part, speed: f64, rng: &mut Rng) -> f64 {
+        let (Some(arm), [lane, _]) = (&mut self.arm, &mut self.lanes) else { return 0.0 };
+        let move_ns = if part.op.is_transfer() { arm.move_ns(part, rng) } else { 0.0 };
+        let transfer_ns = match part.op {
+            Op::Read => self.read.cost_ns(part.len_bytes),
+            Op::Write => self.write.cost_ns(part.len_bytes),
+            Op::Flush => self.rates.flush_ns,
+            Op::Discard | Op::Allocate => self.rates.discard_ns,
+        };
+        let Some(channel) = lane.first_mut() else { return 0.0 };
+        let free_ns = channel.arrive(part.at_ns, speed);
+        let service_ns = (move_ns + transfer_ns) / speed;
+        channel.serve(service_ns);
+        free_ns + service_ns
+    }
+
+    /// On the idle disk.
+    #[inline]
+    fn latency_ns(&self, median_ns: f64, len_bytes: u64, slow: f64, rng: &mut Rng) -> f64 {
+        (median_ns * self.lognormal.sample(rng) + self.latency.per_kib_ns * len_bytes as f64 / 1024.0) * slow
+    }
+
+    /// How long a read waits for a die that is being programmed; mostly not at all.
+    fn wait_for_program_ns(&mut self, at_ns: u64, rng: &mut Rng) -> f64 {
+        if self.interference.program_ns <= 0.0 {
+            return 0.0;
+        }
+        let load = self.write_load.per_ns(at_ns).min(1.0);
+        if load <= 0.0 {
+            return 0.0;
+        }
+        let (probability, program_ns) = (self.interference.block_probability, self.interference.program_ns);
+        let (probability, longest_ns) =
+            if self.interference.suspend { (probability, program_ns * load) } else { (probability * load, program_ns) };
+        // One draw: given that it is below the probability, it is uniform there.
+        let draw = uniform(rng);
+        if draw < probability { draw / probability * longest_ns } else { 0.0 }
+    }
+}
+
+fn channel_count(spec: &DeviceSpec) -> usize {
+    if !spec.channels.independent || spec.hdd.is_some() {
+        return 1;
+    }
+    let parallel = (spec.rates.read_iops * spec.latency.read_ns / NS_PER_S).ceil().clamp(1.0, CHANNELS_MAX);
+    spec.channels.count.map_or(parallel as usize, |count| count as usize)
+}

@@ -1,0 +1,121 @@
+//! Capacity that changes with time, and stalls.
+//!
+//! # Why
+//! Disks throttle when hot, share hardware with neighbours and now and then do nothing for milliseconds. A scheduler
+//! must notice, and must not blame itself.
+//!
+//! # How it works
+//! Everything is brought up to date when a request arrives: steps of the capacity that are due, steps of the
+//! neighbours' random walk, stalls. A random stall comes after an exponential gap and lasts a Pareto time.
+//!
+//! # Limits
+//! After a long time without requests the walk makes 64 steps at the most: it has forgotten where it was by then.
+//!
+//! # Example
+//! `capacity_steps: vec![(5_000_000_000, 0.25)]`: a quarter of the speed after five seconds.
+
+use plimsoll_core::math::exp;
+
+use super::spec::{DeviceSpec, WeatherSpec};
+use crate::dist::{normal, pareto};
+use crate::rng::Rng;
+
+const NS_PER_S: f64 = 1e9;
+const WALK_MIN: f64 = 0.25;
+const WALK_STEPS_AT_ONCE: u64 = 64;
+const DRIFT_RANGE: (f64, f64) = (0.05, 20.0);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Weather {
+    spec: WeatherSpec,
+    /// The present capacity as a factor.
+    pub(super) factor: f64,
+    /// Nothing starts before.
+    pub(super) stalled_until_ns: u64,
+    /// Nothing to be done before.
+    next_ns: u64,
+    step_factor: f64,
+    next_step: usize,
+    next_stall: usize,
+    random_stall_ns: u64,
+    walk: f64,
+    next_walk_ns: u64,
+}
+
+impl Weather {
+    pub(super) fn new(spec: &DeviceSpec, rng: &mut Rng) -> Weather {
+        let spec = spec.weather.clone();
+        let random_stall_ns = match spec.stalls_per_s {
+            rate if rate > 0.0 => rng.exponential(NS_PER_S / rate) as u64,
+            _ => u64::MAX,
+        };
+        let next_walk_ns = if spec.noise_sigma > 0.0 { spec.noise_step_ns } else { u64::MAX };
+        Weather {
+            spec,
+            factor: 1.0,
+            stalled_until_ns: 0,
+            next_ns: 0,
+            step_factor: 1.0,
+            next_step: 0,
+            next_stall: 0,
+            random_stall_ns,
+            walk: 1.0,
+            next_walk_ns,
+        }
+    }
+
+    /// Brings it up to `now_ns`.
+    #[inline]
+    pub(super) fn advance(&mut self, now_ns: u64, rng: &mut Rng) {
+        if now_ns >= self.next_ns {
+            self.change(now_ns, rng);
+        }
+    }
+
+    fn change(&mut self, now_ns: u64, rng: &mut Rng) {
+        while let Some(&(_, factor)) = self.spec.capacity_steps.get(self.next_step).filter(|step| step.0 <= now_ns) {
+            self.step_factor = factor;
+            self.next_step += 1;
+        }
+        while let Some(&(at_ns, for_ns)) = self.spec.stalls.get(self.next_stall).filter(|stall| stall.0 <= now_ns) {
+            self.stalled_until_ns = self.stalled_until_ns.max(at_ns.saturating_add(for_ns));
+            self.next_stall += 1;
+        }
+        self.stall_at_random(now_ns, rng);
+        self.walk(now_ns, rng);
+        let drift = 1.0 + self.spec.drift_per_s * (now_ns as f64 / NS_PER_S);
+        self.factor = self.step_factor * self.walk * drift.clamp(DRIFT_RANGE.0, DRIFT_RANGE.1);
+        self.next_ns = self.when_next(now_ns);
+    }
+
+    fn stall_at_random(&mut self, now_ns: u64, rng: &mut Rng) {
+        while self.random_stall_ns <= now_ns {
+            let spec = &self.spec;
+            let for_ns = pareto(rng, spec.stall_min_ns, spec.stall_alpha, spec.stall_max_ns) as u64;
+            let until_ns = self.random_stall_ns.saturating_add(for_ns);
+            self.stalled_until_ns = self.stalled_until_ns.max(until_ns);
+            let gap_ns = rng.exponential(NS_PER_S / spec.stalls_per_s) as u64;
+            self.random_stall_ns = until_ns.saturating_add(gap_ns.max(1));
+        }
+    }
+
+    fn walk(&mut self, now_ns: u64, rng: &mut Rng) {
+        if now_ns < self.next_walk_ns {
+            return;
+        }
+        let due = (now_ns - self.next_walk_ns) / self.spec.noise_step_ns + 1;
+        for _ in 0..due.min(WALK_STEPS_AT_ONCE) {
+            self.walk = (self.walk * exp(self.spec.noise_sigma * normal(rng))).clamp(WALK_MIN, 1.0);
+        }
+        self.next_walk_ns = self.next_walk_ns.saturating_add(due.saturating_mul(self.spec.noise_step_ns));
+    }
+
+    fn when_next(&self, now_ns: u64) -> u64 {
+        let step_ns = self.spec.capacity_steps.get(self.next_step).map_or(u64::MAX, |step| step.0);
+        let stall_ns = self.spec.stalls.get(self.next_stall).map_or(u64::MAX, |stall| stall.0);
+        let next_ns = step_ns.min(stall_ns).min(self.random_stall_ns).min(self.next_walk_ns);
+        // A drift is followed in milliseconds.
+        if self.spec.drift_per_s != 0.0 { next_ns.min(now_ns.saturating_add(1_000_000)) } else { next_ns }
+    }
+}

@@ -1,0 +1,295 @@
+//! What a simulated world measured: samples while it runs, and a report at its end.
+//!
+//! # Why
+//! Results are plain numbers with units in their names; tables, verdicts and pictures are made of them elsewhere.
+//!
+//! # How it works
+//! Counting begins after the warm-up. A class is counted per disk and, inside, per shard. Over the shards of a class
+//! what waits is a sum, bandwidth is a sum, and delay is a maximum: the sum says what the disk got, the maximum what
+//! the unluckiest shard saw.
+//!
+//! # Limits
+//! Histograms have the accuracy of [`Histogram`]: 0.78 %. Series are not kept: who wants one observes samples.
+//!
+//! # Example
+//! ```
+//! let mut latencies = plimsoll_core::Histogram::new();
+//! latencies.record(1_500);
+//! let summary = plimsoll_sim::report::LatencySummary::of(&latencies);
+//! assert_eq!((summary.count, summary.max_ns), (1, 1_500));
+//! ```
+
+use plimsoll_core::{ClassStats, Histogram};
+
+/// Percentiles of one histogram, in nanoseconds; all 0 when nothing was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencySummary {
+    /// How many were counted.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// The longest, exact.
+    pub max_ns: u64,
+}
+
+impl LatencySummary {
+    /// The summary of a histogram.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> LatencySummary {
+        LatencySummary {
+            count: histogram.count(),
+            mean_ns: histogram.mean(),
+            p50_ns: histogram.percentile(50.0),
+            p95_ns: histogram.percentile(95.0),
+            p99_ns: histogram.percentile(99.0),
+            p999_ns: histogram.percentile(99.9),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+/// What happened in one interval, for observers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// The interval's end, in nanoseconds from the beginning of the world (of its warm-up).
+    pub at_ns: u64,
+    /// Its length in nanoseconds.
+    pub interval_ns: u64,
+    /// Whether it lies in the warm-up.
+    pub is_warmup: bool,
+    /// By disk and class, in the order of the world's lists: class c of disk d is at d * classes + c. Groups are empty.
+    pub classes: Vec<ClassSample>,
+    /// By disk.
+    pub disks: Vec<DiskSample>,
+    /// By shard.
+    pub shards: Vec<ShardSample>,
+}
+
+/// One class on one disk in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClassSample {
+    /// The class, as its place in the world's list.
+    pub class: usize,
+    /// The disk, as its place in the world's list.
+    pub disk: usize,
+    /// Requests that ended, failed ones included.
+    pub requests: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Device time charged in nanoseconds, by the disk model.
+    pub device_time_ns: u64,
+    /// Mean latency as the jobs saw it.
+    pub mean_ns: f64,
+    /// 99th percentile of that latency.
+    pub p99_ns: u64,
+    /// Mean time in the I/O queue of those that were dispatched first in this interval, of the shard where it was
+    /// longest.
+    pub delay_ns: f64,
+    /// Requests that wait at the end of the interval, summed over the I/O queues.
+    pub queued: u64,
+}
+
+/// One disk in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DiskSample {
+    /// Pieces in the device at the end of the interval.
+    pub in_device: u32,
+    /// Mean number of pieces in the device.
+    pub mean_in_device: f64,
+    /// Device time in the device at the end, in nanoseconds, by the disk model.
+    pub in_device_ns: u64,
+    /// The window of device time at the end, in nanoseconds.
+    pub window_ns: u64,
+    /// The part of the model's capacity that the scheduler then takes the disk to have: 1 is all of it.
+    pub capacity_scale: f64,
+}
+
+/// One shard in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShardSample {
+    /// CPU time that requests, messages and CPU jobs took, in nanoseconds. A slice that reaches beyond the interval
+    /// counts in the one in which it began.
+    pub cpu_ns: u64,
+}
+
+/// What a world did.
+#[derive(Clone, Debug)]
+pub struct WorldReport {
+    /// The seed it ran with.
+    pub seed: u64,
+    /// Length of the measured part, in nanoseconds.
+    pub duration_ns: u64,
+    /// By disk and class, in the order of the world's lists; groups are left out.
+    pub classes: Vec<ClassReport>,
+    /// By disk.
+    pub disks: Vec<DiskReport>,
+    /// By job.
+    pub jobs: Vec<JobReport>,
+    /// By shard.
+    pub shards: Vec<ShardReport>,
+    /// What became of all requests, those of the warm-up included.
+    pub totals: Totals,
+    /// How many events there were, those of the warm-up included.
+    pub events: u64,
+    /// A hash over all events in their order: equal for equal specifications and seeds.
+    pub log_hash: u64,
+}
+
+impl WorldReport {
+    /// A class on a disk, by name.
+    #[must_use]
+    pub fn class(&self, name: &str, disk: usize) -> Option<&ClassReport> {
+        self.classes.iter().find(|class| class.name == name && class.disk == disk)
+    }
+
+    /// A job, by name.
+    #[must_use]
+    pub fn job(&self, name: &str) -> Option<&JobReport> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+}
+
+/// One class on one disk.
+#[derive(Clone, Debug)]
+pub struct ClassReport {
+    /// The class.
+    pub name: String,
+    /// The disk, as its place in the world's list.
+    pub disk: usize,
+    /// What the I/O queues counted, summed over the shards, with the time waited by reason.
+    pub stats: ClassStats,
+    /// Requests that ended, failed ones included.
+    pub requests: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// Device time charged, in nanoseconds by the disk model.
+    pub device_time_ns: u64,
+    /// Requests that wait at the end, summed over the I/O queues.
+    pub queued: u64,
+    /// Mean time in the I/O queue, of the shard where it was longest.
+    pub delay_ns: f64,
+    /// From enqueue to first dispatch.
+    pub queue: Histogram,
+    /// From dispatch to completion, of each piece.
+    pub device: Histogram,
+    /// As the jobs saw it: from when a request was due to its result, messages between shards included.
+    pub total: Histogram,
+    /// The shards where it had requests.
+    pub by_shard: Vec<ClassOnShard>,
+}
+
+/// One class of one shard on one disk.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassOnShard {
+    /// The shard.
+    pub shard: usize,
+    /// What the I/O queue counted.
+    pub stats: ClassStats,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// From enqueue to first dispatch.
+    pub queue: LatencySummary,
+    /// From dispatch to completion, of each piece.
+    pub device: LatencySummary,
+    /// From enqueue to the end, as the I/O queue saw it.
+    pub total: LatencySummary,
+}
+
+/// One disk.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskReport {
+    /// Requests a second, of all classes.
+    pub iops: f64,
+    /// Bytes a second, of all classes.
+    pub bytes_per_s: f64,
+    /// Mean number of pieces in the device.
+    pub mean_in_device: f64,
+    /// The most pieces in the device at a time.
+    pub max_in_device: u32,
+    /// The part of the time in which the device had work, 0 to 1.
+    pub busy_part: f64,
+    /// Device time charged per time: 1 is the model's capacity (with a mix of reads and writes, that of the linear
+    /// rule).
+    pub utilisation: f64,
+}
+
+/// One job.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// The job.
+    pub name: String,
+    /// All its shards together.
+    pub total: JobCounts,
+    /// Latency over all its shards: from when a request was due to its result.
+    pub latency: Histogram,
+    /// Each of its shards.
+    pub by_shard: Vec<JobOnShard>,
+}
+
+/// What a job has had back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobCounts {
+    /// Requests that ended, failed ones included.
+    pub requests: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Requests that failed without a byte moved.
+    pub errors: u64,
+    /// Requests that the I/O queue would not take.
+    pub refused: u64,
+    /// Requests cancelled because their class was removed.
+    pub cancelled: u64,
+    /// Slices of CPU work begun.
+    pub slices: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+}
+
+/// A job on one shard.
+#[derive(Clone, Copy, Debug)]
+pub struct JobOnShard {
+    /// The shard.
+    pub shard: usize,
+    /// What it has had back.
+    pub counts: JobCounts,
+    /// From when a request was due to its result.
+    pub latency: LatencySummary,
+}
+
+/// One shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ShardReport {
+    /// CPU time that requests, messages and CPU jobs took, in nanoseconds. What hogs took is not in it.
+    pub cpu_ns: u64,
+}
+
+/// What became of all requests: `sent` is the sum of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Sent by jobs.
+    pub sent: u64,
+    /// Ended, with success or not.
+    pub finished: u64,
+    /// Not taken by the I/O queue.
+    pub refused: u64,
+    /// Cancelled in the I/O queue.
+    pub cancelled: u64,
+    /// Still in an I/O queue, a device or a message.
+    pub outstanding: u64,
+}

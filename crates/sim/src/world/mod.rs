@@ -1,0 +1,473 @@
+//! Shards, disks, classes and jobs in one deterministic loop over virtual time.
+//!
+//! # Why
+//! How shares hold over 192 shards, what a starved shard does to the others, how a class feels a disk that slows
+//! down: such questions need a machine that nobody has at hand, or an accident that nobody can order. Here they take
+//! a second, and give the same answer every time.
+//!
+//! # How it works
+//! The I/O queues are real [`IoQueue`]s; only what is around them is simulated. There are three kinds of actors: the
+//! world (actions, samples, the end), the disks (completions) and the shards. Each says when it acts next; the
+//! earliest acts. In its turn a shard looks at what devices have finished, then at messages and at what its jobs want
+//! to send, then dispatches from the I/O queues that it coordinates, and last gives one slice to CPU work. All of a
+//! turn happens at its beginning; the CPU time that it took is then spent, and the next turn comes after it. A shard
+//! whose CPU is taken, or that polls only now and then, sees later what has happened meanwhile, as a real one.
+//!
+//! # Limits
+//! Inside a turn time stands still: of a hundred completions seen in one turn the last is as old as the first. A
+//! device takes whatever is sent. Memory depends on what is in flight, not on how long the world runs. A request that
+//! its I/O queue refuses is lost, except that a fiber of a closed loop tries again after [`REFUSED_RETRY_NS`].
+//!
+//! # Example
+//! Two classes of which one has three times the shares, on one shard and a disk that the scheduler knows well:
+//! ```
+//! use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
+//! use plimsoll_sim::device::DeviceSpec;
+//! use plimsoll_sim::workload::{JobSpec, Load};
+//! use plimsoll_sim::world::{ClassSpec, SimDisk, WorldSpec, run};
+//!
+//! let figures = FourFigures {
+//!     read_iops: Rate::per_second(200_000),
+//!     write_iops: Rate::per_second(100_000),
+//!     read_bandwidth: Rate::per_second(2_000_000_000),
+//!     write_bandwidth: Rate::per_second(1_000_000_000),
+//! };
+//! let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
+//! let disk = SimDisk::new(DeviceSpec::default(), DiskConfig { model, ..DiskConfig::default() });
+//! let job = |class: &str| JobSpec {
+//!     name: class.into(),
+//!     class: class.into(),
+//!     load: Load::closed(200),
+//!     ..JobSpec::default()
+//! };
+//! let report = run(&WorldSpec {
+//!     disks: vec![disk],
+//!     classes: vec![ClassSpec::new("query", 300), ClassSpec::new("backup", 100)],
+//!     jobs: vec![job("query"), job("backup")],
+//!     duration_ns: 200_000_000,
+//!     ..WorldSpec::default()
+//! })?;
+//! let ratio = report.classes[0].iops / report.classes[1].iops;
+//! assert!((2.9..3.1).contains(&ratio), "{ratio}");
+//! # Ok::<(), plimsoll_sim::world::WorldError>(())
+//! ```
+
+mod agenda;
+mod check;
+mod classes;
+mod jobs;
+mod log;
+mod measure;
+mod run;
+mod shard;
+mod slab;
+mod spec;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plimsoll_core::{Disk, Dispatch, IoQueue, Mode, Op, Outcome, Progress, QueueConfig, depth_of_queue};
+
+pub use check::{MAX_REQUESTS_PER_S, MAX_SHARDS, WorldError};
+pub use jobs::REFUSED_RETRY_NS;
+pub use log::{Event, EventKind};
+pub use spec::{Action, Change, ClassSpec, DiskMode, Hog, ShardSpec, SimDisk, WorldSpec};
+
+use self::agenda::{Agenda, NEVER};
+use self::classes::ClassTable;
+use self::log::Log;
+use self::measure::Measures;
+use self::run::Run;
+use self::shard::{End, Shard};
+use self::slab::Slab;
+use crate::device::{Device, DeviceCompletion, DeviceRequest};
+use crate::report::{Sample, Totals, WorldReport};
+
+/// Turns at one moment after which time is taken to stand still.
+const MAX_TURNS_AT_ONE_MOMENT: u64 = 10_000_000;
+
+/// Runs a world to its end.
+///
+/// # Errors
+/// See [`WorldError`]; but for [`WorldError::StandsStill`] nothing has run then.
+pub fn run(spec: &WorldSpec) -> Result<WorldReport, WorldError> {
+    World::new(spec, None, None)?.run()
+}
+
+/// As [`run`]; `observe` gets a [`Sample`] every `sample_ns`, from the beginning of the warm-up on, and at the end.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_observed(spec: &WorldSpec, observe: &mut dyn FnMut(&Sample)) -> Result<WorldReport, WorldError> {
+    World::new(spec, Some(observe), None)?.run()
+}
+
+/// As [`run`]; `log` gets every event as it happens.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_logged(spec: &WorldSpec, log: &mut dyn FnMut(&Event)) -> Result<WorldReport, WorldError> {
+    World::new(spec, None, Some(log))?.run()
+}
+
+/// A simulated disk with what the scheduler knows of it.
+#[derive(Debug)]
+pub(crate) struct DiskState {
+    disk: Arc<Disk>,
+    device: Device,
+    in_device: measure::InDevice,
+}
+
+/// An I/O queue of one disk, on its coordinator.
+#[derive(Debug)]
+pub(crate) struct QueueState {
+    queue: IoQueue,
+    disk: u32,
+    /// The shards that use it; the first coordinates it.
+    shards: Range<u32>,
+    /// Something has changed since it was last polled.
+    changed: bool,
+    /// When to poll it again if nothing changes before.
+    wakeup_ns: u64,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    key: u64,
+    offset_bytes: u64,
+    /// When it should have been sent.
+    due_ns: u64,
+    run: u32,
+    class: u32,
+    len_bytes: u32,
+    op: Op,
+}
+
+/// A piece in a device.
+#[derive(Debug)]
+struct Piece {
+    dispatch: Dispatch,
+    queue: u32,
+}
+
+/// The actor that is the world itself.
+const WORLD: usize = 0;
+
+struct World<'a> {
+    spec: &'a WorldSpec,
+    now_ns: u64,
+    end_ns: u64,
+    agenda: Agenda,
+    disks: Vec<DiskState>,
+    queues: Vec<QueueState>,
+    shards: Vec<Shard>,
+    classes: ClassTable,
+    runs: Vec<Run<'a>>,
+    requests: Slab<Request>,
+    pieces: Slab<Piece>,
+    /// Starts, actions and nothing else, latest first.
+    changes: Vec<(u64, WorldChange)>,
+    totals: Totals,
+    log: Log<'a>,
+    measures: Measures<'a>,
+    /// Kept for its memory.
+    completions: Vec<DeviceCompletion>,
+}
+
+/// What the world does at a moment.
+#[derive(Clone, Copy, Debug)]
+enum WorldChange {
+    /// The warm-up is over.
+    Measure,
+    /// A job starts by itself.
+    Start { job: usize },
+    /// The action of this number happens.
+    Act { action: usize },
+}
+
+impl<'a> World<'a> {
+    fn new(
+        spec: &'a WorldSpec,
+        observe: Option<&'a mut dyn FnMut(&Sample)>,
+        log: Option<&'a mut dyn FnMut(&Event)>,
+    ) -> Result<World<'a>, WorldError> {
+        check::check(spec)?;
+        let disks = new_disks(spec)?;
+        let mut shards: Vec<Shard> = spec.shards.iter().map(|shard| Shard::new(*shard)).collect();
+        let queues = new_queues(spec, &disks, &mut shards);
+        let classes = ClassTable::new(&spec.classes, shards.len(), &spec.disks, &disks, &queues)?;
+        let mut world = World {
+            spec,
+            now_ns: 0,
+            end_ns: spec.warmup_ns + spec.duration_ns,
+            agenda: Agenda::new(1 + disks.len() + shards.len()),
+            runs: jobs::new_runs(spec, &queues),
+            measures: Measures::new(spec, observe),
+            disks,
+            queues,
+            shards,
+            classes,
+            requests: Slab::new(),
+            pieces: Slab::new(),
+            changes: Vec::new(),
+            totals: Totals::default(),
+            log: Log::new(spec.seed, log),
+            completions: Vec::new(),
+        };
+        world.plan();
+        Ok(world)
+    }
+
+    /// Puts everything that is known beforehand in order.
+    fn plan(&mut self) {
+        let mut changes = vec![(self.spec.warmup_ns, WorldChange::Measure)];
+        for (job, spec) in self.spec.jobs.iter().enumerate() {
+            changes.extend(spec.start_ns.map(|at_ns| (at_ns, WorldChange::Start { job })));
+        }
+        for (action, spec) in self.spec.actions.iter().enumerate() {
+            changes.push((spec.at_ns, WorldChange::Act { action }));
+        }
+        // Latest first; what was listed first at one moment happens first.
+        changes.reverse();
+        changes.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
+        self.changes = changes;
+        self.plan_world();
+        for disk in 0..self.disks.len() {
+            self.plan_disk(disk);
+        }
+    }
+
+    fn plan_world(&mut self) {
+        let change_ns = self.changes.last().map_or(NEVER, |(at_ns, _)| *at_ns);
+        self.agenda.set(WORLD, change_ns.min(self.measures.next_sample_ns()).min(self.end_ns));
+    }
+
+    fn plan_disk(&mut self, disk: usize) {
+        let next_ns = self.disks[disk].device.next_event_ns().map_or(NEVER, |at_ns| at_ns.max(self.now_ns));
+        self.agenda.set(1 + disk, next_ns);
+    }
+
+    fn run(mut self) -> Result<WorldReport, WorldError> {
+        let (disks, mut turns) = (self.disks.len(), 0);
+        loop {
+            let (at_ns, actor) = self.agenda.next();
+            if at_ns > self.now_ns {
+                self.now_ns = at_ns;
+                turns = 0;
+            }
+            turns += 1;
+            if turns > MAX_TURNS_AT_ONE_MOMENT {
+                return Err(WorldError::StandsStill { at_ns });
+            }
+            if actor == WORLD {
+                if self.world_turn() {
+                    return Ok(self.report());
+                }
+            } else if actor <= disks {
+                self.disk_turn(actor - 1);
+            } else {
+                self.shard_turn(actor - 1 - disks);
+            }
+        }
+    }
+
+    /// Changes, samples, the end: says whether it is reached.
+    fn world_turn(&mut self) -> bool {
+        while let Some((at_ns, change)) = self.changes.last().copied()
+            && at_ns <= self.now_ns
+            && at_ns < self.end_ns
+        {
+            self.changes.pop();
+            match change {
+                WorldChange::Measure => self.start_measuring(),
+                WorldChange::Start { job } => self.start_job(job),
+                WorldChange::Act { action } => self.act(action),
+            }
+        }
+        let is_end = self.now_ns >= self.end_ns;
+        if is_end || self.now_ns >= self.measures.next_sample_ns() {
+            self.sample();
+        }
+        self.plan_world();
+        is_end
+    }
+
+    /// What a device has finished goes to the shards whose queues sent it.
+    fn disk_turn(&mut self, disk: usize) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.disks[disk].device.advance(self.now_ns, &mut completions);
+        for completion in completions.drain(..) {
+            let Some(piece) = self.pieces.get(completion.key as u32) else { continue };
+            let shard = self.queues[piece.queue as usize].shards.start;
+            self.disks[disk].in_device.leave(self.now_ns);
+            self.shards[shard as usize].inbox.push(completion);
+            self.wake_shard(shard, self.now_ns);
+        }
+        self.completions = completions;
+        self.plan_disk(disk);
+    }
+
+    /// There is something for a shard to see at `at_ns`.
+    fn wake_shard(&mut self, shard: u32, at_ns: u64) {
+        let actor = 1 + self.disks.len() + shard as usize;
+        let at_ns = self.shards[shard as usize].free_from(at_ns);
+        if at_ns < self.agenda.get(actor) {
+            self.agenda.set(actor, at_ns);
+        }
+    }
+
+    fn shard_turn(&mut self, shard: usize) {
+        let mut inbox = std::mem::take(&mut self.shards[shard].inbox);
+        for completion in inbox.drain(..) {
+            self.complete(shard as u32, completion);
+        }
+        self.shards[shard].inbox = inbox;
+        while let Some(due) = self.shards[shard].take_due(self.now_ns) {
+            self.falls_due(shard as u32, due);
+        }
+        let mut wakeup_ns = NEVER;
+        for at in 0..self.shards[shard].queues.len() {
+            let number = self.shards[shard].queues[at];
+            let state = &self.queues[number as usize];
+            if state.changed || state.wakeup_ns <= self.now_ns {
+                self.dispatch(shard as u32, number);
+            }
+            wakeup_ns = wakeup_ns.min(self.queues[number as usize].wakeup_ns);
+        }
+        self.cpu_slice(shard);
+        let state = &mut self.shards[shard];
+        state.end_turn(self.now_ns);
+        let next_ns = state.free_from(state.wants_ns().min(wakeup_ns).max(self.now_ns));
+        self.agenda.set(1 + self.disks.len() + shard, next_ns);
+    }
+
+    /// Sends to the device what may go now.
+    fn dispatch(&mut self, shard: u32, number: u32) {
+        let state = &mut self.queues[number as usize];
+        let disk = &mut self.disks[state.disk as usize];
+        let mut has_sent = false;
+        while let Some(piece) = state.queue.poll_dispatch(self.now_ns) {
+            has_sent = true;
+            send_piece(
+                self.now_ns,
+                (shard, number, state.disk),
+                disk,
+                piece,
+                &self.requests,
+                &mut self.pieces,
+                &mut self.log,
+            );
+        }
+        state.changed = false;
+        state.wakeup_ns = state.queue.next_wakeup().map_or(NEVER, |at_ns| at_ns.max(self.now_ns + 1));
+        let disk = state.disk as usize;
+        if has_sent {
+            self.plan_disk(disk);
+        }
+    }
+
+    /// A shard sees that a piece has come back.
+    fn complete(&mut self, shard: u32, completion: DeviceCompletion) {
+        let Some(Piece { dispatch, queue: number }) = self.pieces.take(completion.key as u32) else { return };
+        let state = &mut self.queues[number as usize];
+        state.changed = true;
+        let (outcome, moved_bytes) = match completion.result {
+            Ok(moved_bytes) => (Outcome::Moved(moved_bytes), moved_bytes),
+            Err(code) => (Outcome::Failed(code), 0),
+        };
+        if let Some(request) = self.requests.get(dispatch.user_data() as u32) {
+            let mut event = request.event(EventKind::Complete, (self.now_ns, shard, state.disk));
+            event.offset_bytes += u64::from(dispatch.offset_bytes());
+            event.len_bytes = moved_bytes;
+            self.log.note(event);
+        }
+        match state.queue.complete(self.now_ns, dispatch, outcome) {
+            Progress::Pending => {}
+            Progress::Continue(rest) => {
+                let disk = state.disk as usize;
+                let place = (shard, number, state.disk);
+                let device = &mut self.disks[disk];
+                send_piece(self.now_ns, place, device, rest, &self.requests, &mut self.pieces, &mut self.log);
+                self.plan_disk(disk);
+            }
+            Progress::Finished(finished) => {
+                self.ended(shard, finished.user_data as u32, End::Done(finished.result));
+            }
+        }
+    }
+}
+
+impl Request {
+    fn event(&self, kind: EventKind, (at_ns, shard, disk): (u64, u32, u32)) -> Event {
+        let Request { key, class, op, offset_bytes, len_bytes, .. } = *self;
+        Event { at_ns, kind, shard, disk, class, key, op, offset_bytes, len_bytes }
+    }
+}
+
+/// Hands a piece to its device.
+fn send_piece(
+    now_ns: u64,
+    (shard, queue, disk_number): (u32, u32, u32),
+    disk: &mut DiskState,
+    piece: Dispatch,
+    requests: &Slab<Request>,
+    pieces: &mut Slab<Piece>,
+    log: &mut Log<'_>,
+) {
+    let op = piece.op();
+    let (mut offset_bytes, mut len_bytes) = (u64::from(piece.offset_bytes()), piece.len_bytes());
+    if let Some(request) = requests.get(piece.user_data() as u32) {
+        offset_bytes += request.offset_bytes;
+        // The queue does not know the length of what is not a transfer.
+        len_bytes = if op.is_transfer() { len_bytes } else { request.len_bytes };
+        log.note(Event { offset_bytes, len_bytes, ..request.event(EventKind::Dispatch, (now_ns, shard, disk_number)) });
+    }
+    let key = u64::from(pieces.insert(Piece { dispatch: piece, queue }));
+    disk.in_device.enter(now_ns);
+    disk.device.submit(now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
+}
+
+fn new_disks(spec: &WorldSpec) -> Result<Vec<DiskState>, WorldError> {
+    let new_disk = |(at, disk): (usize, &SimDisk)| {
+        let seed = spec.seed ^ (at as u64 + 1).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Ok(DiskState {
+            disk: Arc::new(Disk::new(disk.config.clone())),
+            device: Device::new(&disk.device, seed)
+                .map_err(|error| check::invalid(format!("the device of disk {at}"), error.to_string()))?,
+            in_device: measure::InDevice::default(),
+        })
+    };
+    spec.disks.iter().enumerate().map(new_disk).collect()
+}
+
+/// The I/O queues of all disks, each told to its coordinator.
+fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Vec<QueueState> {
+    let mut states = Vec::new();
+    for (at, disk) in spec.disks.iter().enumerate() {
+        let queues = disk.num_io_queues.map_or(shards.len(), usize::from);
+        for number in 0..queues {
+            let first_of = |number| check::first_shard(shards.len(), queues, number) as u32;
+            let mode = match disk.mode {
+                DiskMode::Scheduled => Mode::Scheduled,
+                DiskMode::Drain => Mode::Drain,
+                DiskMode::Depth { max_io_requests } => {
+                    Mode::Depth(depth_of_queue(max_io_requests, queues as u32, number as u32))
+                }
+            };
+            let users = first_of(number)..first_of(number + 1);
+            let group = spec.shards[users.start as usize].numa_node;
+            let SimDisk { max_requests, wakeup_credit_ns, .. } = *disk;
+            let config = QueueConfig { mode, max_requests, wakeup_credit_ns, group };
+            shards[users.start as usize].queues.push(states.len() as u32);
+            states.push(QueueState {
+                queue: IoQueue::new(disks[at].disk.clone(), config),
+                disk: at as u32,
+                shards: users,
+                changed: false,
+                wakeup_ns: NEVER,
+            });
+        }
+    }
+    states
+}

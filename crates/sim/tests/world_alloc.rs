@@ -1,0 +1,23 @@
+//! Memory belongs to what is in flight: a world that runs twice as long allocates no more often.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod world_common;
+
+use plimsoll_sim::world::{WorldSpec, run};
+use world_common::*;
+
+#[test]
+fn nothing_is_allocated_per_request() {
+    let jobs = || vec![reads("a", 20), reads("b", 20)];
+    let spec = |duration_ns| WorldSpec { shards: shards(3), duration_ns, ..world(jobs()) };
+    let allocations = |spec: &WorldSpec| {
+        let mut finished = 0;
+        let counted = allocation_counter::measure(|| finished = run(spec).unwrap().totals.finished);
+        (counted.count_total, finished)
+    };
+    let (short, long) = (allocations(&spec(200 * MS)), allocations(&spec(400 * MS)));
+    assert!(long.1 > short.1 + 15_000, "{short:?} {long:?}");
+    // Some list may see its busiest moment in the second half.
+    assert!(long.0 <= short.0 + 5, "{short:?} {long:?}");
+}
