@@ -230,6 +230,11 @@ impl Controller {
         self.window() as u64
     }
 
+    /// Whether the window would be larger if every class had more outstanding.
+    pub(crate) fn is_limited_by_outstanding(&self) -> bool {
+        self.last.outstanding_cap_ns.is_some_and(|cap_ns| cap_ns < self.limits.bound_ns && self.at_bound)
+    }
+
     /// The rate of the disk over the rate of its model, by which tokens are given out.
     pub(crate) fn capacity_scale(&self) -> f64 {
         self.scale

@@ -47,6 +47,7 @@ use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlL
 use crate::cost::{CostModel, MixExponent, PieceLimits};
 use crate::qos::{LatencyTarget, Qos};
 use crate::request::{Direction, Op};
+use crate::snapshot::DiskSnapshot;
 use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
@@ -273,6 +274,20 @@ impl Disk {
     #[must_use]
     pub fn events_since(&self, seq: u64) -> Vec<ControlEvent> {
         self.controller.lock().unwrap_or_else(PoisonError::into_inner).events_since(seq).copied().collect()
+    }
+
+    /// What the disk allows now.
+    #[must_use]
+    pub fn snapshot(&self) -> DiskSnapshot {
+        let controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        DiskSnapshot {
+            in_flight_ns: self.in_flight_ns(),
+            window_ns: self.window_ns(),
+            bound_ns: self.bound_ns(),
+            capacity_scale: self.capacity_scale(),
+            yielding_share: self.yielding_share(),
+            limited_by_outstanding: controller.is_limited_by_outstanding(),
+        }
     }
 
     pub(crate) fn targets(&self) -> &Targets {

@@ -26,6 +26,7 @@ mod qos;
 mod queue;
 mod request;
 mod slots;
+mod snapshot;
 mod stats;
 mod sync;
 mod target;
@@ -43,5 +44,6 @@ pub use queue::{
 };
 pub use request::{Direction, Op};
 pub use slots::RequestId;
+pub use snapshot::{ClassSnapshot, DiskSnapshot, Snapshot};
 pub use stats::{ClassStats, DirectionStats, Latencies, WaitReason};
 pub use units::{Cost, FS_PER_NS, FS_PER_S, Rate};

@@ -47,6 +47,7 @@ use crate::disk::{Disk, NoRoom, Report};
 use crate::qos::{Amount, Qos, Tags};
 use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
+use crate::snapshot::{ClassSnapshot, Snapshot};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::target::{self, Experience};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
@@ -608,7 +609,7 @@ impl IoQueue {
             Err(NoRoom::Device) => {
                 self.unreported.window_blocks += 1;
                 at.standstill = None;
-                return Err((WaitReason::Depth, Some(now_ns.saturating_add(FULL_DEVICE_RETRY_NS))));
+                return Err((WaitReason::Depth, Some(now_ns.saturating_add(self.full_device_retry_ns()))));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
                 self.unreported.token_blocks += 1;
@@ -830,11 +831,17 @@ impl IoQueue {
         }
     }
 
+    /// Many queues that wait look less often each: together they look as often as a few.
+    fn full_device_retry_ns(&self) -> u64 {
+        let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues());
+        FULL_DEVICE_RETRY_NS * (queues / 8).clamp(1, 20)
+    }
+
     /// The device is full. In how long to look again: nobody tells this queue when work of other shards leaves.
     fn retry_full_ns(&self) -> Option<u64> {
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
         match (self.in_flight, others_ticks) {
-            (0, _) => Some(FULL_DEVICE_RETRY_NS),
+            (0, _) => Some(self.full_device_retry_ns()),
             (_, 0) => None,
             _ => Some(FULL_DEVICE_RETRY_NS * 4),
         }
@@ -1167,6 +1174,34 @@ impl IoQueue {
     #[must_use]
     pub fn requests(&self) -> u32 {
         self.slots.live()
+    }
+
+    /// What is going on, for all classes.
+    #[must_use]
+    pub fn snapshot(&self, now_ns: u64) -> Snapshot {
+        let classes = self.members.iter().enumerate().filter(|(_, member)| member.kind == Kind::Class);
+        Snapshot {
+            queues: 1,
+            classes: classes.map(|(at, _)| self.class_snapshot(at as u32, now_ns)).collect(),
+            disk: self.disk.snapshot(),
+        }
+    }
+
+    fn class_snapshot(&self, node: u32, now_ns: u64) -> ClassSnapshot {
+        let member = &self.members[node as usize];
+        let heads = self.lanes.iter().map(|lane| lane.tree.fifo(node).head).filter(|head| *head != NONE);
+        let oldest_ns = heads.map(|head| self.slots.get(head).enqueued_ns).min();
+        let is_parked = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
+        let has_work = member.stats.queued > 0;
+        ClassSnapshot {
+            class: ClassId { node, generation: member.generation },
+            qos: member.qos,
+            stats: member.stats,
+            delay_ns: oldest_ns.map_or(0, |ns| now_ns.saturating_sub(ns)),
+            expected_delay_ns: self.expected_delay_of(node),
+            part: if has_work { self.lanes[0].tree.part_of_disk(node) } else { 0.0 },
+            waits_for: if is_parked { Some(WaitReason::Limit) } else { self.blocked.reason() }.filter(|_| has_work),
+        }
     }
 
     /// What a class has done so far.

@@ -190,6 +190,10 @@ impl BlockedTime {
         }
     }
 
+    pub(crate) fn reason(&self) -> Option<WaitReason> {
+        self.now.map(|(reason, _)| reason)
+    }
+
     /// Totals up to `now_ns`, whatever is going on included.
     fn totals(&self, now_ns: u64) -> [u64; 5] {
         let mut so_far = *self;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_core::{
     Cancel, ClassId, ClassStats, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, NodeId, Op, Outcome, Progress,
-    Qos, QueueError, RequestId, Reservation,
+    Qos, QueueError, RequestId, Reservation, Snapshot,
 };
 
 use crate::class::{Class, ClassInfo};
@@ -198,6 +198,10 @@ impl DiskQueue {
 
     pub(crate) fn next_wakeup(&self) -> Option<u64> {
         self.queue.next_wakeup()
+    }
+
+    pub(crate) fn snapshot(&self, now_ns: u64) -> Snapshot {
+        self.queue.snapshot(now_ns)
     }
 
     fn ids(&self, class: Class) -> &[ClassId] {

@@ -42,7 +42,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
+use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId, Snapshot};
 use slab::Slab;
 
 use crate::backend::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, Operation, Submit, WakeHandle};
@@ -454,6 +454,14 @@ impl Reactor {
                 }
             }
         }
+    }
+
+    /// What is going on in this shard's queue of disk number `disk`; `None` when its queue is on another shard. The classes are
+    /// those of the disk, named by [`Snapshot`]'s own numbers.
+    #[must_use]
+    pub fn snapshot(&self, disk: u16) -> Option<Snapshot> {
+        let queue = self.queues.get(usize::from(disk))?.as_ref()?;
+        Some(queue.snapshot(self.now_ns))
     }
 
     /// Brings the queues up to the registry of classes; whether anything had changed.

@@ -354,18 +354,3 @@ fn events_are_numbered_kept_and_printed() {
         assert_eq!(event.to_string(), line);
     }
 }
-
-#[test]
-fn zz_temp_step_cost() {
-    let mut controller = Controller::new(ControlConfig::default(), limits(MS));
-    let mut totals = Totals { in_flight_requests: 16, in_flight_ns: 160_000, ..Totals::default() };
-    let t = std::time::Instant::now();
-    for step in 1..1_000_000u64 {
-        totals.completions += 16;
-        totals.completed_ticks += 16 * 10_000 * TICKS_PER_NS;
-        totals.latency_ns += 16 * 160_000;
-        totals.window_blocks += 16;
-        controller.step(step * 160_000, &totals);
-    }
-    println!("STEP COST {:?} events {}", t.elapsed() / 1_000_000, controller.events_since(0).count());
-}
