@@ -9,7 +9,7 @@
 //! neighbours' random walk, stalls. A random stall comes after an exponential gap and lasts a Pareto time.
 //!
 //! # Limits
-//! After a long time without requests the walk makes 64 steps at the most: it has forgotten where it was by then.
+//! After a long time without requests at most 64 steps of the walk and 64 stalls are made up for.
 //!
 //! # Example
 //! `capacity_steps: vec![(5_000_000_000, 0.25)]`: a quarter of the speed after five seconds.
@@ -22,7 +22,7 @@ use crate::rng::Rng;
 
 const NS_PER_S: f64 = 1e9;
 const WALK_MIN: f64 = 0.25;
-const WALK_STEPS_AT_ONCE: u64 = 64;
+const STEPS_AT_ONCE: u64 = 64;
 const DRIFT_RANGE: (f64, f64) = (0.05, 20.0);
 
 /// See the module's documentation.
@@ -89,15 +89,26 @@ impl Weather {
         self.next_ns = self.when_next(now_ns);
     }
 
+    /// The gaps have no memory: after a long time without requests, the stalls that no one saw need not be drawn.
     fn stall_at_random(&mut self, now_ns: u64, rng: &mut Rng) {
-        while self.random_stall_ns <= now_ns {
+        if self.spec.stalls_per_s <= 0.0 {
+            return;
+        }
+        for _ in 0..STEPS_AT_ONCE {
+            if self.random_stall_ns > now_ns {
+                return;
+            }
             let spec = &self.spec;
             let for_ns = pareto(rng, spec.stall_min_ns, spec.stall_alpha, spec.stall_max_ns) as u64;
             let until_ns = self.random_stall_ns.saturating_add(for_ns);
             self.stalled_until_ns = self.stalled_until_ns.max(until_ns);
-            let gap_ns = rng.exponential(NS_PER_S / spec.stalls_per_s) as u64;
-            self.random_stall_ns = until_ns.saturating_add(gap_ns.max(1));
+            self.random_stall_ns = until_ns.saturating_add(self.gap_ns(rng));
         }
+        self.random_stall_ns = self.random_stall_ns.max(now_ns.saturating_add(self.gap_ns(rng)));
+    }
+
+    fn gap_ns(&self, rng: &mut Rng) -> u64 {
+        (rng.exponential(NS_PER_S / self.spec.stalls_per_s) as u64).max(1)
     }
 
     fn walk(&mut self, now_ns: u64, rng: &mut Rng) {
@@ -105,7 +116,7 @@ impl Weather {
             return;
         }
         let due = (now_ns - self.next_walk_ns) / self.spec.noise_step_ns + 1;
-        for _ in 0..due.min(WALK_STEPS_AT_ONCE) {
+        for _ in 0..due.min(STEPS_AT_ONCE) {
             self.walk = (self.walk * exp(self.spec.noise_sigma * normal(rng))).clamp(WALK_MIN, 1.0);
         }
         self.next_walk_ns = self.next_walk_ns.saturating_add(due.saturating_mul(self.spec.noise_step_ns));
