@@ -83,9 +83,14 @@ impl TokenBucket {
         self.tat_ticks.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was left over before `now_ns`.
-    pub(crate) fn not_before(&self, now_ns: u64) {
-        self.tat_ticks.fetch_max(now_ns.saturating_mul(TICKS_PER_NS), Ordering::Relaxed);
+    /// Forgets what was left over before.
+    pub(crate) fn not_before(&self, ticks: u64) {
+        self.tat_ticks.fetch_max(ticks, Ordering::Relaxed);
+    }
+
+    /// Another bucket that stands where this one does.
+    pub(crate) fn copy(&self) -> TokenBucket {
+        TokenBucket { tat_ticks: AtomicU64::new(self.tat_ticks()) }
     }
 
     /// Takes `cost_ticks` whatever the bucket holds; those after pay. For work that is already in the device.
@@ -94,6 +99,13 @@ impl TokenBucket {
         let _ = self
             .tat_ticks
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tat| Some(tat.max(now).saturating_add(cost_ticks)));
+    }
+
+    /// Takes `cost_ticks` from wherever it stands, brought between `least_ticks` and `most_ticks` first. Where it stood.
+    pub(crate) fn take_between(&self, least_ticks: u64, most_ticks: u64, cost_ticks: u64) -> u64 {
+        let next = |tat: u64| Some(tat.min(most_ticks).max(least_ticks).saturating_add(cost_ticks));
+        let before = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        before.unwrap_or_else(|tat| tat)
     }
 
     /// Gives back what a request took that never reached the device.

@@ -163,6 +163,29 @@ impl Classes {
         look(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Puts the mean of each group where the clocks of its active members say it is.
+    pub(crate) fn mend_means(&self, lanes: usize) {
+        self.read(|rows| {
+            let groups = rows.iter().enumerate().filter(|(_, row)| row.kind == Kind::Group && row.members > 0);
+            for (group, row) in groups {
+                for lane in 0..lanes {
+                    let clock = &row.clocks[lane];
+                    let mean = clock.mean();
+                    let (mut moment, mut weight) = (0.0, 0.0);
+                    for (at, member) in rows.iter().enumerate() {
+                        let of = &member.clocks[lane];
+                        if at != group && member.parent as usize == group && of.queues() > 0 {
+                            let shares = f64::from(of.counted_shares());
+                            moment += shares * of.own().wrapping_sub(mean) as i64 as f64;
+                            weight += shares;
+                        }
+                    }
+                    clock.mend_mean(if weight > 0.0 { (moment / weight) as i64 } else { 0 });
+                }
+            }
+        });
+    }
+
     fn change<R>(&self, change: impl FnOnce(&mut Vec<Row>) -> Result<R, QueueError>) -> Result<R, QueueError> {
         let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut rows)?;
@@ -208,10 +231,12 @@ impl Classes {
         self.change(|rows| {
             let at = find(rows, node)?;
             let row = &mut rows[at];
-            row.qos = qos;
-            if qos.needs_tags() && row.tags.is_none() {
-                row.tags = Some(Arc::new(Tags::default()));
-            }
+            let old = std::mem::replace(&mut row.qos, qos);
+            row.tags = match &row.tags {
+                None if qos.needs_tags() => Some(Arc::new(Tags::default())),
+                Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed())),
+                tags => tags.clone(),
+            };
             Ok(())
         })
     }

@@ -12,8 +12,9 @@
 //! with one share, whose clock nobody else needs to see.
 //!
 //! Who joins or leaves is decided by compare-and-swap on one word (queues with work, and the shares counted in W), so W is the
-//! sum of what was counted, whatever raced. V can be off by what raced; too high it only widens the spread that is allowed,
-//! too low it stops everybody, until a queue that sees room and a clock that stands still raises it ([`Clock::raise_mean`]).
+//! sum of what was counted, whatever raced. V can be off by what raced, and by changes of shares; it is put right a hundred
+//! times a second (`Classes::mend_means`). A queue that sees room, a clock that stands still, and nobody who waits for room
+//! (`Disk::claim`), goes on out of turn for a while; it never touches V for that, or V would not be the mean any more.
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs a share, compared by difference, which is meaningful up to 576 s of device time
@@ -41,6 +42,11 @@ pub(crate) fn is_before(a: u64, b: u64) -> bool {
 pub(crate) fn between(earlier: u64, later: u64, shares: u32) -> Cost {
     let fs = later.wrapping_sub(earlier) as i64 as f64 / UNITS_PER_FS * f64::from(shares);
     Cost::from_fs(fs.max(0.0) as u64)
+}
+
+/// Device time to be served to a group of weight `weight` until its mean goes from `earlier` to `later`; zero when it is there.
+pub(crate) fn distance(earlier: u64, later: u64, weight: u64) -> Cost {
+    between(earlier, later, u32::try_from(weight).unwrap_or(u32::MAX))
 }
 
 /// One node of the class tree as all queues see it. On a cache line of its own: whoever serves the class writes it.
@@ -90,7 +96,7 @@ impl Clock {
     }
 
     pub(crate) fn weight(&self) -> u64 {
-        self.weight.load(Relaxed)
+        positive(self.weight.load(Relaxed))
     }
 
     /// One more queue has work of this node.
@@ -136,7 +142,7 @@ impl Clock {
 
     /// `child` joins this group with `shares` and at most `credit` of device time to its good.
     pub(crate) fn join(&self, child: &Clock, shares: u32, credit: Cost) {
-        let others = self.weight.fetch_add(u64::from(shares), Relaxed);
+        let others = positive(self.weight.fetch_add(u64::from(shares), Relaxed));
         let mean = self.mean();
         let old = child.own();
         let new = joined(old, mean, others, shares, credit);
@@ -149,7 +155,7 @@ impl Clock {
 
     /// `child` leaves this group.
     pub(crate) fn leave(&self, child: &Clock, shares: u32) {
-        let left = self.weight.fetch_sub(u64::from(shares), Relaxed).wrapping_sub(u64::from(shares));
+        let left = positive(self.weight.fetch_sub(u64::from(shares), Relaxed).wrapping_sub(u64::from(shares)));
         if left > 0 {
             self.move_mean(self.mean().wrapping_sub(child.own()), f64::from(shares) / left as f64);
         }
@@ -205,16 +211,11 @@ impl Clock {
         self.mean.fetch_add(whole as u64, Relaxed);
     }
 
-    /// Nobody was served although there was room: those whom the mean favours are not there. Puts the mean to `clock` and so
-    /// much further that `allowance` may be served before it stops anybody again.
-    pub(crate) fn raise_mean(&self, clock: u64, allowance: Cost, weight: u64) {
-        let target = clock.wrapping_add(units(allowance, 1.0 / weight.max(1) as f64));
-        let mut seen = self.mean();
-        while is_before(seen, target) {
-            match self.mean.compare_exchange_weak(seen, target, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
+    /// Puts the mean where it should be: `shift` is how far the mean of the children really is from it. Clocks that move
+    /// meanwhile make an error of at most what they move.
+    pub(crate) fn mend_mean(&self, shift: i64) {
+        if shift != 0 {
+            self.mean.fetch_add(shift as u64, Relaxed);
         }
     }
 
@@ -222,6 +223,11 @@ impl Clock {
     pub(crate) fn lag_of_queue(&self, local: u64) -> Cost {
         between(local, self.mean(), 1)
     }
+}
+
+/// A weight: for a moment it can be less than nothing, when shares change while their class joins on another shard.
+fn positive(weight: u64) -> u64 {
+    (weight as i64).max(0) as u64
 }
 
 /// What `cost` adds to a clock with 1/`per_share` shares.

@@ -13,7 +13,7 @@
 //!
 //! * **Probe.** The window alternates between 1.12 and 1/1.12 times its centre, in pairs high-low, low-high, so that a
 //!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
-//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is 0.085; phases are
+//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is 0.08; phases are
 //!   short and steps long as long as the knee is far away.
 //! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
 //!   parallelism wants a smaller window, a disk whose every service is slower does not: the window is cut in
@@ -32,8 +32,9 @@
 //! # Limits
 //! The window is never below three requests of the size in which the disk spends most time (but never above the
 //! bound), so a device that serves one request at a time holds up to two more. Disks of a few hundred requests per
-//! second need minutes to find a distant knee. With jitter the window is somewhat larger than the knee. With very
-//! mixed sizes rates vary: finding the new knee after a fall takes up to a second.
+//! second need minutes to find a distant knee. Where throughput rises slowly towards the knee (independent channels,
+//! very mixed sizes) the window wanders around it, and single runs lose a per cent more than the goal. With very mixed
+//! sizes a device whose services slow down to a quarter is held too short for a second or so after the fall.
 //!
 //! # Example
 //! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. With a bound
@@ -158,6 +159,8 @@ pub(crate) struct Controller {
     elasticity: Option<f64>,
     /// Whether the last pair moved the centre upwards.
     was_upwards: Option<bool>,
+    /// Pairs in a row that moved it downwards.
+    descents: u32,
     first_phase: Option<Phase>,
     /// Middle of the pair before.
     last_pair: Option<Phase>,
@@ -206,6 +209,7 @@ impl Controller {
             at_bound: false,
             elasticity: None,
             was_upwards: None,
+            descents: 0,
             first_phase: None,
             last_pair: None,
             usual_rate: None,
@@ -420,6 +424,10 @@ impl Controller {
         }
         self.turnover = Meter::start(now_ns, totals);
         if !reading.offered {
+            if matches!(self.mode, Mode::Suspect) {
+                // Something else was the limit: no ground for suspicion.
+                self.mode = Mode::Probe;
+            }
             return;
         }
         if let Mode::Confirm { centre_before_ns, rate } = self.mode {
@@ -554,10 +562,12 @@ impl Controller {
             self.far = true;
         }
         self.was_upwards = Some(missing > 0.0);
+        self.descents = if missing > 0.0 { 0 } else { self.descents.saturating_add(1) };
         let step = if self.far && was_far {
             (GAIN_FAR * missing).clamp(-STEP_DOWN_MAX_FAR, STEP_UP_MAX_FAR)
         } else {
-            (GAIN * missing).clamp(-STEP_DOWN_MAX, STEP_UP_MAX)
+            let gain = if self.descents > DESCENTS_MANY { GAIN_DESCENT } else { GAIN };
+            (gain * missing).clamp(-STEP_DOWN_MAX, STEP_UP_MAX)
         };
         self.move_centre(now_ns, step, elasticity);
         if step.abs() > STEP_FORGET {
@@ -600,7 +610,7 @@ impl Controller {
     fn end_period(&mut self, now_ns: u64, totals: &Totals) {
         if self.period.elapsed_ns(now_ns) < SCALE_PERIOD_NS
             || self.period.completions(totals) < TURNOVER_COMPLETIONS
-            || !matches!(self.mode, Mode::Probe)
+            || matches!(self.mode, Mode::Stalled)
         {
             return;
         }
@@ -611,6 +621,10 @@ impl Controller {
         let tokens_missing = self.period.tokens_missing(totals);
         self.period = Meter::start(now_ns, totals);
         let reason = EventReason::Rate { before: self.scale, after: rate };
+        if offered && !matches!(self.mode, Mode::Probe) {
+            // The rate is in question.
+            return;
+        }
         if offered {
             let rate = self.usual_rate.map_or(rate, |usual| usual.max(rate));
             self.scale_growth = SCALE_GROWTH;

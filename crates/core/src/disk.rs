@@ -45,7 +45,7 @@ use crate::bucket::{TICKS_PER_NS, TokenBucket};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
-use crate::qos::{LatencyTarget, Qos};
+use crate::qos::{LatencyTarget, Qos, ReservedTime};
 use crate::request::{Direction, Op};
 use crate::snapshot::DiskSnapshot;
 use crate::sync::{AtomicU64, Ordering};
@@ -58,8 +58,16 @@ pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
 /// Over how much dispatched device time the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
 
-/// The part of the bound by which classes that lag may exceed the window.
-const OVERDRAFT_PART: u64 = 4;
+/// How often the means of clocks are mended: every 10 ms.
+const MEND_NS: u64 = 10_000_000;
+
+/// In each report the memory of the longest piece fades by this part.
+const LONG_PIECE_MEMORY: u64 = 64;
+
+/// The part of the bound by which classes that lag may exceed the window; and those that must go before their turn, who
+/// so find room when others have used theirs.
+const OVERDRAFT_PART: u64 = 8;
+const OVERDRAFT_PART_URGENT: u64 = 4;
 
 /// Whether, and down to what, long requests are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +129,8 @@ pub struct Disk {
     /// Two a group: of both directions or reads, of writes.
     buckets: Box<[TokenBucket]>,
     in_flight_ticks: OwnLine,
+    /// Until when somebody whose turn it is, and who found no room, will have looked again.
+    claimed_until_ns: OwnLine,
     write_share_bits: OwnLine,
     settings: Settings,
     feedback: Feedback,
@@ -134,6 +144,12 @@ pub struct Disk {
 struct Settings {
     scale_bits: AtomicU64,
     latency_clip_ns: AtomicU64,
+    long_piece_ticks: AtomicU64,
+    /// By how much the time of reservations is behind the clock.
+    reserved_slip_ticks: AtomicU64,
+    /// When the controller wants to look at the latest, and when the means of clocks were mended.
+    next_step_ns: AtomicU64,
+    mended_ns: AtomicU64,
 }
 
 /// Running totals of what the queues have reported.
@@ -229,10 +245,15 @@ impl Disk {
             pieces,
             config,
             in_flight_ticks: OwnLine::new(0),
+            claimed_until_ns: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: AtomicU64::new(controller.capacity_scale().to_bits()),
                 latency_clip_ns: AtomicU64::new(controller.latency_clip_ns()),
+                long_piece_ticks: AtomicU64::new(0),
+                reserved_slip_ticks: AtomicU64::new(0),
+                next_step_ns: AtomicU64::new(u64::MAX),
+                mended_ns: AtomicU64::new(0),
             },
             feedback: Feedback::new(),
             controller: Mutex::new(controller),
@@ -335,12 +356,22 @@ impl Disk {
                 of.store(to, Ordering::Relaxed);
             }
         };
-        if self.config.control.enabled && self.config.window_ns.is_none() {
+        let control = &self.config.control;
+        if control.enabled && self.config.window_ns.is_none() {
             let window_ticks = controller.window_ns().saturating_mul(TICKS_PER_NS).min(self.bound_ticks);
             change(&self.window_ticks.0, window_ticks);
         }
         change(&self.settings.scale_bits, controller.capacity_scale().to_bits());
         change(&self.settings.latency_clip_ns, controller.latency_clip_ns());
+        if control.enabled {
+            change(&self.settings.next_step_ns, controller.next_step_ns());
+        }
+        if now_ns.saturating_sub(self.settings.mended_ns.load(Ordering::Relaxed)) >= MEND_NS {
+            change(&self.settings.mended_ns, now_ns);
+            self.classes.mend_means(if self.config.duplex { 2 } else { 1 });
+        }
+        let long_ticks = self.long_piece_ticks();
+        change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
     }
 
     /// Device time in the device now, in nanoseconds.
@@ -488,13 +519,50 @@ impl Disk {
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
-    /// Whether a request could go out now if it were somebody's turn.
-    pub(crate) fn has_room(&self, now_ns: u64, lane: usize, group: u16) -> Result<(), NoRoom> {
-        if self.in_flight_ticks() >= self.window_ticks().max(1) {
+    /// Somebody whose turn it is found no room, and looks again at `until_ns`: nobody may take it to be absent before.
+    pub(crate) fn claim(&self, until_ns: u64) {
+        if self.claimed_until_ns() < until_ns {
+            self.claimed_until_ns.0.fetch_max(until_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// See [`Disk::claim`].
+    pub(crate) fn claimed_until_ns(&self) -> u64 {
+        self.claimed_until_ns.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests of `ticks` of device time in all could go out now. The device holds one whatever its length, and a bucket
+    /// that is full holds all that it ever will.
+    pub(crate) fn has_room(&self, now_ns: u64, lane: usize, group: u16, ticks: u64) -> Result<(), NoRoom> {
+        let in_flight_ticks = self.in_flight_ticks();
+        if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
             return Err(NoRoom::Device);
         }
         let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
-        self.buckets[at].available(now_ns, TICKS_PER_NS, self.effective_goal_ns()).map_err(NoRoom::Tokens)
+        let depth_ns = self.effective_goal_ns();
+        self.buckets[at].available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
+    }
+
+    /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
+    pub(crate) fn next_step_ns(&self) -> u64 {
+        self.settings.next_step_ns.load(Ordering::Relaxed)
+    }
+
+    /// The time of reservations.
+    pub(crate) fn reserved_time(&self, now_ns: u64) -> ReservedTime<'_> {
+        ReservedTime { now_ns, slip: &self.settings.reserved_slip_ticks }
+    }
+
+    /// The longest piece of late, in ticks.
+    pub(crate) fn long_piece_ticks(&self) -> u64 {
+        self.settings.long_piece_ticks.load(Ordering::Relaxed)
+    }
+
+    /// A piece goes out: remembers the longest for a while (until [`Disk::report`] has been called some tens of times).
+    pub(crate) fn note_piece(&self, ticks: u64) {
+        if ticks > self.long_piece_ticks() {
+            self.settings.long_piece_ticks.store(ticks, Ordering::Relaxed);
+        }
     }
 
     /// What `cost` takes from the bucket in the present mix.
@@ -520,17 +588,16 @@ impl Disk {
     }
 
     /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`.
-    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64) -> u64 {
-        lag_ticks.min(ticks.max(self.bound_ticks / OVERDRAFT_PART))
+    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, is_urgent: bool) -> u64 {
+        let part = if is_urgent { OVERDRAFT_PART_URGENT } else { OVERDRAFT_PART };
+        lag_ticks.min(ticks.max(self.bound_ticks / part))
     }
 
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
-    /// go beyond the window by what it lags, a quarter of the bound (or one request) at the most: that is how a small
-    /// request of a class that wakes up goes straight to the disk.
+    /// go beyond the window by its overdraft: that is how a small request of a class that wakes up goes straight to the disk.
     ///
     /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other.
-    pub(crate) fn try_enter(&self, ticks: u64, lag_ticks: u64) -> bool {
-        let overdraft_ticks = self.overdraft_ticks(ticks, lag_ticks);
+    pub(crate) fn try_enter(&self, ticks: u64, overdraft_ticks: u64) -> bool {
         let window_ticks = self.window_ticks();
         let has_room = |in_flight: u64| {
             in_flight == 0

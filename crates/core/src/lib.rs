@@ -21,6 +21,8 @@ mod cost;
 mod disk;
 mod heap;
 mod hist;
+#[cfg(all(loom, test))]
+mod loom_tests;
 pub mod math;
 mod qos;
 mod queue;

@@ -27,6 +27,7 @@
 
 use crate::bucket::{TICKS_PER_NS, TokenBucket};
 use crate::request::Direction;
+use crate::sync::{AtomicU64, Ordering};
 use crate::units::Rate;
 
 /// What a class or group may use at the most. All unlimited by default.
@@ -115,8 +116,9 @@ impl Qos {
     }
 }
 
-/// How far a reservation's tag may fall behind: what was not given for longer is forgotten.
-const DEBT_NS: u64 = 100_000_000;
+/// A reservation's tag that is further behind than 100 ms pulls the time of reservations back with it, by as much as it is
+/// served; what is further behind than twice that is forgotten.
+const DEBT_TICKS: u64 = 100_000_000 * TICKS_PER_NS;
 
 /// The tags of one node, shared by all queues of its disk.
 #[derive(Debug, Default)]
@@ -171,30 +173,58 @@ impl Tags {
         .filter(|(_, ticks)| *ticks > 0)
     }
 
-    /// The smallest tag that is due.
-    pub(crate) fn reservation_due(&self, reservation: &Reservation, now_ns: u64) -> Option<u64> {
-        let now = now_ns.saturating_mul(TICKS_PER_NS);
+    fn reservation_tag(&self, reservation: &Reservation) -> Option<u64> {
         let iops = (reservation.iops > 0).then(|| self.reservations[0].tat_ticks());
         let bandwidth = (reservation.bandwidth > 0).then(|| self.reservations[1].tat_ticks());
-        [iops, bandwidth].into_iter().flatten().min().filter(|tag| *tag <= now)
+        [iops, bandwidth].into_iter().flatten().min()
+    }
+
+    /// The smallest tag, if it is due.
+    pub(crate) fn reservation_due(&self, reservation: &Reservation, time: ReservedTime) -> Option<u64> {
+        self.reservation_tag(reservation).filter(|tag| *tag <= time.ticks())
     }
 
     /// When the next reservation is due.
-    pub(crate) fn reservation_next_ns(&self, reservation: &Reservation) -> Option<u64> {
-        let iops = (reservation.iops > 0).then(|| self.reservations[0].tat_ticks());
-        let bandwidth = (reservation.bandwidth > 0).then(|| self.reservations[1].tat_ticks());
-        [iops, bandwidth].into_iter().flatten().min().map(|ticks| ticks.div_ceil(TICKS_PER_NS))
+    pub(crate) fn reservation_next_ns(&self, reservation: &Reservation, time: ReservedTime) -> Option<u64> {
+        self.reservation_tag(reservation).map(|tag| tag.saturating_add(time.slip_ticks()).div_ceil(TICKS_PER_NS))
     }
 
-    pub(crate) fn charge_reservations(&self, reservation: &Reservation, amount: Amount, now_ns: u64) {
+    /// What a class got beyond its reservation is not counted against it later, so a tag is at most one request ahead.
+    pub(crate) fn charge_reservations(&self, reservation: &Reservation, amount: Amount, time: ReservedTime) {
+        let now = time.ticks();
         for (bucket, ticks) in self.reserved(reservation, amount) {
-            bucket.take_anyway(now_ns.saturating_sub(DEBT_NS), ticks);
+            let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
+            let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
+            time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
         }
     }
 
     /// The class has work again: what it did not ask for it is not owed.
-    pub(crate) fn begin_reservations(&self, now_ns: u64) {
-        self.reservations.iter().for_each(|bucket| bucket.not_before(now_ns));
+    pub(crate) fn begin_reservations(&self, time: ReservedTime) {
+        self.reservations.iter().for_each(|bucket| bucket.not_before(time.ticks()));
+    }
+
+    /// Tags for other limits, which are not bound by what was used of the old ones; reservations go on.
+    pub(crate) fn renewed(&self) -> Tags {
+        Tags { limits: Default::default(), reservations: self.reservations.each_ref().map(TokenBucket::copy) }
+    }
+}
+
+/// The time by which reservations are due. When all together are more than the disk has, it falls behind the clock, so that
+/// their tags keep their distances, and with them their proportions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReservedTime<'a> {
+    pub(crate) now_ns: u64,
+    pub(crate) slip: &'a AtomicU64,
+}
+
+impl ReservedTime<'_> {
+    fn slip_ticks(self) -> u64 {
+        self.slip.load(Ordering::Relaxed)
+    }
+
+    fn ticks(self) -> u64 {
+        self.now_ns.saturating_mul(TICKS_PER_NS).saturating_sub(self.slip_ticks())
     }
 }
 

@@ -59,7 +59,8 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 /// How often to look again when another shard's work fills the device: nobody tells this queue when it leaves.
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
 
-/// With room in the device, and no clock of the disk moving for so long, those whose turn it is are taken to be absent.
+/// With room in the device, and no clock of the disk moving for so long after all had time to look, those whose turn it is are
+/// taken to be absent.
 const PATIENCE_NS: u64 = 20_000;
 
 /// A class's old requests go first for at most this part of the disk's time.
@@ -284,8 +285,11 @@ pub struct IoQueue {
 struct Lane {
     tree: Tree,
     carry_fs: u64,
-    /// Since when there is room, nobody here is eligible, and the disk's clock stands at this.
+    /// Since when nobody here is eligible and the disk's clock stands at this.
     standstill: Option<(u64, u64)>,
+    /// How much this queue may use out of turn since it was left alone, and where the disk's clock stood after its last turn.
+    overtime_ns: u64,
+    overtime_mean: u64,
 }
 
 /// What a piece took at the last gates: nothing where there are none.
@@ -310,7 +314,8 @@ impl IoQueue {
             }
         };
         let lanes = if disk.config().duplex { 2 } else { 1 };
-        let lane = |_| Lane { tree: Tree::new(fairness), carry_fs: 0, standstill: None };
+        let lane =
+            |_| Lane { tree: Tree::new(fairness), carry_fs: 0, standstill: None, overtime_ns: 0, overtime_mean: 0 };
         let mut queue = IoQueue {
             lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
@@ -522,7 +527,7 @@ impl IoQueue {
         if member.stats.queued == 0 {
             member.mark = WaitMark::start(&self.blocked, limited_ns, now_ns);
             if let (true, Some(tags)) = (member.qos.has_reservation(), &member.tags) {
-                tags.begin_reservations(now_ns);
+                tags.begin_reservations(self.disk.reserved_time(now_ns));
             }
         }
     }
@@ -576,24 +581,35 @@ impl IoQueue {
             Some((WaitReason::Fairness, _)) | None => self.blocked.unblock(now_ns),
             Some((reason, _)) => self.blocked.block(reason, now_ns),
         }
+        let step_ns = Some(self.disk.next_step_ns()).filter(|step_ns| *step_ns < u64::MAX && self.in_flight > 0);
+        if step_ns.is_some_and(|step_ns| step_ns <= now_ns) {
+            self.report_now(now_ns);
+        }
+        let step_ns = step_ns.filter(|step_ns| *step_ns > now_ns);
         let limit_ns = self.parked.peek().map(|Reverse((until_ns, ..))| *until_ns);
         let urgent_ns = self.urgent.iter().filter_map(|class| self.urgent_at_ns(*class, now_ns)).min();
-        self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns].into_iter().flatten().min();
+        self.wakeup_ns = [stopped_by.and_then(|stop| stop.1), limit_ns, urgent_ns, step_ns].into_iter().flatten().min();
         None
     }
 
     /// The next piece of `lane`; nothing when it has no work that may run; or what stops it.
     fn poll_lane(&mut self, now_ns: u64, lane: usize) -> Result<Option<Dispatch>, Stop> {
+        let at = &mut self.lanes[lane];
+        if at.overtime_ns > 0 && at.tree.clock(ROOT).mean() != at.overtime_mean {
+            // The others are back.
+            at.overtime_ns = 0;
+            at.tree.set_overtime(Cost::ZERO);
+        }
         loop {
             let pick = match self.urgent_pick(now_ns, lane) {
                 Some(pick) => pick,
                 None => match self.lanes[lane].tree.pick() {
                     Ok(None) => return Ok(None),
                     Ok(Some(pick)) => pick,
-                    Err(_) => {
-                        self.wait_for_turn(now_ns, lane)?;
-                        continue;
-                    }
+                    Err(_) => match self.wait_for_turn(now_ns, lane)? {
+                        Some(pick) => pick,
+                        None => continue,
+                    },
                 },
             };
             if !self.park_at_limit(now_ns, lane, pick.class) {
@@ -602,35 +618,44 @@ impl IoQueue {
         }
     }
 
-    /// It is the turn of classes of other queues. If they do not take it while there is room, this queue goes on: `Ok`.
-    fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<(), Stop> {
-        let (group, at) = (self.config.group, &mut self.lanes[lane]);
-        match self.disk.has_room(now_ns, lane, group) {
+    /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
+    /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
+    fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<Option<Pick>, Stop> {
+        let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else { return Ok(None) };
+        let long_ticks = self.disk.long_piece_ticks();
+        let ahead_ticks = ticks_with_carry(ahead, 0).0;
+        if self.disk.has_room(now_ns, lane, self.config.group, ahead_ticks.saturating_add(long_ticks)).is_ok() {
+            return Ok(Some(first));
+        }
+        let mean = self.lanes[lane].tree.clock(ROOT).mean();
+        let since_ns = match self.lanes[lane].standstill {
+            Some((since_ns, seen)) if seen == mean => since_ns,
+            _ => now_ns,
+        };
+        self.lanes[lane].standstill = Some((since_ns, mean));
+        match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
             Err(NoRoom::Device) => {
                 self.unreported.window_blocks += 1;
-                at.standstill = None;
                 return Err((WaitReason::Depth, Some(now_ns.saturating_add(self.full_device_retry_ns()))));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
                 self.unreported.token_blocks += 1;
-                at.standstill = None;
                 return Err((WaitReason::Tokens, Some(retry_ns)));
             }
             Ok(()) => {}
         }
-        let mean = at.tree.clock(ROOT).mean();
-        let since_ns = match at.standstill {
-            Some((since_ns, seen)) if seen == mean => since_ns,
-            _ => now_ns,
-        };
+        // Who waits for room is not absent.
+        let since_ns = since_ns.max(self.disk.claimed_until_ns());
         let waited_ns = now_ns.saturating_sub(since_ns);
         if waited_ns < PATIENCE_NS {
-            at.standstill = Some((since_ns, mean));
             return Err((WaitReason::Fairness, Some(since_ns.saturating_add(PATIENCE_NS))));
         }
+        let at = &mut self.lanes[lane];
         at.standstill = None;
-        at.tree.go_on_without_the_others(Cost::from_ns(waited_ns.min(self.disk.bound_ns())));
-        Ok(())
+        at.overtime_ns = waited_ns.max(at.overtime_ns.saturating_mul(2)).min(self.disk.bound_ns());
+        at.overtime_mean = mean;
+        at.tree.set_overtime(Cost::from_ns(at.overtime_ns));
+        Ok(None)
     }
 
     /// A class whose reservation is due, or whose oldest request has waited as long as it may.
@@ -655,7 +680,10 @@ impl IoQueue {
     /// Since when `class` should go first, and whether because of its age.
     fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
         let member = &self.members[class as usize];
-        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_due(&member.qos.reservation, now_ns));
+        let reserved = member
+            .tags
+            .as_ref()
+            .and_then(|tags| tags.reservation_due(&member.qos.reservation, self.disk.reserved_time(now_ns)));
         let aged = self.aged_at_ns(class, lane).filter(|at_ns| *at_ns <= now_ns);
         match (reserved, aged) {
             (Some(tick), _) => Some((tick, false)),
@@ -678,7 +706,8 @@ impl IoQueue {
         if member.stats.queued == 0 {
             return None;
         }
-        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation));
+        let time = self.disk.reserved_time(now_ns);
+        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
         let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
         [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
@@ -753,16 +782,18 @@ impl IoQueue {
     fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
         let mut total_ns = 0;
         let mut at = class;
-        while self.any_limits || self.any_targets {
+        if !self.any_limits && !self.any_targets {
+            return 0;
+        }
+        loop {
             let member = &self.members[at as usize];
             let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
             total_ns += member.limited_ns + running_ns;
             if at == ROOT {
-                break;
+                return total_ns;
             }
             at = self.lanes[0].tree.parent(at);
         }
-        total_ns
     }
 
     /// Takes the next piece of the picked class through the last gates, or says what stopped it and when to ask again.
@@ -809,23 +840,32 @@ impl IoQueue {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         // Being behind by a part of a request is nothing; there the order decides.
         let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
-        if !self.disk.try_enter(ticks, lag_ticks) {
+        let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, pick.turn != Turn::Picked);
+        let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
+        if !self.disk.try_enter(ticks, overdraft_ticks) {
             self.unreported.window_blocks += 1;
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
+            if !alone {
+                let soon_ns = now_ns.saturating_add(FULL_DEVICE_RETRY_NS);
+                self.disk.claim(retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
+            }
             return Err((WaitReason::Depth, retry_ns));
         }
         // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
-        let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
-        let overdraft_ticks = if alone { 0 } else { self.disk.overdraft_ticks(ticks, lag_ticks) };
-        match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, overdraft_ticks) {
+        let deeper_ticks = if alone { 0 } else { overdraft_ticks };
+        match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
             Ok((bucket, token_ticks)) => {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.in_flight_ticks += ticks;
+                self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }
             Err(retry_ns) => {
                 self.disk.leave(ticks);
                 self.unreported.token_blocks += 1;
+                if !alone {
+                    self.disk.claim(retry_ns);
+                }
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
@@ -889,8 +929,9 @@ impl IoQueue {
         self.charge_qos(now_ns, class, &piece, u32::from(first));
 
         let weight = weight(piece.len_bytes);
-        let tree = &mut self.lanes[lane].tree;
+        let Lane { tree, overtime_mean, .. } = &mut self.lanes[lane];
         tree.charge(class, fair_cost(piece.cost, weight), weight, now_ns, pick.turn);
+        *overtime_mean = tree.clock(ROOT).mean();
         if last {
             self.queued -= 1;
             self.slots.unlink(tree.fifo_mut(class), at);
@@ -913,10 +954,13 @@ impl IoQueue {
             member.aged_again_ns = now_ns.saturating_add(AGED_PART * piece.cost.as_fs() / crate::units::FS_PER_NS);
         }
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
-            tags.charge_reservations(&member.qos.reservation, amount, now_ns);
+            tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns));
         }
         let mut at = class;
-        while self.any_limits && self.config.mode != Mode::Drain {
+        if !self.any_limits || self.config.mode == Mode::Drain {
+            return;
+        }
+        loop {
             let member = &self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
                 tags.charge_limits(&member.qos.limits, amount, now_ns);
@@ -965,6 +1009,10 @@ impl IoQueue {
         if report.completions < REPORT_COMPLETIONS && now_ns.saturating_sub(self.reported_ns) < REPORT_NS {
             return;
         }
+        self.report_now(now_ns);
+    }
+
+    fn report_now(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_at_backlog_ns) >= BACKLOG_PERIOD_NS {
             self.looked_at_backlog_ns = now_ns;
             self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();

@@ -7,7 +7,7 @@
 //! # How it works
 //! At each level the child with the lowest *clock* goes first, as in start-time fair queueing (Goyal, Vin, Cheng 1996). The
 //! clocks are shared by all queues of the disk (`clock`); a queue that is alone with its work serves the lowest, one among
-//! several only what is *eligible*: at or behind the mean of all. A child that wakes up is put at most a *wake-up
+//! several only what is *eligible*: at or behind the mean of all, or so little ahead that there is room for those before it too. A child that wakes up is put at most a *wake-up
 //! credit* behind the mean: that much device time it may use before the others get a turn.
 //!
 //! In depth mode the clocks are the queue's own: the decaying accumulators of Scylla's first scheduler (2016). A class's
@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::{Clock, Edge, is_before};
+use crate::clock::{self, Clock, Edge, is_before};
 use crate::heap::{Entry, Heap};
 use crate::math;
 use crate::slots::{Fifo, NONE};
@@ -96,11 +96,13 @@ pub(crate) struct Tree {
     fairness: Fairness,
     /// Clock of the child of the root that was served last, before it was.
     served: u64,
+    /// Device time that this queue may still use out of turn, because those whose turn it is are absent.
+    overtime: Cost,
 }
 
 impl Tree {
     pub(crate) fn new(fairness: Fairness) -> Tree {
-        Tree { nodes: Vec::new(), fairness, served: 0 }
+        Tree { nodes: Vec::new(), fairness, served: 0, overtime: Cost::ZERO }
     }
 
     /// Makes a place for one node more.
@@ -252,12 +254,12 @@ impl Tree {
             }
             at = self.node(at).parent;
         }
-        true
+        !self.node(ROOT).parked
     }
 
     /// The class whose turn it is. `Ok(None)` when there is no work.
     pub(crate) fn pick(&mut self) -> Result<Option<Pick>, NotYet> {
-        if self.node(ROOT).active_children == 0 {
+        if self.node(ROOT).parked || self.node(ROOT).active_children == 0 {
             return Ok(None);
         }
         match self.pick_in(ROOT) {
@@ -298,7 +300,7 @@ impl Tree {
             return self.pick_in(child);
         }
         let alone = node.shared.queues() <= 1 || matches!(self.fairness, Fairness::Decaying { .. });
-        (alone || !is_before(node.shared.mean(), node.local)).then_some(child)
+        (alone || !self.overtime.is_zero() || !is_before(node.shared.mean(), node.local)).then_some(child)
     }
 
     /// By the clocks of the disk. A queue that is alone with its work needs no permission.
@@ -306,6 +308,7 @@ impl Tree {
         let shared = &self.node(group).shared;
         matches!(self.fairness, Fairness::Decaying { .. })
             || shared.queues() <= 1
+            || !self.overtime.is_zero()
             || !is_before(shared.mean(), self.node(child).shared.own())
     }
 
@@ -338,10 +341,33 @@ impl Tree {
         }
         let (root, top) = (&self.node(ROOT).shared, &self.node(top).shared);
         if root.queues() <= 1 {
-            return crate::clock::between(top.own(), self.served, top.counted_shares());
+            return clock::between(top.own(), self.served, top.counted_shares());
         }
         let in_class = if node.shared.queues() > 1 { node.shared.lag_of_queue(node.local) } else { Cost::ZERO };
-        crate::clock::between(top.own(), root.mean(), top.counted_shares()).max(in_class)
+        // It counts in the mean itself: behind the others it is by more than behind the mean.
+        let (weight, own) = (root.weight() as f64, f64::from(top.counted_shares()));
+        let behind_fs = clock::between(top.own(), root.mean(), top.counted_shares()).as_fs() as f64;
+        let of_all = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
+        of_all.max(in_class)
+    }
+
+    /// The class of this queue whose turn comes first, and how much device time must be served to others before it does.
+    pub(crate) fn first_in_line(&mut self) -> Option<(Pick, Cost)> {
+        let (mut at, mut ahead) = (ROOT, Cost::ZERO);
+        while self.node(at).is_group {
+            let child = self.top_child(at)?;
+            let group = &self.node(at).shared;
+            if group.queues() > 1 {
+                ahead = ahead.max(clock::distance(group.mean(), self.node(child).shared.own(), group.weight()));
+            }
+            at = child;
+        }
+        let node = self.node(at);
+        let queues = u64::from(node.shared.queues());
+        if queues > 1 {
+            ahead = ahead.max(clock::distance(node.shared.mean(), node.local, queues));
+        }
+        Some((Pick { class: at, lag: Cost::ZERO, turn: Turn::Picked }, ahead))
     }
 
     /// Which part of the disk `class` has in this queue now, or would have if it had work: above 0, at most 1.
@@ -359,20 +385,10 @@ impl Tree {
         part / f64::from(self.node(class).shared.queues().max(1))
     }
 
-    /// There is room and nobody moves: whoever is behind is not there. Makes the first of this queue eligible, and lets it have
-    /// `allowance` of device time before it stops again.
-    pub(crate) fn go_on_without_the_others(&mut self, allowance: Cost) {
-        let mut group = ROOT;
-        while let Some(child) = self.top_child(group) {
-            let node = self.node(child);
-            let shared = &self.node(group).shared;
-            shared.raise_mean(node.shared.own(), allowance, shared.weight());
-            if !node.is_group {
-                node.shared.raise_mean(node.local, allowance, u64::from(node.shared.queues()));
-                return;
-            }
-            group = child;
-        }
+    /// Those whose turn it is are absent: lets this queue use so much device time out of turn. The clocks stay as they are,
+    /// so those who come back are behind, and go first.
+    pub(crate) fn set_overtime(&mut self, overtime: Cost) {
+        self.overtime = overtime;
     }
 
     /// The child with the lowest clock that has work; mends the top of the heap on the way.
@@ -398,9 +414,10 @@ impl Tree {
         let Fairness::Virtual { .. } = self.fairness else {
             return self.charge_decaying(class, weight, now_ns);
         };
+        self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
         let node = self.node_mut(class);
         let shared = &node.shared;
-        node.local = node.local.wrapping_add(crate::clock::units(cost, 1.0));
+        node.local = node.local.wrapping_add(clock::units(cost, 1.0));
         shared.advance_class(cost, &mut node.carry);
         let mut at = class;
         while by_shares && at != ROOT {

@@ -17,7 +17,7 @@
 /// Ratio of the upper probe to the centre, and of the centre to the lower probe.
 pub(super) const PROBE: f64 = 1.12;
 /// The elasticity at which the window rests.
-pub(super) const ELASTICITY_GOAL: f64 = 0.085;
+pub(super) const ELASTICITY_GOAL: f64 = 0.08;
 /// Completions in a phase, near the knee and far from it.
 pub(super) const PHASE_COMPLETIONS: u64 = 256;
 pub(super) const PHASE_COMPLETIONS_FAR: u64 = 64;
@@ -30,7 +30,10 @@ pub(super) const PHASE_TYPICAL_PART: f64 = 0.5;
 pub(super) const PROBE_LN_MIN: f64 = 0.02;
 pub(super) const ELASTICITY_MAX: f64 = 2.0;
 /// Change of ln(window) per unit of elasticity missing, near the knee and far from it.
-pub(super) const GAIN: f64 = 0.5;
+pub(super) const GAIN: f64 = 0.35;
+/// After so many pairs downwards in a row the knee is not near: from then on this gain holds downwards.
+pub(super) const DESCENTS_MANY: u32 = 6;
+pub(super) const GAIN_DESCENT: f64 = 0.7;
 pub(super) const GAIN_FAR: f64 = 2.0;
 /// Bounds of one change of ln(window).
 pub(super) const STEP_DOWN_MAX: f64 = 0.06;
