@@ -33,6 +33,14 @@ const UNITS_PER_FS: f64 = 16.0;
 /// A clock this far ahead of the mean (device time divided by shares) is not a debt but a number that has wrapped.
 const LEAD_MAX_FS: f64 = 100.0 * crate::units::FS_PER_S as f64;
 
+/// A clock that is ahead of the mean by less than 1 us of one share is not ahead: means are rounded, and equal clocks would all be.
+const SLACK_UNITS: u64 = 16_000_000_000;
+
+/// Whether a child with `shares` whose clock is `own` may go while the mean is `mean`.
+pub(crate) fn is_eligible(own: u64, mean: u64, shares: u32) -> bool {
+    !is_before(mean.wrapping_add(SLACK_UNITS / u64::from(shares.max(1))), own)
+}
+
 /// Whether clock `a` is behind clock `b`.
 pub(crate) fn is_before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0

@@ -64,10 +64,11 @@ const MEND_NS: u64 = 10_000_000;
 /// In each report the memory of the longest piece fades by this part.
 const LONG_PIECE_MEMORY: u64 = 64;
 
-/// The part of the bound by which classes that lag may exceed the window; and those that must go before their turn, who
-/// so find room when others have used theirs.
-const OVERDRAFT_PART: u64 = 8;
-const OVERDRAFT_PART_URGENT: u64 = 4;
+/// The part of the bound (or one request) by which a class that lags behind the others may exceed the window.
+const OVERDRAFT_PART: u64 = 4;
+
+/// The part of the bound by which a queue may that lags behind the other queues of its class.
+const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 
 /// Whether, and down to what, long requests are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -587,10 +588,15 @@ impl Disk {
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 
-    /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`.
-    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, is_urgent: bool) -> u64 {
-        let part = if is_urgent { OVERDRAFT_PART_URGENT } else { OVERDRAFT_PART };
-        lag_ticks.min(ticks.max(self.bound_ticks / part))
+    /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`, and its queue in the class
+    /// by `in_class_ticks`. Who must go before its turn finds room even when others have used theirs.
+    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64, is_urgent: bool) -> u64 {
+        let most_ticks = ticks.max(self.bound_ticks / OVERDRAFT_PART);
+        if is_urgent {
+            return 2 * most_ticks;
+        }
+        let of_class = lag_ticks.min(most_ticks);
+        of_class.max(in_class_ticks.min(self.bound_ticks / OVERDRAFT_IN_CLASS_PART))
     }
 
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may

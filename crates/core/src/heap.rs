@@ -45,8 +45,12 @@ impl Heap {
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
-        let mut at = self.entries.len();
         self.entries.push(entry);
+        self.sift_up(self.entries.len() - 1);
+    }
+
+    fn sift_up(&mut self, mut at: usize) {
+        let entry = self.entries[at];
         while at > 0 {
             let parent = (at - 1) / ARITY;
             if !is_before(entry.key, self.entries[parent].key) {
@@ -66,6 +70,16 @@ impl Heap {
             self.sift_down(last);
         }
         Some(top)
+    }
+
+    /// Gives `node`, wherever it is, a smaller key. Linear: rarely needed.
+    pub(crate) fn lower(&mut self, node: u32, key: u64) {
+        if let Some(at) = self.entries.iter().position(|entry| entry.node == node)
+            && is_before(key, self.entries[at].key)
+        {
+            self.entries[at].key = key;
+            self.sift_up(at);
+        }
     }
 
     /// Gives the top a larger key.

@@ -58,6 +58,10 @@ pub const DECAY_TAU_NS: u64 = 100_000_000;
 
 /// How often to look again when another shard's work fills the device: nobody tells this queue when it leaves.
 const FULL_DEVICE_RETRY_NS: u64 = 50_000;
+/// The same for a queue that is far from its turn, at the most.
+const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
+/// The same for a queue whose turn it is, and which has nothing in the device that would bring it back here.
+const FULL_DEVICE_TURN_NS: u64 = 20_000;
 
 /// With room in the device, and no clock of the disk moving for so long after all had time to look, those whose turn it is are
 /// taken to be absent.
@@ -285,6 +289,7 @@ pub struct IoQueue {
 struct Lane {
     tree: Tree,
     carry_fs: u64,
+    in_flight_ticks: u64,
     /// Since when nobody here is eligible and the disk's clock stands at this.
     standstill: Option<(u64, u64)>,
     /// How much this queue may use out of turn since it was left alone, and where the disk's clock stood after its last turn.
@@ -314,8 +319,14 @@ impl IoQueue {
             }
         };
         let lanes = if disk.config().duplex { 2 } else { 1 };
-        let lane =
-            |_| Lane { tree: Tree::new(fairness), carry_fs: 0, standstill: None, overtime_ns: 0, overtime_mean: 0 };
+        let lane = |_| Lane {
+            tree: Tree::new(fairness),
+            carry_fs: 0,
+            in_flight_ticks: 0,
+            standstill: None,
+            overtime_ns: 0,
+            overtime_mean: 0,
+        };
         let mut queue = IoQueue {
             lanes: (0..lanes).map(lane).collect(),
             first_lane: 0,
@@ -526,7 +537,8 @@ impl IoQueue {
         member.stats.activations += 1;
         if member.stats.queued == 0 {
             member.mark = WaitMark::start(&self.blocked, limited_ns, now_ns);
-            if let (true, Some(tags)) = (member.qos.has_reservation(), &member.tags) {
+            let is_first = self.lanes.iter().all(|lane| lane.tree.clock(node).queues() <= 1);
+            if let (true, true, Some(tags)) = (is_first, member.qos.has_reservation(), &member.tags) {
                 tags.begin_reservations(self.disk.reserved_time(now_ns));
             }
         }
@@ -563,9 +575,15 @@ impl IoQueue {
         }
         self.unpark_due(now_ns);
         let mut stopped_by: Option<Stop> = None;
+        // Lanes share the window: the one with less device time in the device goes first, or by turns where there is no such time.
+        let first = match &self.lanes[..] {
+            [reads, writes] if self.config.mode == Mode::Scheduled => {
+                usize::from(reads.in_flight_ticks > writes.in_flight_ticks)
+            }
+            _ => self.first_lane,
+        };
         for turn in 0..self.lanes.len() {
-            // The lanes take turns: what they share (window, depth) must not go to the first of them alone.
-            let lane = (self.first_lane + turn) % self.lanes.len();
+            let lane = (first + turn) % self.lanes.len();
             match self.poll_lane(now_ns, lane) {
                 Ok(Some(dispatch)) => {
                     self.blocked.unblock(now_ns);
@@ -624,7 +642,9 @@ impl IoQueue {
         let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else { return Ok(None) };
         let long_ticks = self.disk.long_piece_ticks();
         let ahead_ticks = ticks_with_carry(ahead, 0).0;
-        if self.disk.has_room(now_ns, lane, self.config.group, ahead_ticks.saturating_add(long_ticks)).is_ok() {
+        let all_ticks = ahead_ticks.saturating_add(long_ticks);
+        let is_claimed = self.disk.claimed_until_ns() > now_ns;
+        if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
             return Ok(Some(first));
         }
         let mean = self.lanes[lane].tree.clock(ROOT).mean();
@@ -636,7 +656,9 @@ impl IoQueue {
         match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
             Err(NoRoom::Device) => {
                 self.unreported.window_blocks += 1;
-                return Err((WaitReason::Depth, Some(now_ns.saturating_add(self.full_device_retry_ns()))));
+                let until_turn_ns = ahead.as_fs() / crate::units::FS_PER_NS / 2;
+                let wait_ns = until_turn_ns.clamp(FULL_DEVICE_RETRY_NS, FULL_DEVICE_RETRY_MAX_NS);
+                return Err((WaitReason::Depth, Some(now_ns.saturating_add(wait_ns))));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
                 self.unreported.token_blocks += 1;
@@ -672,9 +694,8 @@ impl IoQueue {
         let tree = &self.lanes[lane].tree;
         let stats = &mut self.members[class as usize].stats;
         *if aged { &mut stats.aged } else { &mut stats.reserved } += 1;
-        let lag = Cost::from_ns(self.disk.bound_ns());
         let turn = if aged || tree.is_due_by_shares(class) { Turn::Charged } else { Turn::Reserved };
-        Some(Pick { class, lag, turn })
+        Some(Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn })
     }
 
     /// Since when `class` should go first, and whether because of its age.
@@ -840,7 +861,9 @@ impl IoQueue {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         // Being behind by a part of a request is nothing; there the order decides.
         let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
-        let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, pick.turn != Turn::Picked);
+        let in_class_ticks = ticks_with_carry(pick.lag_in_class, 0).0;
+        let is_urgent = pick.turn != Turn::Picked;
+        let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
         let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
         if !self.disk.try_enter(ticks, overdraft_ticks) {
             self.unreported.window_blocks += 1;
@@ -852,10 +875,11 @@ impl IoQueue {
             return Err((WaitReason::Depth, retry_ns));
         }
         // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
-        let deeper_ticks = if alone { 0 } else { overdraft_ticks };
+        let deeper_ticks = if alone && !is_urgent { 0 } else { overdraft_ticks };
         match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
             Ok((bucket, token_ticks)) => {
                 self.lanes[lane].carry_fs = carry_fs;
+                self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
@@ -871,19 +895,13 @@ impl IoQueue {
         }
     }
 
-    /// Many queues that wait look less often each: together they look as often as a few.
-    fn full_device_retry_ns(&self) -> u64 {
-        let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues());
-        FULL_DEVICE_RETRY_NS * (queues / 8).clamp(1, 20)
-    }
-
-    /// The device is full. In how long to look again: nobody tells this queue when work of other shards leaves.
+    /// It is this queue's turn, and the device is full. In how long to look again: nobody tells it when work of others leaves.
     fn retry_full_ns(&self) -> Option<u64> {
         let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
         match (self.in_flight, others_ticks) {
-            (0, _) => Some(self.full_device_retry_ns()),
+            (0, _) => Some(FULL_DEVICE_TURN_NS),
             (_, 0) => None,
-            _ => Some(FULL_DEVICE_RETRY_NS * 4),
+            _ => Some(FULL_DEVICE_RETRY_NS),
         }
     }
 
@@ -891,6 +909,7 @@ impl IoQueue {
     fn leave_device(&mut self, piece: &Dispatch) {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
+        self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
     }
 
     /// Everything is granted: moves the piece from the queue into the device's account.
@@ -1006,7 +1025,11 @@ impl IoQueue {
         report.completions += 1;
         report.completed_ticks += ticks;
         report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
-        if report.completions < REPORT_COMPLETIONS && now_ns.saturating_sub(self.reported_ns) < REPORT_NS {
+        // Several queues' reports must not look like a jump of the rate when they happen to come together.
+        let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
+        if report.completions < (REPORT_COMPLETIONS / queues).max(1)
+            && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
+        {
             return;
         }
         self.report_now(now_ns);
@@ -1052,6 +1075,7 @@ impl IoQueue {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
             self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.token_ticks(ticks));
             self.disk.enter(ticks);
+            lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
         }
         let member = &mut self.members[piece.class as usize];

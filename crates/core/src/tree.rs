@@ -69,8 +69,9 @@ struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) class: u32,
-    /// Device time by which it lags behind the others.
+    /// Device time by which it lags behind the others, and its queue behind the other queues of the class.
     pub(crate) lag: Cost,
+    pub(crate) lag_in_class: Cost,
     pub(crate) turn: Turn,
 }
 
@@ -206,9 +207,12 @@ impl Tree {
         let key = self.key(at);
         let node = self.node_mut(at);
         node.active = true;
-        if parent != NONE && !node.in_heap {
-            node.in_heap = true;
-            self.node_mut(parent).heap.push(Entry { key, node: at });
+        let was_in_heap = std::mem::replace(&mut node.in_heap, parent != NONE);
+        match (parent, was_in_heap) {
+            (NONE, _) => {}
+            (_, false) => self.node_mut(parent).heap.push(Entry { key, node: at }),
+            // Joining may have put its clock back.
+            (_, true) => self.node_mut(parent).heap.lower(at, key),
         }
     }
 
@@ -263,7 +267,7 @@ impl Tree {
             return Ok(None);
         }
         match self.pick_in(ROOT) {
-            Some(class) => Ok(Some(Pick { class, lag: self.lag(class), turn: Turn::Picked })),
+            Some(class) => Ok(Some(self.picked(class))),
             None => Err(NotYet),
         }
     }
@@ -300,7 +304,7 @@ impl Tree {
             return self.pick_in(child);
         }
         let alone = node.shared.queues() <= 1 || matches!(self.fairness, Fairness::Decaying { .. });
-        (alone || !self.overtime.is_zero() || !is_before(node.shared.mean(), node.local)).then_some(child)
+        (alone || !self.overtime.is_zero() || clock::is_eligible(node.local, node.shared.mean(), 1)).then_some(child)
     }
 
     /// By the clocks of the disk. A queue that is alone with its work needs no permission.
@@ -309,7 +313,7 @@ impl Tree {
         matches!(self.fairness, Fairness::Decaying { .. })
             || shared.queues() <= 1
             || !self.overtime.is_zero()
-            || !is_before(shared.mean(), self.node(child).shared.own())
+            || clock::is_eligible(self.node(child).shared.own(), shared.mean(), self.node(child).shares)
     }
 
     /// Whether shares alone would let class `at` go now.
@@ -320,7 +324,8 @@ impl Tree {
         let mut at = class;
         while at != ROOT {
             let parent = self.node(at).parent;
-            if is_before(self.node(parent).shared.mean(), self.node(at).shared.own()) {
+            let node = self.node(at);
+            if !clock::is_eligible(node.shared.own(), self.node(parent).shared.mean(), node.shares) {
                 return false;
             }
             at = parent;
@@ -328,11 +333,12 @@ impl Tree {
         true
     }
 
-    /// By how much device time `class` lags behind the others, and its queue behind the other queues of the class: behind
-    /// the mean where queues compete, and behind who was served last where this queue alone decides.
-    fn lag(&self, class: u32) -> Cost {
+    /// `class` with what it lags: behind the mean of the others where queues compete, and behind who was served last where this
+    /// queue alone decides.
+    fn picked(&self, class: u32) -> Pick {
+        let mut pick = Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked };
         if matches!(self.fairness, Fairness::Decaying { .. }) {
-            return Cost::ZERO;
+            return pick;
         }
         let node = self.node(class);
         let mut top = class;
@@ -340,15 +346,19 @@ impl Tree {
             top = self.node(top).parent;
         }
         let (root, top) = (&self.node(ROOT).shared, &self.node(top).shared);
+        let shares = top.counted_shares();
         if root.queues() <= 1 {
-            return clock::between(top.own(), self.served, top.counted_shares());
+            pick.lag = clock::between(top.own(), self.served, shares);
+            return pick;
         }
-        let in_class = if node.shared.queues() > 1 { node.shared.lag_of_queue(node.local) } else { Cost::ZERO };
+        if node.shared.queues() > 1 {
+            pick.lag_in_class = node.shared.lag_of_queue(node.local);
+        }
         // It counts in the mean itself: behind the others it is by more than behind the mean.
-        let (weight, own) = (root.weight() as f64, f64::from(top.counted_shares()));
-        let behind_fs = clock::between(top.own(), root.mean(), top.counted_shares()).as_fs() as f64;
-        let of_all = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
-        of_all.max(in_class)
+        let (weight, own) = (root.weight() as f64, f64::from(shares));
+        let behind_fs = clock::between(top.own(), root.mean(), shares).as_fs() as f64;
+        pick.lag = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
+        pick
     }
 
     /// The class of this queue whose turn comes first, and how much device time must be served to others before it does.
@@ -367,7 +377,7 @@ impl Tree {
         if queues > 1 {
             ahead = ahead.max(clock::distance(node.shared.mean(), node.local, queues));
         }
-        Some((Pick { class: at, lag: Cost::ZERO, turn: Turn::Picked }, ahead))
+        Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
     }
 
     /// Which part of the disk `class` has in this queue now, or would have if it had work: above 0, at most 1.

@@ -131,9 +131,9 @@ fn a_queue_looks_again_when_the_work_of_another_fills_the_device() {
     let later_ns = 2 * S;
     queues[1].enqueue(later_ns, class, Op::Read, 4 * KIB, 0).unwrap();
     assert!(queues[1].poll_dispatch(later_ns).is_none());
-    assert_eq!(queues[1].next_wakeup(), Some(later_ns + 50 * US));
+    assert_eq!(queues[1].next_wakeup(), Some(later_ns + 20 * US));
     for piece in pieces {
         let _ = queues[0].complete(later_ns, piece, Outcome::Moved(4 * KIB));
     }
-    assert!(queues[1].poll_dispatch(later_ns + 50 * US).is_some());
+    assert!(queues[1].poll_dispatch(later_ns + 20 * US).is_some());
 }
