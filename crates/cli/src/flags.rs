@@ -1,14 +1,14 @@
 //! Flags that several commands have, and their way from text to checked values.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::core::{CostForm, LatencyGoal};
+use plimsoll::core::{ControlConfig, CostForm, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
-use plimsoll_tools::config::io_properties;
-use plimsoll_tools::setup::DiskChoice;
+use plimsoll_tools::config::{disk, io_properties};
+use plimsoll_tools::setup::{DiskChoice, parse_capacity_scale};
 
 use crate::failure::Failure;
 use crate::screen;
@@ -48,6 +48,17 @@ pub(crate) enum DemoFormat {
     Json,
 }
 
+/// Format of what `sim` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each figure or cell.
+    Csv,
+}
+
 /// What holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeName {
@@ -67,7 +78,11 @@ pub(crate) struct DiskFlags {
     #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
     pub(crate) io_properties: Option<PathBuf>,
 
-    /// Cost of a request: knee, additive, max, seastar
+    /// A disk model: a disk file, or the name of a preset (i4i.2xlarge)
+    #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
+    pub(crate) disk: Option<String>,
+
+    /// Cost of a request by --io-properties: knee, additive, max, seastar
     #[arg(long, default_value_t = CostForm::Knee, value_name = "FORM")]
     pub(crate) model: CostForm,
 
@@ -86,6 +101,15 @@ pub(crate) struct DiskFlags {
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
     #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
     pub(crate) latency_goal: Option<Goal>,
+
+    /// How far the capacity may follow the disk, as parts of the model: MIN:MAX, or `off` [default: 0.05:1, never more
+    /// than the model promises, unless the io-properties say so]
+    #[arg(long, value_name = "MIN:MAX|off", value_parser = parse_scale)]
+    pub(crate) capacity_scale: Option<ControlConfig>,
+}
+
+fn parse_scale(text: &str) -> Result<ControlConfig, String> {
+    parse_capacity_scale(text).map_err(|error| error.to_string())
 }
 
 /// A parsed `--latency-goal`.
@@ -124,8 +148,16 @@ impl DiskFlags {
                 Some(properties)
             }
         };
-        let latency_goal = self.latency_goal.map(|goal| goal.0);
-        Ok(DiskChoice { properties, model: self.model, mode, latency_goal, num_io_queues: self.num_io_queues })
+        let disk = self.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
+        Ok(DiskChoice {
+            properties,
+            disk,
+            model: self.model,
+            mode,
+            latency_goal: self.latency_goal.map(|goal| goal.0),
+            num_io_queues: self.num_io_queues,
+            control: self.capacity_scale,
+        })
     }
 
     /// Remarks that belong to the choice, on stderr.

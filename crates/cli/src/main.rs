@@ -8,6 +8,7 @@ mod failure;
 mod flags;
 mod interrupt;
 mod screen;
+mod sim;
 mod test;
 mod tune;
 
@@ -34,6 +35,7 @@ enum Command {
     Demo(demo::DemoArguments),
     Tune(Box<tune::TuneArguments>),
     Test(Box<test::TestArguments>),
+    Sim(sim::SimArguments),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
     };
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! `plimsoll tune`: measure the disk under a directory and write io-properties.yaml.
 
-mod output;
+pub(crate) mod output;
 
 use std::path::PathBuf;
 

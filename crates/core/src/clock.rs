@@ -195,28 +195,21 @@ impl Clock {
         }
     }
 
-    /// The child's own clock: `cost` was served to it; `per_share` is 1 / its shares.
-    pub(crate) fn serve(&self, cost: Cost, per_share: f64) {
-        self.own.fetch_add(units(cost, per_share), Relaxed);
+    /// The child's own clock: `cost` was served to it; `per_share` is 1 / its shares. `alone`: see [`add`].
+    pub(crate) fn serve(&self, cost: Cost, per_share: f64, alone: bool) {
+        add(&self.own, units(cost, per_share), alone);
     }
 
     /// The group's mean: `cost` was served to one of its children. `carry` keeps what is less than a unit.
-    pub(crate) fn advance(&self, cost: Cost, carry: &mut f64) {
+    pub(crate) fn advance(&self, cost: Cost, carry: &mut f64, alone: bool) {
         let weight = self.weight().max(1) as f64;
-        self.advance_by(cost, weight, carry);
+        add(&self.mean, whole_units(cost, weight, carry), alone);
     }
 
     /// The class's mean: `cost` was served to one of its queues.
     pub(crate) fn advance_class(&self, cost: Cost, carry: &mut f64) {
         let queues = f64::from(self.queues().max(1));
-        self.advance_by(cost, queues, carry);
-    }
-
-    fn advance_by(&self, cost: Cost, weight: f64, carry: &mut f64) {
-        let exact = cost.as_fs() as f64 * UNITS_PER_FS / weight + *carry;
-        let whole = exact as i64;
-        *carry = exact - whole as f64;
-        self.mean.fetch_add(whole as u64, Relaxed);
+        add(&self.mean, whole_units(cost, queues, carry), false);
     }
 
     /// Puts the mean where it should be: `shift` is how far the mean of the children really is from it. Clocks that move
@@ -230,6 +223,24 @@ impl Clock {
     /// Device time by which a queue of this class lags behind the others.
     pub(crate) fn lag_of_queue(&self, local: u64) -> Cost {
         between(local, self.mean(), 1)
+    }
+}
+
+/// `cost` over `weight` in whole units; the rest stays in `carry`.
+fn whole_units(cost: Cost, weight: f64, carry: &mut f64) -> u64 {
+    let exact = cost.as_fs() as f64 * UNITS_PER_FS / weight + *carry;
+    let whole = exact as i64;
+    *carry = exact - whole as f64;
+    whole as u64
+}
+
+/// Moves a clock. `alone`: no other queue of the disk has work, so nobody else moves it and a plain store will do (a third of the
+/// price). Should one begin in this very moment, what it adds can be lost: one request's worth, and the mean is mended soon.
+fn add(clock: &AtomicU64, units: u64, alone: bool) {
+    if alone {
+        clock.store(clock.load(Relaxed).wrapping_add(units), Relaxed);
+    } else {
+        clock.fetch_add(units, Relaxed);
     }
 }
 

@@ -593,7 +593,7 @@ impl Disk {
     pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64, is_urgent: bool) -> u64 {
         let most_ticks = ticks.max(self.bound_ticks / OVERDRAFT_PART);
         if is_urgent {
-            return 2 * most_ticks;
+            return most_ticks + most_ticks.max(self.long_piece_ticks());
         }
         let of_class = lag_ticks.min(most_ticks);
         of_class.max(in_class_ticks.min(self.bound_ticks / OVERDRAFT_IN_CLASS_PART))

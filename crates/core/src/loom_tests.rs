@@ -6,16 +6,16 @@
 //!
 //! # How it works
 //! `sync` gives loom's atomics to the crate's own tests. Each model starts two or three threads, and asserts afterwards what
-//! must hold whatever raced. The locks are the standard ones: no model changes the table of classes while another thread may
-//! read it.
+//! must hold whatever raced. The locks are the standard ones: no model changes the table of classes while another
+//! thread may read it.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p plimsoll-core --release --lib loom
 //! ```
 //!
 //! # Limits
-//! Searches are bounded in preemptions (named at each model), as is usual: nearly all races need two at the most. The models of
-//! whole queues have too many orders to try them all: they stop after so many.
+//! Searches are bounded in preemptions (named at each model), as is usual: nearly all races need two at the most. The
+//! models of whole queues have too many orders to try them all: they stop after so many.
 
 use loom::thread;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ fn exit(parent: &Clock, child: &Clock) {
 }
 
 fn serve(parent: &Clock, child: &Clock, shares: u32) {
-    child.serve(COST, 1.0 / f64::from(shares));
-    parent.advance(COST, &mut 0.0);
+    child.serve(COST, 1.0 / f64::from(shares), false);
+    parent.advance(COST, &mut 0.0, false);
 }
 
 /// All that may have raced: each child's cost at one share, joins and leaves with the credit.
@@ -181,7 +181,8 @@ fn loom_serving_loses_no_update() {
     });
 }
 
-/// Means are mended from what the clocks say while others are served: what races is an error of at most what was served.
+/// Means are mended from what the clocks say while others are served: what races is an error of at most what was
+/// served.
 #[test]
 fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
     for off in [-1_000_000_000_i64, 1_000_000_000] {
@@ -206,6 +207,34 @@ fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
     }
 }
 
+/// A queue that is alone moves clocks with plain stores. Whatever another does meanwhile can be lost from the mean,
+/// never from the clock of another class, and mending finds it again.
+#[test]
+fn loom_what_a_lonely_queue_overwrites_is_mended() {
+    explore(3, || {
+        let parent = Arc::new(Clock::new());
+        let children = Arc::new([Clock::new(), Clock::new()]);
+        enter(&parent, &children[0], 1);
+        let joins = {
+            let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
+            thread::spawn(move || {
+                enter(&parent, &children[1], 1);
+                serve(&parent, &children[1], 1);
+            })
+        };
+        children[0].serve(COST, 1.0, true);
+        parent.advance(COST, &mut 0.0, true);
+        joins.join().unwrap();
+        assert_eq!(children[0].own(), units(COST, 1.0));
+        assert!(is_plausible(parent.mean()), "{}", parent.mean() as i64);
+        let mean = parent.mean();
+        let shift: i64 = children.iter().map(|child| child.own().wrapping_sub(mean) as i64 / 2).sum();
+        parent.mend_mean(shift);
+        let exact = children[0].own() / 2 + children[1].own() / 2;
+        assert!(parent.mean().abs_diff(exact) <= 1, "{} and not {exact}", parent.mean());
+    });
+}
+
 #[test]
 fn loom_the_latest_claim_of_room_counts() {
     explore(3, || {
@@ -221,7 +250,8 @@ fn loom_the_latest_claim_of_room_counts() {
     });
 }
 
-/// Reservations that exceed the disk pull their time back together; what two shards charge at once is counted once each.
+/// Reservations that exceed the disk pull their time back together; what two shards charge at once is counted once
+/// each.
 #[test]
 fn loom_debts_of_reservations_are_all_booked() {
     explore(3, || {
@@ -341,8 +371,8 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
     }
 }
 
-/// The test of a limit and its charge are two steps: each shard may pass one request that the other does not see yet. It is
-/// charged all the same, so the rate holds.
+/// The test of a limit and its charge are two steps: each shard may pass one request that the other does not see yet.
+/// It is charged all the same, so the rate holds.
 #[test]
 fn loom_a_limit_is_exceeded_by_one_request_of_each_shard_at_the_most() {
     explore(3, || {
@@ -413,7 +443,8 @@ fn loom_two_queues_always_finish_and_leave_nothing() {
     });
 }
 
-/// Two queues of one class: a queue that stops polling with work to do does not stop the other for longer than its patience.
+/// Two queues of one class: a queue that stops polling with work to do does not stop the other for longer than its
+/// patience.
 #[test]
 fn loom_a_queue_whose_turn_nobody_takes_goes_on() {
     explore_some(2, Some(ORDERS_OF_QUEUES), || {

@@ -71,7 +71,7 @@ const PATIENCE_NS: u64 = 20_000;
 const AGED_PART: u64 = 8;
 
 /// The controller is told of so many completions at once, or after so long.
-const REPORT_COMPLETIONS: u64 = 16;
+const REPORT_COMPLETIONS: u64 = 32;
 const REPORT_NS: u64 = 1_000_000;
 
 /// How often backlogs are looked at.
@@ -692,9 +692,7 @@ impl IoQueue {
         let candidates = self.urgent.iter().filter_map(|class| due(&class).map(|(tick, aged)| (tick, *class, aged)));
         let (_, class, aged) = candidates.min()?;
         let tree = &self.lanes[lane].tree;
-        let stats = &mut self.members[class as usize].stats;
-        *if aged { &mut stats.aged } else { &mut stats.reserved } += 1;
-        let turn = if aged || tree.is_due_by_shares(class) { Turn::Charged } else { Turn::Reserved };
+        let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
         Some(Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn })
     }
 
@@ -943,6 +941,8 @@ impl IoQueue {
         stats.queued_fs -= taken_fs;
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
+        stats.aged += u64::from(pick.turn == Turn::Aged);
+        stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         self.in_flight += 1;
         self.unreported.dispatched += 1;
         self.charge_qos(now_ns, class, &piece, u32::from(first));
@@ -1081,7 +1081,7 @@ impl IoQueue {
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
-            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Charged);
+            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Continued);
         }
         member.stats.continued += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());

@@ -80,10 +80,12 @@ pub(crate) struct Pick {
 pub(crate) enum Turn {
     /// Its shares.
     Picked,
-    /// Something else, and it pays with its shares: the rest of a short transfer, an old request.
-    Charged,
-    /// A reservation, which its shares would not have given it: its clocks stand still.
-    Reserved,
+    /// It continues a short transfer, and pays with its shares.
+    Continued,
+    /// Its age; it pays with its shares.
+    Aged,
+    /// A reservation. If its shares would have given it the same, it pays; else its clocks stand still.
+    Reserved { pays: bool },
 }
 
 /// It is the turn of classes of other queues.
@@ -420,24 +422,28 @@ impl Tree {
     /// Charges `class` and its groups as its `turn` says. `weight` counts in depth mode. The queues of the class are charged
     /// among each other in any case.
     pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64, turn: Turn) {
-        let (by_shares, is_picked) = (turn != Turn::Reserved, turn == Turn::Picked);
+        let (by_shares, is_picked) = (turn != Turn::Reserved { pays: false }, turn == Turn::Picked);
         let Fairness::Virtual { .. } = self.fairness else {
             return self.charge_decaying(class, weight, now_ns);
         };
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
         let node = self.node_mut(class);
         let shared = &node.shared;
-        node.local = node.local.wrapping_add(clock::units(cost, 1.0));
-        shared.advance_class(cost, &mut node.carry);
+        // The only queue of the class is its own mean: neither needs to move.
+        if shared.queues() > 1 {
+            node.local = node.local.wrapping_add(clock::units(cost, 1.0));
+            shared.advance_class(cost, &mut node.carry);
+        }
+        let alone = self.node(ROOT).shared.queues() <= 1;
         let mut at = class;
         while by_shares && at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
             if parent == ROOT && is_picked {
                 self.served = self.node(at).shared.own();
             }
-            self.node(at).shared.serve(cost, per_share);
+            self.node(at).shared.serve(cost, per_share, alone);
             let group = self.node_mut(parent);
-            group.shared.advance(cost, &mut group.carry);
+            group.shared.advance(cost, &mut group.carry, alone);
             self.mend_top(parent, at);
             at = parent;
         }

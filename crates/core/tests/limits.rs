@@ -1,5 +1,5 @@
-//! Limits: never more than 1.01 * rate * t and one request (and the burst), each of the six, for a class and for a group over
-//! several queues, also when they change while running.
+//! Limits: never more than 1.01 * rate * t and one request (and the burst), each of the six, for a class and for a
+//! group over several queues, also when they change while running.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -14,7 +14,8 @@ fn limited(limits: Limits) -> Qos {
     Qos { limits, ..Qos::default() }
 }
 
-/// Over every interval that begins with a dispatch: at most 1.01 * rate * t + `extra`, `extra` the burst and one request.
+/// Over every interval that begins with a dispatch: at most 1.01 * rate * t + `extra`, `extra` the burst and one
+/// request.
 fn check_windows(log: &[(u64, u64)], rate_per_s: f64, extra: f64, what: &str) {
     for (at, (begin_ns, _)) in log.iter().enumerate().step_by(1 + log.len() / 300) {
         let mut got = 0;

@@ -27,17 +27,21 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, Rate};
+use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, Rate};
 use plimsoll::{DiskMode, DiskSetup};
 
+use crate::config::disk::DiskModel;
 use crate::config::io_properties::{DiskProperties, IoProperties};
 use crate::tune::IOPS_BLOCK_BYTES;
+use crate::units::{UnitError, quoted};
 
 /// What a user says of the disk.
 #[derive(Clone, Debug)]
 pub struct DiskChoice {
-    /// Contents of the io-properties file; `None`: the disk is unlimited.
+    /// Contents of the io-properties file; `None`: the disk is unlimited, unless there is a model.
     pub properties: Option<IoProperties>,
+    /// The model of the disk that holds the storage; takes the place of properties.
+    pub disk: Option<DiskModel>,
     /// Cost form.
     pub model: CostForm,
     /// What holds requests back.
@@ -46,16 +50,20 @@ pub struct DiskChoice {
     pub latency_goal: Option<LatencyGoal>,
     /// I/O queues; `None` for one a shard.
     pub num_io_queues: Option<u16>,
+    /// The closed loop; `None` for the default: on, and never more than the model promises.
+    pub control: Option<ControlConfig>,
 }
 
 impl Default for DiskChoice {
     fn default() -> DiskChoice {
         DiskChoice {
             properties: None,
+            disk: None,
             model: CostForm::Knee,
             mode: DiskMode::Scheduled,
             latency_goal: None,
             num_io_queues: None,
+            control: None,
         }
     }
 }
@@ -84,10 +92,14 @@ impl DiskChoice {
     /// # Errors
     /// [`NoEntry`] when there are properties, but none for this storage.
     pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
-        let mut config = match &self.properties {
-            None => DiskConfig::default(),
-            Some(properties) => disk_config(entry_for(properties, storage)?, self.model),
+        let mut config = match (&self.properties, &self.disk) {
+            (None, None) => DiskConfig::default(),
+            (None, Some(disk)) => disk.config(),
+            (Some(properties), _) => disk_config(entry_for(properties, storage)?, self.model),
         };
+        if let Some(control) = self.control {
+            config.control = control;
+        }
         if let Some(goal) = self.latency_goal {
             config.latency_goal = goal;
         }
@@ -97,7 +109,28 @@ impl DiskChoice {
     /// Whether nothing limits what goes to the disk.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
-        self.properties.is_none() && self.mode == DiskMode::Scheduled
+        self.properties.is_none() && self.disk.is_none() && self.mode == DiskMode::Scheduled
+    }
+}
+
+/// Reads the bounds of the closed loop: `off`, or the least and largest capacity scale as `MIN:MAX`, such as `0.05:1`.
+///
+/// # Errors
+/// Anything else, and bounds outside 0.001 to 100 or in the wrong order.
+pub fn parse_capacity_scale(text: &str) -> Result<ControlConfig, UnitError> {
+    let help = "write `off`, or MIN:MAX with 0.001 <= MIN <= MAX <= 100, such as 0.05:1";
+    if text == "off" {
+        return Ok(ControlConfig::OFF);
+    }
+    let bound = |text: &str| text.parse::<f64>().ok().filter(|bound| (0.001..=100.0).contains(bound));
+    match text.split_once(':').map(|(min, max)| (bound(min), bound(max))) {
+        Some((Some(scale_min), Some(scale_max))) if scale_min <= scale_max => {
+            Ok(ControlConfig { enabled: true, scale_min, scale_max })
+        }
+        _ => Err(UnitError {
+            message: format!("{} does not bound a capacity scale", quoted(text)),
+            help: help.to_owned(),
+        }),
     }
 }
 
@@ -107,7 +140,8 @@ pub fn disk_config(properties: &DiskProperties, form: CostForm) -> DiskConfig {
     let physical_bytes = properties.physical_block_bytes.and_then(|b| u32::try_from(b).ok()).unwrap_or(0);
     let block_bytes = physical_bytes.max(IOPS_BLOCK_BYTES);
     let model = CostModel::from_figures(&figures(properties), form, block_bytes, block_bytes);
-    DiskConfig { model, duplex: properties.duplex, ..DiskConfig::default() }
+    let control = ControlConfig { scale_max: properties.capacity_scale_max, ..ControlConfig::default() };
+    DiskConfig { model, duplex: properties.duplex, control, ..DiskConfig::default() }
 }
 
 /// The four figures of an entry, its `rate_factor` applied.

@@ -48,6 +48,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::MemoryBackend;
 use plimsoll::backend::{Backend, OpenOptions};
+use plimsoll::core::Qos;
 use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 
@@ -305,6 +306,9 @@ fn make_groups(groups: &[SchedGroup], classes: &Classes) -> Result<(), ClassErro
             classes.add_group(&group.name, parent, group.shares)?;
         } else {
             add_class(classes, &group.name, parent, group.shares)?;
+        }
+        if group.qos != Qos::default() {
+            classes.set_qos(classes.find(&group.name).ok_or(ClassError::Unknown)?, group.qos)?;
         }
     }
     Ok(())

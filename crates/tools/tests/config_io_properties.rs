@@ -32,6 +32,7 @@ fn plain_disk() -> DiskProperties {
         physical_block_bytes: None,
         duplex: false,
         rate_factor: 1.0,
+        capacity_scale_max: 1.0,
     }
 }
 
@@ -65,6 +66,7 @@ disks:
         physical_block_bytes: Some(4096),
         duplex: true,
         rate_factor: 0.5,
+        capacity_scale_max: 1.0,
     };
     assert_eq!(properties.disks, [expected]);
     assert!(properties.warnings.is_empty());
@@ -112,6 +114,8 @@ fn truth_values_and_factors() {
     }
     refused(&with("rate_factor: 0.0001"), Code::OutOfRange, 2, "rate_factor");
     refused(&with("rate_factor: 1e14"), Code::OutOfRange, 2, "rate_factor");
+    assert_eq!(parse("t", &with("capacity_scale_max: 1.5")).unwrap().disks[0].capacity_scale_max, 1.5);
+    refused(&with("capacity_scale_max: 0.5"), Code::OutOfRange, 2, "capacity_scale_max");
 }
 
 #[test]
@@ -290,7 +294,7 @@ fn warnings_do_not_refuse() {
 
 #[test]
 fn a_written_file_is_plain() {
-    let disk = DiskProperties { rate_factor: 0.5, duplex: true, ..plain_disk() };
+    let disk = DiskProperties { rate_factor: 0.5, duplex: true, capacity_scale_max: 1.5, ..plain_disk() };
     let expected = "disks:
   - mountpoint: /d
     read_iops: 1000
@@ -342,6 +346,7 @@ fn any_disk() -> impl Strategy<Value = DiskProperties> {
                     physical_block_bytes: block_bits.map(|bits| 1 << bits),
                     duplex,
                     rate_factor,
+                    capacity_scale_max: 1.0,
                 }
             },
         )

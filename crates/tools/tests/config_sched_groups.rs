@@ -1,5 +1,6 @@
 //! Scheduling-groups files: trees that are read, and trees that are none.
 
+use plimsoll_core::Qos;
 use plimsoll_tools::config::sched_groups::{MAX_DEPTH, SchedGroup, parse};
 use plimsoll_tools::config::{Code, ConfigError};
 
@@ -19,7 +20,7 @@ fn a_tree_in_any_order() {
 - {name: system, shares: 200}
 ";
     let groups = parse("groups.yaml", text).unwrap();
-    let group = |name: &str, shares, parent| SchedGroup { name: name.to_owned(), shares, parent };
+    let group = |name: &str, shares, parent| SchedGroup { name: name.to_owned(), shares, parent, qos: Qos::default() };
     let expected = [
         group("backup", 50, Some(2)),
         group("statement", 1000, None),
@@ -48,12 +49,29 @@ fn entries_that_are_refused() {
 }
 
 #[test]
-fn later_keys_are_refused_by_name() {
-    let keys = ["limit_iops", "limit_bandwidth_read", "reservation_iops", "reservation_bandwidth", "latency_target"];
-    for key in keys {
-        let error = refused(&format!("- name: a\n  shares: 5\n  {key}: 5\n"), Code::NotSupported, 3, "remove");
-        assert!(error.message().contains(key));
-    }
+fn quality_of_service() {
+    let text = "- {name: a, shares: 5, limit_iops: 100, limit_bandwidth_read: 1M/s, limit_burst: 10ms, \
+                reservation_iops: 50, latency_target: 2ms p99, max_wait: 1s, max_delay: 20ms}";
+    let qos = parse("groups.yaml", text).unwrap().groups[0].qos;
+    assert_eq!((qos.limits.iops.get(), qos.limits.read_bandwidth.get()), (Some(100), Some(1 << 20)));
+    assert_eq!((qos.limits.burst_ns, qos.reservation.iops, qos.limits.write_iops.get()), (10_000_000, 50, None));
+    let target = qos.latency_target.unwrap();
+    assert_eq!((target.latency_ns, target.quantile), (2_000_000, 0.99));
+    assert_eq!((qos.max_wait_ns, qos.max_delay_ns), (Some(1_000_000_000), Some(20_000_000)));
+}
+
+#[test]
+fn quality_of_service_that_is_refused() {
+    let with = |key: &str| format!("- name: a\n  shares: 5\n  {key}\n");
+    refused(&with("limit_iops: 0"), Code::OutOfRange, 3, "remove the key");
+    refused(&with("limit_iops: 1k"), Code::InvalidValue, 3, "digits");
+    refused(&with("limit_bandwith: 1M"), Code::UnknownKey, 3, "`limit_bandwidth`");
+    refused(&with("latency_target: 2ms"), Code::InvalidValue, 3, "2ms p99");
+    refused(&with("latency_target: 2ms p100"), Code::InvalidValue, 3, "2ms p99");
+    refused(&with("latency_target: 0 p99"), Code::InvalidValue, 3, "2ms p99");
+    refused(&with("max_wait: 5"), Code::InvalidValue, 3, "such as 1.5ms");
+    let group = "- {name: b, shares: 1, parent: a}\n- {name: a, shares: 5, reservation_iops: 5}";
+    refused(group, Code::NotSupported, 2, "classes inside");
 }
 
 #[test]

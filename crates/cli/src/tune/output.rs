@@ -24,14 +24,14 @@ use crate::failure::Failure;
 
 /// Where a result is to be written.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     path: PathBuf,
     force: bool,
 }
 
 impl Output {
     /// Sees whether `path` can be written; over a file that is there only with `force`. Changes nothing.
-    pub(super) fn check(path: &Path, force: bool) -> Result<Output, Failure> {
+    pub(crate) fn check(path: &Path, force: bool) -> Result<Output, Failure> {
         if path.is_dir() {
             return Err(Failure::Input(format!("{} is a directory: name a file for --output", path.display())));
         }
@@ -57,7 +57,7 @@ impl Output {
     }
 
     /// Writes `text`: all of it, or nothing.
-    pub(super) fn write(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         let written = if self.is_special() {
             OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(text.as_bytes()))
         } else {

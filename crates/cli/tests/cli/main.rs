@@ -8,4 +8,5 @@ mod interrupt;
 mod machine;
 mod refused;
 mod results;
+mod sim;
 mod world;

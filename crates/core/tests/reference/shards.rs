@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! A queue is polled when something of its own happens and at no other time: a request came, a piece came back, its own
-//! `next_wakeup` is due. The device is a pipe that takes (device time of the model) * `slowness` a piece, one after another,
-//! and `latency_ns` more until the piece is back. A shard can sleep: then it neither polls nor sees what came back.
+//! `next_wakeup` is due. The device is a pipe that takes (device time of the model) * `slowness` a piece, one after the
+//! other, and `latency_ns` more until the piece is back. A shard can sleep: it neither polls nor sees what came back.
 //!
 //! # Limits
 //! Event order, one thread: races are loom's business.

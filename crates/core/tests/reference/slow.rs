@@ -1,14 +1,16 @@
 //! A scheduler for one queue that is slow and obviously correct: the reference of the differential test.
 //!
 //! # Why
-//! The real one has heaps that are mended late, clocks in floating point, tags in compare-and-swap loops. This one has lists that
-//! are searched from end to end, sums that are formed anew each time, and integers: it says what must happen.
+//! The real one has heaps that are mended late, clocks in floating point, tags in compare-and-swap loops. This one
+//! has lists that are searched from end to end, sums that are formed anew each time, and integers: it says what must
+//! happen.
 //!
 //! # How it works
-//! Virtual times are device time over shares, in [`FINE`] parts of a femtosecond, and never wrap. A group's mean moves as the
-//! mean of its active children does: by cost / W when one is served, by (F - V) w / W when one joins or leaves. Tokens, limits
-//! and reservations are theoretical arrival times in quarter nanoseconds. The one place where two classes may both be right is a tie, or a
-//! comparison that is closer than rounding ([`CLOSE`]): then [`Slow::unsure`] is set, and the test goes on to the next case.
+//! Virtual times are device time over shares, in [`FINE`] parts of a femtosecond, and never wrap. A group's mean
+//! moves as the mean of its active children does: by cost / W when one is served, by (F - V) w / W when one joins or
+//! leaves. Tokens, limits and reservations are theoretical arrival times in quarter nanoseconds. The one place where
+//! two classes may both be right is a tie, or a comparison that is closer than rounding ([`CLOSE`]): then
+//! [`Slow::unsure`] is set, and the test goes on to the next case.
 //!
 //! # Limits
 //! One lane, one queue, no mix; pieces succeed or fail as a whole.
@@ -58,7 +60,8 @@ pub(crate) struct Node {
 /// What the reference expects of a poll.
 #[derive(Debug)]
 pub(crate) enum Expected {
-    /// The next piece of one of these classes (more than one: a tie). `or_nothing`: of those that tie another must wait.
+    /// The next piece of one of these classes (more than one: a tie). `or_nothing`: of those that tie another must
+    /// wait.
     Piece { classes: Vec<usize>, turn: Turn, or_nothing: bool },
     /// Nothing, and when to ask again. `is_tie`: or when another of those that tie may go.
     Nothing { wakeup_ns: Option<u64>, is_tie: bool },
@@ -71,7 +74,8 @@ impl Slow {
             let Node { parent, shares, clock, mean, active, .. } = &self.nodes[*at];
             format!("{at} in {parent}: {shares} shares, clock {}, mean {}, active {active}", clock / FINE, mean / FINE)
         };
-        (0..self.nodes.len()).map(|at| line(&at)).collect::<Vec<_>>().join("; ")
+        let nodes = (0..self.nodes.len()).map(|at| line(&at)).collect::<Vec<_>>().join("; ");
+        format!("{nodes}; in the device {:?}, tokens {}, slip {}", self.in_device, self.tokens, self.slip)
     }
 }
 
@@ -92,6 +96,8 @@ pub(crate) struct Slow {
     /// By how much the time of reservations is behind the clock.
     slip: u128,
     carry_fs: u128,
+    /// The longest piece so far.
+    longest_ticks: u128,
     depth_ticks: u128,
     window_ticks: u128,
     bound_ticks: u128,
@@ -114,6 +120,7 @@ impl Slow {
             tokens: 0,
             slip: 0,
             carry_fs: 0,
+            longest_ticks: 0,
             depth_ticks: ticks(disk.effective_goal_ns()),
             window_ticks: ticks(disk.window_ns()),
             bound_ticks: ticks(disk.bound_ns()),
@@ -244,16 +251,33 @@ impl Slow {
         }
     }
 
+    /// Device time of all that waits in a class's line.
+    pub(crate) fn queued_fs(&self, disk: &Disk, class: usize) -> u64 {
+        let of_request = |request: &Request| {
+            let most_bytes = disk.piece_max_bytes(request.op.direction());
+            let (mut left_bytes, mut fs) = (request.len_bytes - request.sent_bytes, 0);
+            while left_bytes > 0 {
+                let bytes = left_bytes.min(most_bytes);
+                fs += disk.cost(request.op, bytes).as_fs();
+                left_bytes -= bytes;
+            }
+            fs
+        };
+        self.nodes[class].line.iter().map(of_request).sum()
+    }
+
     /// What must happen at a poll now.
     pub(crate) fn poll(&mut self, disk: &Disk, now_ns: u64) -> Expected {
         self.unpark_until(now_ns);
         let mut is_tie = false;
         let retry_ns = loop {
             let (classes, turn) = match self.urgent(now_ns) {
-                Some((class, turn)) => (vec![class], turn),
+                Some(urgent) => urgent,
                 None => (self.by_shares(0), Turn::Shares),
             };
-            let Some(&class) = classes.first() else { break None };
+            if classes.is_empty() {
+                break None;
+            }
             let limited: Vec<_> = classes.iter().map(|class| self.limited(disk, *class, now_ns)).collect();
             // Which of those that tie is asked first decides who else is asked.
             self.unsure |= classes.len() > 1 && limited.iter().any(Option::is_some);
@@ -315,7 +339,7 @@ impl Slow {
         [reserved, self.aged_at_ns(at)].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
 
-    fn urgent(&mut self, now_ns: u64) -> Option<(usize, Turn)> {
+    fn urgent(&mut self, now_ns: u64) -> Option<(Vec<usize>, Turn)> {
         let due = |at: usize| {
             let reserved = self.reserved_tag(at).filter(|tag| *tag <= self.reserved_time(now_ns));
             let aged = self.aged_at_ns(at).filter(|at_ns| *at_ns <= now_ns);
@@ -325,7 +349,18 @@ impl Slow {
                 (None, None) => None,
             }
         };
-        let (_, class, aged) = (1..self.nodes.len()).filter(|at| self.can_run(*at)).filter_map(due).min()?;
+        let due: Vec<(u128, usize, bool)> =
+            (1..self.nodes.len()).filter(|at| self.can_run(*at)).filter_map(due).collect();
+        let first = due.iter().map(|(tag, ..)| *tag).min()?;
+        let tied = due.into_iter().filter(|(tag, ..)| *tag == first);
+        let tied: Vec<(usize, Turn)> = tied.map(|(_, class, aged)| (class, self.urgent_turn(class, aged))).collect();
+        // Whom the class table names first goes first; its order is not known here.
+        self.unsure |= tied.iter().any(|(_, turn)| *turn != tied[0].1);
+        Some((tied.iter().map(|(class, _)| *class).collect(), tied[0].1))
+    }
+
+    /// Whether a class that goes before its turn pays with its shares.
+    fn urgent_turn(&mut self, class: usize, aged: bool) -> Turn {
         let mut by_shares = true;
         let mut at = class;
         while at != 0 {
@@ -336,7 +371,7 @@ impl Slow {
             self.unsure |= !aged && behind.abs() <= CLOSE;
             at = parent;
         }
-        Some((class, if aged || by_shares { Turn::Charged } else { Turn::Reserved }))
+        if aged || by_shares { Turn::Charged } else { Turn::Reserved }
     }
 
     fn next_piece(&self, disk: &Disk, class: usize) -> (Op, u32, bool) {
@@ -398,10 +433,19 @@ impl Slow {
     fn gates(&mut self, disk: &Disk, class: usize, turn: Turn, now_ns: u64) -> Result<(), Option<u64>> {
         let (ticks, _) = self.ticks(disk, class);
         let most = ticks.max(self.bound_ticks / 4);
-        let overdraft = match turn {
-            Turn::Shares => self.lag_ticks(class).saturating_sub(ticks).min(most),
-            Turn::Charged | Turn::Reserved => 2 * most,
-        };
+        if turn == Turn::Shares {
+            let overdraft = self.lag_ticks(class).saturating_sub(ticks).min(most);
+            return self.gates_with(ticks, overdraft, 0, now_ns);
+        }
+        // Who must go before its turn may exceed what the others may by the longest piece of late: how late is not known here.
+        let (least, longest) = (2 * most, most + most.max(self.longest_ticks));
+        let one = self.gates_with(ticks, least, least, now_ns);
+        self.unsure |= one != self.gates_with(ticks, longest, longest, now_ns);
+        one
+    }
+
+    /// As [`Slow::gates`], with what the window and the bucket may be exceeded by.
+    fn gates_with(&mut self, ticks: u128, overdraft: u128, deeper: u128, now_ns: u64) -> Result<(), Option<u64>> {
         let inside: u128 = self.in_device.iter().map(|(_, ticks)| ticks).sum();
         let margins = [(inside, self.window_ticks + overdraft), (inside + ticks, self.bound_ticks + overdraft)];
         self.unsure |= overdraft > 0 && margins.iter().any(|(have, most)| have.abs_diff(*most) <= 2);
@@ -409,9 +453,11 @@ impl Slow {
             return Err(None);
         }
         let now = u128::from(now_ns) * TICKS_PER_NS;
-        let full = self.tokens.max(now) + ticks.min(self.depth_ticks);
-        if full > now + self.depth_ticks {
-            return Err(Some(((full - self.depth_ticks).div_ceil(TICKS_PER_NS) as u64).max(now_ns + 1)));
+        // In whole nanoseconds.
+        let depth = self.depth_ticks + deeper / TICKS_PER_NS * TICKS_PER_NS;
+        let full = self.tokens.max(now) + ticks.min(depth);
+        if full > now + depth {
+            return Err(Some(((full - depth).div_ceil(TICKS_PER_NS) as u64).max(now_ns + 1)));
         }
         Ok(())
     }
@@ -422,6 +468,7 @@ impl Slow {
         let (ticks, carry_fs) = self.ticks(disk, class);
         let now = u128::from(now_ns) * TICKS_PER_NS;
         self.carry_fs = carry_fs;
+        self.longest_ticks = self.longest_ticks.max(ticks);
         self.tokens = self.tokens.max(now) + ticks;
         self.in_device.push((id, ticks));
         self.charge_tags(class, op, bytes, first, now);

@@ -31,6 +31,9 @@ use super::spec::{DeviceSpec, InterferenceSpec, LatencySpec, MemberFault, RateSp
 use crate::dist::{LogNormal, uniform};
 use crate::rng::Rng;
 
+/// A measured latency surface holds the waiting below saturation already: a read waits for capacity only beyond so much backlog.
+const MEASURED_BACKLOG_NS: f64 = 10e6;
+
 const NS_PER_S: f64 = 1e9;
 const CHANNELS_MAX: f64 = 256.0;
 /// 2^64 / golden ratio: neighbouring stripes go to far channels (Knuth, The Art of Computer Programming 3, 6.4).
@@ -214,7 +217,10 @@ impl Member {
             } else {
                 let service_ns = part_ns / channel_speed;
                 channel.serve(service_ns);
-                done_ns = done_ns.max(free_ns + service_ns.max(latency_ns));
+                done_ns = done_ns.max(match self.measured.is_some() && !writes {
+                    true => free_ns + service_ns - MEASURED_BACKLOG_NS,
+                    false => free_ns + service_ns.max(latency_ns),
+                });
             }
             index = if index + 1 == count { 0 } else { index + 1 };
         }

@@ -1,6 +1,76 @@
-//! (being written)
+//! Figures at the disk's own limit: what the scheduler promises where the disk, not the model, is the bound.
+//!
+//! # Why
+//! Properties are never exact. The figures that count are those on a disk that does less than was promised, or less
+//! than it did a moment ago.
+//!
+//! # How it works
+//! `sizes` and `mixes` compare with what the device can do; `limit` has a model that promises too much; `changes` has
+//! devices that change; `odd` has those that never were like the model.
+//!
+//! # Limits
+//! Devices are models, and their knees known. Speed of the simulator itself is a benchmark, not a scenario.
+//!
+//! # Example
+//! `plimsoll sim run disk-is-the-limit`
 
 use super::Scenario;
 
+mod changes;
+mod limit;
+mod mixes;
+mod odd;
+mod sizes;
+
 /// The scenarios of this module.
-pub(super) const SCENARIOS: &[Scenario] = &[];
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "single-class-sizes",
+        title: "one class, each size from 512 B to 1 MiB: what of the device's rate is used",
+        seed_items: &["0.03", "2.01"],
+        run: sizes::single_class_sizes,
+    },
+    Scenario {
+        name: "mixed-directions",
+        title: "reads and writes together on disks of every mix exponent",
+        seed_items: &["0.03"],
+        run: mixes::mixed_directions,
+    },
+    Scenario {
+        name: "disk-is-the-limit",
+        title: "shares and throughput when the model promises more than the disk gives",
+        seed_items: &["1.01", "1.28"],
+        run: limit::disk_is_the_limit,
+    },
+    Scenario {
+        name: "capacity-falls",
+        title: "capacity falls to a quarter and returns; a stall of 100 ms",
+        seed_items: &["1.27"],
+        run: changes::capacity_falls,
+    },
+    Scenario {
+        name: "write-cliff",
+        title: "a write buffer fills: the fast beginning is forgotten",
+        seed_items: &["4.12"],
+        run: changes::write_cliff,
+    },
+    Scenario {
+        name: "garbage-collection",
+        title: "random writes on a full disk, with pauses for collection",
+        seed_items: &["2.08"],
+        run: changes::garbage_collection,
+    },
+    Scenario {
+        name: "burst-credits",
+        title: "a gp2 volume's credits end: 3000 operations a second become 300",
+        seed_items: &["3.05"],
+        run: changes::burst_credits,
+    },
+    Scenario {
+        name: "slow-member",
+        title: "one member of a RAID 0 becomes slow",
+        seed_items: &["2.02"],
+        run: odd::slow_member,
+    },
+    Scenario { name: "hard-disk", title: "shares on one arm", seed_items: &["1.01"], run: odd::hard_disk },
+];

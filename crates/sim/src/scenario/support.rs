@@ -4,9 +4,10 @@ use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
 
 use super::{Figure, Outcome, ScenarioError, Table, Target};
 use crate::device::DeviceSpec;
-use crate::report::{Sample, WorldReport};
+use crate::device::presets::{self, Preset};
+use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
 use crate::workload::{JobSpec, Load, SizeDist};
-use crate::world::{self, Event, WorldSpec};
+use crate::world::{self, ClassSpec, Event, SimDisk, WorldSpec};
 
 /// One thousand, one million, one thousand million nanoseconds.
 pub(super) const US: u64 = 1_000;
@@ -114,4 +115,63 @@ pub(super) fn reads(name: &str, parallelism: u32, len_bytes: u32) -> JobSpec {
         sizes: SizeDist::Fixed(len_bytes),
         ..JobSpec::default()
     }
+}
+
+/// A named device.
+pub(super) fn preset(name: &str) -> Result<Preset, ScenarioError> {
+    presets::find(name).ok_or_else(|| ScenarioError(format!("no device is called {name}")))
+}
+
+/// An array taken as one disk with the sum of its rates: chunks then play no part.
+pub(super) fn as_one_disk(preset: &Preset) -> DeviceSpec {
+    let mut spec = preset.spec.clone();
+    let members = f64::from(spec.raid0.members);
+    for rate in [
+        &mut spec.rates.read_iops,
+        &mut spec.rates.read_bytes_per_s,
+        &mut spec.rates.write_iops,
+        &mut spec.rates.write_bytes_per_s,
+    ] {
+        *rate *= members;
+    }
+    spec.raid0.members = 1;
+    spec
+}
+
+/// One second of one shard with one disk, after 100 ms of warm-up: classes by name and shares.
+pub(super) fn world_of(seed: u64, disk: SimDisk, classes: &[(&str, u32)], jobs: Vec<JobSpec>) -> WorldSpec {
+    WorldSpec {
+        seed,
+        warmup_ns: 100 * MS,
+        disks: vec![disk],
+        classes: classes.iter().map(|(name, shares)| ClassSpec::new(name, *shares)).collect(),
+        jobs,
+        ..WorldSpec::default()
+    }
+}
+
+/// What a class did on the first disk.
+pub(super) fn class_of<'a>(report: &'a WorldReport, name: &str) -> Result<&'a ClassReport, ScenarioError> {
+    report.class(name, 0).ok_or_else(|| ScenarioError(format!("no class is called {name}")))
+}
+
+/// What the first disk did.
+pub(super) fn disk_of(report: &WorldReport) -> Result<&DiskReport, ScenarioError> {
+    report.disks.first().ok_or_else(|| ScenarioError("the world has no disk".into()))
+}
+
+/// Largest relative deviation of the parts' sizes from the shares, in per cent.
+pub(super) fn share_error_percent(parts: &[f64], shares: &[u32]) -> f64 {
+    let whole: f64 = parts.iter().sum();
+    let all: f64 = shares.iter().map(|share| f64::from(*share)).sum();
+    let error = |(part, share): (&f64, &u32)| (part / whole * all / f64::from(*share) - 1.0).abs() * 100.0;
+    parts.iter().zip(shares).map(error).fold(0.0, f64::max)
+}
+
+/// Mean, and standard deviation in per cent of it.
+pub(super) fn mean_and_deviation_percent(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / count;
+    (mean, variance.sqrt() / mean * 100.0)
 }

@@ -296,6 +296,10 @@ impl Source {
         &self.text
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The text of `span`, or nothing if there is no such text.
     pub(crate) fn slice(&self, span: &Span) -> &str {
         self.text.get(span.clone()).unwrap_or("")

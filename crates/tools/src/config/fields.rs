@@ -15,14 +15,14 @@ use std::ops::RangeInclusive;
 
 use super::error::{Code, ConfigError, Source, Span};
 use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
-use crate::units::{UnitError, format_count, quoted};
+use crate::units::{UnitError, format_count, parse_duration_ns, quoted};
 
 /// The keys of one kind of map.
-pub(crate) struct Schema {
+pub(crate) struct Schema<'s> {
     /// What the map describes, with its article.
     pub(crate) what: &'static str,
     /// The keys that are read.
-    pub(crate) known: &'static [&'static str],
+    pub(crate) known: &'s [&'static str],
     /// The keys that are refused by name.
     pub(crate) refused: &'static [Refused],
 }
@@ -45,6 +45,9 @@ impl Refused {
     }
 }
 
+/// The longest time in a file, in nanoseconds: 30 days.
+pub(crate) const MAX_TIME_NS: u64 = 30 * 86_400_000_000_000;
+
 /// A map whose keys have been checked.
 pub(crate) struct Fields<'a> {
     source: &'a Source,
@@ -66,7 +69,7 @@ pub(crate) struct Field<'a> {
 
 impl<'a> Fields<'a> {
     /// Checks that `field` is a map with no other keys than those of `schema`.
-    pub(crate) fn read(field: &Field<'a>, schema: &Schema) -> Result<Self, ConfigError> {
+    pub(crate) fn read(field: &Field<'a>, schema: &Schema<'_>) -> Result<Self, ConfigError> {
         let entries = match &field.node.value {
             Value::Map(entries) => entries.as_slice(),
             _ => return Err(field.wrong_type("a map")),
@@ -79,7 +82,7 @@ impl<'a> Fields<'a> {
         Ok(fields)
     }
 
-    fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema) -> Result<(), ConfigError> {
+    fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema<'_>) -> Result<(), ConfigError> {
         let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
         let Value::Scalar(key) = &key_node.value else {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
@@ -231,6 +234,60 @@ impl<'a> Field<'a> {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
+    /// A number that `holds` takes; `expected` says which ones those are, as "above 0".
+    pub(crate) fn number(&self, holds: impl Fn(f64) -> bool, expected: &str) -> Result<f64, ConfigError> {
+        let text = self.text()?;
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
+        match text.parse::<f64>() {
+            Ok(value) if plain && value.is_finite() && holds(value) => Ok(value),
+            Ok(value) if plain && value.is_finite() => {
+                let error = self.error(Code::OutOfRange, format!("{} is out of range", quoted(text)));
+                Err(error.with_help(format!("write a number {expected}")))
+            }
+            _ => {
+                let error = self.error(Code::InvalidValue, format!("{} is not a number", quoted(text)));
+                Err(error.with_help(format!("write a number {expected}, such as 0.5 or 1e6")))
+            }
+        }
+    }
+
+    /// A length of time with its unit, from `least_ns` nanoseconds to [`MAX_TIME_NS`].
+    pub(crate) fn time_ns(&self, least_ns: u64) -> Result<u64, ConfigError> {
+        self.figure(parse_duration_ns, least_ns..=MAX_TIME_NS, "ns (30 days at the most)")
+    }
+
+    /// An error for a name that refers to nothing; `names` are those that exist.
+    pub(crate) fn unknown_name(&self, what: &str, names: &[&str]) -> ConfigError {
+        let name = self.text().unwrap_or("");
+        let help = match closest(name, names.iter().copied()) {
+            Some(candidate) => format!("did you mean `{candidate}`?"),
+            None if names.is_empty() => format!("there is no {what} at all: add one"),
+            None => format!("name one of {}", list_of(names)),
+        };
+        self.error(Code::UnknownReference, format!("there is no {what} called {}", quoted(name))).with_help(help)
+    }
+
+    /// The text that the value stands in.
+    pub(crate) fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    /// Whether this is a map with the key `key`.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
+        matches!(&self.node.value, Value::Map(entries) if entries.iter().any(|(node, _)| is_key(node)))
+    }
+
+    /// Whether this is a single value.
+    pub(crate) fn is_scalar(&self) -> bool {
+        matches!(self.node.value, Value::Scalar(_))
+    }
+
+    /// Whether this is a list.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
     /// A truth value, in the words that YAML 1.1 readers take.
     pub(crate) fn boolean(&self) -> Result<bool, ConfigError> {
         match self.text()?.to_ascii_lowercase().as_str() {
@@ -290,12 +347,12 @@ fn is_elided(text: &str) -> bool {
     text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
 }
 
-fn list_of(words: &[&str]) -> String {
+pub(crate) fn list_of(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// The candidate that `word` was probably meant to be: at most a third of its letters differ.
-fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words cannot be a slip of a known one, and the distance takes quadratic time.
     if word.len() > 64 {
         return None;

@@ -75,7 +75,14 @@ pub struct DiskProperties {
     pub duplex: bool,
     /// Multiplies the four figures; finite and above 0. Default 1.
     pub rate_factor: f64,
+    /// How many times the figures the scheduler may use when the disk turns out to carry more, 1 to 100. Default 1: the figures
+    /// are a ceiling. Ours alone; Seastar ignores it. `tune` writes [`MEASURED_SCALE_MAX`], because what was measured is the
+    /// disk of a moment, and no wish.
+    pub capacity_scale_max: f64,
 }
+
+/// See [`DiskProperties::capacity_scale_max`].
+pub const MEASURED_SCALE_MAX: f64 = 1.5;
 
 const TOP_LEVEL: Schema = Schema { what: "an io-properties file", known: &["disks"], refused: &[] };
 
@@ -93,6 +100,7 @@ const DISK: Schema = Schema {
         "physical_block_size",
         "duplex",
         "rate_factor",
+        "capacity_scale_max",
     ],
     refused: &[
         Refused::obsolete("read_reqs_per_sec", "write `read_iops` (the name changed in 2018)"),
@@ -168,6 +176,7 @@ fn parse_disk<'a>(
         physical_block_bytes: fields.get("physical_block_size").map(|field| parse_block_size(&field)).transpose()?,
         duplex: fields.get("duplex").map_or(Ok(false), |field| field.boolean())?,
         rate_factor,
+        capacity_scale_max: fields.get("capacity_scale_max").map_or(Ok(1.0), |field| parse_scale_max(&field))?,
     })
 }
 
@@ -229,6 +238,15 @@ fn parse_rate_factor(field: &Field<'_>) -> Result<f64, ConfigError> {
     }
 }
 
+fn parse_scale_max(field: &Field<'_>) -> Result<f64, ConfigError> {
+    let factor = parse_rate_factor(field)?;
+    if (1.0..=100.0).contains(&factor) {
+        return Ok(factor);
+    }
+    let error = field.error(Code::OutOfRange, format!("a capacity scale of {factor} at the most is outside 1 to 100"));
+    Err(error.with_help("write 1 to keep to the figures, or how many times of them the disk may be given, such as 1.5"))
+}
+
 fn parse_block_size(field: &Field<'_>) -> Result<u64, ConfigError> {
     let bytes = field.figure(parse_io_properties_figure, 512..=1 << 20, "bytes")?;
     if bytes.is_power_of_two() {
@@ -282,6 +300,9 @@ fn write_disk(text: &mut String, disk: &DiskProperties) {
     }
     if disk.rate_factor != 1.0 {
         line("rate_factor", disk.rate_factor.to_string());
+    }
+    if disk.capacity_scale_max != 1.0 {
+        line("capacity_scale_max", disk.capacity_scale_max.to_string());
     }
 }
 

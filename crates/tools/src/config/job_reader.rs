@@ -36,6 +36,13 @@ const JOB: Schema = Schema {
     refused: &[Refused::not_supported("files_count", "it belongs to `unlink` jobs, which this version cannot run")],
 };
 
+/// A job of a scenario: on one of several disks, from one time to another.
+pub(super) const SIMULATED_JOB: Schema = Schema {
+    what: "a job",
+    known: &["name", "type", "shards", "data_size", "shard_info", "options", "disk", "start", "stop"],
+    refused: JOB.refused,
+};
+
 const SHARD_INFO: Schema = Schema {
     what: "shard_info",
     known: &[
@@ -53,9 +60,53 @@ const SHARD_INFO: Schema = Schema {
     ],
     refused: &[
         Refused::not_supported("bandwidth", "remove it; to bound a job, use `rps` with `reqsize`"),
-        Refused::not_supported("execution_time", "it belongs to `cpu` jobs, which this version cannot run"),
+        Refused::not_supported("execution_time", "it belongs to `cpu` jobs, which only the simulator runs"),
     ],
 };
+
+const SIMULATED_SHARD_INFO: Schema = Schema {
+    what: "shard_info",
+    known: &[
+        "parallelism",
+        "rps",
+        "batch",
+        "limit",
+        "reqsize",
+        "shares",
+        "class",
+        "think_time",
+        "think_after",
+        "vectorized",
+        "iov_count",
+        "execution_time",
+    ],
+    refused: &[Refused::not_supported("bandwidth", "remove it; to bound a job, use `rps` with `reqsize`")],
+};
+
+/// Where jobs run: that decides what they may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// On a real disk.
+    Real,
+    /// In a scenario of the simulator.
+    Simulated,
+}
+
+impl Dialect {
+    fn job(self) -> &'static Schema<'static> {
+        match self {
+            Dialect::Real => &JOB,
+            Dialect::Simulated => &SIMULATED_JOB,
+        }
+    }
+
+    fn shard_info(self) -> &'static Schema<'static> {
+        match self {
+            Dialect::Real => &SHARD_INFO,
+            Dialect::Simulated => &SIMULATED_SHARD_INFO,
+        }
+    }
+}
 
 const OPTIONS: Schema = Schema {
     what: "options",
@@ -72,38 +123,52 @@ pub(super) fn read(source: Source, groups: &SchedGroups) -> Result<JobFile, Conf
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";
     let entries = Field::root(&source, &root, help)?.list()?;
+    let (jobs, warnings) = read_entries(&entries, groups, Dialect::Real)?;
+    Ok(JobFile { jobs, warnings, source })
+}
+
+/// Reads jobs, resolves their classes, and says what it noticed.
+pub(super) fn read_entries(
+    entries: &[Field<'_>],
+    groups: &SchedGroups,
+    dialect: Dialect,
+) -> Result<(Vec<Job>, Vec<Diagnostic>), ConfigError> {
     let mut jobs: Vec<Job> = Vec::with_capacity(entries.len());
     let mut warnings = Vec::new();
     let mut names = HashSet::new();
-    for entry in &entries {
-        let job = parse_job(entry, &mut warnings)?;
+    for entry in entries {
+        let job = parse_job(entry, dialect, &mut warnings)?;
         if !names.insert(job.name.clone()) {
-            let error = entry_key(entry, "name")
+            let error = entry_key(entry, "name", dialect)
                 .error(Code::DuplicateName, format!("the name {} is used twice", quoted(&job.name)));
             return Err(error.with_help("give every job a name of its own; to share a class, use `class`"));
         }
         jobs.push(job);
     }
-    check_classes(&jobs, &entries, groups)?;
-    Ok(JobFile { jobs, warnings, source })
+    check_classes(&jobs, entries, groups, dialect)?;
+    Ok((jobs, warnings))
 }
 
 /// The value of a key of an entry, or the entry itself.
-fn entry_key<'a>(entry: &Field<'a>, key: &str) -> Field<'a> {
-    Fields::read(entry, &JOB).ok().and_then(|fields| fields.get(key)).unwrap_or_else(|| entry.clone())
+fn entry_key<'a>(entry: &Field<'a>, key: &str, dialect: Dialect) -> Field<'a> {
+    Fields::read(entry, dialect.job()).ok().and_then(|fields| fields.get(key)).unwrap_or_else(|| entry.clone())
 }
 
-fn parse_job(entry: &Field<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Job, ConfigError> {
-    let fields = Fields::read(entry, &JOB)?;
+fn parse_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>) -> Result<Job, ConfigError> {
+    let fields = Fields::read(entry, dialect.job())?;
     let name_field = fields.required("name", "give the job a name; results are listed under it")?;
     let name = name_field.text()?.to_owned();
     if name == "shard" {
         let error = name_field.error(Code::InvalidValue, "a job cannot be called `shard`");
         return Err(error.with_help("choose another name: in results as YAML `shard` is the number of the shard"));
     }
-    let kind = parse_kind(&fields.required("type", "write `type: randread`, for example")?, warnings)?;
+    let type_field = fields.required("type", "write `type: randread`, for example")?;
+    let kind = match type_field.text()? {
+        "cpu" if dialect == Dialect::Simulated => JobKind::Cpu { execution_ns: parse_execution(&fields)? },
+        _ => parse_kind(&type_field, warnings)?,
+    };
     let (shards, shards_spans) = parse_shards(&fields.required("shards", "write `shards: all`, or a list of ids")?)?;
-    let load = parse_shard_info(&fields, warnings)?;
+    let load = parse_shard_info(&fields, dialect, warnings)?;
     let options = parse_options(&fields, warnings)?;
     Ok(Job {
         name,
@@ -142,7 +207,8 @@ fn parse_kind(field: &Field<'_>, warnings: &mut Vec<Diagnostic>) -> Result<JobKi
         }
         kind @ ("cpu" | "unlink") => {
             let error = field.error(Code::NotSupported, format!("jobs of type `{kind}` are not supported yet"));
-            Err(error.with_help("remove the job, or run it with another tool at the same time"))
+            let simulated = if kind == "cpu" { ", or run the file in a scenario of `plimsoll sim run`" } else { "" };
+            Err(error.with_help(format!("remove the job, or run it with another tool at the same time{simulated}")))
         }
         _ => Err(field.not_one_of("a type of job", &TYPES)),
     }
@@ -198,9 +264,16 @@ struct Load {
 const PARALLELISM_HELP: &str = "write `parallelism: 1` or more below `shard_info`; io_tester takes none for 0, \
                                 and such a job does nothing";
 
-fn parse_shard_info(job: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Load, ConfigError> {
+/// The length of a slice of a `cpu` job.
+fn parse_execution(job: &Fields<'_>) -> Result<u64, ConfigError> {
+    let fields = Fields::read(&job.required("shard_info", PARALLELISM_HELP)?, &SIMULATED_SHARD_INFO)?;
+    let field = fields.required("execution_time", "write how long a slice of CPU work takes, such as 550us")?;
+    field.figure(parse_io_tester_duration_ns, 1..=MAX_PAUSE_NS, "ns")
+}
+
+fn parse_shard_info(job: &Fields<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>) -> Result<Load, ConfigError> {
     let field = job.required("shard_info", PARALLELISM_HELP)?;
-    let fields = Fields::read(&field, &SHARD_INFO)?;
+    let fields = Fields::read(&field, dialect.shard_info())?;
     let count_or = |key: &str, range, default| fields.get(key).map_or(Ok(default), |field| field.count(range));
     let pause = |key: &str| match fields.get(key) {
         Some(field) => field.figure(parse_io_tester_duration_ns, 0..=MAX_PAUSE_NS, "ns"),
@@ -350,7 +423,12 @@ fn check_sleep_type(field: &Field<'_>) -> Result<(), ConfigError> {
 }
 
 /// Every joined class exists, and no class exists twice.
-fn check_classes(jobs: &[Job], entries: &[Field<'_>], groups: &SchedGroups) -> Result<(), ConfigError> {
+fn check_classes(
+    jobs: &[Job],
+    entries: &[Field<'_>],
+    groups: &SchedGroups,
+    dialect: Dialect,
+) -> Result<(), ConfigError> {
     let group_classes = groups.class_names();
     let group_names: HashSet<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
     let class_of_job: HashMap<&str, &JobClass> = jobs.iter().map(|job| (job.name.as_str(), &job.class)).collect();
@@ -359,7 +437,7 @@ fn check_classes(jobs: &[Job], entries: &[Field<'_>], groups: &SchedGroups) -> R
             if group_names.contains(job.name.as_str()) {
                 let message = format!("{} is already the name of a scheduling group", quoted(&job.name));
                 let help = "add `class:` with this name to join it, or rename the job";
-                return Err(entry_key(entry, "name").error(Code::DuplicateName, message).with_help(help));
+                return Err(entry_key(entry, "name", dialect).error(Code::DuplicateName, message).with_help(help));
             }
             continue;
         };
@@ -374,8 +452,8 @@ fn check_classes(jobs: &[Job], entries: &[Field<'_>], groups: &SchedGroups) -> R
             }
             None => "name a job without `class`, or a class of the scheduling-groups file".to_owned(),
         };
-        let info = entry_key(entry, "shard_info");
-        let at = Fields::read(&info, &SHARD_INFO).ok().and_then(|fields| fields.get("class")).unwrap_or(info);
+        let info = entry_key(entry, "shard_info", dialect);
+        let at = Fields::read(&info, dialect.shard_info()).ok().and_then(|fields| fields.get("class")).unwrap_or(info);
         let error = at.error(Code::UnknownReference, format!("there is no class called {}", quoted(class)));
         return Err(error.with_help(help));
     }

@@ -119,6 +119,11 @@ pub enum JobKind {
     RandWrite,
     /// Writes that extend a file that begins empty.
     Append,
+    /// No requests: slices of CPU work. Only the simulator runs them; [`parse`] refuses them.
+    Cpu {
+        /// Length of a slice in nanoseconds, at least 1.
+        execution_ns: u64,
+    },
 }
 
 impl JobKind {
@@ -131,6 +136,7 @@ impl JobKind {
             Self::RandRead => "randread",
             Self::RandWrite => "randwrite",
             Self::Append => "append",
+            Self::Cpu { .. } => "cpu",
         }
     }
 
@@ -210,7 +216,8 @@ impl JobFile {
         for job in &self.jobs {
             self.validate_shards(job, shard_count)?;
             let bytes = job.bytes_per_shard(shard_count);
-            if job.kind != JobKind::Append && job.request_bytes > bytes {
+            let has_place = !matches!(job.kind, JobKind::Append | JobKind::Cpu { .. });
+            if has_place && job.request_bytes > bytes {
                 let (request, data) = (format_bytes_binary(job.request_bytes), format_bytes_binary(bytes));
                 let message = format!("a request of {request} does not fit into the {data} that each shard has");
                 let error = self.source.error_at(&job.request_span, Code::OutOfRange, message);

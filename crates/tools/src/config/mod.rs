@@ -5,7 +5,7 @@
 //!
 //! **How.** `yaml` turns text into a tree of nodes that know their place; it is the only module that knows the YAML
 //! library. `fields` reads typed values from the maps of that tree. One module per format builds on them:
-//! [`io_properties`], [`jobs`] and [`sched_groups`]. Each has `parse(source_name, text, ...)`, which touches no file,
+//! [`io_properties`], [`jobs`], [`sched_groups`], [`disk`] and [`scenario`]; [`csv`] reads tables. Each has `parse(source_name, text, ...)`, which touches no file,
 //! and `parse_from_file(path, ...)`. [`error`] holds what they report.
 //!
 //! **Limits.** A text of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not.
@@ -22,12 +22,25 @@
 //! assert!(error.message().contains("write_bandwidth"));
 //! ```
 
+pub mod csv;
+mod device;
+pub mod disk;
 pub mod error;
 mod fields;
 pub mod io_properties;
 mod job_reader;
 pub mod jobs;
+mod qos;
+pub mod scenario;
 pub mod sched_groups;
 mod yaml;
 
 pub use error::{Code, ConfigError, Diagnostic, Severity};
+
+/// The name among `names` that `name` was probably meant to be.
+#[must_use]
+pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let plain = name.replace('-', "_");
+    let is_close = |word: &&'a str| fields::closest(&plain, std::iter::once(word.replace('-', "_").as_str())).is_some();
+    names.iter().copied().filter(is_close).min_by_key(|word| strsim::damerau_levenshtein(name, word))
+}

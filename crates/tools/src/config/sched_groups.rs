@@ -7,8 +7,10 @@
 //! its parent is a group; every other name is a class that jobs can join. `default` is the class that is always there: it
 //! can be given shares, but neither a parent nor members.
 //!
-//! **Limits.** Any number of levels up to 64 (io_tester has two). Limits, reservations and latency targets are refused
-//! by name: they are not supported yet.
+//! Beside them stand limits (`limit_iops`, `limit_bandwidth`, each also `_read` and `_write`, with `limit_burst`), a
+//! reservation (`reservation_iops`, `reservation_bandwidth`), `latency_target` (`2ms p99`), `max_wait` and `max_delay`.
+//!
+//! **Limits.** Any number of levels up to 64 (io_tester has two). Reservations of groups have no effect, and are refused.
 //!
 //! **Example.**
 //!
@@ -27,9 +29,11 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use plimsoll_core::{Qos, Reservation};
+
 use super::error::{Code, ConfigError, Source};
-use super::fields::{Field, Fields, Refused, Schema};
-use super::yaml;
+use super::fields::{Field, Fields, Schema};
+use super::{qos, yaml};
 use crate::units::quoted;
 
 /// The most shares of a class or group. io_tester documents 1 to 1000 as useful.
@@ -39,14 +43,14 @@ pub const MAX_SHARES: u32 = 1_000_000;
 pub const MAX_DEPTH: usize = 64;
 
 /// The classes and groups of a file; empty by default.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SchedGroups {
     /// In the order of the file.
     pub groups: Vec<SchedGroup>,
 }
 
 /// One entry: a class, or a group of classes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SchedGroup {
     /// Unique in the file, not empty.
     pub name: String,
@@ -54,6 +58,8 @@ pub struct SchedGroup {
     pub shares: u32,
     /// The index of the parent in [`SchedGroups::groups`], before or after this entry; `None` at the top.
     pub parent: Option<usize>,
+    /// Limits, reservation, latency target and the like; the default asks for nothing.
+    pub qos: Qos,
 }
 
 impl SchedGroups {
@@ -72,29 +78,24 @@ impl SchedGroups {
     }
 }
 
-const GROUP: Schema = Schema {
-    what: "a scheduling group",
-    known: &["name", "shares", "parent"],
-    refused: &[
-        Refused::not_supported("limit_iops", LIMITS_HELP),
-        Refused::not_supported("limit_iops_read", LIMITS_HELP),
-        Refused::not_supported("limit_iops_write", LIMITS_HELP),
-        Refused::not_supported("limit_bandwidth", LIMITS_HELP),
-        Refused::not_supported("limit_bandwidth_read", LIMITS_HELP),
-        Refused::not_supported("limit_bandwidth_write", LIMITS_HELP),
-        Refused::not_supported("reservation_iops", LIMITS_HELP),
-        Refused::not_supported("reservation_bandwidth", LIMITS_HELP),
-        Refused::not_supported("latency_target", LIMITS_HELP),
-    ],
+const GROUP_KEYS: [&str; 15] = {
+    let mut keys = ["name", "shares", "parent", "", "", "", "", "", "", "", "", "", "", "", ""];
+    let mut at = 0;
+    while at < qos::KEYS.len() {
+        keys[3 + at] = qos::KEYS[at];
+        at += 1;
+    }
+    keys
 };
 
-const LIMITS_HELP: &str = "remove it; only shares and parents take effect in this version";
+const GROUP: Schema = Schema { what: "a scheduling group", known: &GROUP_KEYS, refused: &[] };
 
 /// Reads the text of a scheduling-groups file. `source_name` is used in messages only.
 ///
 /// # Errors
 /// With the line: unknown, duplicate or missing keys, shares outside 1 to [`MAX_SHARES`], a name twice, an unknown
-/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members.
+/// parent, a group that is its own ancestor, a tree deeper than [`MAX_DEPTH`], a `default` with a parent or members, limits
+/// and the like that are not understood, a reservation of a group.
 pub fn parse(source_name: &str, text: &str) -> Result<SchedGroups, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
@@ -110,7 +111,11 @@ pub fn parse_from_file(path: &Path) -> Result<SchedGroups, ConfigError> {
 fn parse_source(source: &Source) -> Result<SchedGroups, ConfigError> {
     let root = yaml::parse(source)?;
     let help = "write one `- name: ...` entry with `shares: ...` per class or group";
-    let entries = Field::root(source, &root, help)?.list()?;
+    read_entries(&Field::root(source, &root, help)?.list()?)
+}
+
+/// Reads the entries of a list of classes and groups.
+pub(super) fn read_entries(entries: &[Field<'_>]) -> Result<SchedGroups, ConfigError> {
     let mut index_of_name = HashMap::with_capacity(entries.len());
     let mut groups = Vec::with_capacity(entries.len());
     let mut parent_fields = Vec::with_capacity(entries.len());
@@ -123,7 +128,7 @@ fn parse_source(source: &Source) -> Result<SchedGroups, ConfigError> {
             return Err(error.with_help("every class and group needs a name of its own, whatever its parent"));
         }
         let shares = fields.required("shares", "write its weight, such as `shares: 100`")?.count(1..=MAX_SHARES)?;
-        groups.push(SchedGroup { name: name.to_owned(), shares, parent: None });
+        groups.push(SchedGroup { name: name.to_owned(), shares, parent: None, qos: qos::read(&fields)? });
         parent_fields.push(fields.get("parent"));
     }
     for (group, field) in groups.iter_mut().zip(&parent_fields) {
@@ -132,7 +137,8 @@ fn parse_source(source: &Source) -> Result<SchedGroups, ConfigError> {
         }
     }
     check_depth(&groups, &parent_fields)?;
-    check_default(&groups, &parent_fields, &entries)?;
+    check_default(&groups, &parent_fields, entries)?;
+    check_reservations(&groups, entries)?;
     Ok(SchedGroups { groups })
 }
 
@@ -182,4 +188,16 @@ fn check_default(
         Some(entry) => Err(entry.error(Code::InvalidValue, "the class `default` has no members").with_help(help)),
         None => Ok(()),
     }
+}
+
+/// Only classes have requests to reserve for.
+fn check_reservations(groups: &[SchedGroup], entries: &[Field<'_>]) -> Result<(), ConfigError> {
+    for (at, (group, entry)) in groups.iter().zip(entries).enumerate() {
+        let is_group = groups.iter().any(|member| member.parent == Some(at));
+        if is_group && group.qos.reservation != Reservation::default() {
+            let error = entry.error(Code::NotSupported, "a group has no reservation of its own");
+            return Err(error.with_help("give the reservation to the classes inside the group"));
+        }
+    }
+    Ok(())
 }

@@ -404,7 +404,8 @@ impl<'a> Job<'a> {
     fn next_request(&mut self, data: Data, tag: u64) -> Request {
         let len_bytes = self.spec.request_bytes;
         let position = match self.spec.pattern {
-            Pattern::RandRead | Pattern::RandWrite => self.rng.below(self.positions),
+            // `cpu` jobs do not come here: files that have them are refused.
+            Pattern::RandRead | Pattern::RandWrite | Pattern::Cpu { .. } => self.rng.below(self.positions),
             Pattern::SeqRead | Pattern::Overwrite | Pattern::Append => {
                 let position = self.next_position;
                 self.next_position = (position + 1) % self.positions;

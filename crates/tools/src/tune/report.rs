@@ -27,7 +27,7 @@ use plimsoll::core::{FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
 use super::place;
-use crate::config::io_properties::{DiskProperties, MAX_FIGURE};
+use crate::config::io_properties::{DiskProperties, MAX_FIGURE, MEASURED_SCALE_MAX};
 
 /// The present version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -291,6 +291,7 @@ impl TuneReport {
             physical_block_bytes: self.physical_block_bytes().map(u64::from),
             duplex: false,
             rate_factor: 1.0,
+            capacity_scale_max: MEASURED_SCALE_MAX,
         })
     }
 

@@ -1,0 +1,37 @@
+//! `plimsoll sim list`.
+
+use clap::Args;
+use plimsoll_sim::scenario;
+use plimsoll_tools::sim::report;
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::SimFormat;
+use crate::screen;
+
+/// List the named scenarios
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
+    format: SimFormat,
+}
+
+pub(crate) fn run(arguments: &ListArguments) -> Result<Outcome, Failure> {
+    let scenarios = scenario::all();
+    let text = match arguments.format {
+        SimFormat::Json => report::list_json(&scenarios),
+        SimFormat::Csv => report::list_csv(&scenarios),
+        SimFormat::Table => {
+            let mut text = String::new();
+            for scenario in &scenarios {
+                let items = scenario.seed_items.join(" ");
+                let items = if items.is_empty() { items } else { format!(" ({items})") };
+                text.push_str(&format!("{}{items}\n{}\n\n", scenario.name, screen::wrap(scenario.title)));
+            }
+            text.push_str("In brackets: items of the source documents. Run one with `plimsoll sim run NAME`.\n");
+            text
+        }
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,230 @@
+//! Results of `plimsoll sim run` as text, and its curves as files.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_sim::scenario::Target;
+use plimsoll_tools::plot;
+use plimsoll_tools::sim::report;
+use plimsoll_tools::sim::run::{Finished, Measured, RunResult, Task};
+use plimsoll_tools::sim::stats::Spread;
+use plimsoll_tools::units::format_count;
+
+use crate::failure::Failure;
+use crate::screen;
+
+/// Columns that the figures of a sweep may take beside their names.
+const SWEEP_WIDTH: usize = 66;
+/// The width of a hash.
+const HASH_WIDTH: usize = 16;
+
+/// One run: tables, figures, remarks, hash.
+pub(super) fn run_text(finished: &Finished) -> String {
+    let task = &finished.task;
+    let title = match task.subject.title() {
+        "" => String::new(),
+        title => format!(": {title}"),
+    };
+    let mut text = screen::wrap(&format!("{}{title}", task.subject.name()));
+    text.push('\n');
+    let result = match &finished.result {
+        Ok(result) => result,
+        Err(error) => return format!("{text}FAILED: {error}\n"),
+    };
+    for table in &result.tables {
+        let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
+        let gap = if table.title.is_empty() { String::new() } else { format!("{}\n", screen::wrap(&table.title)) };
+        text.push_str(&format!("\n{gap}{}\n", screen::table(&columns, table.rows.clone())));
+    }
+    let judged: Vec<&Measured> = result.figures.iter().filter(|figure| figure.target.is_some()).collect();
+    if !judged.is_empty() {
+        let rows = judged.iter().map(|figure| {
+            let verdict = if figure.passed() == Some(true) { "pass" } else { "FAIL" };
+            vec![figure.name.clone(), number(figure.value), target(figure.target), verdict.to_owned()]
+        });
+        text.push_str(&format!("\n{}\n", screen::table(&["figure", "value", "target", ""], rows.collect())));
+    }
+    text.push('\n');
+    for remark in &result.remarks {
+        text.push_str(&format!("{}\n", screen::wrap(remark)));
+    }
+    text.push_str(&facts(task, result));
+    text
+}
+
+fn facts(task: &Task, result: &RunResult) -> String {
+    let requests = format_count(result.requests);
+    format!("seed {}, {requests} requests, hash of the event log {:016x}\n", task.seed, result.log_hash)
+}
+
+/// Four significant digits.
+fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "n/a".to_owned();
+    }
+    let magnitude = value.abs();
+    let decimals = if magnitude == 0.0 { 0.0 } else { 3.0 - magnitude.log10().floor() };
+    let text = format!("{value:.0$}", decimals.clamp(0.0, 9.0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn target(target: Option<Target>) -> String {
+    match target {
+        None => String::new(),
+        Some(Target::AtMost(most)) => format!("<= {}", number(most)),
+        Some(Target::AtLeast(least)) => format!(">= {}", number(least)),
+        Some(Target::Between(least, most)) => format!("{} to {}", number(least), number(most)),
+    }
+}
+
+/// A line for each run: figures passed, seconds.
+pub(super) fn summary_text(finished: &[Finished]) -> String {
+    let rows = finished.iter().map(|run| {
+        let (passed, judged) = run.figures_passed();
+        let verdict = if run.passed() { "pass" } else { "FAIL" };
+        let figures = if run.result.is_ok() { format!("{passed} of {judged}") } else { "did not run".to_owned() };
+        vec![run.task.subject.name().to_owned(), figures, format!("{:.1}", run.elapsed_s), verdict.to_owned()]
+    });
+    let table = screen::table(&["scenario", "figures passed", "seconds", ""], rows.collect());
+    let failed = finished.iter().filter(|run| !run.passed()).count();
+    let end = if failed == 0 { "all passed".to_owned() } else { format!("{failed} FAILED") };
+    format!("\n{table}\n\n{} runs, {end}\n", finished.len())
+}
+
+/// Mean and interval of each figure over the seeds.
+pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while let Some(first) = spreads.get(at) {
+        let same = |spread: &&Spread| spread.scenario == first.scenario && spread.changes == first.changes;
+        let group: Vec<&Spread> = spreads[at..].iter().take_while(same).collect();
+        at += group.len();
+        let rows = group.iter().map(|spread| {
+            let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), number);
+            let passed = match spread.target {
+                Some(_) => format!("{} of {}", spread.passed, spread.runs),
+                None => String::new(),
+            };
+            vec![
+                spread.figure.clone(),
+                number(spread.mean),
+                half,
+                number(spread.min),
+                number(spread.max),
+                target(spread.target),
+                passed,
+            ]
+        });
+        let sweep = report::sweep_text(&first.changes);
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{} {sweep}\n", first.scenario));
+        let headers = ["figure", "mean", "+- 95 %", "min", "max", "target", "passed"];
+        text.push_str(&format!("{}\n", screen::table(&headers, rows.collect())));
+    }
+    for run in finished {
+        if let Err(error) = &run.result {
+            text.push_str(&format!("{}, seed {}: FAILED: {error}\n", run.task.subject.name(), run.task.seed));
+        }
+    }
+    text
+}
+
+/// The figures of a sweep, values beside each other.
+pub(super) fn sweep_text(finished: &[Finished]) -> String {
+    let mut text = String::new();
+    let label = |run: &Finished| {
+        let lines: Vec<String> = run.task.changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        lines.join("\n")
+    };
+    let widest =
+        finished.iter().flat_map(|run| &run.task.changes).map(|(key, value)| key.len() + value.len() + 1).max();
+    let width = widest.unwrap_or(0).max(HASH_WIDTH) + 2;
+    for part in finished.chunks((SWEEP_WIDTH / width).max(1)) {
+        let labels: Vec<String> = part.iter().map(label).collect();
+        let headers: Vec<&str> = std::iter::once("figure").chain(labels.iter().map(String::as_str)).collect();
+        let results: Vec<&RunResult> = part.iter().filter_map(|run| run.result.as_ref().ok()).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for figure in results.iter().flat_map(|result| &result.figures) {
+            if !names.contains(&figure.name.as_str()) {
+                names.push(&figure.name);
+            }
+        }
+        let value = |result: &&RunResult, name: &str| {
+            let figure = result.figures.iter().find(|figure| figure.name == name);
+            figure.map_or_else(String::new, |figure| number(figure.value))
+        };
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for name in names {
+            let values = results.iter().map(|result| value(result, name));
+            rows.push(std::iter::once(name.to_owned()).chain(values).collect());
+        }
+        let hashes = results.iter().map(|result| format!("{:016x}", result.log_hash));
+        rows.push(std::iter::once("hash of the event log".to_owned()).chain(hashes).collect());
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}{}\n", screen::table(&headers, rows)));
+    }
+    text
+}
+
+/// Where curves go.
+#[derive(Debug)]
+pub(super) struct Pictures {
+    csv: Option<PathBuf>,
+    svg: Option<PathBuf>,
+}
+
+impl Pictures {
+    /// Makes the directories, and sees that nothing in them would be lost.
+    pub(super) fn check(
+        csv: Option<&Path>,
+        svg: Option<&Path>,
+        force: bool,
+        tasks: &[Task],
+    ) -> Result<Pictures, Failure> {
+        for (directory, ending, flag) in [(csv, "csv", "--csv"), (svg, "svg", "--svg")] {
+            let Some(directory) = directory else { continue };
+            if directory.exists() && !directory.is_dir() {
+                return Err(Failure::Input(format!("{flag} {}: it is not a directory", directory.display())));
+            }
+            for task in tasks.iter().filter(|_| !force) {
+                let path = directory.join(file_name(task, ending));
+                if path.exists() {
+                    return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
+                }
+            }
+            std::fs::create_dir_all(directory)
+                .map_err(|error| Failure::Machine(format!("cannot make {}: {error}", directory.display())))?;
+        }
+        Ok(Pictures { csv: csv.map(Path::to_owned), svg: svg.map(Path::to_owned) })
+    }
+
+    /// Writes the curves of a run, where it has any.
+    pub(super) fn write(&self, finished: &Finished) -> Result<(), Failure> {
+        let Ok(result) = &finished.result else { return Ok(()) };
+        if result.series.is_empty() {
+            return Ok(());
+        }
+        let write = |directory: &Path, ending: &str, text: String| {
+            let path = directory.join(file_name(&finished.task, ending));
+            std::fs::write(&path, text)
+                .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))
+        };
+        if let Some(directory) = &self.csv {
+            write(directory, "csv", report::series_csv(&result.series))?;
+        }
+        if let Some(directory) = &self.svg {
+            let sweep = report::sweep_text(&finished.task.changes);
+            let title = format!("{} {sweep} (seed {})", finished.task.subject.name(), finished.task.seed);
+            write(directory, "svg", plot::svg(&title, &result.series))?;
+        }
+        Ok(())
+    }
+}
+
+/// `name-key=value-seed1.svg`, in characters that every file system takes.
+fn file_name(task: &Task, ending: &str) -> String {
+    let changes: String = task.changes.iter().map(|(key, value)| format!("-{key}={value}")).collect();
+    let stem = format!("{}{changes}-seed{}", task.subject.name(), task.seed);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '=' | '.');
+    let plain: String = stem.chars().map(|c| if is_plain(c) { c } else { '_' }).take(180).collect();
+    format!("{plain}.{ending}")
+}

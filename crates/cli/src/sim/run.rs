@@ -1,0 +1,232 @@
+//! `plimsoll sim run`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_sim::scenario;
+use plimsoll_tools::config::scenario::ScenarioFile;
+use plimsoll_tools::load::Control;
+use plimsoll_tools::sim::report;
+use plimsoll_tools::sim::run::{Finished, Subject, Task, run_all};
+use plimsoll_tools::sim::stats::spreads;
+
+use super::output::{self, Pictures};
+use crate::failure::{Failure, Outcome};
+use crate::flags::SimFormat;
+use crate::{interrupt, screen};
+
+/// The most runs that one command makes.
+const MAX_RUNS: usize = 10_000;
+
+/// Run named scenarios, or one's own, and judge their figures
+///
+/// A named scenario prints its tables beside what was published, and says whether its figures are as promised; the exit
+/// code is 1 where one is not. A file (docs/formats.md) describes disks, shards, classes and jobs of your own.
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    /// Names (see `plimsoll sim list`), or scenario files
+    #[arg(value_name = "NAME|FILE.yaml", conflicts_with = "all")]
+    scenarios: Vec<String>,
+
+    /// Run all named scenarios
+    #[arg(long)]
+    all: bool,
+
+    /// Seed [default: 1, or that of the file]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// Run with so many seeds, one after the other, and print mean and 95 % interval of each figure
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+
+    /// Run a file with several values of a key: parallelism=1,2,4 or disks.0.window=1ms,2ms; repeatable
+    #[arg(long, value_name = "KEY=V1,V2...")]
+    sweep: Vec<String>,
+
+    /// Write the curves of each run as CSV into this directory
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+
+    /// Draw the curves of each run as SVG into this directory
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+
+    /// Write over existing files
+    #[arg(long)]
+    force: bool,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
+    format: SimFormat,
+}
+
+pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
+    let tasks = tasks(arguments)?;
+    let pictures = Pictures::check(arguments.csv.as_deref(), arguments.svg.as_deref(), arguments.force, &tasks)?;
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let count = tasks.len();
+    let is_user_run = tasks.iter().any(|task| matches!(task.subject, Subject::Own(_)));
+    // Several seeds or values are compared, not told one by one.
+    let is_told = arguments.format == SimFormat::Table && arguments.seeds == 1 && arguments.sweep.is_empty();
+    let bar = progress(count);
+    let mut failed = Ok(());
+    let mut is_first = true;
+    let finished = run_all(tasks, &control, &mut |finished| {
+        bar.inc(1);
+        if failed.is_err() {
+            return;
+        }
+        failed = bar.suspend(|| {
+            pictures.write(finished)?;
+            if is_told {
+                let gap = if is_first { "" } else { "\n" };
+                screen::print(&format!("{gap}{}", output::run_text(finished)))?;
+            }
+            Ok::<(), Failure>(())
+        });
+        is_first = false;
+        if failed.is_err() {
+            control.stop();
+        }
+    });
+    bar.finish_and_clear();
+    failed?;
+    let interrupted = control.is_stopped() && finished.len() < count;
+    if is_user_run && let Some(error) = first_error(&finished) {
+        return Err(Failure::Input(error));
+    }
+    print_all(arguments, &finished, interrupted, is_told)?;
+    if interrupted {
+        screen::note(&format!("interrupted: {} of {count} runs had ended", finished.len()));
+        return Ok(Outcome::Interrupted);
+    }
+    Ok(if finished.iter().all(Finished::passed) { Outcome::Done } else { Outcome::Finding })
+}
+
+/// Why a scenario of a file did not run.
+fn first_error(finished: &[Finished]) -> Option<String> {
+    finished.iter().find_map(|run| match (&run.task.subject, &run.result) {
+        (Subject::Own(scenario), Err(error)) => Some(format!("scenario {}: {error}", scenario.name)),
+        _ => None,
+    })
+}
+
+fn print_all(arguments: &RunArguments, finished: &[Finished], interrupted: bool, is_told: bool) -> Result<(), Failure> {
+    let spreads = if arguments.seeds > 1 { spreads(finished) } else { Vec::new() };
+    let text = match arguments.format {
+        SimFormat::Json => report::runs_json(finished, &spreads, interrupted),
+        SimFormat::Csv => report::runs_csv(finished),
+        SimFormat::Table if arguments.seeds > 1 => output::spreads_text(&spreads, finished),
+        SimFormat::Table if !is_told => output::sweep_text(finished),
+        SimFormat::Table if finished.len() > 1 => output::summary_text(finished),
+        SimFormat::Table => return Ok(()),
+    };
+    Ok(screen::print(&text)?)
+}
+
+fn progress(count: usize) -> ProgressBar {
+    if count < 2 || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("scenarios [{bar:40}] {pos} of {len}  {elapsed}");
+    ProgressBar::new(count as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
+}
+
+/// Every scenario with every combination of swept values and every seed; refused before anything runs.
+fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
+    if !arguments.all && arguments.scenarios.is_empty() {
+        let help = "name a scenario (`plimsoll sim list`) or a scenario file, or give --all";
+        return Err(Failure::Input(format!("there is nothing to run: {help}")));
+    }
+    let combinations = combinations(&arguments.sweep)?;
+    let names = if arguments.all {
+        scenario::all().iter().map(|scenario| scenario.name.to_owned()).collect()
+    } else {
+        arguments.scenarios.clone()
+    };
+    let runs = names.len().saturating_mul(combinations.len()).saturating_mul(arguments.seeds as usize);
+    if runs > MAX_RUNS {
+        return Err(Failure::Input(format!(
+            "{runs} runs: sweep fewer values, or take fewer seeds ({MAX_RUNS} at most)"
+        )));
+    }
+    let mut tasks = Vec::new();
+    for name in &names {
+        if let Some(scenario) = scenario::find(name) {
+            if !arguments.sweep.is_empty() {
+                return Err(Failure::Input(format!(
+                    "--sweep changes values of a scenario file, and {name} is a named scenario: leave one of them out"
+                )));
+            }
+            let seed = arguments.seed.unwrap_or(1);
+            let task =
+                |at| Task { subject: Subject::Named(scenario), changes: Vec::new(), seed: seed.wrapping_add(at) };
+            tasks.extend((0..arguments.seeds).map(task));
+            continue;
+        }
+        let file = scenario_file(name)?;
+        for changes in &combinations {
+            let scenario = file.scenario(changes)?;
+            if tasks.is_empty() {
+                scenario.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+            }
+            let seed = arguments.seed.unwrap_or(scenario.world.seed);
+            tasks.extend((0..arguments.seeds).map(|at| Task {
+                subject: Subject::Own(Box::new(scenario.clone())),
+                changes: changes.clone(),
+                seed: seed.wrapping_add(at),
+            }));
+        }
+    }
+    Ok(tasks)
+}
+
+fn scenario_file(name: &str) -> Result<ScenarioFile, Failure> {
+    let path = Path::new(name);
+    let looks_like_file = path.exists() || name.contains('/') || name.ends_with(".yaml") || name.ends_with(".yml");
+    if looks_like_file {
+        return Ok(ScenarioFile::parse_from_file(path)?);
+    }
+    let all = scenario::all();
+    let names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+    let help = match plimsoll_tools::config::closest_name(name, &names) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None => "`plimsoll sim list` names them; a file ends in .yaml".to_owned(),
+    };
+    Err(Failure::Input(format!("there is no scenario called \"{}\": {help}", name.escape_debug())))
+}
+
+/// Every combination of the values of all sweeps; one empty one without sweeps.
+fn combinations(sweeps: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure> {
+    let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
+    for sweep in sweeps {
+        let bad =
+            |why: &str| Failure::Input(format!("--sweep {sweep}: {why}; write key=v1,v2, such as parallelism=1,2,4"));
+        let (key, values) = sweep.split_once('=').ok_or_else(|| bad("there is no `=`"))?;
+        if key.is_empty() || values.split(',').any(str::is_empty) {
+            return Err(bad("a key or value is empty"));
+        }
+        if combinations.iter().flatten().any(|(other, _)| other == key) {
+            return Err(bad("the key is swept twice"));
+        }
+        combinations = combinations
+            .iter()
+            .flat_map(|before| {
+                values.split(',').map(move |value| {
+                    let mut changes = before.clone();
+                    changes.push((key.to_owned(), value.to_owned()));
+                    changes
+                })
+            })
+            .collect();
+        if combinations.len() > MAX_RUNS {
+            return Err(bad("too many combinations"));
+        }
+    }
+    Ok(combinations)
+}

@@ -1,0 +1,162 @@
+//! `plimsoll sim`: the contracts of its formats, its exit codes, and what it refuses.
+
+use crate::world::World;
+
+const SCENARIO: &str = "\
+duration: 50ms
+disks: [{disk: i4i.2xlarge}]
+jobs:
+  - {name: reads, type: randread, shards: all, shard_info: {parallelism: 4, reqsize: 4kB, shares: 100}}
+";
+
+fn surface() -> String {
+    let mut text = String::from("write_MBps,read_iops,p50_ms,p95_ms\n");
+    for write in 0..7 {
+        for read in 0..7 - write {
+            let p50_ms = 0.1 * (1.0 + 0.2 * f64::from(write + read));
+            text.push_str(&format!("{},{},{p50_ms:.4},{:.4}\n", write * 150, read * 15_000, p50_ms * 1.5));
+        }
+    }
+    text
+}
+
+fn world() -> World {
+    let holes = surface().replacen("0.1000,0.1500", ",0.1500", 1);
+    World::new(&[
+        ("mine.yaml", SCENARIO),
+        ("broken.yaml", &SCENARIO.replace("duration: 50ms\n", "")),
+        ("nothing.yaml", &SCENARIO.replace("i4i.2xlarge}", "i4i.2xlarge, window: 0}")),
+        ("surface.csv", &surface()),
+        ("holes.csv", &holes),
+        ("few.csv", "write_MBps,read_iops,p50_ms,p95_ms\n0,1,0.1,0.2\n"),
+        ("bare.yaml", "disk: {read_iops: 1000, read_bandwidth: 1M, write_iops: 1000, write_bandwidth: 1M}"),
+        ("groups.yaml", "- {name: a, shares: 100, limit_iops: 500, latency_target: 2ms p99}\n"),
+    ])
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn the_list_names_each_scenario() {
+    let ended = world().run(&["sim", "list", "--format", "json"]);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    for entry in json(&ended.out).as_array().expect("a list") {
+        assert!(entry["name"].is_string() && entry["seed_items"].is_array() && entry["crate"].is_string(), "{entry}");
+    }
+    let table = world().run(&["sim", "list"]);
+    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+}
+
+#[test]
+fn a_scenario_file_gives_the_same_bytes_twice() {
+    let world = world();
+    let run = || world.run(&["sim", "run", "mine.yaml", "--format", "json"]);
+    let (first, second) = (run(), run());
+    assert_eq!((first.code, &first.out), (Some(0), &second.out), "{first:#?}");
+    let result = json(&first.out);
+    assert_eq!(result["runs"][0]["log_hash"].as_str().map(str::len), Some(16));
+    assert!(result["runs"][0]["figures"][0]["value"].as_f64().is_some_and(|value| value > 0.0));
+    let table = world.run(&["sim", "run", "mine.yaml"]);
+    assert!(table.out.contains("hash of the event log") && table.out.contains("reads"), "{}", table.out);
+    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+}
+
+#[test]
+fn sweeps_and_seeds() {
+    let world = world();
+    let swept = world.run(&["sim", "run", "mine.yaml", "--sweep", "parallelism=1,8", "--sweep", "shards=1,2"]);
+    assert_eq!(swept.code, Some(0), "{swept:#?}");
+    assert!(swept.out.contains("parallelism=8") && swept.out.contains("shards=2"), "{}", swept.out);
+    assert!(swept.out.lines().all(|line| line.chars().count() <= 100), "{}", swept.out);
+    let seeds = world.run(&["sim", "run", "mine.yaml", "--seeds", "3", "--format", "json"]);
+    let result = json(&seeds.out);
+    assert_eq!(result["runs"].as_array().map(Vec::len), Some(3));
+    assert!(result["seeds"][0]["half_width_95"].as_f64().is_some_and(|half| half >= 0.0), "{}", seeds.out);
+    let csv = world.run(&["sim", "run", "mine.yaml", "--sweep", "parallelism=1,8", "--format", "csv"]);
+    assert!(csv.out.starts_with("scenario,sweep,seed,figure,value,"), "{}", csv.out);
+}
+
+#[test]
+fn curves_are_written_once() {
+    let world = world();
+    let arguments = ["sim", "run", "mine.yaml", "--csv", "out", "--svg", "out"];
+    assert_eq!(world.run(&arguments).code, Some(0));
+    let read = |name: &str| std::fs::read_to_string(world.path().join("out").join(name)).expect(name);
+    assert!(read("mine-seed1.csv").starts_with("panel,curve,x,y\nThroughput by class,reads,"));
+    let svg = read("mine-seed1.svg");
+    assert!(svg.starts_with("<svg") && svg.contains("Capacity scale") && svg.contains("time, s"));
+    world.run(&arguments).assert_refused(2, &["mine-seed1.csv exists", "--force"]);
+    assert_eq!(world.run(&[&arguments[..], &["--force"]].concat()).code, Some(0));
+}
+
+#[test]
+fn a_surface_is_fitted_and_compared() {
+    let world = world();
+    let fitted = world.run(&["sim", "fit", "surface.csv", "-o", "disk.yaml"]);
+    assert_eq!(fitted.code, Some(0), "{fitted:#?}");
+    assert!(fitted.out.contains("mix exponent p"), "{fitted:#?}");
+    world.run(&["sim", "fit", "surface.csv", "-o", "disk.yaml"]).assert_refused(2, &["disk.yaml exists", "--force"]);
+    let compare = ["sim", "surface", "--disk", "disk.yaml", "--compare", "surface.csv", "--format"];
+    let csv = world.run(&[&compare[..], &["csv"]].concat());
+    let mut lines = csv.out.lines();
+    assert_eq!(lines.next(), Some("write_MBps,read_iops,p50_ms,p95_ms,model_p50_ms,model_p95_ms"));
+    assert_eq!(lines.count(), surface().lines().count() - 1);
+    assert!(csv.err.contains("error of p50 mean"), "{csv:#?}");
+    let errors = json(&world.run(&[&compare[..], &["json"]].concat()).out);
+    assert!(errors["errors"]["p50_error_mean"].as_f64().is_some_and(|error| error < 0.1), "{errors}");
+    let grid = world.run(&["sim", "surface", "--disk", "i4i.2xlarge"]);
+    assert!(grid.code == Some(0) && grid.out.lines().all(|line| line.chars().count() <= 100), "{grid:#?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let world = world();
+    let before = world.contents();
+    let cases: &[(&str, &[&str])] = &[
+        ("sim run", &["nothing to run", "--all"]),
+        ("sim run nobody-knows-this", &["there is no scenario", "sim list"]),
+        ("sim run missing.yaml", &["missing.yaml", "No such file"]),
+        ("sim run broken.yaml", &["a scenario ends", "duration"]),
+        ("sim run nothing.yaml", &["nothing.yaml:2", "admits nothing"]),
+        ("sim run mine.yaml --sweep parallelism", &["--sweep parallelism", "key=v1,v2"]),
+        ("sim run mine.yaml --sweep parallelism=1,,2", &["is empty"]),
+        ("sim run mine.yaml --sweep paralelism=1", &["did you mean `parallelism`?"]),
+        ("sim run mine.yaml --sweep window=0", &["admits nothing"]),
+        ("sim run mine.yaml --sweep shards=1 --sweep shards=2", &["swept twice"]),
+        ("sim run mine.yaml --seeds 0", &["--seeds"]),
+        ("sim run mine.yaml --seeds 1000 --sweep parallelism=1,2,3,4,5,6,7,8,9,10,11", &["11000 runs"]),
+        ("sim run mine.yaml --csv mine.yaml", &["it is not a directory"]),
+        ("sim run mine.yaml --format yaml", &["table, json, csv"]),
+        ("sim fit holes.csv", &["holes.csv:2", "p50_ms is empty", "remove the line"]),
+        ("sim fit few.csv", &["few.csv", "at least 6 cells"]),
+        ("sim fit mine.yaml", &["mine.yaml:1", "the first line names the columns"]),
+        ("sim fit surface.csv -o mine.yaml", &["mine.yaml exists", "--force"]),
+        ("sim surface --disk i4i.2xlarg", &["did you mean `i4i.2xlarge`?"]),
+        ("sim surface --disk bare.yaml", &["no section `device:`", "sim fit"]),
+        ("sim surface --disk i4i.2xlarge --compare holes.csv", &["p50_ms is empty"]),
+        ("test missing.yaml --capacity-scale 2:1", &["--capacity-scale", "MIN:MAX"]),
+        ("test missing.yaml --disk i4i.2xlarge --io-properties x", &["cannot be used with"]),
+    ];
+    for (line, fragments) in cases {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        world.run(&arguments).assert_refused(2, fragments);
+    }
+    assert_eq!(world.contents(), before);
+}
+
+#[test]
+fn a_test_takes_a_disk_model_and_quality_of_service() {
+    let world = world();
+    let jobs = "- {name: r, type: randread, shards: all, shard_info: {parallelism: 4, class: a}}\n";
+    std::fs::write(world.path().join("jobs.yaml"), jobs).expect("a file can be written");
+    let line = "test jobs.yaml --sched-groups groups.yaml --disk i4i.2xlarge --capacity-scale off --backend null \
+                --duration 300ms --format json";
+    let arguments: Vec<&str> = line.split_whitespace().collect();
+    let ended = world.run(&arguments);
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    let iops = json(&ended.out)["jobs"][0]["iops"].as_f64().expect("a figure");
+    // The limit holds whatever the machine: 500 a second, and one request.
+    assert!(iops <= 510.0, "{iops}");
+}
