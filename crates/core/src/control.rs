@@ -273,8 +273,13 @@ impl Controller {
     /// still.
     pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
         let now_ns = now_ns.max(self.last_ns);
-        self.last_ns = now_ns;
         let completions = totals.completions.saturating_sub(self.last.completions);
+        let is_recent = now_ns.saturating_sub(self.last_completion_ns) < STEP_NS;
+        if (1..STEP_COMPLETIONS).contains(&completions) && is_recent {
+            // What one of many queues has seen alone says little.
+            return;
+        }
+        self.last_ns = now_ns;
         if completions == 0 {
             self.step_without_completion(now_ns, totals);
             return;
@@ -423,6 +428,10 @@ impl Controller {
             return;
         }
         self.turnover = Meter::start(now_ns, totals);
+        if reading.rate > RATE_OVER_TOKENS_MAX * self.scale {
+            // More than tokens were given out for: several queues reported at once.
+            return;
+        }
         if !reading.offered {
             if matches!(self.mode, Mode::Suspect) {
                 // Something else was the limit: no ground for suspicion.

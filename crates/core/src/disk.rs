@@ -39,7 +39,7 @@
 //! assert_eq!(disk.effective_goal_ns(), 750_000);
 //! ```
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{TICKS_PER_NS, TokenBucket};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
@@ -292,23 +292,27 @@ impl Disk {
         f64::from_bits(self.settings.scale_bits.load(Ordering::Relaxed))
     }
 
+    fn closed_loop(&self) -> MutexGuard<'_, Controller> {
+        // A panic elsewhere leaves figures that are at worst a step old.
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What the closed loop has decided, and why: the events kept (the last [`crate::EVENTS_KEPT`]) with a number above `seq`.
     #[must_use]
     pub fn events_since(&self, seq: u64) -> Vec<ControlEvent> {
-        self.controller.lock().unwrap_or_else(PoisonError::into_inner).events_since(seq).copied().collect()
+        self.closed_loop().events_since(seq).copied().collect()
     }
 
     /// What the disk allows now.
     #[must_use]
     pub fn snapshot(&self) -> DiskSnapshot {
-        let controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
         DiskSnapshot {
             in_flight_ns: self.in_flight_ns(),
             window_ns: self.window_ns(),
             bound_ns: self.bound_ns(),
             capacity_scale: self.capacity_scale(),
             yielding_share: self.yielding_share(),
-            limited_by_outstanding: controller.is_limited_by_outstanding(),
+            limited_by_outstanding: self.closed_loop().is_limited_by_outstanding(),
         }
     }
 
@@ -319,8 +323,7 @@ impl Disk {
     /// A request of a class with a latency target has ended.
     pub(crate) fn note_target(&self, now_ns: u64, level: u8, target: LatencyTarget, experience: Experience) {
         if let Some((kind, from, to, reason)) = self.targets.note(now_ns, level, target, experience, &self.classes) {
-            let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
-            controller.note(now_ns, kind, from, to, reason);
+            self.closed_loop().note(now_ns, kind, from, to, reason);
         }
     }
 

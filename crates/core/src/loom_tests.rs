@@ -5,8 +5,8 @@
 //! a small model in every order that the memory model allows, stale relaxed loads included.
 //!
 //! # How it works
-//! `sync` gives loom's atomics to the crate's own tests. Each model starts two or three threads, and asserts afterwards what
-//! must hold whatever raced. The locks are the standard ones: no model changes the table of classes while another
+//! `sync` gives loom's atomics to the crate's own tests. Each model starts two or three threads, and asserts afterwards
+//! what must hold whatever raced. The locks are the standard ones: no model changes the table of classes while another
 //! thread may read it.
 //!
 //! ```text

@@ -67,7 +67,7 @@ impl Pair {
     fn new(seed: u64, flavour: u64) -> Pair {
         let mut random = Random(seed);
         let window_ns = random.one_of(&[None, None, Some(200_000), Some(1)]);
-        // Who must go before its turn may exceed the window by the longest piece of late, which the reference does not follow.
+        // Who goes before its turn may exceed the window by the longest piece of late: the reference does not follow that.
         let goals = [LatencyGoal::Ns(750_000), LatencyGoal::NoSplit, LatencyGoal::Ns(100_000)];
         let latency_goal = random.one_of(&goals[..if flavour & 6 > 0 { 2 } else { 3 }]);
         let queue = queue_of(DiskConfig { window_ns, latency_goal, ..usual() }, QueueConfig::default());

@@ -97,3 +97,9 @@ pub(super) const WINDOW_REPORT: f64 = 0.005;
 
 /// Where the window begins, as a part of its bound, unless the unloaded latency is known.
 pub(super) const BEGIN_PART: f64 = 8.0;
+
+/// A step learns from so many completions of all queues together, or after so long.
+pub(super) const STEP_COMPLETIONS: u64 = 16;
+pub(super) const STEP_NS: u64 = 1_000_000;
+/// A rate above this many times what tokens allow is an error of measurement.
+pub(super) const RATE_OVER_TOKENS_MAX: f64 = 1.25;

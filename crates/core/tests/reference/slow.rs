@@ -437,7 +437,7 @@ impl Slow {
             let overdraft = self.lag_ticks(class).saturating_sub(ticks).min(most);
             return self.gates_with(ticks, overdraft, 0, now_ns);
         }
-        // Who must go before its turn may exceed what the others may by the longest piece of late: how late is not known here.
+        // Who goes before its turn may exceed the window by the longest piece of late: how late is not known here.
         let (least, longest) = (2 * most, most + most.max(self.longest_ticks));
         let one = self.gates_with(ticks, least, least, now_ns);
         self.unsure |= one != self.gates_with(ticks, longest, longest, now_ns);

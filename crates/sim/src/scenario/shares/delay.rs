@@ -90,8 +90,8 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
         series.curves.push((name.into(), curve));
     }
     outcome.remark(
-        "Growth is measured against a latency goal where the delay is below one: a mean of 2 us that becomes 4 us has not \
-         grown with the number of queues in any sense that a caller could notice.",
+        "Growth is measured against a latency goal where the delay is below one: a mean of 2 us that becomes 4 us has \
+         not grown with the number of queues in any sense that a caller could notice.",
     );
     outcome.tables.push(table);
     outcome.series.push(series);

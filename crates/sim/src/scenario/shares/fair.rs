@@ -136,8 +136,8 @@ pub(super) fn share_error(seed: u64) -> Result<Outcome, ScenarioError> {
     }
     outcome.tables.push(table);
     outcome.remark(
-        "A class of one share in a thousand gets a millisecond of the second: two requests of 1 MiB, 21 us each, are 4 % of \
-         it, which no order of requests can better.",
+        "A class of one share in a thousand gets a millisecond of the second: two requests of 1 MiB, 21 us each, are \
+         4 % of it, which no order of requests can better.",
     );
     outcome.figure("share error over max(2 %, two largest requests)", over_allowed, Target::AtMost(1.0));
     outcome.figure("Jain's index, least", jain, Target::AtLeast(0.999));

@@ -213,8 +213,9 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
     outcome.figure("most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
     outcome.figure("part of the disk used, least", least_used, Target::AtLeast(0.95));
     outcome.remark(
-        "Without a burst the time that a piece waits for the device after its limit lets it go is lost: long pieces get \
-         some 90 % of their limit, and so does a class with a limit of its own inside a group that is at its limit.",
+        "Without a burst the time that a piece waits for the device after its limit lets it go is lost: long pieces \
+         get some 90 % of their limit, and so does a class with a limit of its own inside a group that is at its \
+         limit.",
     );
     groups(&mut outcome, seed)?;
     while_running(&mut outcome, seed)?;

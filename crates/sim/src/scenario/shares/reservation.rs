@@ -128,8 +128,8 @@ pub(super) fn reservation(seed: u64) -> Result<Outcome, ScenarioError> {
     within_capacity(&mut outcome, seed)?;
     above_capacity(&mut outcome, seed)?;
     outcome.remark(
-        "Beside requests that take longer than the time between two reserved ones, a second request can be late at the end \
-         of a window: nobody can dispatch sooner without holding the disk idle.",
+        "Beside requests that take longer than the time between two reserved ones, a second request can be late at \
+         the end of a window: nobody can dispatch sooner without holding the disk idle.",
     );
     Ok(outcome)
 }

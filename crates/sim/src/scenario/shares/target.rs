@@ -93,8 +93,8 @@ pub(super) fn latency_target(seed: u64) -> Result<Outcome, ScenarioError> {
     row("with a target of 3 x idle", &targeted);
     let (targeted_ns, targeted_writes) = p99_and_writes(&targeted);
     outcome.remark(
-        "By shares alone the reader's p99 is the device's own, which depends on the writes and on nothing else; the target \
-         is met by writing less.",
+        "By shares alone the reader's p99 is the device's own, which depends on the writes and on nothing else; the \
+         target is met by writing less.",
     );
     outcome.tables.push(table);
     outcome.figure("by shares: writes, part of their rate", shares_writes / full_rate, Target::AtLeast(0.9));
