@@ -118,7 +118,7 @@ pub(crate) struct Row {
 
 impl Row {
     fn new(kind: Kind, generation: u32, parent: u32, shares: u32) -> Row {
-        let clocks = [Arc::new(Clock::new()), Arc::new(Clock::new())];
+        let clocks = [Arc::new(Clock::new(shares.max(1))), Arc::new(Clock::new(shares.max(1)))];
         Row {
             kind,
             generation,
@@ -218,6 +218,12 @@ impl Classes {
         })
     }
 
+    /// Shares count once again.
+    pub(crate) fn reset_boosts(&self) {
+        let boosted = self.read(|rows| (0..rows.len()).filter(|at| rows[*at].boost > 1).collect::<Vec<_>>());
+        boosted.into_iter().for_each(|at| self.set_boost(at as u32, 1));
+    }
+
     pub(crate) fn set_boost(&self, at: u32, boost: u32) {
         let _ = self.change(|rows| {
             let at = at as usize;
@@ -280,6 +286,7 @@ fn recount(rows: &[Row], at: usize) {
     }
     let (row, parent) = (&rows[at], &rows[rows[at].parent as usize]);
     for (clock, above) in row.clocks.iter().zip(&parent.clocks) {
-        above.change_weight(clock.recount(row.effective_shares()));
+        clock.set_shares(row.effective_shares());
+        above.change_weight(clock.recount());
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! # Limits
 //! Clocks are 64-bit and wrap: units of 1/16 fs a share, compared by difference, which is meaningful up to 576 s of device time
-//! of a class with one share. A node that comes back with a clock further away is put to the mean.
+//! of a class with one share. A node that comes back and seems further ahead than it can be is put to the mean.
 //!
 //! # Example
 //! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us a share): A is not
@@ -30,8 +30,8 @@ use crate::units::Cost;
 /// Units of a clock in a femtosecond.
 const UNITS_PER_FS: f64 = 16.0;
 
-/// A clock this far ahead of the mean (device time divided by shares) is not a debt but a number that has wrapped.
-const LEAD_MAX_FS: f64 = 100.0 * crate::units::FS_PER_S as f64;
+/// How much further ahead (device time divided by shares) a clock may be than when it left, and still be believed.
+const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
 
 /// A clock that is ahead of the mean by less than 1 us of one share is not ahead: means are rounded, and equal clocks would all be.
 const SLACK_UNITS: u64 = 16_000_000_000;
@@ -61,6 +61,8 @@ pub(crate) fn distance(earlier: u64, later: u64, weight: u64) -> Cost {
 #[repr(align(128))]
 #[derive(Debug)]
 pub(crate) struct Clock {
+    /// Its shares.
+    shares: AtomicU64,
     /// Queues in which the node has work (high half), and its shares as counted in the parent's weight (low half).
     active: AtomicU64,
     /// F, in the parent's time.
@@ -69,6 +71,8 @@ pub(crate) struct Clock {
     mean: AtomicU64,
     /// W: sum of the shares of the active children. Unused in a class: each of its queues counts 1.
     weight: AtomicU64,
+    /// How far it was ahead of the parent's mean when it left: it is never further when it comes back, whatever has wrapped.
+    lead: AtomicU64,
 }
 
 /// What a change of membership means for the level above.
@@ -81,8 +85,17 @@ pub(crate) enum Edge {
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
-        Clock { active: AtomicU64::new(0), own: AtomicU64::new(0), mean: AtomicU64::new(0), weight: AtomicU64::new(0) }
+    pub(crate) fn new(shares: u32) -> Clock {
+        let [active, own, mean, weight, lead] = [(); 5].map(|()| AtomicU64::new(0));
+        Clock { shares: AtomicU64::new(u64::from(shares)), active, own, mean, weight, lead }
+    }
+
+    pub(crate) fn set_shares(&self, shares: u32) {
+        self.shares.store(u64::from(shares), Relaxed);
+    }
+
+    pub(crate) fn shares(&self) -> u32 {
+        self.shares.load(Relaxed) as u32
     }
 
     /// Queues that have work of the node.
@@ -108,10 +121,11 @@ impl Clock {
     }
 
     /// One more queue has work of this node.
-    pub(crate) fn add_queue(&self, shares: u32) -> Edge {
+    pub(crate) fn add_queue(&self) -> Edge {
         let mut seen = self.active.load(Relaxed);
         loop {
             let queues = seen >> 32;
+            let shares = self.shares();
             let counted = if queues == 0 { u64::from(shares) } else { seen & 0xffff_ffff };
             let next = (queues + 1) << 32 | counted;
             match self.active.compare_exchange_weak(seen, next, Relaxed, Relaxed) {
@@ -129,11 +143,12 @@ impl Clock {
         if before >> 32 == 1 { Edge::Parent { shares: before as u32 } } else { Edge::None }
     }
 
-    /// Shares changed while active: says by how much the parent's weight must change.
-    pub(crate) fn recount(&self, shares: u32) -> i64 {
+    /// Shares may have changed since they were counted: says by how much the parent's weight must change.
+    pub(crate) fn recount(&self) -> i64 {
         let mut seen = self.active.load(Relaxed);
         loop {
-            if seen >> 32 == 0 {
+            let shares = self.shares();
+            if seen >> 32 == 0 || seen as u32 == shares {
                 return 0;
             }
             let next = seen >> 32 << 32 | u64::from(shares);
@@ -153,7 +168,7 @@ impl Clock {
         let others = positive(self.weight.fetch_add(u64::from(shares), Relaxed));
         let mean = self.mean();
         let old = child.own();
-        let new = joined(old, mean, others, shares, credit);
+        let new = joined(old, mean, others, shares, credit, child.lead.load(Relaxed));
         child.own.fetch_add(new.wrapping_sub(old), Relaxed);
         if others > 0 {
             let part = f64::from(shares) / (others + u64::from(shares)) as f64;
@@ -167,25 +182,27 @@ impl Clock {
         if left > 0 {
             self.move_mean(self.mean().wrapping_sub(child.own()), f64::from(shares) / left as f64);
         }
+        child.lead.store(lead(child.own(), self.mean()), Relaxed);
     }
 
     /// A queue whose clock stands at `local` joins this class, as the `queues`-th with work. Its clock from now on.
-    pub(crate) fn join_queue(&self, local: u64) -> u64 {
+    pub(crate) fn join_queue(&self, local: u64, lead_at_leaving: u64) -> u64 {
         let others = u64::from(self.queues().saturating_sub(1));
         let mean = self.mean();
-        let new = joined(local, mean, others, 1, Cost::ZERO);
+        let new = joined(local, mean, others, 1, Cost::ZERO, lead_at_leaving);
         if others > 0 {
             self.move_mean(new.wrapping_sub(mean), 1.0 / (others + 1) as f64);
         }
         new
     }
 
-    /// A queue whose clock stands at `local` has left this class.
-    pub(crate) fn leave_queue(&self, local: u64) {
+    /// A queue whose clock stands at `local` has left this class. How far it was ahead.
+    pub(crate) fn leave_queue(&self, local: u64) -> u64 {
         let left = self.queues();
         if left > 0 {
             self.move_mean(self.mean().wrapping_sub(local), 1.0 / f64::from(left));
         }
+        lead(local, self.mean())
     }
 
     fn move_mean(&self, difference: u64, part: f64) {
@@ -254,18 +271,25 @@ pub(crate) fn units(cost: Cost, per_share: f64) -> u64 {
     (cost.as_fs() as f64 * UNITS_PER_FS * per_share + 0.5) as u64
 }
 
-/// Where a clock at `old` stands after joining a group whose other children have weight `others` and mean `mean`.
-fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost) -> u64 {
+/// How far a clock at `own` is ahead of `mean`.
+fn lead(own: u64, mean: u64) -> u64 {
+    (own.wrapping_sub(mean) as i64).max(0) as u64
+}
+
+/// Where a clock at `old`, which was `lead` ahead when it left, stands after joining a group whose other children have weight
+/// `others` and mean `mean`.
+fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64) -> u64 {
     if others == 0 {
         return mean;
     }
     let own = f64::from(shares.max(1));
     let credit_units = credit.as_fs() as f64 * UNITS_PER_FS / own;
     let ahead = old.wrapping_sub(mean) as i64 as f64;
-    if ahead > LEAD_MAX_FS * UNITS_PER_FS / own {
-        mean
-    } else if ahead < -credit_units {
+    if ahead < -credit_units {
         mean.wrapping_sub(credit_units as u64)
+    } else if ahead > 2.0 * lead as f64 + AHEAD_SLACK_FS * UNITS_PER_FS / own {
+        // The mean grows, but for what joins and leaves: it cannot be much further ahead than it was. The clocks have wrapped.
+        mean
     } else {
         old
     }

@@ -157,7 +157,8 @@ struct Settings {
 #[repr(align(128))]
 #[derive(Debug)]
 struct Feedback {
-    dispatched: AtomicU64,
+    entered: AtomicU64,
+    left: AtomicU64,
     completions: AtomicU64,
     completed_ticks: AtomicU64,
     latency_ns: AtomicU64,
@@ -168,7 +169,9 @@ struct Feedback {
 /// What a queue has seen since it reported last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    pub(crate) dispatched: u64,
+    /// Pieces that went into the device, and that came out of it in whatever way.
+    pub(crate) entered: u64,
+    pub(crate) left: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
     pub(crate) latency_ns: u64,
@@ -180,14 +183,15 @@ pub(crate) struct Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [dispatched, completions, completed_ticks, latency_ns, window_blocks, token_blocks] =
-            [(); 6].map(|()| AtomicU64::new(0));
-        Feedback { dispatched, completions, completed_ticks, latency_ns, window_blocks, token_blocks }
+        let [entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks] =
+            [(); 7].map(|()| AtomicU64::new(0));
+        Feedback { entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks }
     }
 
     fn add(&self, report: &Report) {
         for (total, more) in [
-            (&self.dispatched, report.dispatched),
+            (&self.entered, report.entered),
+            (&self.left, report.left),
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
             (&self.latency_ns, report.latency_ns),
@@ -349,7 +353,7 @@ impl Disk {
             completed_ticks: total(&self.feedback.completed_ticks),
             latency_ns: total(&self.feedback.latency_ns),
             in_flight_ns: self.in_flight_ns(),
-            in_flight_requests: total(&self.feedback.dispatched).saturating_sub(completions) as u32,
+            in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),
             token_blocks: total(&self.feedback.token_blocks),
             outstanding_cap_ns: report.outstanding_cap_ns,
@@ -464,6 +468,7 @@ impl Disk {
         let node = node.into();
         if self.classes.get(node, |row| row.qos.latency_target)? != qos.latency_target {
             self.targets.reset();
+            self.classes.reset_boosts();
         }
         self.classes.set_qos(node, qos)
     }

@@ -180,27 +180,36 @@ impl Tags {
     }
 
     /// The smallest tag, if it is due.
-    pub(crate) fn reservation_due(&self, reservation: &Reservation, time: ReservedTime) -> Option<u64> {
+    pub(crate) fn reservation_due(&self, reservation: &Reservation, time: ReservedTime<'_>) -> Option<u64> {
         self.reservation_tag(reservation).filter(|tag| *tag <= time.ticks())
     }
 
     /// When the next reservation is due.
-    pub(crate) fn reservation_next_ns(&self, reservation: &Reservation, time: ReservedTime) -> Option<u64> {
+    pub(crate) fn reservation_next_ns(&self, reservation: &Reservation, time: ReservedTime<'_>) -> Option<u64> {
         self.reservation_tag(reservation).map(|tag| tag.saturating_add(time.slip_ticks()).div_ceil(TICKS_PER_NS))
     }
 
     /// What a class got beyond its reservation is not counted against it later, so a tag is at most one request ahead.
-    pub(crate) fn charge_reservations(&self, reservation: &Reservation, amount: Amount, time: ReservedTime) {
+    pub(crate) fn charge_reservations(
+        &self,
+        reservation: &Reservation,
+        amount: Amount,
+        time: ReservedTime<'_>,
+        may_slip: bool,
+    ) {
         let now = time.ticks();
         for (bucket, ticks) in self.reserved(reservation, amount) {
             let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
             let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
-            time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
+            // A class that its own limits hold back says nothing about the disk.
+            if may_slip && debt > 0 {
+                time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
+            }
         }
     }
 
     /// The class has work again: what it did not ask for it is not owed.
-    pub(crate) fn begin_reservations(&self, time: ReservedTime) {
+    pub(crate) fn begin_reservations(&self, time: ReservedTime<'_>) {
         self.reservations.iter().for_each(|bucket| bucket.not_before(time.ticks()));
     }
 

@@ -433,7 +433,8 @@ impl IoQueue {
             *member = Member::new(kind, row.generation);
             member.held = Some(row.clocks.clone());
             for (lane, clock) in self.lanes.iter_mut().zip(&row.clocks) {
-                let clock = if shares_clocks { Arc::clone(clock) } else { Arc::new(Clock::new()) };
+                let clock =
+                    if shares_clocks { Arc::clone(clock) } else { Arc::new(Clock::new(row.effective_shares())) };
                 lane.tree.put(at, row.parent, row.effective_shares(), kind == Kind::Group, clock);
             }
             if at != ROOT {
@@ -525,7 +526,7 @@ impl IoQueue {
         }
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
-        member.stats.queued_fs += rest_fs;
+        member.stats.queued_fs += u128::from(rest_fs);
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
@@ -786,14 +787,16 @@ impl IoQueue {
         }
     }
 
-    /// `now_ns` is not known where the limits themselves have changed; then the wait ends with the next that is counted.
+    /// `now_ns` is not known where the limits themselves have changed; what was waited for the old ones counts as others' turn then.
     fn unpark(&mut self, lane: usize, node: u32, now_ns: Option<u64>) {
         self.lanes[lane].tree.unpark(node);
         let still = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
         let member = &mut self.members[node as usize];
-        if let (Some(since_ns), Some(now_ns), false) = (member.parked_since_ns, now_ns, still) {
+        if still {
+            return;
+        }
+        if let (Some(since_ns), Some(now_ns)) = (member.parked_since_ns.take(), now_ns) {
             member.limited_ns += now_ns.saturating_sub(since_ns);
-            member.parked_since_ns = None;
         }
     }
 
@@ -879,6 +882,7 @@ impl IoQueue {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
+                self.unreported.entered += 1;
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }
@@ -908,6 +912,7 @@ impl IoQueue {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
         self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
+        self.unreported.left += u64::from(piece.ticks > 0);
     }
 
     /// Everything is granted: moves the piece from the queue into the device's account.
@@ -938,17 +943,17 @@ impl IoQueue {
         stats.dispatched += 1;
         stats.in_flight += 1;
         stats.queued_bytes -= u64::from(piece.len_bytes);
-        stats.queued_fs -= taken_fs;
+        stats.queued_fs -= u128::from(taken_fs);
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
         stats.aged += u64::from(pick.turn == Turn::Aged);
         stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         self.in_flight += 1;
-        self.unreported.dispatched += 1;
         self.charge_qos(now_ns, class, &piece, u32::from(first));
 
         let weight = weight(piece.len_bytes);
         let Lane { tree, overtime_mean, .. } = &mut self.lanes[lane];
+        tree.set_will_rest(class, last && self.slots.is_alone(tree.fifo(class)));
         tree.charge(class, fair_cost(piece.cost, weight), weight, now_ns, pick.turn);
         *overtime_mean = tree.clock(ROOT).mean();
         if last {
@@ -973,7 +978,8 @@ impl IoQueue {
             member.aged_again_ns = now_ns.saturating_add(AGED_PART * piece.cost.as_fs() / crate::units::FS_PER_NS);
         }
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
-            tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns));
+            let may_slip = !member.qos.has_limits();
+            tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
         }
         let mut at = class;
         if !self.any_limits || self.config.mode == Mode::Drain {
@@ -1077,7 +1083,9 @@ impl IoQueue {
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
+            self.unreported.entered += 1;
         }
+        let token_ticks = self.disk.token_ticks(ticks);
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
@@ -1090,6 +1098,7 @@ impl IoQueue {
             len_bytes,
             cost,
             ticks,
+            token_ticks,
             dispatched_ns: now_ns,
             ..piece
         }
@@ -1203,7 +1212,7 @@ impl IoQueue {
         self.queued -= 1;
         let stats = &mut self.members[class as usize].stats;
         stats.queued -= 1;
-        stats.queued_fs -= rest_fs;
+        stats.queued_fs -= u128::from(rest_fs);
         stats.queued_bytes -= u64::from(undispatched_bytes);
     }
 

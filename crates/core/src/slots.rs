@@ -127,6 +127,11 @@ impl Slots {
         fifo.tail = at;
     }
 
+    /// Whether a FIFO holds one request.
+    pub(crate) fn is_alone(&self, fifo: &Fifo) -> bool {
+        fifo.head == fifo.tail
+    }
+
     pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
         let Slot { prev, next, .. } = self.slots[at as usize];
         match prev {

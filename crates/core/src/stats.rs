@@ -79,7 +79,7 @@ pub struct ClassStats {
     /// Bytes that queued requests still have to move.
     pub queued_bytes: u64,
     /// Device time that queued requests still need, in femtoseconds by the disk model.
-    pub queued_fs: u64,
+    pub queued_fs: u128,
     /// Reads that came back.
     pub read: DirectionStats,
     /// Writes, flushes, discards and allocations that came back.
@@ -143,7 +143,7 @@ impl ClassStats {
             queued: self.queued + other.queued,
             in_flight: self.in_flight + other.in_flight,
             queued_bytes: self.queued_bytes + other.queued_bytes,
-            queued_fs: self.queued_fs.saturating_add(other.queued_fs),
+            queued_fs: self.queued_fs + other.queued_fs,
             read: sum(self.read, other.read),
             write: sum(self.write, other.write),
             consumed_fs: self.consumed_fs + other.consumed_fs,

@@ -36,6 +36,8 @@ pub(crate) const LEVELS: usize = 4;
 
 const WINDOW_NS: u64 = 100_000_000;
 const WINDOW_REQUESTS: u64 = 200;
+/// A level of which no request has ended for so long asks nobody to give way.
+const FORGET_NS: u64 = 1_000_000_000;
 const FAR_MISSED: f64 = 4.0;
 const CUT: f64 = 0.8;
 const CUT_FAR: f64 = 0.5;
@@ -57,6 +59,8 @@ struct Level {
     /// Part of the device's time that they may use; 1 and more: all they can get.
     share_bits: AtomicU64,
     tag: TokenBucket,
+    /// When a request of the level ended last.
+    noted_ns: AtomicU64,
 }
 
 /// What a request of a class with a target experienced.
@@ -95,13 +99,17 @@ impl Targets {
             yielding_ticks: AtomicU64::new(0),
             share_bits: AtomicU64::new(1f64.to_bits()),
             tag: TokenBucket::default(),
+            noted_ns: AtomicU64::new(0),
         };
         Targets { levels: [(); LEVELS].map(level), windows: Mutex::default() }
     }
 
     /// Until when a class that yields to the first `yields` levels must wait, if it must.
     pub(crate) fn held_until(&self, yields: u8, now_ns: u64) -> Option<u64> {
-        let held = |level: &Level| (level.share() < 1.0).then(|| level.tag.available(now_ns, 0, 0).err()).flatten();
+        let held = |level: &Level| {
+            let is_wanted = level.share() < 1.0 && !level.is_forgotten(now_ns);
+            is_wanted.then(|| level.tag.available(now_ns, 0, 0).err()).flatten()
+        };
         self.levels.iter().take(usize::from(yields)).filter_map(held).max()
     }
 
@@ -132,6 +140,10 @@ impl Targets {
     ) -> Option<Decision> {
         let at = usize::from(level).min(LEVELS - 1);
         let of = &self.levels[at];
+        if of.is_forgotten(now_ns) {
+            of.share_bits.store(1f64.to_bits(), Relaxed);
+        }
+        of.noted_ns.store(now_ns, Relaxed);
         let requests = of.requests.fetch_add(1, Relaxed) + 1;
         of.missed.fetch_add(u64::from(experience.total_ns > target.latency_ns), Relaxed);
         of.device_ns.fetch_add(experience.device_ns, Relaxed);
@@ -160,6 +172,11 @@ impl Targets {
 }
 
 impl Level {
+    /// No request has ended for so long that nobody needs to give way.
+    fn is_forgotten(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.noted_ns.load(Relaxed)) > FORGET_NS
+    }
+
     fn share(&self) -> f64 {
         f64::from_bits(self.share_bits.load(Relaxed))
     }

@@ -53,12 +53,16 @@ struct Node {
     shared: Arc<Clock>,
     /// This queue's own clock: of a class among its queues, or the accumulator of depth mode.
     local: u64,
+    /// How far that was ahead when the queue left the class.
+    lead: u64,
     carry: f64,
     /// Counts in its parent: has work (or an active child) and is not parked.
     active: bool,
     /// Waits for a limit.
     parked: bool,
     in_heap: bool,
+    /// It is being charged for the last that it has.
+    will_rest: bool,
     is_group: bool,
     active_children: u32,
     heap: Heap,
@@ -110,7 +114,7 @@ impl Tree {
 
     /// Makes a place for one node more.
     pub(crate) fn put_nothing(&mut self) {
-        self.nodes.push(Node::new(NONE, 1, false, Arc::new(Clock::new())));
+        self.nodes.push(Node::new(NONE, 1, false, Arc::new(Clock::new(1))));
     }
 
     /// Puts a node into place `at`; [`Tree::attach`] follows when its parent is there too.
@@ -131,7 +135,7 @@ impl Tree {
         let node = self.node_mut(at);
         node.in_heap = false;
         // Lets the disk's table have it back.
-        node.shared = Arc::new(Clock::new());
+        node.shared = Arc::new(Clock::new(1));
     }
 
     /// `shared`: the disk's table has told the clocks already.
@@ -144,7 +148,8 @@ impl Tree {
         node.per_share = 1.0 / f64::from(node.shares);
         let (shares, parent) = (node.shares, node.parent);
         if !shared && parent != NONE {
-            let by = self.node(at).shared.recount(shares);
+            self.node(at).shared.set_shares(shares);
+            let by = self.node(at).shared.recount();
             self.node(parent).shared.change_weight(by);
         }
     }
@@ -195,15 +200,18 @@ impl Tree {
     }
 
     fn activate(&mut self, at: u32) {
-        let (parent, shares) = (self.node(at).parent, self.node(at).shares);
+        let parent = self.node(at).parent;
         if let Fairness::Virtual { credit } = self.fairness {
-            let edge = self.node(at).shared.add_queue(shares);
+            let edge = self.node(at).shared.add_queue();
             if !self.node(at).is_group {
                 let node = self.node_mut(at);
-                node.local = node.shared.join_queue(node.local);
+                node.local = node.shared.join_queue(node.local, node.lead);
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
-                self.node(parent).shared.join(&self.node(at).shared, shares, credit);
+                let (above, own) = (&self.node(parent).shared, &self.node(at).shared);
+                above.join(own, shares, credit);
+                // Its shares may have been changed between counting them and now.
+                above.change_weight(own.recount());
             }
         }
         let key = self.key(at);
@@ -223,8 +231,8 @@ impl Tree {
         if let Fairness::Virtual { .. } = self.fairness {
             let edge = self.node(at).shared.remove_queue();
             if !self.node(at).is_group {
-                let node = self.node(at);
-                node.shared.leave_queue(node.local);
+                let node = self.node_mut(at);
+                node.lead = node.shared.leave_queue(node.local);
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
                 self.node(parent).shared.leave(&self.node(at).shared, shares);
@@ -461,11 +469,22 @@ impl Tree {
         }
     }
 
+    /// The class is charged next for the last that it has, or not.
+    pub(crate) fn set_will_rest(&mut self, class: u32, will_rest: bool) {
+        self.node_mut(class).will_rest = will_rest;
+    }
+
     /// The clock of `child` has moved: puts it where it belongs if it is at the top; else that happens when it gets there.
     fn mend_top(&mut self, group: u32, child: u32) {
         if self.node(group).heap.peek().is_some_and(|top| top.node == child) {
-            let key = self.key(child);
-            self.node_mut(group).heap.raise_top(key);
+            if self.node(child).will_rest {
+                // A class that becomes idle at the top goes at once: below it would be in the way when it wakes.
+                self.node_mut(group).heap.pop();
+                self.node_mut(child).in_heap = false;
+            } else {
+                let key = self.key(child);
+                self.node_mut(group).heap.raise_top(key);
+            }
         }
     }
 
@@ -487,10 +506,12 @@ impl Node {
             per_share: 1.0 / f64::from(shares),
             shared,
             local: 0,
+            lead: 0,
             carry: 0.0,
             active: false,
             parked: false,
             in_heap: false,
+            will_rest: false,
             is_group,
             active_children: 0,
             heap: Heap::default(),

@@ -135,7 +135,10 @@ impl Pair {
         for (at, class) in &self.classes {
             let expected_fs = self.slow.queued_fs(self.queue.disk(), *at);
             let stats = self.queue.class_stats(*class).unwrap();
-            assert_eq!((stats.queued_fs, stats.queued as usize), (expected_fs, self.slow.nodes[*at].line.len()));
+            assert_eq!(
+                (stats.queued_fs, stats.queued as usize),
+                (u128::from(expected_fs), self.slow.nodes[*at].line.len())
+            );
             assert_eq!(stats.consumed_fs, self.slow.nodes[*at].received_fs);
         }
     }
