@@ -164,7 +164,8 @@ impl DiskFlags {
     pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
         if choice.is_unlimited() {
             screen::warning(
-                "no --io-properties: the disk is unlimited, shares hold only while requests wait for the backend",
+                "no --io-properties or --disk: the disk is unlimited, shares hold only while requests wait for the \
+                 backend",
             );
         }
         if let DiskMode::Depth { max_io_requests } = choice.mode {

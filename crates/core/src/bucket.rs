@@ -78,6 +78,16 @@ impl TokenBucket {
         Err(full.saturating_sub(depth).div_ceil(TICKS_PER_NS).max(now_ns.saturating_add(1)))
     }
 
+    /// Takes `cost_ticks` in any case and says from when on they may be used: a place in the queue before the bucket.
+    pub(crate) fn book(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> u64 {
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let next = |tat: u64| Some(tat.max(now).saturating_add(cost_ticks));
+        let before = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|tat| tat);
+        let depth = depth_ns.saturating_mul(TICKS_PER_NS);
+        let full = before.max(now).saturating_add(cost_ticks.min(depth));
+        full.saturating_sub(depth).div_ceil(TICKS_PER_NS)
+    }
+
     /// Until when the tokens that were given out last, in ticks.
     pub(crate) fn tat_ticks(&self) -> u64 {
         self.tat_ticks.load(Ordering::Relaxed)

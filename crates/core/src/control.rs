@@ -630,8 +630,8 @@ impl Controller {
         let tokens_missing = self.period.tokens_missing(totals);
         self.period = Meter::start(now_ns, totals);
         let reason = EventReason::Rate { before: self.scale, after: rate };
-        if offered && !matches!(self.mode, Mode::Probe) {
-            // The rate is in question.
+        if offered && (!matches!(self.mode, Mode::Probe) || self.is_limited_by_outstanding()) {
+            // The rate is in question, or is what the classes make of it and not what the disk can do.
             return;
         }
         if offered {

@@ -151,6 +151,8 @@ struct Settings {
     /// When the controller wants to look at the latest, and when the means of clocks were mended.
     next_step_ns: AtomicU64,
     mended_ns: AtomicU64,
+    /// Queues of this disk.
+    queues: AtomicU64,
 }
 
 /// Running totals of what the queues have reported.
@@ -259,6 +261,7 @@ impl Disk {
                 reserved_slip_ticks: AtomicU64::new(0),
                 next_step_ns: AtomicU64::new(u64::MAX),
                 mended_ns: AtomicU64::new(0),
+                queues: AtomicU64::new(0),
             },
             feedback: Feedback::new(),
             controller: Mutex::new(controller),
@@ -555,6 +558,19 @@ impl Disk {
     /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
     pub(crate) fn next_step_ns(&self) -> u64 {
         self.settings.next_step_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_queue(&self) {
+        self.settings.queues.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_queue(&self) {
+        self.settings.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether other queues may wait for the same limits.
+    pub(crate) fn has_several_queues(&self) -> bool {
+        self.settings.queues.load(Ordering::Relaxed) > 1
     }
 
     /// The time of reservations.

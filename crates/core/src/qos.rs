@@ -6,13 +6,14 @@
 //!
 //! # How it works
 //! Limits and reservations are generic-cell-rate tags (see `bucket`), one set for the whole disk, so they hold over all
-//! shards together. A limit is tested at the class and every group above it; a class at its limit is *parked*, and its
-//! siblings go on. A reservation is due while its tag is not after the present: the class then goes first, smallest tag
+//! shards together. A limit is tested at the class and every group above it; a class at its limit books the next free place,
+//! is *parked* until then, and its siblings go on: queues that wait for one limit are served by turns. A reservation is due while its tag is not after the present: the class then goes first, smallest tag
 //! first, as in mClock's constraint phase (Gulati et al. 2010); the tag moves on whatever brought the class its turn, so a
 //! class gets the larger of its reservation and its share.
 //!
 //! # Limits
-//! Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
+//! Where several queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
+//! at once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
 //! Reservations of groups are not used; those of classes are.
 //!
 //! # Example
@@ -137,6 +138,35 @@ pub(crate) struct Amount {
     pub(crate) bytes: u32,
 }
 
+impl Amount {
+    /// What of it `credit` does not cover. Takes what it uses from `credit`.
+    pub(crate) fn beyond(self, credit: &mut Credit) -> Amount {
+        let requests = self.requests.min(credit.requests);
+        let bytes = self.bytes.min(credit.bytes);
+        credit.requests -= requests;
+        credit.bytes -= bytes;
+        Amount { requests: self.requests - requests, bytes: self.bytes - bytes, ..self }
+    }
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self.requests == 0 && self.bytes == 0
+    }
+}
+
+/// What a queue has booked at the limits of a node, and not used yet, in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Credit {
+    requests: u32,
+    bytes: u32,
+}
+
+impl Credit {
+    pub(crate) fn add(&mut self, amount: Amount) {
+        self.requests = self.requests.saturating_add(amount.requests);
+        self.bytes = self.bytes.saturating_add(amount.bytes);
+    }
+}
+
 impl Tags {
     fn limits_for(&self, limits: &Limits, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let (iops, bandwidth, at) = match amount.direction {
@@ -153,7 +183,19 @@ impl Tags {
         .filter(|(_, ticks)| *ticks > 0)
     }
 
-    /// When the limits let `amount` pass, if not now.
+    /// If the limits do not let `amount` pass now: takes the next free place for it, and says when that is. So queues that wait
+    /// for one limit go by turns, each in its place.
+    pub(crate) fn book(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
+        let is_limited =
+            |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).is_err();
+        if !self.limits_for(limits, amount).any(is_limited) {
+            return None;
+        }
+        let places = self.limits_for(limits, amount).map(|(bucket, ticks)| bucket.book(now_ns, ticks, limits.burst_ns));
+        places.max()
+    }
+
+    /// When the limits let `amount` pass, if not now; takes nothing.
     pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
         let until = |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).err();
         self.limits_for(limits, amount).filter_map(until).max()

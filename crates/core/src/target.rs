@@ -10,11 +10,11 @@
 //! * more requests missed the target than it allows, and they spent more time in the device than in the queue: less for the
 //!   looser classes, by a fifth, or by half when four times too many missed;
 //! * the same, but the time went to the queue: more weight for the class itself, up to 8 times its shares;
-//! * at most half of what is allowed missed: a little more for the others (1/32), and weight goes back;
+//! * at most half of what is allowed missed: a little more for the others (1/32, twice as much after each four such windows in a row), and weight goes back;
 //! * in between: nothing.
 //!
-//! The allowance is a generic-cell-rate tag that the looser classes share, without burst; who must wait for it is parked, as
-//! at a limit. When the looser classes use less than 5 % there is nobody left to give way: the device cannot do it, and
+//! The allowance is a generic-cell-rate tag that the looser classes share, without burst: a queue books the next free place, and its
+//! looser classes are parked until then; whose turn it is by shares uses the place. What is reserved does not wait for it. When the looser classes use less than 5 % there is nobody left to give way: the device cannot do it, and
 //! an event says so. A rate, not a window: a write that a device's buffer takes at once leaves its window before it costs.
 //!
 //! # Limits
@@ -41,7 +41,10 @@ const FORGET_NS: u64 = 1_000_000_000;
 const FAR_MISSED: f64 = 4.0;
 const CUT: f64 = 0.8;
 const CUT_FAR: f64 = 0.5;
+/// Growth in a window, doubled after every four windows in a row in which the target was met with room.
 const GROWTH: f64 = 1.0 / 32.0;
+const GROWTH_MAX: f64 = 0.5;
+const SHARE_MIN: f64 = 0.02;
 /// Who uses less than this part of the device cannot give way.
 const USED_LEAST: f64 = 0.05;
 const BOOST_MAX: u32 = 8;
@@ -75,6 +78,8 @@ pub(crate) struct Experience {
 struct Window {
     since_ns: u64,
     boost: u32,
+    /// Windows in a row in which the target was met with room.
+    met: u32,
     /// Whether it has been said that the device cannot meet the target.
     said_unreachable: bool,
 }
@@ -104,13 +109,20 @@ impl Targets {
         Targets { levels: [(); LEVELS].map(level), windows: Mutex::default() }
     }
 
-    /// Until when a class that yields to the first `yields` levels must wait, if it must.
-    pub(crate) fn held_until(&self, yields: u8, now_ns: u64) -> Option<u64> {
-        let held = |level: &Level| {
-            let is_wanted = level.share() < 1.0 && !level.is_forgotten(now_ns);
-            is_wanted.then(|| level.tag.available(now_ns, 0, 0).err()).flatten()
+    /// If classes that yield to the first `yields` levels must wait now: takes the next free place for `ticks` of the device's time,
+    /// and says when that is.
+    pub(crate) fn book(&self, yields: u8, ticks: u64, now_ns: u64) -> Option<u64> {
+        let wanted = || {
+            let levels = self.levels.iter().take(usize::from(yields));
+            levels.filter(|level| level.share() < 1.0 && !level.is_forgotten(now_ns))
         };
-        self.levels.iter().take(usize::from(yields)).filter_map(held).max()
+        if !wanted().any(|level| level.tag.available(now_ns, 0, 0).is_err()) {
+            return None;
+        }
+        self.levels.iter().take(usize::from(yields)).for_each(|level| {
+            level.yielding_ticks.fetch_add(ticks, Relaxed);
+        });
+        wanted().map(|level| level.tag.book(now_ns, (ticks as f64 / level.share()) as u64, 0)).max()
     }
 
     /// A class that yields to the first `yields` levels takes `ticks` of the device's time.
@@ -196,6 +208,9 @@ impl Level {
         let allowed = (1.0 - target.quantile).clamp(1e-6, 1.0) * requests;
         let reason = EventReason::Missed { part: missed / requests.max(1.0), allowed: allowed / requests.max(1.0) };
         let share = self.share();
+        if missed > allowed / 2.0 {
+            window.met = 0;
+        }
         if missed > allowed && queue_ns > device_ns && window.boost.max(1) < BOOST_MAX {
             let before = window.boost.max(1);
             window.boost = before * 2;
@@ -208,7 +223,7 @@ impl Level {
                 return is_new.then_some((EventKind::TargetUnreachable, used, used, reason));
             }
             let cut = if missed > FAR_MISSED * allowed { CUT_FAR } else { CUT };
-            let next = share.min(used) * cut;
+            let next = (share.min(used) * cut).max(SHARE_MIN);
             self.share_bits.store(next.to_bits(), Relaxed);
             return Some((EventKind::OthersGiveWay, share.min(1.0), next, reason));
         }
@@ -223,7 +238,8 @@ impl Level {
             return Some((EventKind::WeightLowered, f64::from(before), f64::from(window.boost), reason));
         }
         if share < 1.0 {
-            let next = share * (1.0 + GROWTH);
+            window.met += 1;
+            let next = share * (1.0 + (GROWTH * f64::from(1 << (window.met / 4).min(10))).min(GROWTH_MAX));
             self.share_bits.store(next.to_bits(), Relaxed);
             return Some((EventKind::OthersComeBack, share, next.min(1.0), reason));
         }

@@ -53,7 +53,7 @@ fn a_million_requests_allocate_nothing() {
 fn an_idle_class_takes_less_than_1_kib() {
     for duplex in [false, true] {
         let disk = Arc::new(Disk::new(DiskConfig { duplex, ..usual() }));
-        let mut queue = IoQueue::new(disk, QueueConfig::default());
+        let queue = IoQueue::new(disk, QueueConfig::default());
         let allocated = measure(|| {
             for shares in 0..1000 {
                 queue.disk().add_class(GroupId::ROOT, shares).unwrap();

@@ -91,7 +91,7 @@ struct Reference {
 impl Reference {
     fn new(mode: Mode, disk: DiskConfig) -> Reference {
         let lanes = if disk.duplex { 2 } else { 1 };
-        let mut queue = queue_of(disk, QueueConfig { mode, max_requests: MAX_REQUESTS, ..QueueConfig::default() });
+        let queue = queue_of(disk, QueueConfig { mode, max_requests: MAX_REQUESTS, ..QueueConfig::default() });
         let group = queue.disk().add_group(GroupId::ROOT, 50).unwrap();
         let classes =
             [(GroupId::ROOT, 100), (group, 10), (group, 200)].map(|(g, s)| Some(queue.disk().add_class(g, s).unwrap()));

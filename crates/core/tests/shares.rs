@@ -66,7 +66,7 @@ fn a_class_of_small_requests_gets_as_much_as_one_of_large() {
 
 #[test]
 fn three_levels_of_groups() {
-    let mut queue = queue_of(usual(), QueueConfig::default());
+    let queue = queue_of(usual(), QueueConfig::default());
     let outer = queue.disk().add_group(GroupId::ROOT, 300).unwrap();
     let inner = queue.disk().add_group(outer, 100).unwrap();
     let mut world = World::new(queue, 4, 8.0);
@@ -81,7 +81,7 @@ fn three_levels_of_groups() {
 
 #[test]
 fn shares_changed_while_running() {
-    let mut queue = queue_of(usual(), QueueConfig::default());
+    let queue = queue_of(usual(), QueueConfig::default());
     let group = queue.disk().add_group(GroupId::ROOT, 100).unwrap();
     let mut world = World::new(queue, 1, 1.5);
     let one = world.load(100, Op::Read, &MIXED, 50);
@@ -280,7 +280,7 @@ fn a_request_of_double_cost_counts_twice() {
 fn random_trees_divide_by_shares() {
     let mut random = Random(7);
     for _ in 0..20 {
-        let mut queue = queue_of(usual(), QueueConfig::default());
+        let queue = queue_of(usual(), QueueConfig::default());
         let grouped = random.below(2) == 1;
         let group = if grouped { queue.disk().add_group(GroupId::ROOT, 4).unwrap() } else { GroupId::ROOT };
         let mut world = World::new(queue, 1, 1.0);

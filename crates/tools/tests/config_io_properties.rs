@@ -115,7 +115,7 @@ fn truth_values_and_factors() {
     refused(&with("rate_factor: 0.0001"), Code::OutOfRange, 2, "rate_factor");
     refused(&with("rate_factor: 1e14"), Code::OutOfRange, 2, "rate_factor");
     assert_eq!(parse("t", &with("capacity_scale_max: 1.5")).unwrap().disks[0].capacity_scale_max, 1.5);
-    refused(&with("capacity_scale_max: 0.5"), Code::OutOfRange, 2, "capacity_scale_max");
+    refused(&with("capacity_scale_max: 0.5"), Code::OutOfRange, 2, "write 1 to keep to the figures");
 }
 
 #[test]
@@ -303,6 +303,7 @@ fn a_written_file_is_plain() {
     write_bandwidth: 94371840
     duplex: true
     rate_factor: 0.5
+    capacity_scale_max: 1.5
 ";
     assert_eq!(write(&[disk]), expected);
 }

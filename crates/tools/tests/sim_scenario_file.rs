@@ -87,6 +87,7 @@ fn sweeps_change_one_place_or_all() {
         ("disks.4.window", "1ms", "leads nowhere"),
         ("jobs.nobody.limit", "1", "leads nowhere"),
         ("parallelism", "many", "whole number"),
+        ("shards", "0", "this is the run with --sweep shards=0"),
     ] {
         let error = swept(BASE, key, value).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -102,7 +103,7 @@ fn what_makes_no_scenario_is_refused() {
     let cases: &[(String, Code, &str)] = &[
         // What cannot end or begin.
         (instead("duration: 100ms\n", ""), Code::MissingKey, "a scenario ends"),
-        (instead("100ms", "0"), Code::OutOfRange, "ns (30 days"),
+        (instead("100ms", "0"), Code::OutOfRange, "1 ns to 720 h (30 days)"),
         (instead("100ms", "99999h"), Code::OutOfRange, "30 days"),
         (instead("100ms", "5"), Code::InvalidValue, "such as 1.5ms"),
         (BASE.split("jobs:").next().unwrap_or("").to_owned(), Code::MissingKey, "job_file"),
@@ -122,7 +123,8 @@ fn what_makes_no_scenario_is_refused() {
         (instead("shares: 800", "shares: 800, limit_iops: 0"), Code::OutOfRange, "remove the key"),
         // Names.
         (instead("i4i.2xlarge", "i4i.2xlarg"), Code::UnknownReference, "i4i.2xlarge"),
-        (instead("class: query", "class: qury"), Code::UnknownReference, "name a job"),
+        (instead("class: query", "class: qury"), Code::UnknownReference, "did you mean `query`?"),
+        (instead("class: query", "class: something_else"), Code::UnknownReference, "a class of `classes:`"),
         (entry("  - {name: o, class: qeury, open: {rate: 1}}"), Code::UnknownReference, "`query`"),
         (entry("actions: [{at: 1ms, stop_job: p}]"), Code::UnknownReference, "`q`"),
         (entry("faults: [{disk: 1, until: 1ms, slow: 0.5}]"), Code::UnknownReference, "this scenario has 1"),
@@ -133,6 +135,15 @@ fn what_makes_no_scenario_is_refused() {
         (entry("  - {name: o, class: query, replay: nowhere.csv}"), Code::Unreadable, "path"),
         (entry("faults: [{from: 2ms, until: 1ms, slow: 0.5}]"), Code::OutOfRange, "after `from`"),
         (entry("faults: [{until: 1ms}]"), Code::MissingKey, "`slow`"),
+        (instead("type: randread", "start: 5ms, stop: 5ms, type: randread"), Code::OutOfRange, "after `start`"),
+        (
+            entry("  - {name: o, class: query, open: {rate: 1}, region: {offset: 9000G}}"),
+            Code::OutOfRange,
+            "lower `offset`",
+        ),
+        (disk("mountpoint: /x"), Code::Ignored, "io_properties"),
+        (BASE.split("jobs:").next().unwrap_or("").to_owned() + "jobs: []\n", Code::Empty, "for each job"),
+        (instead("type: randread", "start: never, type: randread"), Code::OutOfRange, "start_job"),
         (entry("faults: [{until: 1ms, slow: 0.5, short: 0.5}]"), Code::Ignored, "an entry for each"),
         (instead("shards: 2", "shards: 0"), Code::OutOfRange, "not possible|1 to 1,024"),
         (instead("shards: all", "shards: [2]"), Code::OutOfRange, "count from 0"),
@@ -157,6 +168,31 @@ fn the_same_seed_gives_the_same_run_and_another_another() {
     assert!(result.figures.iter().any(|figure| figure.name == "query: IOPS, 1/s" && figure.value > 1000.0));
     assert!(result.tables.iter().any(|table| table.title == "Classes"));
     assert!(result.series.iter().all(|series| !series.y.is_empty()));
+}
+
+#[test]
+fn what_comes_after_the_end_is_told() {
+    let text = format!(
+        "{BASE}faults: [{{from: 100ms, until: 1s, slow: 0.5}}, {{from: 99ms, until: 1s, slow: 0.5}}]
+actions: [{{at: 1s, stop_job: q}}]
+"
+    );
+    let warnings = scenario(&text).warnings;
+    let lines: Vec<Option<usize>> = warnings.iter().map(|warning| warning.line()).collect();
+    assert_eq!(lines, [Some(9), Some(10)]);
+    assert!(warnings.iter().all(|warning| warning.message().contains("it lasts 100 ms")), "{warnings:?}");
+}
+
+#[test]
+fn a_class_that_only_waits_has_a_curve() {
+    let text =
+        format!("{BASE}  - {{name: w, type: randread, shards: all, shard_info: {{parallelism: 1, shares: 1}}}}\n")
+            .replace("shares: 800}", "shares: 800, limit_iops: 1}");
+    let task = Task { subject: Subject::Own(Box::new(scenario(&text))), changes: Vec::new(), seed: 1 };
+    let finished = run_all(vec![task], &Control::default(), &mut |_| {});
+    let series = &finished[0].result.as_ref().unwrap().series;
+    let throughput = series.iter().find(|panel| panel.title == "Throughput by class").unwrap();
+    assert!(throughput.curves.iter().any(|(name, _)| name == "query"), "{throughput:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Results of `plimsoll sim run` as text, and its curves as files.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use plimsoll_sim::scenario::Target;
@@ -185,9 +186,17 @@ impl Pictures {
             if directory.exists() && !directory.is_dir() {
                 return Err(Failure::Input(format!("{flag} {}: it is not a directory", directory.display())));
             }
-            for task in tasks.iter().filter(|_| !force) {
-                let path = directory.join(file_name(task, ending));
-                if path.exists() {
+            let mut names = HashSet::new();
+            for task in tasks {
+                let name = file_name(task, ending);
+                let path = directory.join(&name);
+                if !names.insert(name) {
+                    return Err(Failure::Input(format!(
+                        "two runs would write {}: give the scenarios a `name:` of their own each, or run them apart",
+                        path.display()
+                    )));
+                }
+                if path.exists() && !force {
                     return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
                 }
             }

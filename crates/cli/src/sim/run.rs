@@ -82,7 +82,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         }
         failed = bar.suspend(|| {
             pictures.write(finished)?;
-            if is_told {
+            // A file of one's own that cannot run is an error, told at the end; stdout stays empty.
+            let is_bad_input = matches!((&finished.task.subject, &finished.result), (Subject::Own(_), Err(_)));
+            if is_told && !is_bad_input {
                 let gap = if is_first { "" } else { "\n" };
                 screen::print(&format!("{gap}{}", output::run_text(finished)))?;
             }
@@ -213,6 +215,10 @@ fn combinations(sweeps: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure
         }
         if combinations.iter().flatten().any(|(other, _)| other == key) {
             return Err(bad("the key is swept twice"));
+        }
+        let listed: Vec<&str> = values.split(',').collect();
+        if listed.iter().enumerate().any(|(at, value)| listed.iter().take(at).any(|other| other == value)) {
+            return Err(bad("a value stands there twice"));
         }
         combinations = combinations
             .iter()

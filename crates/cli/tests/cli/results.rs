@@ -178,7 +178,7 @@ fn properties_and_modes_bound_what_runs() {
         assert_eq!(remarks, "");
     }
     let (_, remarks) = run(&[]);
-    assert!(remarks.contains("warning: no --io-properties: the disk is unlimited"), "{remarks}");
+    assert!(remarks.contains("warning: no --io-properties or --disk: the disk is unlimited"), "{remarks}");
     let (_, remarks) = run(&["--mode", "depth", "--max-io-requests", "2"]);
     assert!(remarks.contains("warning: 2 requests over 1 I/O queues"), "{remarks}");
     assert_eq!(run(&["--mode", "drain"]).1, "");

@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 
 use super::error::{Code, ConfigError, Source, Span};
 use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
-use crate::units::{UnitError, format_count, parse_duration_ns, quoted};
+use crate::units::{UnitError, format_count, format_duration_ns, parse_duration_ns, quoted};
 
 /// The keys of one kind of map.
 pub(crate) struct Schema<'s> {
@@ -253,7 +253,12 @@ impl<'a> Field<'a> {
 
     /// A length of time with its unit, from `least_ns` nanoseconds to [`MAX_TIME_NS`].
     pub(crate) fn time_ns(&self, least_ns: u64) -> Result<u64, ConfigError> {
-        self.figure(parse_duration_ns, least_ns..=MAX_TIME_NS, "ns (30 days at the most)")
+        self.figure(parse_duration_ns, least_ns..=MAX_TIME_NS, "ns").map_err(|error| {
+            if error.code() != Code::OutOfRange {
+                return error;
+            }
+            error.with_help(format!("write {} to 720 h (30 days)", format_duration_ns(least_ns)))
+        })
     }
 
     /// An error for a name that refers to nothing; `names` are those that exist.

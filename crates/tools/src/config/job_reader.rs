@@ -13,7 +13,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::error::{Code, ConfigError, Diagnostic, Source, Span};
-use super::fields::{Field, Fields, Refused, Schema};
+use super::fields::{Field, Fields, Refused, Schema, closest};
 use super::jobs::{
     Job, JobClass, JobFile, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
     MAX_SHARD_ID, PauseDistribution, ShardSet,
@@ -450,7 +450,19 @@ fn check_classes(
             None if group_names.contains(class.as_str()) => {
                 "it is a group of classes: join one of the classes inside it".to_owned()
             }
-            None => "name a job without `class`, or a class of the scheduling-groups file".to_owned(),
+            None => {
+                let owners = jobs.iter().filter(|other| matches!(other.class, JobClass::Own { .. }));
+                let mut names: Vec<&str> = group_classes.iter().copied().collect();
+                names.extend(owners.map(|owner| owner.name.as_str()));
+                // Any one-letter name is one slip away from any other.
+                names.retain(|name| name.len() > 1);
+                names.sort_unstable();
+                match (closest(class, names.into_iter()), dialect) {
+                    (Some(name), _) => format!("did you mean `{name}`?"),
+                    (None, Dialect::Simulated) => "name a job without `class`, or a class of `classes:`".to_owned(),
+                    (None, _) => "name a job without `class`, or a class of the --sched-groups file".to_owned(),
+                }
+            }
         };
         let info = entry_key(entry, "shard_info", dialect);
         let at = Fields::read(&info, dialect.shard_info()).ok().and_then(|fields| fields.get("class")).unwrap_or(info);

@@ -160,7 +160,9 @@ fn series(scenario: &Scenario, samples: &[Sample]) -> Vec<Series> {
             let first = samples.first()?.classes.get(at)?;
             let spec = scenario.world.classes.get(first.class).filter(|spec| !spec.is_group)?;
             let point = |sample: &Sample| Some((at_s(sample), value(sample.classes.get(at)?, sample)?));
-            let is_used = samples.iter().any(|sample| sample.classes.get(at).is_some_and(|class| class.requests > 0));
+            // A class that only waits is what one looks for.
+            let is_active = |class: &plimsoll_sim::report::ClassSample| class.requests > 0 || class.queued > 0;
+            let is_used = samples.iter().any(|sample| sample.classes.get(at).is_some_and(is_active));
             let name = class_name(scenario, &spec.name, first.disk);
             is_used.then(|| (name, samples.iter().filter_map(point).collect()))
         };

@@ -14,10 +14,11 @@ use plimsoll_sim::device::{FaultKind, FaultWindow};
 use plimsoll_sim::world::{Action, Change, WorldSpec};
 
 use super::super::device::read_member_fault;
-use super::super::error::{Code, ConfigError};
+use super::super::error::{Code, ConfigError, Diagnostic};
 use super::super::fields::{Field, Fields, Schema, list_of};
 use super::super::qos;
 use super::super::sched_groups::MAX_SHARES;
+use crate::units::format_duration_ns;
 
 /// EIO, as Linux numbers it.
 const EIO: i32 = 5;
@@ -56,7 +57,10 @@ fn only_one<'a>(entry: &Field<'a>, fields: &Fields<'a>, keys: &[&'static str]) -
     let present: Vec<&'static str> = keys.iter().copied().filter(|key| fields.get(key).is_some()).collect();
     match present.as_slice() {
         [one] => Ok(one),
-        [] => Err(fields.missing("one thing to do", &format!("write one of {}", list_of(keys)))),
+        [] => {
+            let error = entry.error(Code::MissingKey, "this entry does nothing");
+            Err(error.with_help(format!("write one of {}", list_of(keys))))
+        }
         _ => {
             let error = entry.error(Code::Ignored, format!("{} in one entry", list_of(&present)));
             Err(error.with_help("one entry does one thing: write an entry for each"))
@@ -65,7 +69,11 @@ fn only_one<'a>(entry: &Field<'a>, fields: &Fields<'a>, keys: &[&'static str]) -
 }
 
 /// Reads `faults` into the devices of the world.
-pub(super) fn read_faults(list: &Field<'_>, world: &mut WorldSpec) -> Result<(), ConfigError> {
+pub(super) fn read_faults(
+    list: &Field<'_>,
+    world: &mut WorldSpec,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(), ConfigError> {
     for entry in &list.list()? {
         let fields = Fields::read(entry, &FAULT)?;
         let disk = fields.get("disk").map_or(Ok(0), |field| read_disk_number(&field, world))?;
@@ -80,11 +88,20 @@ pub(super) fn read_faults(list: &Field<'_>, world: &mut WorldSpec) -> Result<(),
             return Err(error.with_help("write a time after `from`"));
         }
         window.check().map_err(|error| entry.error(Code::OutOfRange, error.to_string()))?;
+        warnings.extend(after_the_end(fields.get("from"), window.from_ns, world));
         if let Some(disk) = world.disks.get_mut(disk) {
             disk.device.faults.push(window);
         }
     }
     Ok(())
+}
+
+/// A warning about what never comes, because the run has ended by then.
+fn after_the_end(field: Option<Field<'_>>, at_ns: u64, world: &WorldSpec) -> Option<Diagnostic> {
+    let end_ns = world.warmup_ns.saturating_add(world.duration_ns);
+    let field = field.filter(|_| at_ns >= end_ns)?;
+    let message = format!("the run has ended by then: it lasts {}, the warm-up included", format_duration_ns(end_ns));
+    Some(field.error(Code::Ignored, message).with_help("times count from the beginning of the warm-up").into_warning())
 }
 
 fn read_kind(entry: &Field<'_>, fields: &Fields<'_>) -> Result<FaultKind, ConfigError> {
@@ -108,10 +125,15 @@ fn read_kind(entry: &Field<'_>, fields: &Fields<'_>) -> Result<FaultKind, Config
 }
 
 /// Reads `actions`.
-pub(super) fn read_actions(list: &Field<'_>, world: &mut WorldSpec) -> Result<(), ConfigError> {
+pub(super) fn read_actions(
+    list: &Field<'_>,
+    world: &mut WorldSpec,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(), ConfigError> {
     for entry in &list.list()? {
         let fields = Fields::read(entry, &ACTION)?;
         let at_ns = fields.required("at", "write when, such as `at: 1s`")?.time_ns(0)?;
+        warnings.extend(after_the_end(fields.get("at"), at_ns, world));
         let keys = &ACTION.known[1..];
         let key = only_one(entry, &fields, keys)?;
         let field = fields.required(key, "write its value")?;

@@ -124,6 +124,10 @@ fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<Di
         }
         (None, None) => {}
     }
+    if let (Some(field), None) = (fields.get("mountpoint"), fields.get("io_properties")) {
+        let error = field.error(Code::Ignored, "`mountpoint` has no effect without `io_properties`");
+        return Err(error.with_help("it chooses a disk of an io-properties file: add `io_properties:`, or remove it"));
+    }
     read_options(fields, &mut config)?;
     Ok(config)
 }

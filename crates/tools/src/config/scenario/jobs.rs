@@ -25,7 +25,7 @@ use super::super::job_reader::{Dialect, SIMULATED_JOB, read_entries};
 use super::super::jobs::{self, Job, JobClass, JobFile, JobKind, PauseDistribution};
 use super::super::sched_groups::SchedGroups;
 use super::changes::{class_name, read_disk_number};
-use crate::units::{format_duration_ns, parse_size_bytes, quoted};
+use crate::units::{format_bytes_binary, format_duration_ns, parse_size_bytes, quoted};
 
 const OWN_JOB: Schema = Schema {
     what: "a job with `open` or `replay`",
@@ -192,7 +192,7 @@ impl Reader<'_> {
             region: self.region_of(job, disk),
             load: load_of(job),
             start_ns: start(fields)?,
-            stop_ns: fields.get("stop").map(|field| field.time_ns(1)).transpose()?,
+            stop_ns: stop(fields)?,
             // io_tester ends a job once *more* than the limit were made.
             limit_requests: job.limit_requests.map(|limit| u64::from(limit) + 1),
         })
@@ -261,24 +261,40 @@ impl Reader<'_> {
                 _ => return Err(field.not_one_of("a pattern", &patterns)),
             },
         };
+        let disk = self.disk_of(&fields)?;
         let class_field = fields.required("class", "name one of `classes:`, or the class of another job")?;
         Ok(JobSpec {
             name,
             class: class_name(&class_field, self.world)?,
-            disk: self.disk_of(&fields)?,
+            disk,
             shards: fields.get("shards").map_or(Ok(ShardSet::All), |field| self.read_shards(&field))?,
             op,
             pattern,
             sizes: fields.get("size").map_or(Ok(SizeDist::Fixed(4096)), |field| read_sizes(&field))?,
-            region: fields.get("region").map_or(Ok(JobSpec::default().region), |field| read_region(&field))?,
+            region: match fields.get("region") {
+                Some(field) => self.read_region(&field, disk)?,
+                None => JobSpec::default().region,
+            },
             load,
             start_ns: start(&fields)?,
-            stop_ns: fields.get("stop").map(|field| field.time_ns(1)).transpose()?,
+            stop_ns: stop(&fields)?,
             limit_requests: fields
                 .get("limit")
                 .map(|field| field.figure(crate::units::parse_count, 1..=u64::MAX, "requests"))
                 .transpose()?,
         })
+    }
+
+    /// A region that lies on the disk, on the first shard at least.
+    fn read_region(&self, field: &Field<'_>, disk: usize) -> Result<Region, ConfigError> {
+        let region = read_region(field)?;
+        let capacity_bytes = self.world.disks.get(disk).map_or(u64::MAX, |disk| disk.device.capacity_bytes);
+        if region.offset_bytes.saturating_add(region.len_bytes) > capacity_bytes {
+            let capacity = format_bytes_binary(capacity_bytes);
+            let error = field.error(Code::OutOfRange, format!("the region ends behind the disk, which has {capacity}"));
+            return Err(error.with_help("lower `offset` or `length`"));
+        }
+        Ok(region)
     }
 
     fn read_shards(&self, field: &Field<'_>) -> Result<ShardSet, ConfigError> {
@@ -298,6 +314,17 @@ fn start(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
         Some(field) if field.is_scalar() && field.text()? == "never" => Ok(None),
         Some(field) => field.time_ns(0).map(Some),
     }
+}
+
+/// When a job stops: after its start.
+fn stop(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
+    let Some(field) = fields.get("stop") else { return Ok(None) };
+    let stop_ns = field.time_ns(1)?;
+    if start(fields)?.is_some_and(|start_ns| stop_ns <= start_ns) {
+        let error = field.error(Code::OutOfRange, "the job stops before it starts");
+        return Err(error.with_help("write a time after `start`"));
+    }
+    Ok(Some(stop_ns))
 }
 
 fn load_of(job: &Job) -> Load {

@@ -35,7 +35,7 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_sim::world::{ClassSpec, Hog, ShardSpec, WorldSpec};
+use plimsoll_sim::world::{Action, Change, ClassSpec, Hog, ShardSpec, WorldSpec};
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
 use super::fields::{Field, Fields, Schema};
@@ -143,7 +143,15 @@ impl ScenarioFile {
         for (key, value) in changes {
             sweep::apply(&mut changed.root, changed.jobs.as_mut().map(|(_, node)| node), key, value)?;
         }
-        changed.read()
+        changed.read().map_err(|error| {
+            if changes.is_empty() {
+                return error;
+            }
+            // The excerpt shows what the file says, not what the sweep put in its place.
+            let swept: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let help = error.help().map_or_else(String::new, |help| format!("{help}; "));
+            error.with_help(format!("{help}this is the run with --sweep {}", swept.join(" --sweep ")))
+        })
     }
 
     fn read(&self) -> Result<Scenario, ConfigError> {
@@ -184,11 +192,12 @@ impl ScenarioFile {
         let mut warnings = Vec::new();
         self.read_jobs(&fields, &groups, &mut world, &mut warnings)?;
         if let Some(field) = fields.get("faults") {
-            changes::read_faults(&field, &mut world)?;
+            changes::read_faults(&field, &mut world, &mut warnings)?;
         }
         if let Some(field) = fields.get("actions") {
-            changes::read_actions(&field, &mut world)?;
+            changes::read_actions(&field, &mut world, &mut warnings)?;
         }
+        check_that_something_starts(&fields, &world)?;
         let name = match fields.get("name") {
             Some(field) => field.text()?.to_owned(),
             None => self.file_stem(),
@@ -219,6 +228,25 @@ impl ScenarioFile {
             None => Err(fields.missing("jobs", help)),
         }
     }
+}
+
+/// A world in which no job ever begins is a mistake.
+fn check_that_something_starts(fields: &Fields<'_>, world: &WorldSpec) -> Result<(), ConfigError> {
+    let starts = |name: &str| {
+        let is_start = |action: &Action| matches!(&action.change, Change::StartJob { job } if job == name);
+        world.actions.iter().any(is_start)
+    };
+    if world.jobs.iter().any(|job| job.start_ns.is_some() || starts(&job.name)) {
+        return Ok(());
+    }
+    let Some(field) = fields.get("jobs").or_else(|| fields.get("job_file")) else { return Ok(()) };
+    let (code, message, help) = if world.jobs.is_empty() {
+        (Code::Empty, "there is no job", "write one `- {name: q, type: randread, shards: all, ...}` for each job")
+    } else {
+        let help = "remove `start: never` from one, or start one with `actions: [{at: 1s, start_job: NAME}]`";
+        (Code::OutOfRange, "no job ever starts", help)
+    };
+    Err(field.error(code, message).with_help(help))
 }
 
 /// Classes and groups, each after its parent.

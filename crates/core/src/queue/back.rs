@@ -1,0 +1,175 @@
+//! What comes back from the device, and what is taken out of the queue: completion, continuation, refusal, cancelling.
+
+use super::{Cancel, Dispatch, Finished, IoQueue, Kind, Mode, Outcome, Progress, fair_cost, weight};
+use crate::bucket::ticks_with_carry;
+use crate::request::Direction;
+use crate::slots::RequestId;
+use crate::target::Experience;
+use crate::tree::Turn;
+
+impl IoQueue {
+    /// A piece has come back from the device.
+    pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
+        self.leave_device(&piece);
+        if piece.ticks > 0 {
+            self.tell_controller(now_ns, piece.ticks, device_ns);
+        }
+        let progress = match outcome {
+            Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
+                Progress::Continue(self.continue_short(now_ns, piece, moved))
+            }
+            _ => self.settle(now_ns, piece, outcome),
+        };
+        // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
+        if let Some(latencies) = &mut self.members[class as usize].latencies {
+            latencies.device.record(device_ns);
+        }
+        progress
+    }
+
+    /// The rest of a short transfer goes out at once: it is older than anything queued. It is charged like any other.
+    pub(super) fn continue_short(&mut self, now_ns: u64, piece: Dispatch, moved_bytes: u32) -> Dispatch {
+        let len_bytes = piece.len_bytes - moved_bytes;
+        let cost = self.disk.cost(piece.op, len_bytes);
+        let lane = &mut self.lanes[usize::from(piece.lane)];
+        let mut ticks = 0;
+        if self.config.mode == Mode::Scheduled && !cost.is_zero() {
+            (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
+            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.token_ticks(ticks));
+            self.disk.enter(ticks);
+            lane.in_flight_ticks += ticks;
+            self.in_flight_ticks += ticks;
+            self.unreported.entered += 1;
+        }
+        let token_ticks = self.disk.token_ticks(ticks);
+        let member = &mut self.members[piece.class as usize];
+        let weight = weight(len_bytes);
+        if member.kind == Kind::Class {
+            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Continued);
+        }
+        member.stats.continued += 1;
+        member.stats.consumed_fs += u128::from(cost.as_fs());
+        Dispatch {
+            offset_bytes: piece.offset_bytes + moved_bytes,
+            len_bytes,
+            cost,
+            ticks,
+            token_ticks,
+            dispatched_ns: now_ns,
+            ..piece
+        }
+    }
+
+    /// The piece is done with: what it means for its request.
+    pub(super) fn settle(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.in_flight -= 1;
+        self.members[piece.class as usize].stats.in_flight -= 1;
+        let (good_bytes, error) = match outcome {
+            Outcome::Moved(moved) | Outcome::End(moved) => (moved.min(piece.len_bytes), None),
+            Outcome::Failed(code) => (0, Some(code)),
+        };
+        let slot = self.slots.get_mut(piece.slot);
+        slot.outstanding -= 1;
+        let whole = error.is_none() && (good_bytes == piece.len_bytes || !piece.op.is_transfer());
+        let good_until = piece.offset_bytes + good_bytes;
+        // A piece that ends early ends the prefix there; `<=` lets the error of an operation without length count.
+        if !whole && good_until <= slot.prefix_bytes {
+            slot.prefix_bytes = good_until;
+            slot.error = error;
+        }
+        if slot.queued && !whole {
+            // What follows cannot lengthen the prefix any more.
+            self.unqueue(piece.slot);
+        }
+        let slot = self.slots.get(piece.slot);
+        if slot.outstanding > 0 || slot.queued {
+            return Progress::Pending;
+        }
+        let finished = self.finish(now_ns, piece.slot);
+        self.note_target(now_ns, &piece, finished.total_ns);
+        Progress::Finished(finished)
+    }
+
+    pub(super) fn finish(&mut self, now_ns: u64, at: u32) -> Finished {
+        let slot = *self.slots.get(at);
+        self.slots.release(at);
+        let result = match slot.error {
+            Some(code) if slot.prefix_bytes == 0 => Err(code),
+            _ => Ok(slot.prefix_bytes),
+        };
+        let total_ns = now_ns.saturating_sub(slot.enqueued_ns);
+        let member = &mut self.members[slot.class as usize];
+        if let Some(latencies) = &mut member.latencies {
+            latencies.total.record(total_ns);
+        }
+        let stats = &mut member.stats;
+        stats.errors += u64::from(slot.error.is_some());
+        let direction = match slot.op.direction() {
+            Direction::Read => &mut stats.read,
+            Direction::Write => &mut stats.write,
+        };
+        direction.requests += 1;
+        direction.bytes += u64::from(slot.prefix_bytes);
+        self.free_if_left(slot.class);
+        Finished { user_data: slot.user_data, result, total_ns }
+    }
+
+    /// The backend refused the piece before the device saw it: the tokens taken for it are given back, and its request
+    /// goes on as if the piece had failed with `error`.
+    pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
+        self.leave_device(&piece);
+        self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
+        self.settle(now_ns, piece, Outcome::Failed(error))
+    }
+
+    /// Cancels what is still queued of a request. What is in the device stays there until it comes back.
+    pub fn cancel(&mut self, id: RequestId) -> Cancel {
+        let Some(at) = self.slots.find(id) else { return Cancel::TooLate };
+        if !self.slots.get(at).queued {
+            return Cancel::TooLate;
+        }
+        match self.stop_queued(at) {
+            Some(user_data) => Cancel::Cancelled(user_data),
+            None => Cancel::Stopping,
+        }
+    }
+
+    /// Takes the rest of a queued request out of the queue. Its user data, if it has ended by that.
+    pub(super) fn stop_queued(&mut self, at: u32) -> Option<u64> {
+        self.unqueue(at);
+        let slot = self.slots.get(at);
+        let (class, outstanding, user_data) = (slot.class, slot.outstanding, slot.user_data);
+        self.members[class as usize].stats.cancelled += 1;
+        if outstanding > 0 {
+            return None;
+        }
+        self.slots.release(at);
+        Some(user_data)
+    }
+
+    /// Nothing more of a queued request will be dispatched.
+    pub(super) fn unqueue(&mut self, at: u32) {
+        let slot = self.slots.get_mut(at);
+        let (class, op) = (slot.class, slot.op);
+        let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
+        slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
+        let rest_fs = std::mem::take(&mut slot.rest_fs);
+        let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
+        self.slots.unlink(tree.fifo_mut(class), at);
+        tree.settle(class);
+        self.queued -= 1;
+        let stats = &mut self.members[class as usize].stats;
+        stats.queued -= 1;
+        stats.queued_fs -= u128::from(rest_fs);
+        stats.queued_bytes -= u64::from(undispatched_bytes);
+    }
+
+    pub(super) fn note_target(&mut self, now_ns: u64, piece: &Dispatch, total_ns: u64) {
+        let member = &self.members[piece.class as usize];
+        if let (Some(level), Some(target)) = (member.level, member.qos.latency_target) {
+            let experience = Experience { total_ns, device_ns: now_ns.saturating_sub(piece.dispatched_ns) };
+            self.disk.note_target(now_ns, level, target, experience);
+        }
+    }
+}

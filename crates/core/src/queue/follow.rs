@@ -1,0 +1,147 @@
+//! The queue follows the disk's table of classes: what is new, changed and gone.
+//!
+//! A removed class's queued requests end as cancelled; its place is kept until its last piece is back, and its row in the
+//! disk's table (`held`) with it, so a number never means two classes at once.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::{IoQueue, Kind, Member};
+use crate::classes::{self, ClassId, QueueError, Row};
+use crate::clock::Clock;
+use crate::slots::NONE;
+use crate::stats::Latencies;
+use crate::target;
+use crate::tree::ROOT;
+
+impl IoQueue {
+    /// Follows what has changed in the disk's classes since the queue last looked (every poll does). What removed classes had
+    /// queued ends as cancelled and is named to `on_cancelled` (user data); what is in the device comes back through
+    /// [`IoQueue::complete`] as always. Whether anything had changed.
+    pub fn follow_classes(&mut self, on_cancelled: impl FnMut(u64)) -> bool {
+        let is_new = self.epoch != self.disk.classes().epoch();
+        if is_new {
+            self.follow();
+        }
+        self.cancelled.drain(..).for_each(on_cancelled);
+        is_new
+    }
+
+    pub(super) fn follow(&mut self) {
+        let disk = Arc::clone(&self.disk);
+        self.epoch = disk.classes().epoch();
+        while let Some(Reverse((_, lane, node))) = self.parked.pop() {
+            self.unpark(usize::from(lane), node, None);
+        }
+        disk.classes().read(|rows| {
+            let is_gone = |member: &Member, row: &Row| {
+                matches!(member.kind, Kind::Class | Kind::Group)
+                    && (row.kind == classes::Kind::Removed || row.generation != member.generation)
+            };
+            let members = self.members.iter().zip(rows).enumerate();
+            let gone: Vec<u32> = members.filter(|(_, (m, row))| is_gone(m, row)).map(|(at, _)| at as u32).collect();
+            // A group goes when nothing below it has work any more.
+            gone.iter().for_each(|at| self.stop_all_queued(*at));
+            gone.iter().for_each(|at| self.forget(*at));
+            let mut new = Vec::new();
+            for (at, row) in rows.iter().enumerate() {
+                self.follow_row(at as u32, row, &mut new);
+            }
+            for lane in &mut self.lanes {
+                new.iter().for_each(|at| lane.tree.attach(*at));
+            }
+            let levels = target::levels(rows);
+            for member in self.members.iter_mut().filter(|member| member.kind == Kind::Class) {
+                (member.level, member.yields) = target::place(&levels, member.qos.latency_target);
+            }
+            self.any_targets = !levels.is_empty();
+            (self.yield_until_ns, self.yield_credit_ticks) = (0, 0);
+        });
+        let members = || self.members.iter().enumerate().filter(|(_, m)| m.kind == Kind::Class);
+        self.urgent = members().filter(|(_, m)| m.qos.may_be_urgent()).map(|(at, _)| at as u32).collect();
+        self.any_limits = self.members.iter().any(|m| m.qos.has_limits());
+    }
+
+    pub(super) fn follow_row(&mut self, at: u32, row: &Row, new: &mut Vec<u32>) {
+        if at as usize == self.members.len() {
+            self.members.push(Member::new(Kind::Free, 0));
+            self.lanes.iter_mut().for_each(|lane| lane.tree.put_nothing());
+        }
+        let kind = match row.kind {
+            classes::Kind::Removed => return,
+            classes::Kind::Group => Kind::Group,
+            classes::Kind::Class => Kind::Class,
+        };
+        let shares_clocks = self.shares_clocks();
+        let member = &mut self.members[at as usize];
+        if member.kind == Kind::Free {
+            *member = Member::new(kind, row.generation);
+            member.held = Some(row.clocks.clone());
+            for (lane, clock) in self.lanes.iter_mut().zip(&row.clocks) {
+                let clock =
+                    if shares_clocks { Arc::clone(clock) } else { Arc::new(Clock::new(row.effective_shares())) };
+                lane.tree.put(at, row.parent, row.effective_shares(), kind == Kind::Group, clock);
+            }
+            if at != ROOT {
+                new.push(at);
+            }
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.tree.set_shares(at, row.effective_shares(), shares_clocks));
+        if member.qos.limits != row.qos.limits {
+            member.credit = Default::default();
+        }
+        member.qos = row.qos;
+        member.tags.clone_from(&row.tags);
+    }
+
+    pub(super) fn stop_all_queued(&mut self, node: u32) {
+        for lane in 0..self.lanes.len() {
+            loop {
+                let at = self.lanes[lane].tree.fifo(node).head;
+                if at == NONE {
+                    break;
+                }
+                if let Some(user_data) = self.stop_queued(at) {
+                    self.cancelled.push(user_data);
+                }
+            }
+        }
+    }
+
+    /// A class or group without work was removed from the disk.
+    pub(super) fn forget(&mut self, node: u32) {
+        self.lanes.iter_mut().for_each(|lane| lane.tree.take_out(node));
+        self.members[node as usize].kind = Kind::Leaving;
+        self.free_if_left(node);
+    }
+
+    pub(super) fn class_node(&self, class: ClassId) -> Result<u32, QueueError> {
+        match self.members.get(class.node as usize) {
+            Some(m) if m.kind == Kind::Class && m.generation == class.generation => Ok(class.node),
+            _ => Err(QueueError::Unknown),
+        }
+    }
+
+    /// As [`IoQueue::class_node`], and looks again when the class may be new.
+    pub(super) fn class_node_now(&mut self, class: ClassId) -> Result<u32, QueueError> {
+        let known = self.class_node(class);
+        if known.is_err() && self.epoch != self.disk.classes().epoch() {
+            self.follow();
+            return self.class_node(class);
+        }
+        known
+    }
+
+    /// A removed class whose last piece is back gives its place and its histograms away.
+    pub(super) fn free_if_left(&mut self, node: u32) {
+        let member = &mut self.members[node as usize];
+        if member.kind == Kind::Leaving && member.stats.in_flight == 0 {
+            member.kind = Kind::Free;
+            member.held = None;
+            if let Some(mut latencies) = member.latencies.take() {
+                *latencies = Latencies::default();
+                self.pool.push(latencies);
+            }
+        }
+    }
+}

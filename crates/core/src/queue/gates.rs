@@ -1,0 +1,166 @@
+//! The gates of a dispatch after the order of classes: whose turn it is on the whole disk, room in the device, tokens.
+//!
+//! At these the head of the line waits, and nobody passes it; a queue whose turn it is not may go if there is room for all
+//! before it, or when those whose turn it is do not come (overtime).
+
+use super::{Dispatch, IoQueue, Mode, Passed, Stop};
+use crate::bucket::ticks_with_carry;
+use crate::disk::NoRoom;
+use crate::stats::WaitReason;
+use crate::tree::{Pick, ROOT, Turn};
+use crate::units::Cost;
+
+/// How often to look again when another shard's work fills the device: nobody tells this queue when it leaves.
+const FULL_DEVICE_RETRY_NS: u64 = 50_000;
+/// The same for a queue that is far from its turn, at the most.
+const FULL_DEVICE_RETRY_MAX_NS: u64 = 500_000;
+/// The same for a queue whose turn it is, and which has nothing in the device that would bring it back here.
+const FULL_DEVICE_TURN_NS: u64 = 20_000;
+/// With room in the device, and no clock of the disk moving for so long after all had time to look, those whose turn it is are
+/// taken to be absent.
+const PATIENCE_NS: u64 = 20_000;
+
+impl IoQueue {
+    /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
+    /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
+    pub(super) fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<Option<Pick>, Stop> {
+        let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else {
+            return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));
+        };
+        let long_ticks = self.disk.long_piece_ticks();
+        let ahead_ticks = ticks_with_carry(ahead, 0).0;
+        let all_ticks = ahead_ticks.saturating_add(long_ticks);
+        let is_claimed = self.disk.claimed_until_ns() > now_ns;
+        if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
+            return Ok(Some(first));
+        }
+        let mean = self.lanes[lane].tree.clock(ROOT).mean();
+        let since_ns = match self.lanes[lane].standstill {
+            Some((since_ns, seen)) if seen == mean => since_ns,
+            _ => now_ns,
+        };
+        self.lanes[lane].standstill = Some((since_ns, mean));
+        match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
+            Err(NoRoom::Device) => {
+                self.unreported.window_blocks += 1;
+                let until_turn_ns = ahead.as_fs() / crate::units::FS_PER_NS / 2;
+                let wait_ns = until_turn_ns.clamp(FULL_DEVICE_RETRY_NS, FULL_DEVICE_RETRY_MAX_NS);
+                return Err((WaitReason::Depth, Some(now_ns.saturating_add(wait_ns))));
+            }
+            Err(NoRoom::Tokens(retry_ns)) => {
+                self.unreported.token_blocks += 1;
+                return Err((WaitReason::Tokens, Some(retry_ns)));
+            }
+            Ok(()) => {}
+        }
+        // Who waits for room is not absent.
+        let since_ns = since_ns.max(self.disk.claimed_until_ns());
+        let waited_ns = now_ns.saturating_sub(since_ns);
+        if waited_ns < PATIENCE_NS {
+            return Err((WaitReason::Fairness, Some(since_ns.saturating_add(PATIENCE_NS))));
+        }
+        let at = &mut self.lanes[lane];
+        at.standstill = None;
+        at.overtime_ns = waited_ns.max(at.overtime_ns.saturating_mul(2)).min(self.disk.bound_ns());
+        at.overtime_mean = mean;
+        at.tree.set_overtime(Cost::from_ns(at.overtime_ns));
+        Ok(None)
+    }
+
+    /// Takes the next piece of the picked class through the last gates, or says what stopped it and when to ask again.
+    pub(super) fn admit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> Result<Dispatch, Stop> {
+        let at = self.lanes[lane].tree.fifo(pick.class).head;
+        let slot = self.slots.get(at);
+        let (op, offset_bytes) = (slot.op, slot.dispatched_bytes);
+        let rest_bytes = slot.len_bytes - offset_bytes;
+        let len_bytes = rest_bytes.min(self.piece_max_bytes(op));
+        let cost =
+            if len_bytes == slot.len_bytes { Cost::from_fs(slot.rest_fs) } else { self.disk.cost(op, len_bytes) };
+        let Passed { ticks, bucket, token_ticks } = self.pass_gates(now_ns, lane, pick, cost)?;
+        self.disk.note_mix(op.direction(), cost);
+        let piece = Dispatch {
+            slot: at,
+            class: pick.class,
+            op,
+            lane: lane as u8,
+            reason: None,
+            offset_bytes,
+            len_bytes,
+            user_data: 0,
+            cost,
+            ticks,
+            bucket,
+            token_ticks,
+            dispatched_ns: now_ns,
+        };
+        Ok(self.commit(now_ns, lane, pick, piece))
+    }
+
+    /// The gates after fairness and limits: depth or window, then tokens.
+    pub(super) fn pass_gates(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
+        match self.config.mode {
+            Mode::Drain => Ok(Passed::default()),
+            Mode::Depth(depth) if self.in_flight >= depth.max(1) => Err((WaitReason::Depth, None)),
+            Mode::Depth(_) => Ok(Passed::default()),
+            Mode::Scheduled if cost.is_zero() => Ok(Passed::default()),
+            Mode::Scheduled => self.enter_device(now_ns, lane, pick, cost),
+        }
+    }
+
+    pub(super) fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
+        let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
+        // Being behind by a part of a request is nothing; there the order decides.
+        let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
+        let in_class_ticks = ticks_with_carry(pick.lag_in_class, 0).0;
+        let is_urgent = pick.turn != Turn::Picked;
+        let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
+        let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
+        if !self.disk.try_enter(ticks, overdraft_ticks) {
+            self.unreported.window_blocks += 1;
+            let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
+            if !alone {
+                let soon_ns = now_ns.saturating_add(FULL_DEVICE_RETRY_NS);
+                self.disk.claim(retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
+            }
+            return Err((WaitReason::Depth, retry_ns));
+        }
+        // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
+        let deeper_ticks = if alone && !is_urgent { 0 } else { overdraft_ticks };
+        match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
+            Ok((bucket, token_ticks)) => {
+                self.lanes[lane].carry_fs = carry_fs;
+                self.lanes[lane].in_flight_ticks += ticks;
+                self.in_flight_ticks += ticks;
+                self.unreported.entered += 1;
+                self.disk.note_piece(ticks);
+                Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
+            }
+            Err(retry_ns) => {
+                self.disk.leave(ticks);
+                self.unreported.token_blocks += 1;
+                if !alone {
+                    self.disk.claim(retry_ns);
+                }
+                Err((WaitReason::Tokens, Some(retry_ns)))
+            }
+        }
+    }
+
+    /// It is this queue's turn, and the device is full. In how long to look again: nobody tells it when work of others leaves.
+    pub(super) fn retry_full_ns(&self) -> Option<u64> {
+        let others_ticks = self.disk.in_flight_ticks().saturating_sub(self.in_flight_ticks);
+        match (self.in_flight, others_ticks) {
+            (0, _) => Some(FULL_DEVICE_TURN_NS),
+            (_, 0) => None,
+            _ => Some(FULL_DEVICE_RETRY_NS),
+        }
+    }
+
+    /// Takes a piece out of the device's account.
+    pub(super) fn leave_device(&mut self, piece: &Dispatch) {
+        self.disk.leave(piece.ticks);
+        self.in_flight_ticks -= piece.ticks;
+        self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
+        self.unreported.left += u64::from(piece.ticks > 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
+
+use super::{IoQueue, Kind};
+use crate::classes::{ClassId, QueueError};
+use crate::disk::Report;
+use crate::slots::NONE;
+use crate::snapshot::{ClassSnapshot, Snapshot};
+use crate::stats::{ClassStats, Latencies, WaitReason};
+use crate::tree::ROOT;
+
+/// The controller is told of so many completions at once, or after so long.
+const REPORT_COMPLETIONS: u64 = 32;
+const REPORT_NS: u64 = 1_000_000;
+/// How often backlogs are looked at.
+const BACKLOG_PERIOD_NS: u64 = 10_000_000;
+
+impl IoQueue {
+    /// The disk's controller learns from what comes back: in portions, because all shards tell it.
+    pub(super) fn tell_controller(&mut self, now_ns: u64, ticks: u64, device_ns: u64) {
+        let report = &mut self.unreported;
+        report.completions += 1;
+        report.completed_ticks += ticks;
+        report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
+        // Several queues' reports must not look like a jump of the rate when they happen to come together.
+        let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
+        if report.completions < (REPORT_COMPLETIONS / queues).max(1)
+            && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
+        {
+            return;
+        }
+        self.report_now(now_ns);
+    }
+
+    pub(super) fn report_now(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_at_backlog_ns) >= BACKLOG_PERIOD_NS {
+            self.looked_at_backlog_ns = now_ns;
+            self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
+        }
+        self.disk.report(now_ns, &self.unreported);
+        self.reported_ns = now_ns;
+        self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
+    }
+
+    /// How much may be in the device so that a class that sends a new request for each that ends can still hold its share: of
+    /// the classes that always had work since this was looked at last, the least (outstanding / part of the disk), by 0.75.
+    pub(super) fn outstanding_cap_ns(&mut self) -> Option<u64> {
+        let lane = &self.lanes[0].tree;
+        let mut least: Option<f64> = None;
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let stats = &member.stats;
+            let was_backlogged =
+                std::mem::replace(&mut member.backlogged_since, stats.activations) == stats.activations;
+            if stats.queued == 0 || stats.dispatched == 0 || !was_backlogged {
+                continue;
+            }
+            let mean_fs = stats.consumed_fs as f64 / stats.dispatched as f64;
+            let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
+            let cap_fs = outstanding_fs / lane.part_of_disk(at as u32);
+            least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
+        }
+        least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
+    }
+
+    /// How long a request of `class` that came now would wait in this queue before it is dispatched, in nanoseconds: the
+    /// device time that is queued before it, over the class's present part of the disk. An estimate; 0 on an unlimited disk.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class.
+    pub fn expected_delay_ns(&self, class: ClassId) -> Result<u64, QueueError> {
+        Ok(self.expected_delay_of(self.class_node(class)?))
+    }
+
+    pub(super) fn expected_delay_of(&self, node: u32) -> u64 {
+        let backlog_fs = self.members[node as usize].stats.queued_fs as f64;
+        let part = self.lanes[0].tree.part_of_disk(node).min(self.lanes[self.lanes.len() - 1].tree.part_of_disk(node));
+        (backlog_fs / crate::units::FS_PER_NS as f64 / part) as u64
+    }
+
+    /// What is going on, for all classes.
+    #[must_use]
+    pub fn snapshot(&self, now_ns: u64) -> Snapshot {
+        let classes = self.members.iter().enumerate().filter(|(_, member)| member.kind == Kind::Class);
+        Snapshot {
+            queues: 1,
+            classes: classes.map(|(at, _)| self.class_snapshot(at as u32, now_ns)).collect(),
+            disk: self.disk.snapshot(),
+        }
+    }
+
+    pub(super) fn class_snapshot(&self, node: u32, now_ns: u64) -> ClassSnapshot {
+        let member = &self.members[node as usize];
+        let heads = self.lanes.iter().map(|lane| lane.tree.fifo(node).head).filter(|head| *head != NONE);
+        let oldest_ns = heads.map(|head| self.slots.get(head).enqueued_ns).min();
+        let is_parked = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
+        let has_work = member.stats.queued > 0;
+        ClassSnapshot {
+            class: ClassId { node, generation: member.generation },
+            qos: member.qos,
+            stats: member.stats,
+            delay_ns: oldest_ns.map_or(0, |ns| now_ns.saturating_sub(ns)),
+            expected_delay_ns: self.expected_delay_of(node),
+            part: if has_work { self.lanes[0].tree.part_of_disk(node) } else { 0.0 },
+            waits_for: if is_parked { Some(WaitReason::Limit) } else { self.blocked.reason() }.filter(|_| has_work),
+        }
+    }
+
+    /// What a class has done so far.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class.
+    pub fn class_stats(&self, class: ClassId) -> Result<&ClassStats, QueueError> {
+        static NONE_YET: ClassStats = ClassStats::ZERO;
+        match self.class_node(class) {
+            Ok(node) => Ok(&self.members[node as usize].stats),
+            Err(_) => self.disk.classes().get(class.into(), |_| &NONE_YET),
+        }
+    }
+
+    /// Latencies of a class; `None` before its first request.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class.
+    pub fn class_latencies(&self, class: ClassId) -> Result<Option<&Latencies>, QueueError> {
+        let node = self.class_node(class)?;
+        Ok(self.members[node as usize].latencies.as_deref())
+    }
+
+    /// Starts the counters and latencies of a class anew, so that a measurement has a beginning.
+    ///
+    /// # Errors
+    /// [`QueueError::Unknown`] when there is no such class.
+    pub fn reset_class_stats(&mut self, class: ClassId) -> Result<(), QueueError> {
+        let node = self.class_node(class)?;
+        let member = &mut self.members[node as usize];
+        let ClassStats { queued, in_flight, queued_bytes, queued_fs, .. } = member.stats;
+        member.stats = ClassStats { queued, in_flight, queued_bytes, queued_fs, ..ClassStats::default() };
+        if let Some(latencies) = &mut member.latencies {
+            **latencies = Latencies::default();
+        }
+        Ok(())
+    }
+}

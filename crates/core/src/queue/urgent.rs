@@ -1,0 +1,187 @@
+//! Quality of service in a queue: who must go before its turn (reservation, age), and who must wait (limits, latency
+//! targets of others). Tags are the disk's (`qos`, `target`); here they are asked and charged.
+
+use std::cmp::Reverse;
+
+use super::{Dispatch, IoQueue, Mode};
+use crate::bucket::TICKS_PER_NS;
+use crate::qos::Amount;
+use crate::slots::NONE;
+use crate::tree::{Pick, ROOT, Turn};
+use crate::units::Cost;
+
+/// A class's old requests go first for at most this part of the disk's time.
+const AGED_PART: u64 = 8;
+
+impl IoQueue {
+    /// A class whose reservation is due, or whose oldest request has waited as long as it may.
+    pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
+        if self.urgent.is_empty() || self.config.mode == Mode::Drain {
+            return None;
+        }
+        let due = |class: &&u32| {
+            let runs = self.lanes[lane].tree.can_run(**class);
+            runs.then(|| self.due_since_ticks(**class, lane, now_ns)).flatten()
+        };
+        let candidates = self.urgent.iter().filter_map(|class| due(&class).map(|(tick, aged)| (tick, *class, aged)));
+        let (_, class, aged) = candidates.min()?;
+        let tree = &self.lanes[lane].tree;
+        let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
+        Some(Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn })
+    }
+
+    /// Since when `class` should go first, and whether because of its age.
+    pub(super) fn due_since_ticks(&self, class: u32, lane: usize, now_ns: u64) -> Option<(u64, bool)> {
+        let member = &self.members[class as usize];
+        let reserved = member
+            .tags
+            .as_ref()
+            .and_then(|tags| tags.reservation_due(&member.qos.reservation, self.disk.reserved_time(now_ns)));
+        let aged = self.aged_at_ns(class, lane).filter(|at_ns| *at_ns <= now_ns);
+        match (reserved, aged) {
+            (Some(tick), _) => Some((tick, false)),
+            (None, Some(at_ns)) => Some((at_ns.saturating_mul(TICKS_PER_NS), true)),
+            (None, None) => None,
+        }
+    }
+
+    /// When the oldest request of `class` will have waited as long as it may.
+    pub(super) fn aged_at_ns(&self, class: u32, lane: usize) -> Option<u64> {
+        let member = &self.members[class as usize];
+        let head = self.lanes[lane].tree.fifo(class).head;
+        let most_ns = member.qos.max_wait_ns.filter(|_| head != NONE)?;
+        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns).max(member.aged_again_ns))
+    }
+
+    /// When `class` may have to go before its turn, if that is still to come.
+    pub(super) fn urgent_at_ns(&self, class: u32, now_ns: u64) -> Option<u64> {
+        let member = &self.members[class as usize];
+        if member.stats.queued == 0 {
+            return None;
+        }
+        let time = self.disk.reserved_time(now_ns);
+        let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
+        let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
+        [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
+    }
+
+    /// Parks the class, or the group above it, that is at its limit; `false` when none is.
+    pub(super) fn park_at_limit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> bool {
+        if !(self.any_limits || self.any_targets) || self.config.mode == Mode::Drain {
+            return false;
+        }
+        if let Some(until_ns) = self.gives_way_until(now_ns, lane, pick) {
+            self.park(now_ns, lane, pick.class, until_ns);
+            return true;
+        }
+        if !self.any_limits {
+            return false;
+        }
+        let amount = self.next_amount(lane, pick.class);
+        let mut at = pick.class;
+        loop {
+            let member = &mut self.members[at as usize];
+            if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
+                let credit = &mut member.credit[amount.direction as usize];
+                let missing = amount.beyond(&mut credit.clone());
+                let limits = &member.qos.limits;
+                let until_ns = match self.disk.has_several_queues() {
+                    _ if missing.is_nothing() => None,
+                    true => tags.book(limits, missing, now_ns).inspect(|_| credit.add(missing)),
+                    false => tags.limited_until(limits, missing, now_ns),
+                };
+                if let Some(until_ns) = until_ns {
+                    self.park(now_ns, lane, at, until_ns);
+                    return true;
+                }
+            }
+            if at == ROOT {
+                return false;
+            }
+            at = self.lanes[lane].tree.parent(at);
+        }
+    }
+
+    pub(super) fn park(&mut self, now_ns: u64, lane: usize, node: u32, until_ns: u64) {
+        let member = &mut self.members[node as usize];
+        member.parked_since_ns = member.parked_since_ns.or(Some(now_ns));
+        self.lanes[lane].tree.park(node);
+        self.parked.push(Reverse((until_ns, lane as u8, node)));
+    }
+
+    pub(super) fn next_amount(&self, lane: usize, class: u32) -> Amount {
+        let slot = self.slots.get(self.lanes[lane].tree.fifo(class).head);
+        let rest_bytes = slot.len_bytes - slot.dispatched_bytes;
+        Amount {
+            direction: slot.op.direction(),
+            requests: u32::from(slot.dispatched_bytes == 0),
+            bytes: rest_bytes.min(self.piece_max_bytes(slot.op)),
+        }
+    }
+
+    pub(super) fn unpark_due(&mut self, now_ns: u64) {
+        while let Some(Reverse((until_ns, lane, node))) = self.parked.peek().copied()
+            && until_ns <= now_ns
+        {
+            self.parked.pop();
+            self.unpark(usize::from(lane), node, Some(now_ns));
+        }
+    }
+
+    /// `now_ns` is not known where the limits themselves have changed; what was waited for the old ones counts as others' turn then.
+    pub(super) fn unpark(&mut self, lane: usize, node: u32, now_ns: Option<u64>) {
+        self.lanes[lane].tree.unpark(node);
+        let still = self.lanes.iter().any(|lane| lane.tree.is_parked(node));
+        let member = &mut self.members[node as usize];
+        if still {
+            return;
+        }
+        if let (Some(since_ns), Some(now_ns)) = (member.parked_since_ns.take(), now_ns) {
+            member.limited_ns += now_ns.saturating_sub(since_ns);
+        }
+    }
+
+    /// How long `class` and the groups above it have been at limits so far.
+    pub(super) fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
+        let mut total_ns = 0;
+        let mut at = class;
+        if !self.any_limits && !self.any_targets {
+            return 0;
+        }
+        loop {
+            let member = &self.members[at as usize];
+            let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+            total_ns += member.limited_ns + running_ns;
+            if at == ROOT {
+                return total_ns;
+            }
+            at = self.lanes[0].tree.parent(at);
+        }
+    }
+
+    /// Moves the tags of the class and of the groups above it.
+    pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
+        if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
+            let yields = self.members[pick.class as usize].yields;
+            let paid_ticks = if yields > 0 { self.yield_credit_ticks.min(piece.ticks) } else { 0 };
+            self.yield_credit_ticks -= paid_ticks;
+            self.disk.targets().charge(yields, piece.ticks - paid_ticks, now_ns);
+        }
+        if self.urgent.is_empty() && !self.any_limits {
+            return;
+        }
+        let amount = Amount { direction: piece.op.direction(), requests, bytes: piece.len_bytes };
+        let member = &mut self.members[pick.class as usize];
+        if member.qos.max_wait_ns.is_some() {
+            let pause_ns = (piece.cost.as_fs() / crate::units::FS_PER_NS).saturating_mul(AGED_PART);
+            member.aged_again_ns = now_ns.saturating_add(pause_ns);
+        }
+        if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
+            let may_slip = !member.qos.has_limits();
+            tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
+        }
+        if self.any_limits && self.config.mode != Mode::Drain {
+            self.charge_limits(now_ns, pick.class, usize::from(piece.lane), amount);
+        }
+    }
+}
