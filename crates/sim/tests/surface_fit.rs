@@ -35,7 +35,7 @@ fn halves(cells: &[Cell], levels: u32) -> (Vec<Cell>, Vec<Cell>) {
     let step = f64::from(levels - 1);
     cells.iter().partition(|cell| {
         let place = (cell.read_iops / READ_IOPS + cell.write_bytes_per_s / WRITE_BYTES_PER_S) * step;
-        place.round() as u64 % 2 == 0
+        (place.round() as u64).is_multiple_of(2)
     })
 }
 

@@ -1,5 +1,7 @@
 //! The table of latencies: between levels, beyond them, at random, and refused.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use plimsoll_sim::latency_surface::{LatencySurface, SurfaceError};
 use plimsoll_sim::rng::Rng;
 

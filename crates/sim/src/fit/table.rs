@@ -129,7 +129,7 @@ pub(super) fn surface(grid: &Grid, frontier: &Frontier) -> Result<LatencySurface
 fn column(grid: &Grid, frontier: &Frontier, percentile: usize) -> Vec<f64> {
     let loads: Vec<f64> = grid.rates().map(|(write, read)| frontier.load(write, read)).collect();
     let width = grid.read_levels.len();
-    let is_probe = |index: usize| grid.has_probes() && index % width == 0;
+    let is_probe = |index: usize| grid.has_probes() && index.is_multiple_of(width);
     let known: Vec<Option<f64>> = grid.ln_ns.iter().map(|known| known.map(|ln_ns| ln_ns[percentile])).collect();
     let measured = loads.iter().zip(&known).enumerate().filter(|(index, _)| !is_probe(*index));
     let rise = Rise::through(measured.filter_map(|(_, (&load, known))| known.map(|ln_ns| (load, ln_ns))).collect());

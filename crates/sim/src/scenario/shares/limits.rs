@@ -261,7 +261,12 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         );
     }
     outcome.tables.push(table);
-    outcome.figure("group: most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
+    // A queue books a place at a limit that several wait for; where an inner limit makes it late, its request goes with the next.
+    outcome.figure(
+        "group: most in any time t beyond 1.01 x rate x t, requests of 4 shards",
+        worst,
+        Target::AtMost(4.001),
+    );
     Ok(())
 }
 
