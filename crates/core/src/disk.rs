@@ -491,7 +491,14 @@ impl Disk {
     /// [`QueueError::Unknown`] when there is no such class or group (the root cannot be removed), [`QueueError::NotEmpty`]
     /// when a group has members.
     pub fn remove(&self, node: impl Into<NodeId>) -> Result<(), QueueError> {
-        self.classes.remove(node.into())
+        let node = node.into();
+        let had_target = self.classes.get(node, |row| row.qos.latency_target.is_some())?;
+        self.classes.remove(node)?;
+        if had_target {
+            self.targets.reset();
+            self.classes.reset_boosts();
+        }
+        Ok(())
     }
 
     /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another group's that

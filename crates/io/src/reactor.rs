@@ -78,6 +78,9 @@ impl Default for ReactorConfig {
     }
 }
 
+/// While requests wait for a time, the classes are looked at so often.
+const CLASSES_LOOK_NS: u64 = 100_000_000;
+
 /// How long to wait before a backend that has nothing in flight and yet took nothing is asked again.
 const BUSY_RETRY_NS: u64 = 100_000;
 
@@ -415,7 +418,9 @@ impl Reactor {
         if !self.finished.is_empty() || !self.jobs.is_empty() || self.topology.mailboxes().has_mail(self.shard) {
             return self.backend.flush();
         }
-        let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup);
+        // Not for longer than this, however far away the wake-up is: a limit that is lifted must be felt.
+        let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
+        let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
         // Without anything in flight nothing would tell that a busy backend has room again.
         let is_stuck = !self.stalled.is_empty() && self.backend.in_flight() == 0;
         let retry_ns = is_stuck.then(|| self.now_ns.saturating_add(BUSY_RETRY_NS));

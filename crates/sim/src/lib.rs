@@ -7,6 +7,12 @@
 //! # How it works
 //! Time is a number that jumps from event to event. [`device`] models disks; shards, workloads and faults drive real
 //! `IoQueue`s against them. Everything random comes from one seed: the same seed gives the same bytes.
+//!
+//! # Where to begin
+//! [`world`] has an example; [`scenario`] are experiments with figures; [`fit`] makes a disk model of measured latencies.
+//!
+//! # Limits
+//! Disks are models of queues and interference, not of flash cells: [`surface`] says how far a model is from what was measured.
 
 pub mod device;
 pub mod dist;
