@@ -31,6 +31,11 @@ pub(crate) fn ticks_with_carry(cost: Cost, carry_fs: u64) -> (u64, u64) {
     (fs / FS_PER_TICK, fs % FS_PER_TICK)
 }
 
+/// Whole ticks of a cost that is only compared, where what is left over does not matter.
+pub(crate) fn whole_ticks(cost: Cost) -> u64 {
+    ticks_with_carry(cost, 0).0
+}
+
 /// See the module's documentation. Alone on its cache line, because every shard writes it.
 #[repr(align(128))]
 #[derive(Debug)]

@@ -186,11 +186,7 @@ impl Tags {
     /// If the limits do not let `amount` pass now: takes the next free place for it, and says when that is. So queues that wait
     /// for one limit go by turns, each in its place.
     pub(crate) fn book(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
-        let is_limited =
-            |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).is_err();
-        if !self.limits_for(limits, amount).any(is_limited) {
-            return None;
-        }
+        self.limited_until(limits, amount, now_ns)?;
         let places = self.limits_for(limits, amount).map(|(bucket, ticks)| bucket.book(now_ns, ticks, limits.burst_ns));
         places.max()
     }

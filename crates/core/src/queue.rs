@@ -47,7 +47,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::bucket::ticks_with_carry;
+use crate::bucket::whole_ticks;
 use crate::classes::{ClassId, QueueError};
 use crate::clock::Clock;
 use crate::disk::{Disk, Report};
@@ -441,7 +441,7 @@ impl IoQueue {
         }
         let slot = self.slots.get(self.lanes[lane].tree.fifo(pick.class).head);
         let cost = self.disk.cost(slot.op, slot.len_bytes.min(self.piece_max_bytes(slot.op)));
-        let missing_ticks = ticks_with_carry(self.disk.cost_in_mix(cost), 0).0.saturating_sub(self.yield_credit_ticks);
+        let missing_ticks = whole_ticks(self.disk.cost_in_mix(cost)).saturating_sub(self.yield_credit_ticks);
         if missing_ticks == 0 {
             return None;
         }

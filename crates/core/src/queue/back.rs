@@ -40,7 +40,7 @@ impl IoQueue {
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
-            self.unreported.entered += 1;
+            self.unreported.entered += u64::from(ticks > 0);
         }
         let token_ticks = self.disk.token_ticks(ticks);
         let member = &mut self.members[piece.class as usize];

@@ -4,7 +4,7 @@
 //! before it, or when those whose turn it is do not come (overtime).
 
 use super::{Dispatch, IoQueue, Mode, Passed, Stop};
-use crate::bucket::ticks_with_carry;
+use crate::bucket::{ticks_with_carry, whole_ticks};
 use crate::disk::NoRoom;
 use crate::stats::WaitReason;
 use crate::tree::{Pick, ROOT, Turn};
@@ -28,7 +28,7 @@ impl IoQueue {
             return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));
         };
         let long_ticks = self.disk.long_piece_ticks();
-        let ahead_ticks = ticks_with_carry(ahead, 0).0;
+        let ahead_ticks = whole_ticks(ahead);
         let all_ticks = ahead_ticks.saturating_add(long_ticks);
         let is_claimed = self.disk.claimed_until_ns() > now_ns;
         if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
@@ -110,8 +110,8 @@ impl IoQueue {
     pub(super) fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
         // Being behind by a part of a request is nothing; there the order decides.
-        let lag_ticks = ticks_with_carry(pick.lag, 0).0.saturating_sub(ticks);
-        let in_class_ticks = ticks_with_carry(pick.lag_in_class, 0).0;
+        let lag_ticks = whole_ticks(pick.lag).saturating_sub(ticks);
+        let in_class_ticks = whole_ticks(pick.lag_in_class);
         let is_urgent = pick.turn != Turn::Picked;
         let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
         let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
@@ -131,7 +131,7 @@ impl IoQueue {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
-                self.unreported.entered += 1;
+                self.unreported.entered += u64::from(ticks > 0);
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }

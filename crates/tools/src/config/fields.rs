@@ -356,7 +356,7 @@ pub(crate) fn list_of(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The candidate that `word` was probably meant to be: at most a third of its letters differ.
+/// The candidate that `word` was probably meant to be: at most a third of its letters differ. `-` and `_` are the same.
 pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer words cannot be a slip of a known one, and the distance takes quadratic time.
     if word.len() > 64 {
@@ -364,7 +364,7 @@ pub(crate) fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     }
     let word = word.to_ascii_lowercase().replace('-', "_");
     candidates
-        .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.replace('-', "_")), candidate))
         .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

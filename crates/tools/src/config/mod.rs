@@ -40,7 +40,5 @@ pub use error::{Code, ConfigError, Diagnostic, Severity};
 /// The name among `names` that `name` was probably meant to be.
 #[must_use]
 pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
-    let plain = name.replace('-', "_");
-    let is_close = |word: &&'a str| fields::closest(&plain, std::iter::once(word.replace('-', "_").as_str())).is_some();
-    names.iter().copied().filter(is_close).min_by_key(|word| strsim::damerau_levenshtein(name, word))
+    fields::closest(name, names.iter().copied())
 }
