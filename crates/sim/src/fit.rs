@@ -47,7 +47,7 @@ use core::fmt;
 use crate::device::DeviceSpec;
 use crate::latency_surface::{LatencySurface, SurfaceError};
 
-pub use frontier::Frontier;
+pub use frontier::{Frontier, MixFit, fit_mix_exponent, mix_load};
 pub(crate) use model::{READ_BYTES, WRITE_BYTES};
 
 /// How far beyond the outermost cell the model saturates, in steps of the grid: the next cell does not yet.

@@ -16,8 +16,12 @@
 //! assert!(plimsoll::sys::clock::now_ns() >= before_ns);
 //! ```
 
+pub mod block;
 pub mod clock;
+pub mod diskstats;
+pub mod mounts;
 pub mod pin;
 pub mod rusage;
 pub mod statfs;
+pub mod submission;
 pub mod sysfs;

@@ -1,21 +1,29 @@
-//! CPU time that the process and the calling thread have used.
+//! CPU time that the process and the calling thread have used, and how often the thread has gone to sleep.
 //!
 //! # Why
 //! What an I/O path costs is CPU time per operation; and a sleeping shard must use none, which a test can only hold it
-//! to by asking.
+//! to by asking. A call that must not block is found out by the context switches it causes.
 //!
 //! # How it works
-//! The kernel's CPU-time clocks, user and system time together, in nanoseconds.
+//! The kernel's CPU-time clocks, user and system time together, in nanoseconds. Context switches are those that
+//! `getrusage(2)` counts for one thread.
 //!
 //! # Limits
-//! Work the kernel does in its own threads on our behalf (io_uring workers apart, which count as ours) is not seen.
+//! Work the kernel does in its own threads on our behalf (io_uring workers apart, which count as ours) is not seen. A
+//! sandbox that plays the kernel may leave the context switches at 0 for ever.
 //!
 //! # Example
 //! ```
-//! use plimsoll::sys::rusage::{process_cpu_ns, thread_cpu_ns};
+//! use plimsoll::sys::rusage::{process_cpu_ns, thread_cpu_ns, thread_voluntary_switches};
 //! assert!(process_cpu_ns() > 0);
 //! assert!(thread_cpu_ns() <= process_cpu_ns());
+//! let before = thread_voluntary_switches()?;
+//! assert!(thread_voluntary_switches()? >= before);
+//! # Ok::<(), std::io::Error>(())
 //! ```
+
+use std::io;
+use std::mem::MaybeUninit;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -45,9 +53,38 @@ pub fn thread_cpu_s() -> f64 {
     thread_cpu_ns() as f64 / 1e9
 }
 
+/// How often the calling thread has given up its processor of its own accord so far, which is to say, slept.
+///
+/// # Errors
+/// Where the kernel has no `RUSAGE_THREAD` (older than Linux 2.6.26), or a sandbox forbids `getrusage`.
+pub fn thread_voluntary_switches() -> io::Result<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel writes one `rusage` to `usage`, which is ours and outlives the call; it keeps no pointer.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has answered 0, so it has filled `usage`, which nobody else has seen.
+    let usage = unsafe { usage.assume_init() };
+    Ok(u64::try_from(usage.ru_nvcsw).unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sleeping_is_counted() -> io::Result<()> {
+        let before = thread_voluntary_switches()?;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let after = thread_voluntary_switches()?;
+        if after == before {
+            println!("skipped: this kernel does not count context switches");
+            return Ok(());
+        }
+        assert!(after > before);
+        Ok(())
+    }
 
     #[test]
     fn work_is_counted_and_time_only_grows() {

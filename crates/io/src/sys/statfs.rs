@@ -29,6 +29,8 @@ pub struct FileSystem {
     pub available_bytes: u64,
     /// Its size in bytes.
     pub total_bytes: u64,
+    /// The block that it allocates in, in bytes; 0 where it does not say.
+    pub block_bytes: u64,
 }
 
 /// Looks at the file system that holds `path` (which must exist).
@@ -45,6 +47,7 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
         name: kind_name(stat.f_type as u64),
         available_bytes: stat.f_bavail.saturating_mul(block_bytes),
         total_bytes: stat.f_blocks.saturating_mul(block_bytes),
+        block_bytes,
     })
 }
 

@@ -9,6 +9,10 @@
 //! is the directory above. `slaves/` lists what a stacked device is made of; following it down gives the leaf disks.
 //! Every function takes the root (`/sys`), so tests use a tree of their own.
 //!
+//! [`hardware`] tells what a disk is (model, firmware, size, PCIe link, whether its data outlives the machine),
+//! [`raid`] the md array in a stack and its members, and [`dm_name`] and [`backing_file`] what device mapper and loop
+//! devices call themselves.
+//!
 //! # Limits
 //! Read-only. btrfs and other file systems with several devices have an anonymous device number that leads nowhere.
 //! Stacks deeper than [`DEPTH_MAX`] are cut off there.
@@ -23,6 +27,14 @@
 //!     Err(error) => println!("{error}"),
 //! }
 //! ```
+
+#[cfg(test)]
+pub(in crate::sys) mod fixture;
+mod hardware;
+mod stack;
+
+pub use hardware::{Hardware, Keeping, hardware};
+pub use stack::{Member, Raid, backing_file, dm_name, holders, partitions, raid};
 
 use std::collections::BTreeSet;
 use std::io;
@@ -56,6 +68,8 @@ pub struct Queue {
     pub logical_block_size_bytes: Option<u64>,
     /// Largest request that the kernel sends without splitting it, in bytes (`max_sectors_kb` times 1024).
     pub max_request_bytes: Option<u64>,
+    /// What the kernel reads ahead of buffered readers, in bytes (`read_ahead_kb` times 1024). Direct I/O has none.
+    pub read_ahead_bytes: Option<u64>,
     /// `write back` (the device has a volatile cache) or `write through`.
     pub write_cache: Option<String>,
     /// 0: requests are merged; 1: only the cheap way; 2: never.
@@ -98,7 +112,8 @@ pub fn queue(root: &Path, disk: &str) -> Queue {
         nr_requests: parsed(&directory, "nr_requests"),
         physical_block_size_bytes: parsed(&directory, "physical_block_size"),
         logical_block_size_bytes: parsed(&directory, "logical_block_size"),
-        max_request_bytes: parsed::<u64>(&directory, "max_sectors_kb").and_then(|kib| kib.checked_mul(1024)),
+        max_request_bytes: kib_as_bytes(&directory, "max_sectors_kb"),
+        read_ahead_bytes: kib_as_bytes(&directory, "read_ahead_kb"),
         write_cache: text(&directory, "write_cache"),
         nomerges: parsed(&directory, "nomerges"),
         rotational: parsed::<u64>(&directory, "rotational").map(|flag| flag != 0),
@@ -115,16 +130,29 @@ pub fn leaf_disks(root: &Path, disk: &str) -> Vec<String> {
 }
 
 fn collect_leaves(root: &Path, name: &str, depth_left: usize, leaves: &mut BTreeSet<String>) {
-    let disk = disk_of(root, name);
-    let below = names_in(&root.join("class/block").join(name).join("slaves"));
-    let below = if below.is_empty() { names_in(&root.join("block").join(&disk).join("slaves")) } else { below };
+    let below = stack::below(root, name);
     if below.is_empty() || depth_left == 0 {
-        leaves.insert(disk);
+        leaves.insert(disk_of(root, name));
         return;
     }
     for slave in below {
         collect_leaves(root, &slave, depth_left - 1, leaves);
     }
+}
+
+/// The number of `name` (a disk or a partition), as (major, minor).
+#[must_use]
+pub fn number(root: &Path, name: &str) -> Option<(u32, u32)> {
+    let line = text(&root.join("class/block").join(name), "dev")?;
+    let (major, minor) = line.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The size of `name` (a disk or a partition) in bytes.
+#[must_use]
+pub fn size_bytes(root: &Path, name: &str) -> Option<u64> {
+    // Always in units of 512 bytes, whatever the disk's blocks are.
+    parsed::<u64>(&root.join("class/block").join(name), "size")?.checked_mul(512)
 }
 
 /// How many NUMA nodes the machine has; 1 where the kernel does not say.
@@ -135,8 +163,9 @@ pub fn numa_nodes(root: &Path) -> u16 {
     u16::try_from(nodes.max(1)).unwrap_or(u16::MAX)
 }
 
-/// The whole disk that `name` (a disk or a partition) belongs to.
-fn disk_of(root: &Path, name: &str) -> String {
+/// The whole disk that `name` (a disk or a partition) belongs to; `name` itself where the kernel does not list it.
+#[must_use]
+pub fn disk_of(root: &Path, name: &str) -> String {
     let directory = fs::canonicalize(root.join("class/block").join(name)).unwrap_or_default();
     match directory.parent() {
         Some(parent) if directory.join("partition").exists() => last_name(parent).unwrap_or_else(|_| name.to_owned()),
@@ -165,6 +194,10 @@ fn parsed<T: FromStr>(directory: &Path, name: &str) -> Option<T> {
     text(directory, name)?.parse().ok()
 }
 
+fn kib_as_bytes(directory: &Path, name: &str) -> Option<u64> {
+    parsed::<u64>(directory, name)?.checked_mul(1024)
+}
+
 /// The kernel brackets the active elevator: `none [mq-deadline] bfq`.
 fn active_scheduler(line: &str) -> String {
     let bracketed = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -174,73 +207,45 @@ fn active_scheduler(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use fixture::Tree;
 
     /// nvme0n1 (with partition p1), sda, sdb; md0 over nvme0n1p1 and sda; dm-0 over md0.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str) -> io::Result<Self> {
-            let root = std::env::temp_dir().join(format!("plimsoll-sysfs-{}-{name}", std::process::id()));
-            let tree = Self(root);
-            for disk in ["nvme0n1", "nvme0n1/nvme0n1p1", "sda", "sdb", "md0", "dm-0"] {
-                fs::create_dir_all(tree.0.join("devices").join(disk).join("slaves"))?;
-            }
-            for disk in ["nvme0n1", "sda", "sdb", "md0", "dm-0"] {
-                tree.link(&format!("block/{disk}"), &format!("devices/{disk}"))?;
-                tree.link(&format!("class/block/{disk}"), &format!("devices/{disk}"))?;
-            }
-            tree.link("class/block/nvme0n1p1", "devices/nvme0n1/nvme0n1p1")?;
-            tree.file("devices/nvme0n1/nvme0n1p1/partition", "1\n")?;
-            tree.link("dev/block/259:0", "devices/nvme0n1")?;
-            tree.link("dev/block/259:1", "devices/nvme0n1/nvme0n1p1")?;
-            for (above, below) in [("md0", "nvme0n1/nvme0n1p1"), ("md0", "sda"), ("dm-0", "md0")] {
-                let name = below.rsplit('/').next().unwrap_or(below);
-                tree.link(&format!("devices/{above}/slaves/{name}"), &format!("devices/{below}"))?;
-            }
-            let queue = [
-                ("scheduler", "none [mq-deadline] bfq\n"),
-                ("nr_requests", "1023\n"),
-                ("physical_block_size", "4096\n"),
-                ("logical_block_size", "512\n"),
-                ("max_sectors_kb", "1280\n"),
-                ("write_cache", "write back\n"),
-                ("nomerges", "0\n"),
-                ("rotational", "0\n"),
-            ];
-            for (file, content) in queue {
-                tree.file(&format!("devices/nvme0n1/queue/{file}"), content)?;
-            }
-            Ok(tree)
+    fn tree(name: &str) -> io::Result<Tree> {
+        let tree = Tree::new(name)?;
+        for (disk, major, minor) in
+            [("nvme0n1", 259, 0), ("sda", 8, 0), ("sdb", 8, 16), ("md0", 9, 0), ("dm-0", 252, 0)]
+        {
+            tree.disk(disk, major, minor, 1 << 30)?;
         }
-
-        fn link(&self, from: &str, to: &str) -> io::Result<()> {
-            let from = self.0.join(from);
-            fs::create_dir_all(from.parent().unwrap_or(&self.0))?;
-            symlink(self.0.join(to), from)
+        tree.partition("nvme0n1", "nvme0n1p1", 259, 1, 1 << 29)?;
+        for (above, below) in [("md0", "nvme0n1/nvme0n1p1"), ("md0", "sda"), ("dm-0", "md0")] {
+            tree.stack(above, below)?;
         }
-
-        fn file(&self, path: &str, content: &str) -> io::Result<()> {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap_or(&self.0))?;
-            fs::write(path, content)
+        let queue = [
+            ("scheduler", "none [mq-deadline] bfq\n"),
+            ("nr_requests", "1023\n"),
+            ("physical_block_size", "4096\n"),
+            ("logical_block_size", "512\n"),
+            ("max_sectors_kb", "1280\n"),
+            ("read_ahead_kb", "128\n"),
+            ("write_cache", "write back\n"),
+            ("nomerges", "0\n"),
+            ("rotational", "0\n"),
+        ];
+        for (file, content) in queue {
+            tree.file(&format!("devices/nvme0n1/queue/{file}"), content)?;
         }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+        Ok(tree)
     }
 
     #[test]
     fn numbers_lead_to_devices_and_partitions_to_disks() -> io::Result<()> {
-        let tree = Tree::new("device")?;
-        let disk = device(&tree.0, 259, 0)?;
+        let tree = tree("device")?;
+        let disk = device(tree.root(), 259, 0)?;
         assert_eq!((disk.name.as_str(), disk.disk.as_str(), disk.is_partition), ("nvme0n1", "nvme0n1", false));
-        let part = device(&tree.0, 259, 1)?;
+        let part = device(tree.root(), 259, 1)?;
         assert_eq!((part.name.as_str(), part.disk.as_str(), part.is_partition), ("nvme0n1p1", "nvme0n1", true));
-        let Err(error) = device(&tree.0, 0, 42) else { panic!("0:42 is not a block device") };
+        let Err(error) = device(tree.root(), 0, 42) else { panic!("0:42 is not a block device") };
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("0:42") && error.to_string().contains("tmpfs"), "{error}");
         Ok(())
@@ -248,39 +253,40 @@ mod tests {
 
     #[test]
     fn queue_settings_are_read_and_missing_ones_are_none() -> io::Result<()> {
-        let tree = Tree::new("queue")?;
+        let tree = tree("queue")?;
         let expect = Queue {
             scheduler: Some("mq-deadline".into()),
             nr_requests: Some(1023),
             physical_block_size_bytes: Some(4096),
             logical_block_size_bytes: Some(512),
             max_request_bytes: Some(1280 * 1024),
+            read_ahead_bytes: Some(128 * 1024),
             write_cache: Some("write back".into()),
             nomerges: Some(0),
             rotational: Some(false),
         };
-        assert_eq!(queue(&tree.0, "nvme0n1"), expect);
-        assert_eq!(queue(&tree.0, "sda"), Queue::default());
+        assert_eq!(queue(tree.root(), "nvme0n1"), expect);
+        assert_eq!(queue(tree.root(), "sda"), Queue::default());
         tree.file("devices/sda/queue/nr_requests", "many\n")?;
-        assert_eq!(queue(&tree.0, "sda").nr_requests, None);
+        assert_eq!(queue(tree.root(), "sda").nr_requests, None);
         Ok(())
     }
 
     #[test]
     fn stacks_are_followed_down_to_their_disks() -> io::Result<()> {
-        let tree = Tree::new("stack")?;
+        let tree = tree("stack")?;
         for (disk, leaves) in [("sdb", vec!["sdb"]), ("md0", vec!["nvme0n1", "sda"]), ("dm-0", vec!["nvme0n1", "sda"])]
         {
-            assert_eq!(leaf_disks(&tree.0, disk), leaves, "{disk}");
+            assert_eq!(leaf_disks(tree.root(), disk), leaves, "{disk}");
         }
         Ok(())
     }
 
     #[test]
     fn a_loop_of_devices_ends() -> io::Result<()> {
-        let tree = Tree::new("loop")?;
-        tree.link("devices/sdb/slaves/sdb", "devices/sdb")?;
-        assert_eq!(leaf_disks(&tree.0, "sdb"), ["sdb"]);
+        let tree = tree("loop")?;
+        tree.stack("sdb", "sdb")?;
+        assert_eq!(leaf_disks(tree.root(), "sdb"), ["sdb"]);
         Ok(())
     }
 

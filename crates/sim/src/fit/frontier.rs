@@ -49,17 +49,36 @@ impl Frontier {
     /// How far towards the frontier these rates are: 0 idle, 1 on it.
     #[must_use]
     pub fn load(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
-        load(read_iops / self.read_iops, write_bytes_per_s / self.write_bytes_per_s, self.mix_exponent)
+        mix_load(read_iops / self.read_iops, write_bytes_per_s / self.write_bytes_per_s, self.mix_exponent)
     }
 }
 
-/// The p-norm of two shares.
-fn load(read_share: f64, write_share: f64, p: f64) -> f64 {
+/// How far towards a frontier of exponent `p` (positive, or infinite) a mix is: 0 idle, 1 on it. A share is a rate over
+/// the rate that the disk carries of this direction alone.
+#[must_use]
+pub fn mix_load(read_share: f64, write_share: f64, p: f64) -> f64 {
     let (high, low) = (read_share.max(write_share), read_share.min(write_share));
     if high <= 0.0 || p.is_infinite() {
         return high.max(0.0);
     }
     high * pow(1.0 + pow(low / high, p), 1.0 / p)
+}
+
+/// An exponent, and how well it suits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MixFit {
+    /// p in r^p + w^p = 1.
+    pub mix_exponent: f64,
+    /// Root of the mean squared logarithmic distance of the points from the curve, along the ray from idle.
+    pub rmse: f64,
+}
+
+/// The finite exponent from `range` (both ends positive, in order) that suits points on a frontier best, each a share
+/// of reads and one of writes, 0 or more: see [`mix_load`]. The axes are taken to be known, unlike in [`super::fit`].
+#[must_use]
+pub fn fit_mix_exponent(shares: &[[f64; 2]], range: [f64; 2]) -> MixFit {
+    let curve = best_curve(shares, [1.0, 1.0], range.map(ln));
+    MixFit { mix_exponent: curve.p, rmse: curve.rmse }
 }
 
 /// The frontier of `cells` (none of them saturated) on a grid with so many levels. Needs one cell with reads and one
@@ -71,7 +90,7 @@ pub(super) fn fit_frontier(cells: &[Cell], write_levels: usize, read_levels: usi
         cells.iter().map(|cell| [cell.read_iops / read_max, cell.write_bytes_per_s / write_max]).collect();
     let reach = [read_levels, write_levels].map(|levels| 1.0 + STEPS_BEYOND / (levels.max(2) - 1) as f64);
     let mut points = outermost(&shares);
-    let mut best = best_curve(&points, reach);
+    let mut best = best_curve(&points, reach, [LN_P_MIN, LN_P_MAX]);
     for _ in 0..3 {
         let limit = OUTLIER * best.rmse.max(0.02);
         let kept: Vec<[f64; 2]> = points.iter().copied().filter(|point| best.ln_load(point).abs() <= limit).collect();
@@ -79,7 +98,7 @@ pub(super) fn fit_frontier(cells: &[Cell], write_levels: usize, read_levels: usi
             break;
         }
         points = kept;
-        best = best_curve(&points, reach);
+        best = best_curve(&points, reach, [LN_P_MIN, LN_P_MAX]);
     }
     Frontier {
         read_iops: read_max * best.read,
@@ -110,25 +129,26 @@ struct Curve {
 
 impl Curve {
     fn ln_load(&self, [read, write]: &[f64; 2]) -> f64 {
-        ln(load(read / self.read, write / self.write, self.p).max(1e-12))
+        ln(mix_load(read / self.read, write / self.write, self.p).max(1e-12))
     }
 }
 
-/// The exponent with the least error: the best of a coarse scan, then golden section around it.
-fn best_curve(points: &[[f64; 2]], reach: [f64; 2]) -> Curve {
+/// The exponent with the least error, its logarithm from `least` to `most`: the best of a coarse scan, then golden
+/// section around it.
+fn best_curve(points: &[[f64; 2]], reach: [f64; 2], [least, most]: [f64; 2]) -> Curve {
     const SCAN: usize = 42;
-    let step = (LN_P_MAX - LN_P_MIN) / SCAN as f64;
+    let step = (most - least) / SCAN as f64;
     let at = |ln_p: f64| curve_with(points, reach, exp(ln_p));
-    let mut best = (LN_P_MAX, at(LN_P_MAX));
+    let mut best = (most, at(most));
     for i in (0..SCAN).rev() {
-        let ln_p = LN_P_MIN + step * i as f64;
+        let ln_p = least + step * i as f64;
         let curve = at(ln_p);
         if curve.rmse < best.1.rmse - 1e-9 {
             best = (ln_p, curve);
         }
     }
     let golden = (f64::sqrt(5.0) - 1.0) / 2.0;
-    let (mut low, mut high) = (best.0 - step, (best.0 + step).min(LN_P_MAX));
+    let (mut low, mut high) = ((best.0 - step).max(least), (best.0 + step).min(most));
     for _ in 0..30 {
         let (left, right) = (high - golden * (high - low), low + golden * (high - low));
         if at(left).rmse < at(right).rmse {

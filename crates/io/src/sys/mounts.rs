@@ -1,0 +1,146 @@
+//! What is mounted where, from `/proc/self/mountinfo`.
+//!
+//! # Why
+//! io-properties name a mount point, and a device that is mounted must not be written to.
+//!
+//! # How it works
+//! One line for each mount, in the order of mounting (`proc(5)`): device number, mount point, options, and behind ` - `
+//! the kind of file system, what was mounted, and the options of the file system.
+//!
+//! # Limits
+//! Only the mounts that this process sees; those of other containers are not listed. A name that is not UTF-8 is shown
+//! with replacement characters.
+//!
+//! # Example
+//! ```
+//! use std::path::Path;
+//! use plimsoll::sys::mounts;
+//! let text = "27 1 259:1 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p1 rw,discard\n";
+//! let all = mounts::parse(text);
+//! let mount = mounts::holding(&all, Path::new("/var/lib")).ok_or("nothing is mounted")?;
+//! assert_eq!((mount.mountpoint.as_str(), mount.source.as_str()), ("/", "/dev/nvme0n1p1"));
+//! assert_eq!(mount.options, ["rw", "relatime", "discard"]);
+//! # Ok::<(), &str>(())
+//! ```
+
+use std::io;
+use std::path::Path;
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Major and minor number of the device; major 0 for file systems without one (tmpfs, network, btrfs).
+    pub number: (u32, u32),
+    /// Where it is mounted.
+    pub mountpoint: String,
+    /// Kind of the file system: `ext4`, `xfs`.
+    pub file_system: String,
+    /// What is mounted: `/dev/nvme0n1p1`, `tmpfs`.
+    pub source: String,
+    /// Options of the mount and of the file system (`noatime`, `discard`), each once.
+    pub options: Vec<String>,
+}
+
+/// Reads the mounts that this process sees, in the order of mounting. `proc_root` is `/proc`.
+///
+/// # Errors
+/// What the system said, with the path.
+pub fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
+    let path = proc_root.join("self/mountinfo");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))?;
+    Ok(parse(&text))
+}
+
+/// The mounts in a text like `/proc/self/mountinfo`. Lines that are none are left out.
+#[must_use]
+pub fn parse(text: &str) -> Vec<Mount> {
+    text.lines().filter_map(parse_line).collect()
+}
+
+/// The mount that holds `path` (absolute, links followed): the deepest; of several on the same place the last, which
+/// hides the others.
+#[must_use]
+pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let candidates = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
+    // Of equal ones `max_by_key` gives the last.
+    candidates.max_by_key(|mount| Path::new(&mount.mountpoint).components().count())
+}
+
+fn parse_line(line: &str) -> Option<Mount> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut front = front.split(' ').skip(2);
+    let (major, minor) = front.next()?.split_once(':')?;
+    let mountpoint = unescape(front.nth(1)?);
+    let mount_options = front.next()?;
+    let mut back = back.split(' ');
+    let (file_system, source) = (back.next()?.to_owned(), unescape(back.next()?));
+    let mut options: Vec<String> = Vec::new();
+    for option in mount_options.split(',').chain(back.next().unwrap_or_default().split(',')) {
+        if !option.is_empty() && !options.iter().any(|known| known == option) {
+            options.push(option.to_owned());
+        }
+    }
+    Some(Mount { number: (major.parse().ok()?, minor.parse().ok()?), mountpoint, file_system, source, options })
+}
+
+/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+pub(super) fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+40 27 259:1 / /var/lib rw,noatime - xfs /dev/nvme0n1p1 rw,discard
+41 27 259:2 / /var/lib/my\\040data rw master:2 propagate_from:1 - xfs /dev/nvme1n1 rw
+42 40 0:50 / /var/lib rw - tmpfs none rw
+broken line
+43 40 x:50 / /broken rw - tmpfs none rw
+44 40
+";
+
+    #[test]
+    fn the_deepest_and_latest_mount_holds_a_path() {
+        let mounts = parse(MOUNTS);
+        let cases = [
+            ("/", "/", "ext4"),
+            ("/var/library", "/", "ext4"),
+            ("/var/lib", "/var/lib", "tmpfs"),
+            ("/var/lib/x/y", "/var/lib", "tmpfs"),
+            ("/var/lib/my data/x", "/var/lib/my data", "xfs"),
+        ];
+        for (path, mountpoint, file_system) in cases {
+            let mount = holding(&mounts, Path::new(path)).unwrap();
+            assert_eq!((mount.mountpoint.as_str(), mount.file_system.as_str()), (mountpoint, file_system), "{path}");
+        }
+        assert_eq!(holding(&[], Path::new("/")), None);
+    }
+
+    #[test]
+    fn a_line_is_read_whole_and_broken_ones_are_left_out() {
+        let mounts = parse(MOUNTS);
+        assert_eq!(mounts.len(), 5);
+        assert_eq!(mounts[2].number, (259, 1));
+        assert_eq!(mounts[2].options, ["rw", "noatime", "discard"]);
+        assert_eq!(mounts[3].source, "/dev/nvme1n1");
+    }
+}

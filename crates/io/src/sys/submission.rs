@@ -1,0 +1,438 @@
+//! What a file system does with asynchronous direct I/O: does submitting block, what does a flush cost, and a discard?
+//!
+//! # Why
+//! A shard hands its writes to the kernel and goes on with other work. Some file systems make it wait inside that call
+//! instead: for the journal, for a lock another write holds, or for the disk itself. The whole shard stands still then,
+//! and no scheduler can help. Whether this happens depends on the file system, its options and the kind of write
+//! (appending, overwriting, first touch of reserved space), so it is measured on the spot.
+//!
+//! # How it works
+//! [`probe_submissions`] makes a new scratch file for every kind of write and writes single blocks through Linux AIO,
+//! one `io_submit` for each. Around that call alone it takes the time and counts how often the thread has slept
+//! (`ru_nvcsw` of `getrusage`). A call that never blocks causes no context switch; [`BLOCKING_SWITCHES`] or more per
+//! write say that it does. The measure and its threshold are those of fsqual, the file system test that came with
+//! Seastar. Some writes more, with `RWF_NOWAIT`, tell how often the kernel itself says that it would have to block.
+//! [`probe_flush`] overwrites a block and takes the time of the `fdatasync` behind it; [`probe_discard`] punches holes
+//! into a file, and [`probe_discard_device`] discards a range of a block device.
+//!
+//! Scratch files are created exclusively, and lose their name before the first byte is written: nothing is left behind
+//! even when the process is killed. Every probe stops by time or by count, whichever comes first.
+//!
+//! # Limits
+//! An operation that the disk never answers cannot be taken back: the probe waits for it. With few operations (a slow
+//! disk) the figures are coarse: one switch in five operations is 0.2. Nothing is seen of what happens only on a full or
+//! aged file system. A file system answers a punched hole before the disk has heard of it; only a block device shows the
+//! disk's own figures.
+//!
+//! # Example
+//! ```no_run
+//! use plimsoll::sys::submission::{ProbeLimits, probe_submissions};
+//! for probe in probe_submissions("/var/lib/data".as_ref(), ProbeLimits::SUBMISSIONS)? {
+//!     let verdict = if probe.blocks { "blocks" } else { "does not block" };
+//!     println!("{}, {} at a time: {verdict}", probe.kind.name(), probe.depth);
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//! 500 appending writes, one at a time, slept 398 times inside `io_submit`: 0.796 switches each, so appending blocks;
+//! reserve the space ahead. 500 overwriting writes slept once: 0.002, overwriting does not block.
+
+mod scratch;
+mod space;
+
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+
+use super::clock::now_ns;
+use super::rusage::thread_voluntary_switches;
+use crate::backend::choose::BackendKind;
+use crate::backend::{Backend, Kind, Memory, OpResult, Operation, Submit};
+use crate::buffer::AlignedBuf;
+use scratch::{PIECE_BYTES, Scratch};
+pub use space::{DiscardCost, probe_discard, probe_discard_device, probe_flush};
+
+/// From so many context switches per write on, submitting counts as blocking (the threshold of fsqual, and of iotune's
+/// own check).
+pub const BLOCKING_SWITCHES: f64 = 0.1;
+
+/// Appending writes at a time of [`SubmissionKind::AppendConcurrent`] (as fsqual).
+const APPENDS_AT_A_TIME: u32 = 3;
+/// Overwriting writes at a time of [`SubmissionKind::OverwriteConcurrent`] (as fsqual).
+const OVERWRITES_AT_A_TIME: u32 = 7;
+/// Most `RWF_NOWAIT` writes of a kind.
+const NOWAIT_OPERATIONS: u32 = 100;
+/// Most operations of one probe.
+const OPERATIONS_MAX: u32 = 100_000;
+
+/// Where a probe stops; whichever comes first. At least one operation of each kind is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeLimits {
+    /// Operations of each kind, 1 to 100 000 (clamped).
+    pub operations: u32,
+    /// Time of the whole probe in nanoseconds, apart from making the scratch files and the last operation.
+    pub time_ns: u64,
+}
+
+impl ProbeLimits {
+    /// For [`probe_submissions`]: 500 writes of each kind, 1.2 s.
+    pub const SUBMISSIONS: Self = Self { operations: 500, time_ns: 1_200_000_000 };
+    /// For [`probe_flush`]: 50 flushes, 0.5 s.
+    pub const FLUSH: Self = Self { operations: 50, time_ns: 500_000_000 };
+    /// For [`probe_discard`] and [`probe_discard_device`]: 64 MiB, 0.5 s.
+    pub const DISCARD: Self = Self { operations: 64, time_ns: 500_000_000 };
+
+    fn operations(self) -> u32 {
+        self.operations.clamp(1, OPERATIONS_MAX)
+    }
+}
+
+/// Kinds of writes that file systems treat differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubmissionKind {
+    /// Each write makes the file longer; one at a time.
+    Append,
+    /// As `Append`, several at a time.
+    AppendConcurrent,
+    /// Over what had been written before; one at a time.
+    Overwrite,
+    /// As `Overwrite`, several at a time.
+    OverwriteConcurrent,
+    /// The first write to space reserved with `fallocate`; one at a time.
+    FirstTouch,
+}
+
+impl SubmissionKind {
+    /// All kinds, in the order in which they are probed.
+    pub const ALL: [Self; 5] =
+        [Self::Append, Self::AppendConcurrent, Self::Overwrite, Self::OverwriteConcurrent, Self::FirstTouch];
+
+    /// Name for people and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Append => "append",
+            Self::AppendConcurrent => "append-concurrent",
+            Self::Overwrite => "overwrite",
+            Self::OverwriteConcurrent => "overwrite-concurrent",
+            Self::FirstTouch => "first-touch",
+        }
+    }
+
+    /// Writes at a time.
+    const fn depth(self) -> u32 {
+        match self {
+            Self::Append | Self::Overwrite | Self::FirstTouch => 1,
+            Self::AppendConcurrent => APPENDS_AT_A_TIME,
+            Self::OverwriteConcurrent => OVERWRITES_AT_A_TIME,
+        }
+    }
+}
+
+/// What one kind of write does in `io_submit`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SubmissionProbe {
+    /// Which kind.
+    pub kind: SubmissionKind,
+    /// Bytes of a write: 4096, or what direct I/O asks for where that is more.
+    pub block_bytes: u32,
+    /// Writes at a time.
+    pub depth: u32,
+    /// Writes that were measured; fewer than asked for when time ran out.
+    pub operations: u32,
+    /// Context switches inside `io_submit` that the thread wanted, divided by `operations`.
+    pub context_switches_per_operation: f64,
+    /// Half of the `io_submit` calls took no longer, in nanoseconds.
+    pub submit_p50_ns: u64,
+    /// 99 % of the `io_submit` calls took no longer, in nanoseconds.
+    pub submit_p99_ns: u64,
+    /// The longest `io_submit` call, in nanoseconds.
+    pub submit_max_ns: u64,
+    /// Share (0 to 1) of `RWF_NOWAIT` writes that the kernel refused because they would have blocked; `None` where it
+    /// does not know the flag for this file.
+    pub nowait_refused: Option<f64>,
+    /// Whether submitting blocks: [`BLOCKING_SWITCHES`] context switches per operation or more.
+    pub blocks: bool,
+}
+
+/// What one operation costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationCost {
+    /// Half of the operations took no longer, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99 % of the operations took no longer, in nanoseconds.
+    pub p99_ns: u64,
+    /// Operations that were measured; fewer than asked for when time ran out.
+    pub operations: u32,
+}
+
+/// Whether submitting direct writes blocks, for each kind in the order of [`SubmissionKind::ALL`], in scratch files in
+/// `directory`. `FirstTouch` is missing where the file system cannot reserve space.
+///
+/// Writes at most about 1200 blocks of each kind with [`ProbeLimits::SUBMISSIONS`], some 15 MiB in all.
+///
+/// # Errors
+/// When the directory cannot be written to, its file system has no direct I/O, or Linux AIO is denied: what happened,
+/// why, and what to do. `Unsupported` where the kernel does not count context switches. A write that fails or is short.
+pub fn probe_submissions(directory: &Path, limits: ProbeLimits) -> io::Result<Vec<SubmissionProbe>> {
+    check_switches_are_counted()?;
+    let share_ns = limits.time_ns / SubmissionKind::ALL.len() as u64;
+    let mut probes = Vec::with_capacity(SubmissionKind::ALL.len());
+    for kind in SubmissionKind::ALL {
+        let probed = probe_kind(directory, kind, limits.operations(), share_ns);
+        let probed =
+            probed.map_err(|error| explain(&format!("cannot probe {} writes in", kind.name()), directory, &error))?;
+        probes.extend(probed);
+    }
+    Ok(probes)
+}
+
+/// Without counts every file system would look as if it never blocked.
+fn check_switches_are_counted() -> io::Result<()> {
+    let before = thread_voluntary_switches()?;
+    std::thread::sleep(Duration::from_millis(1));
+    if thread_voluntary_switches()? > before {
+        return Ok(());
+    }
+    let message = "cannot tell whether submitting blocks: this kernel does not count context switches (getrusage \
+                   shows none after a sleep, as in some sandboxes); run it outside of the sandbox";
+    Err(io::Error::new(io::ErrorKind::Unsupported, message))
+}
+
+/// `None` where the file system cannot do what the kind needs.
+fn probe_kind(
+    directory: &Path,
+    kind: SubmissionKind,
+    operations: u32,
+    time_ns: u64,
+) -> io::Result<Option<SubmissionProbe>> {
+    let start_ns = now_ns();
+    let backend = BackendKind::Aio.make(kind.depth()).map_err(|error| {
+        let remedy = "let the sandbox allow io_setup, io_submit, io_getevents and io_destroy, or leave this probe out";
+        io::Error::new(io::ErrorKind::Unsupported, format!("{error}; {remedy}"))
+    })?;
+    let Some(mut writer) = Writer::prepare(directory, backend, kind, operations)? else { return Ok(None) };
+    let mut switches = 0;
+    let mut times_ns = Vec::with_capacity(operations as usize);
+    let submit_end_ns = start_ns.saturating_add(time_ns / 5 * 4);
+    while times_ns.is_empty() || (times_ns.len() < operations as usize && now_ns() < submit_end_ns) {
+        let submission = writer.submit()?;
+        switches += submission.switches;
+        times_ns.push(submission.time_ns);
+        writer.wait_below(kind.depth())?;
+    }
+    let nowait_refused = writer.nowait_refused(kind.depth(), start_ns.saturating_add(time_ns))?;
+    writer.wait_below(1)?;
+    let OperationCost { p50_ns, p99_ns, operations } = cost(&times_ns);
+    let context_switches_per_operation = switches as f64 / f64::from(operations);
+    Ok(Some(SubmissionProbe {
+        kind,
+        block_bytes: writer.scratch.block_bytes(),
+        depth: kind.depth(),
+        operations,
+        context_switches_per_operation,
+        submit_p50_ns: p50_ns,
+        submit_p99_ns: p99_ns,
+        submit_max_ns: times_ns.iter().copied().max().unwrap_or(0),
+        nowait_refused,
+        blocks: context_switches_per_operation >= BLOCKING_SWITCHES,
+    }))
+}
+
+/// What one `io_submit` did.
+struct Submission {
+    time_ns: u64,
+    switches: u64,
+}
+
+/// Writes single blocks to a scratch file, each at the next place. The backend is dropped before the block that its
+/// writes read from, and waits for them when it is.
+struct Writer {
+    backend: Box<dyn Backend>,
+    scratch: Scratch,
+    block: AlignedBuf,
+    /// Writes begun, with or without the backend.
+    begun: u64,
+    /// The places start again from 0 after so many.
+    blocks: u64,
+}
+
+impl Writer {
+    fn prepare(
+        directory: &Path,
+        mut backend: Box<dyn Backend>,
+        kind: SubmissionKind,
+        operations: u32,
+    ) -> io::Result<Option<Self>> {
+        let scratch = Scratch::create(directory, backend.as_mut())?;
+        let block_bytes = u64::from(scratch.block_bytes());
+        let blocks = match kind {
+            SubmissionKind::Append | SubmissionKind::AppendConcurrent => u64::MAX,
+            SubmissionKind::Overwrite | SubmissionKind::OverwriteConcurrent => {
+                let pieces = (u64::from(operations) * block_bytes).div_ceil(u64::from(PIECE_BYTES));
+                scratch.fill(u32::try_from(pieces).unwrap_or(u32::MAX), 0)? / block_bytes
+            }
+            SubmissionKind::FirstTouch => {
+                let blocks = u64::from(operations) + u64::from(NOWAIT_OPERATIONS);
+                match fallocate(&scratch.file, FallocateFlags::empty(), 0, blocks * block_bytes) {
+                    Ok(()) => blocks,
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        };
+        let block = scratch.data(scratch.block_bytes())?;
+        Ok(Some(Self { backend, scratch, block, begun: 0, blocks: blocks.max(1) }))
+    }
+
+    /// Where the next write goes.
+    fn next_offset(&mut self) -> u64 {
+        let place = self.begun % self.blocks;
+        self.begun += 1;
+        place * u64::from(self.scratch.block_bytes())
+    }
+
+    /// Begins one write, with an `io_submit` of its own.
+    fn submit(&mut self) -> io::Result<Submission> {
+        let offset = self.next_offset();
+        let len_bytes = self.scratch.block_bytes();
+        let memory = Memory::Contiguous { ptr: self.block.as_mut_ptr(), len_bytes, region: None };
+        let write = Operation { key: self.begun, file: self.scratch.id, kind: Kind::Write, offset, memory };
+        // SAFETY: `self.block` holds `len_bytes` bytes; it belongs to this value, which never writes to it again, and is
+        // freed only after the drop of `self.backend`, which waits for all completions, also after an error.
+        match unsafe { self.backend.submit(write) } {
+            Submit::Queued => {}
+            Submit::Done(result) => check_moved(result, len_bytes)?,
+            Submit::Busy => return Err(io::Error::other("the backend takes fewer writes than it promised")),
+        }
+        let switches_before = thread_voluntary_switches()?;
+        let start_ns = now_ns();
+        self.backend.flush()?;
+        let time_ns = now_ns().saturating_sub(start_ns);
+        Ok(Submission { time_ns, switches: thread_voluntary_switches()?.saturating_sub(switches_before) })
+    }
+
+    /// Waits until fewer than `depth` writes are under way.
+    fn wait_below(&mut self, depth: u32) -> io::Result<()> {
+        let len_bytes = self.scratch.block_bytes();
+        let mut checked = Ok(());
+        while self.backend.in_flight() >= depth as usize {
+            self.backend.wait(None)?;
+            self.backend.reap(&mut |completion| {
+                if let Err(error) = check_moved(completion.result, len_bytes) {
+                    checked = Err(error);
+                }
+            });
+        }
+        checked
+    }
+
+    /// Share of the `RWF_NOWAIT` writes that are refused while `depth - 1` others are under way; `None` where the
+    /// kernel does not know the flag for this file.
+    fn nowait_refused(&mut self, depth: u32, end_ns: u64) -> io::Result<Option<f64>> {
+        let (mut tried, mut refused) = (0, 0);
+        while tried == 0 || (tried < NOWAIT_OPERATIONS && now_ns() < end_ns) {
+            self.wait_below(depth)?;
+            while self.backend.in_flight() + 1 < depth as usize {
+                self.submit()?;
+            }
+            let offset = self.next_offset();
+            let written = pwritev2(&self.scratch.file, &[IoSlice::new(&self.block)], offset, ReadWriteFlags::NOWAIT);
+            match written {
+                Ok(moved) => check_moved(u32::try_from(moved).map_err(|_| libc::EIO), self.scratch.block_bytes())?,
+                Err(Errno::AGAIN) => refused += 1,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(None),
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            tried += 1;
+        }
+        Ok(Some(f64::from(refused) / f64::from(tried)))
+    }
+}
+
+fn check_moved(result: OpResult, len_bytes: u32) -> io::Result<()> {
+    match result {
+        Ok(moved) if moved == len_bytes => Ok(()),
+        Ok(moved) => Err(io::Error::new(
+            io::ErrorKind::WriteZero,
+            format!("a write of {len_bytes} bytes wrote only {moved}: is the file system full?"),
+        )),
+        Err(errno) => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// The error with what was tried, and where; its kind stays.
+fn explain(what: &str, path: &Path, error: &io::Error) -> io::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": make room, or name another directory",
+        io::ErrorKind::ResourceBusy => ": it is mounted or part of another device; unmount it first",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{what} {}: {error}{hint}", path.display()))
+}
+
+fn cost(times_ns: &[u64]) -> OperationCost {
+    let mut sorted_ns = times_ns.to_vec();
+    sorted_ns.sort_unstable();
+    let operations = u32::try_from(sorted_ns.len()).unwrap_or(u32::MAX);
+    OperationCost { p50_ns: percentile(&sorted_ns, 50), p99_ns: percentile(&sorted_ns, 99), operations }
+}
+
+/// The smallest value that `percent` of them do not exceed (nearest rank); 0 of none.
+fn percentile(sorted_ns: &[u64], percent: usize) -> u64 {
+    let rank = (sorted_ns.len() * percent).div_ceil(100);
+    sorted_ns.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scratch::tests::{Directory, or_skip};
+    use super::*;
+
+    #[test]
+    fn every_kind_is_probed_and_nothing_is_left() -> io::Result<()> {
+        let directory = Directory::new("kinds")?;
+        let Some(probes) = or_skip(probe_submissions(&directory.0, ProbeLimits::SUBMISSIONS)) else { return Ok(()) };
+        assert_eq!(directory.files()?, 0);
+        let kinds: Vec<_> = probes.iter().map(|probe| probe.kind).collect();
+        assert!(kinds == SubmissionKind::ALL || kinds == SubmissionKind::ALL[..4], "{kinds:?}");
+        for probe in probes {
+            println!("{probe:?}");
+            assert!((1..=500).contains(&probe.operations) && probe.depth == probe.kind.depth());
+            assert!(probe.submit_p50_ns <= probe.submit_p99_ns && probe.submit_p99_ns <= probe.submit_max_ns);
+            assert_eq!(probe.blocks, probe.context_switches_per_operation >= 0.1);
+            assert!(probe.nowait_refused.is_none_or(|share| (0.0..=1.0).contains(&share)));
+            assert!(probe.block_bytes >= 4096);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn without_time_one_operation_of_each_is_done() -> io::Result<()> {
+        let directory = Directory::new("hurry")?;
+        let limits = ProbeLimits { operations: 0, time_ns: 0 };
+        if let Some(probes) = or_skip(probe_submissions(&directory.0, limits)) {
+            assert!(probes.iter().all(|probe| probe.operations == 1), "{probes:?}");
+        }
+        if let Some(cost) = or_skip(probe_flush(&directory.0, limits)) {
+            assert_eq!(cost.operations, 1);
+        }
+        if let Some(cost) = or_skip(probe_discard(&directory.0, limits)) {
+            assert_eq!(cost.piece.operations, 1);
+        }
+        assert_eq!(directory.files()?, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let hundred: Vec<u64> = (1..=100).collect();
+        let cases: [(&[u64], u64, u64); 4] = [(&[], 0, 0), (&[7], 7, 7), (&[1, 2, 3], 2, 3), (&hundred, 50, 99)];
+        for (sorted_ns, p50_ns, p99_ns) in cases {
+            assert_eq!((percentile(sorted_ns, 50), percentile(sorted_ns, 99)), (p50_ns, p99_ns));
+        }
+    }
+}
