@@ -92,7 +92,12 @@ impl From<TuneError> for Failure {
         match error {
             TuneError::Load(error) => error.into(),
             TuneError::Scratch(error) => error.into(),
-            TuneError::Option { .. } | TuneError::MaxWrite { .. } => Failure::Input(message),
+            TuneError::Option { .. }
+            | TuneError::MaxWrite { .. }
+            | TuneError::Place(_)
+            | TuneError::NotDestructive { .. }
+            | TuneError::ReadRecord(_)
+            | TuneError::Resume { .. } => Failure::Input(message),
             _ => Failure::Machine(message),
         }
     }

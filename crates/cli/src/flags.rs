@@ -100,7 +100,7 @@ pub(crate) struct DiskFlags {
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
     #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
-    pub(crate) latency_goal: Option<Goal>,
+    pub(crate) latency_goal: Option<LatencyGoal>,
 
     /// How far the capacity may follow the disk, as parts of the model: MIN:MAX, or `off` [default: 0.05:1, never more
     /// than the model promises, unless the io-properties say so]
@@ -112,16 +112,13 @@ fn parse_scale(text: &str) -> Result<ControlConfig, String> {
     parse_capacity_scale(text).map_err(|error| error.to_string())
 }
 
-/// A parsed `--latency-goal`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Goal(LatencyGoal);
-
-fn parse_goal(text: &str) -> Result<Goal, String> {
+/// Reads `--latency-goal`.
+pub(crate) fn parse_goal(text: &str) -> Result<LatencyGoal, String> {
     if text == "none" {
-        return Ok(Goal(LatencyGoal::NoSplit));
+        return Ok(LatencyGoal::NoSplit);
     }
     match text.parse::<f64>() {
-        Ok(ms) if (1e-3..=1e7).contains(&ms) => Ok(Goal(LatencyGoal::Ns((ms * 1e6) as u64))),
+        Ok(ms) if (1e-3..=1e7).contains(&ms) => Ok(LatencyGoal::Ns((ms * 1e6) as u64)),
         _ => Err("give milliseconds from 0.001 to 10000000, or `none`".to_owned()),
     }
 }
@@ -154,7 +151,7 @@ impl DiskFlags {
             disk,
             model: self.model,
             mode,
-            latency_goal: self.latency_goal.map(|goal| goal.0),
+            latency_goal: self.latency_goal,
             num_io_queues: self.num_io_queues,
             control: self.capacity_scale,
         })

@@ -6,6 +6,7 @@
 mod demo;
 mod failure;
 mod flags;
+mod info;
 mod interrupt;
 mod screen;
 mod sim;
@@ -36,6 +37,7 @@ enum Command {
     Tune(Box<tune::TuneArguments>),
     Test(Box<test::TestArguments>),
     Sim(sim::SimArguments),
+    Info(info::InfoArguments),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
     };
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

@@ -1,43 +1,57 @@
-//! `plimsoll tune`: measure the disk under a directory and write io-properties.yaml.
+//! `plimsoll tune`: measure the disk under a directory, and write what the scheduler needs to know of it.
 
 pub(crate) mod output;
+mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll_tools::config::io_properties;
+use plimsoll_tools::config::{disk, io_properties};
 use plimsoll_tools::load::Control;
-use plimsoll_tools::tune::{Figure, TuneOptions, TuneReport, Unit, measure};
-use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_tools::plot;
+use plimsoll_tools::tune::record::Record;
+use plimsoll_tools::tune::{
+    self, Mode, SimulatedDisk, TuneOptions, TuneReport, analyse, measure, measure_simulated, merge, pictures, resume,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{TuneFormat, check_shards};
 use crate::test::{parse_bytes, parse_seconds};
 use crate::{interrupt, screen};
 use output::Output;
+pub(crate) use table::table;
 
-/// Measure the disk under a directory: IOPS and bandwidth, for reads and writes
+/// Measure the disk under a directory: IOPS and bandwidth, latency, sizes, reads beside writes
 ///
 /// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml, read by
-/// Seastar and by every plimsoll command.
+/// Seastar and by every plimsoll command, and a disk model with everything that was measured.
 #[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["storage", "from", "resume", "merge", "disk"])))]
 pub(crate) struct TuneArguments {
-    /// Directory on the disk to measure
-    #[arg(value_name = "DIR")]
-    directory: PathBuf,
+    /// Directory on the disk to measure (of several on one file system the first), or with --destructive a block device
+    #[arg(value_name = "DIR|DEVICE", num_args = 1..)]
+    storage: Vec<PathBuf>,
 
-    /// Write io-properties.yaml here (`-`: stdout)
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Write over an existing output file
+    /// Overwrite a block device: everything on it is lost
     #[arg(long)]
-    force: bool,
+    destructive: bool,
 
-    /// Half a minute instead of two and a half
-    #[arg(long)]
+    /// A minute at most, instead of five
+    #[arg(long, conflicts_with = "full")]
     quick: bool,
+
+    /// Until the disk is steady, as SNIA's specification defines it: hours, and many times the data written
+    #[arg(long)]
+    full: bool,
+
+    /// With --full: rounds at most
+    #[arg(long, default_value_t = 25, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
+    rounds: u32,
+
+    /// With --full: length of each of the four conditions of a round
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = parse_seconds)]
+    round: u64,
 
     /// Size of random reads [default: 4 KiB, or the disk's physical block where larger]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -55,153 +69,304 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     max_write: Option<u64>,
 
-    /// Measured time of each figure [default: 20 s, with --quick 3 s]
+    /// Measured time of each figure [default: until it is known well enough]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     phase: Option<u64>,
+
+    /// The four figures and the latency, nothing else
+    #[arg(long)]
+    figures_only: bool,
 
     /// Shards: threads, each pinned to a CPU [default: one on every CPU]
     #[arg(long, visible_alias = "smp", short = 'c', value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..))]
     shards: Option<u16>,
 
-    /// uring, aio, pool, memory or null [default: the best that this machine allows]
-    #[arg(long, value_name = "NAME")]
-    backend: Option<BackendKind>,
+    /// uring, aio, pool, memory, null, or sim with --disk [default: the best that this machine allows]
+    #[arg(long, value_name = "NAME", value_parser = parse_backend)]
+    backend: Option<BackendChoice>,
+
+    /// Measure a simulated disk, in virtual time: a disk file with a section `device`, or the name of a preset
+    #[arg(long, value_name = "FILE|PRESET", conflicts_with = "storage")]
+    disk: Option<String>,
 
     /// Seed of positions and data
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
+
+    /// Write the raw samples here, as they come: for --from, --resume and --merge
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
+    /// Analyse a record again; nothing is measured
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["storage", "disk", "record"])]
+    from: Option<PathBuf>,
+
+    /// Go on with a record that was interrupted
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["storage", "disk", "record", "from"])]
+    resume: Option<PathBuf>,
+
+    /// Merge the records of several runs, without outliers; nothing is measured
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["storage", "disk", "record", "from", "resume"])]
+    merge: Vec<PathBuf>,
+
+    /// Write io-properties.yaml here (`-`: stdout)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write the disk model (for --disk) here
+    #[arg(long, value_name = "FILE")]
+    disk_output: Option<PathBuf>,
+
+    /// Write a page with all pictures here (HTML)
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+
+    /// Write each picture (SVG) into this directory
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
+
+    /// Write over existing output files
+    #[arg(long)]
+    force: bool,
 
     /// Format of the result on stdout
     #[arg(long, value_enum, default_value_t = TuneFormat::Table)]
     format: TuneFormat,
 }
 
-pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
-    let options = checked(arguments)?;
-    let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let path = arguments.output.as_deref().filter(|_| !is_to_stdout);
-    // Better to hear now than after the measurement that the file cannot be written.
-    let output = path.map(|path| Output::check(path, arguments.force)).transpose()?;
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    let mut progress = screen::Phases::new();
-    let measured = measure(&options, &mut progress, &control);
-    progress.finish();
-    let report = measured?;
-    let properties = report.disk_properties().map(|disk| io_properties::write(&[disk]));
-    // The file comes first: whoever reads stdout may close it at any time. What fails is told after the result.
-    let mut written = Ok(());
-    if let (Ok(yaml), Some(output), Some(path)) = (&properties, &output, path) {
-        written = output.write(yaml);
-        if written.is_ok() {
-            screen::note(&format!("wrote {}", path.display()));
-        }
+/// What carries the I/O.
+#[derive(Clone, Copy, Debug)]
+enum BackendChoice {
+    Machine(BackendKind),
+    Simulated,
+}
+
+fn parse_backend(text: &str) -> Result<BackendChoice, String> {
+    if text == "sim" {
+        return Ok(BackendChoice::Simulated);
     }
+    text.parse()
+        .map(BackendChoice::Machine)
+        .map_err(|error: plimsoll::backend::choose::UnknownBackend| error.to_string())
+}
+
+pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
+    let outputs = Outputs::check(arguments)?;
+    let reports = reports(arguments)?;
+    let properties: Result<Vec<_>, _> = reports.iter().map(TuneReport::disk_properties).collect();
+    let properties = properties.map(|disks| io_properties::write(&disks));
+    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+    let written = outputs.write(&reports, properties.as_deref().ok());
+    let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let format = if is_to_stdout { TuneFormat::Yaml } else { arguments.format };
     if let Err(missing) = &properties {
-        match path {
-            Some(path) => screen::error(&format!("{missing}: {} is not written", path.display())),
-            None if format == TuneFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
-            None => {}
+        match arguments.output.as_deref() {
+            Some(path) if !is_to_stdout => screen::error(&format!("{missing}: {} is not written", path.display())),
+            _ if format == TuneFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
+            _ => {}
         }
     }
-    if let Some(text) = text(format, &report, properties.as_deref().ok())? {
+    if let Some(text) = text(format, &reports, properties.as_deref().ok())? {
         screen::print(&text)?;
     }
     written?;
-    if report.interrupted {
+    if reports.iter().any(|report| report.interrupted) {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
     Ok(if properties.is_ok() { Outcome::Done } else { Outcome::Finding })
 }
 
+/// One report for each disk, measured or read.
+fn reports(arguments: &TuneArguments) -> Result<Vec<TuneReport>, Failure> {
+    let read = |path: &Path| Record::read(path).map_err(|error| Failure::Input(error.to_string()));
+    if let Some(path) = &arguments.from {
+        let report = analyse(&read(path)?);
+        warn(&report);
+        return Ok(vec![report]);
+    }
+    if !arguments.merge.is_empty() {
+        let runs: Result<Vec<_>, Failure> =
+            arguments.merge.iter().map(|path| Ok((path.display().to_string(), analyse(&read(path)?)))).collect();
+        let report = merge(&runs?).map_err(|error| Failure::Input(error.to_string()))?;
+        warn(&report);
+        return Ok(vec![report]);
+    }
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let mut progress = screen::Phases::new();
+    let measured = measured(arguments, &mut progress, &control);
+    progress.finish();
+    measured
+}
+
+fn warn(report: &TuneReport) {
+    report.warnings.iter().for_each(|warning| screen::warning(&warning.message));
+}
+
+fn measured(
+    arguments: &TuneArguments,
+    progress: &mut screen::Phases,
+    control: &Control,
+) -> Result<Vec<TuneReport>, Failure> {
+    if let Some(path) = &arguments.resume {
+        return Ok(vec![resume(path, progress, control)?]);
+    }
+    let options = checked(arguments)?;
+    if let Some(name) = &arguments.disk {
+        let disk = simulated(name)?;
+        return Ok(vec![measure_simulated(&options, &disk, progress, control)?]);
+    }
+    let directories =
+        tune::one_per_file_system(&arguments.storage).map_err(|error| Failure::Input(error.to_string()))?;
+    if directories.len() > 1 && arguments.record.is_some() {
+        return Err(Failure::Input("--record holds one disk: measure one directory at a time with it".to_owned()));
+    }
+    let left_out = arguments.storage.len() - directories.len();
+    if left_out > 0 {
+        screen::note(&format!("{left_out} of the directories are on the same file system as another: measured once"));
+    }
+    let mut reports = Vec::new();
+    for directory in directories {
+        if !reports.is_empty() {
+            screen::note(&format!("measuring {}", directory.display()));
+        }
+        let options = TuneOptions { directory, ..options.clone() };
+        reports.push(measure(&options, progress, control)?);
+        if control.is_stopped() {
+            break;
+        }
+    }
+    Ok(reports)
+}
+
+fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
+    let model = disk::find(name, Path::new(""))?;
+    let Some(spec) = model.device else {
+        return Err(Failure::Input(format!(
+            "{name} has no section `device`, which the simulator needs: `plimsoll sim fit` writes one, and presets have one"
+        )));
+    };
+    let name = model.name.unwrap_or_else(|| name.to_owned());
+    Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
+}
+
+/// Where results go, seen to be writable before the work.
+struct Outputs {
+    properties: Option<Output>,
+    disk: Option<Output>,
+    page: Option<Output>,
+    /// A file for each picture, by its name; whether they are made is known afterwards.
+    pictures: Option<(PathBuf, bool)>,
+}
+
+impl Outputs {
+    fn check(arguments: &TuneArguments) -> Result<Outputs, Failure> {
+        let check = |path: &Option<PathBuf>, flag: &str| match path.as_deref().filter(|path| path.as_os_str() != "-") {
+            Some(path) => Output::check(path, arguments.force, flag).map(Some),
+            None => Ok(None),
+        };
+        if let Some(directory) = arguments.pictures.as_deref().filter(|directory| !directory.is_dir()) {
+            return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
+        }
+        Ok(Outputs {
+            properties: check(&arguments.output, "--output")?,
+            disk: check(&arguments.disk_output, "--disk-output")?,
+            page: check(&arguments.page, "--page")?,
+            pictures: arguments.pictures.clone().map(|directory| (directory, arguments.force)),
+        })
+    }
+
+    fn write(&self, reports: &[TuneReport], properties: Option<&str>) -> Result<(), Failure> {
+        if let (Some(output), Some(yaml)) = (&self.properties, properties) {
+            output.write(yaml)?;
+        }
+        let Some(report) = reports.first() else { return Ok(()) };
+        if (self.disk.is_some() || self.page.is_some() || self.pictures.is_some()) && reports.len() > 1 {
+            return Err(Failure::Input(
+                "--disk-output, --page and --pictures show one disk: name one directory".to_owned(),
+            ));
+        }
+        if let (Some(output), Ok(model)) = (&self.disk, report.disk_model()) {
+            output.write(&disk::write(&model))?;
+        }
+        if let Some(output) = &self.page {
+            output.write(&pictures::page(report))?;
+        }
+        if let Some((directory, force)) = &self.pictures {
+            for (name, charts) in pictures::charts(report) {
+                let output = Output::check(&directory.join(format!("{name}.svg")), *force, "--pictures")?;
+                output.write(&plot::svg(&report.mountpoint, &charts))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What goes to stdout; `None` where there are no `properties` to print.
-fn text(format: TuneFormat, report: &TuneReport, properties: Option<&str>) -> Result<Option<String>, Failure> {
+fn text(format: TuneFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(match format {
-        TuneFormat::Table => Some(table(report)),
-        TuneFormat::Json => Some(json(report)?),
-        TuneFormat::Csv => Some(report.to_csv()),
+        TuneFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
+        TuneFormat::Json => Some(json(reports)?),
+        TuneFormat::Csv => Some(reports.iter().map(TuneReport::to_csv).collect()),
         TuneFormat::Yaml => properties.map(str::to_owned),
     })
 }
 
+/// One disk is an object, several are a list.
+fn json(reports: &[TuneReport]) -> Result<String, Failure> {
+    let text = match reports {
+        [report] => serde_json::to_string_pretty(report),
+        reports => serde_json::to_string_pretty(reports),
+    };
+    text.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+}
+
 fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
-    arguments.shards.map_or(Ok(()), check_shards)?;
+    arguments.shards.filter(|_| arguments.disk.is_none()).map_or(Ok(()), check_shards)?;
     let block = |bytes: Option<u64>, flag: &str| match bytes.map(u32::try_from) {
         None => Ok(None),
         Some(Ok(bytes)) => Ok(Some(bytes)),
         Some(Err(_)) => Err(Failure::Input(format!("{flag}: too large; give 512 bytes to 1 MiB"))),
     };
-    let defaults = match arguments.quick {
-        true => TuneOptions::quick(&arguments.directory),
-        false => TuneOptions::new(&arguments.directory),
+    let backend = match (arguments.backend, &arguments.disk) {
+        (Some(BackendChoice::Simulated), None) => {
+            let message = "--backend sim needs --disk: the model, or the name of a preset";
+            return Err(Failure::Input(message.to_owned()));
+        }
+        (Some(BackendChoice::Machine(_)), Some(_)) => {
+            let message = "--disk is a simulated disk: leave --backend out, or name a directory instead";
+            return Err(Failure::Input(message.to_owned()));
+        }
+        (Some(BackendChoice::Machine(kind)), None) => Some(kind),
+        (Some(BackendChoice::Simulated) | None, _) => None,
+    };
+    let directory = arguments.storage.first().cloned().unwrap_or_default();
+    let mode = match (arguments.quick, arguments.full) {
+        (true, _) => Mode::Quick,
+        (_, true) => Mode::Full,
+        _ => Mode::Standard,
+    };
+    let defaults = match mode {
+        Mode::Quick => TuneOptions::quick(directory),
+        _ => TuneOptions::new(directory),
     };
     Ok(TuneOptions {
-        backend: arguments.backend,
+        destructive: arguments.destructive,
+        backend,
         shards: arguments.shards.unwrap_or(defaults.shards),
+        mode,
+        figures_only: arguments.figures_only,
         read_block_bytes: block(arguments.read_block_size, "--read-block-size")?,
         write_block_bytes: block(arguments.write_block_size, "--write-block-size")?,
         data_bytes: arguments.data_size.unwrap_or(defaults.data_bytes),
         max_write_bytes: arguments.max_write,
         phase_s: arguments.phase.map(|ns| ns as f64 / 1e9),
+        rounds_max: arguments.rounds,
+        round_s: arguments.round as f64 / 1e9,
         seed: arguments.seed,
+        record: arguments.record.clone(),
         ..defaults
     })
-}
-
-fn json(report: &TuneReport) -> Result<String, Failure> {
-    serde_json::to_string_pretty(report).map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
-}
-
-/// The disk in a few lines; `demo` prints it too.
-pub(crate) fn table(report: &TuneReport) -> String {
-    let figure = |name: &str, figure: &Option<Figure>| {
-        let Some(f) = figure else { return vec![name.to_owned(), "not measured".to_owned()] };
-        let value = match f.unit {
-            Unit::OperationsPerS => format!("{} IOPS", format_iops(f.value)),
-            Unit::BytesPerS => format_throughput_decimal(f.value),
-        };
-        vec![
-            name.to_owned(),
-            value,
-            format!("{:.1} %", f.deviation_pct),
-            format_bytes_binary(u64::from(f.block_bytes)),
-            f.depth.to_string(),
-            format!("{:.0} %", f.cpu_busy_pct),
-        ]
-    };
-    let rows = vec![
-        figure("random read", &report.read_iops),
-        figure("random write", &report.write_iops),
-        figure("sequential read", &report.read_bandwidth),
-        figure("sequential write", &report.write_bandwidth),
-    ];
-    let disk = report.device.as_ref().map_or_else(|| "unknown device".to_owned(), |d| d.name.clone());
-    let mut text = format!(
-        "{} ({}, {}), {} shard(s), backend {} ({})\n\n",
-        report.mountpoint, disk, report.file_system, report.shards, report.backend.name, report.backend.reason
-    );
-    text.push_str(&screen::table(&["", "figure", "deviation", "size", "depth", "CPU"], rows));
-    let latency = |name: &str, l: &Option<plimsoll_tools::tune::UnloadedLatency>| match l {
-        Some(l) => format!(
-            "one {} {name} at a time: p50 {}, p99 {}\n",
-            format_bytes_binary(u64::from(l.block_bytes)),
-            format_duration_ns(l.p50_ns),
-            format_duration_ns(l.p99_ns)
-        ),
-        None => String::new(),
-    };
-    text.push_str("\n\n");
-    text.push_str(&latency("read", &report.read_latency));
-    text.push_str(&latency("write", &report.write_latency));
-    text.push_str(&format!(
-        "read block: {}\nwrite block: {}\nwritten: {} in {:.1} s\n",
-        report.read_block.how,
-        report.write_block.how,
-        format_bytes_binary(report.written_bytes),
-        report.duration_s
-    ));
-    text
 }

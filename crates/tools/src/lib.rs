@@ -1,9 +1,13 @@
 //! What the commands do, without a terminal.
 
+pub mod check;
 pub mod config;
 pub mod demo;
+pub mod info;
 pub mod load;
+pub mod page;
 pub mod plot;
+pub mod presets;
 pub mod report;
 pub mod setup;
 pub mod sim;

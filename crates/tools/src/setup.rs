@@ -157,7 +157,7 @@ pub fn figures(properties: &DiskProperties) -> FourFigures {
 }
 
 /// Device number that holds a path: its own if it is a device node.
-fn device_of(path: &Path) -> Option<u64> {
+pub(crate) fn device_of(path: &Path) -> Option<u64> {
     let meta = std::fs::metadata(path).ok()?;
     let is_node = meta.file_type().is_block_device() || meta.file_type().is_char_device();
     Some(if is_node { meta.rdev() } else { meta.dev() })

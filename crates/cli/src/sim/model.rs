@@ -47,7 +47,7 @@ pub(crate) fn fit(arguments: &FitArguments) -> Result<Outcome, Failure> {
             return Ok(Outcome::Done);
         }
         Some(path) => {
-            Output::check(path, arguments.force)?.write(&yaml)?;
+            Output::check(path, arguments.force, "--output")?.write(&yaml)?;
             screen::note(&format!("wrote {}", path.display()));
         }
         None => screen::note("no --output: the model is not written"),

@@ -223,7 +223,8 @@ impl Pictures {
         if let Some(directory) = &self.svg {
             let sweep = report::sweep_text(&finished.task.changes);
             let title = format!("{} {sweep} (seed {})", finished.task.subject.name(), finished.task.seed);
-            write(directory, "svg", plot::svg(&title, &result.series))?;
+            let charts: Vec<plot::Chart> = result.series.iter().map(plot::Chart::from).collect();
+            write(directory, "svg", plot::svg(&title, &charts))?;
         }
         Ok(())
     }

@@ -30,10 +30,10 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Sees whether `path` can be written; over a file that is there only with `force`. Changes nothing.
-    pub(crate) fn check(path: &Path, force: bool) -> Result<Output, Failure> {
+    /// Sees whether `path`, the value of `flag`, can be written; over a file that is there only with `force`. Changes nothing.
+    pub(crate) fn check(path: &Path, force: bool, flag: &str) -> Result<Output, Failure> {
         if path.is_dir() {
-            return Err(Failure::Input(format!("{} is a directory: name a file for --output", path.display())));
+            return Err(Failure::Input(format!("{} is a directory: name a file for {flag}", path.display())));
         }
         if path.exists() && !force {
             return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
@@ -47,7 +47,7 @@ impl Output {
         if !output.is_special() {
             output.make_temporary().and_then(|(_, temporary)| fs::remove_file(temporary)).map_err(|error| {
                 Failure::Machine(format!(
-                    "cannot write into {}, where {} is to go: {error}; name another place for --output",
+                    "cannot write into {}, where {} is to go: {error}; name another place for {flag}",
                     directory.display(),
                     path.display()
                 ))
@@ -126,7 +126,7 @@ mod tests {
     fn a_check_leaves_nothing_and_a_write_only_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("io.yaml");
-        let output = Output::check(&path, false).unwrap();
+        let output = Output::check(&path, false, "--output").unwrap();
         assert!(names(dir.path()).is_empty());
         output.write("disks: []\n").unwrap();
         assert_eq!(names(dir.path()), ["io.yaml"]);
@@ -137,7 +137,7 @@ mod tests {
     fn a_file_that_appeared_meanwhile_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("io.yaml");
-        let output = Output::check(&path, false).unwrap();
+        let output = Output::check(&path, false, "--output").unwrap();
         fs::write(&path, "precious").unwrap();
         let error = output.write("disks: []\n").unwrap_err();
         assert_eq!(error.exit_code(), 3);
@@ -146,7 +146,7 @@ mod tests {
             (names(dir.path()), fs::read_to_string(&path).unwrap()),
             (vec!["io.yaml".into()], "precious".into())
         );
-        assert!(Output::check(&path, false).unwrap_err().to_string().contains("--force"));
+        assert!(Output::check(&path, false, "--output").unwrap_err().to_string().contains("--force"));
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         fs::write(&file, "older and longer than what comes").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         symlink("file", &link).unwrap();
-        Output::check(&link, true).unwrap().write("new").unwrap();
+        Output::check(&link, true, "--output").unwrap().write("new").unwrap();
         assert_eq!(names(dir.path()), ["file", "link"]);
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_device_is_written_and_stays_one() {
         let null = Path::new("/dev/null");
-        Output::check(null, true).unwrap().write("new").unwrap();
+        Output::check(null, true, "--output").unwrap().write("new").unwrap();
         assert!(!null.metadata().unwrap().is_file());
     }
 
@@ -180,7 +180,7 @@ mod tests {
             ("/proc/self/io.yaml".into(), 3, "cannot write into /proc/self"),
         ];
         for (path, code, part) in cases {
-            let error = Output::check(&path, false).unwrap_err();
+            let error = Output::check(&path, false, "--output").unwrap_err();
             assert_eq!(error.exit_code(), code, "{error}");
             assert!(error.to_string().contains(part), "{error}");
         }

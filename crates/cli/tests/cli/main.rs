@@ -4,6 +4,7 @@
 //! the directory must hold afterwards what it held before. What a machine lacks (namespaces, python3) skips a test with
 //! one line saying so.
 
+mod info;
 mod interrupt;
 mod machine;
 mod refused;

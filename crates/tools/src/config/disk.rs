@@ -287,7 +287,7 @@ pub fn write(model: &DiskModel) -> String {
         let _ = writeln!(text, "  {key}: {value}");
     };
     if let Some(name) = &model.name {
-        line("name", format!("\"{}\"", name.replace(['"', '\\'], "_")));
+        line("name", yaml::quoted_scalar(name));
     }
     let figures = [
         ("read_iops", model.figures.read_iops),

@@ -41,7 +41,7 @@ use crate::units::{parse_io_properties_figure, quoted};
 pub const MAX_FIGURE: u64 = 1_000_000_000_000_000;
 
 /// The most disks that Seastar configures (`max_queues` of its reactor).
-const SEASTAR_MAX_DISKS: usize = 8;
+pub(crate) const SEASTAR_MAX_DISKS: usize = 8;
 
 /// What an io-properties file says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,9 +84,9 @@ pub struct DiskProperties {
 /// See [`DiskProperties::capacity_scale_max`].
 pub const MEASURED_SCALE_MAX: f64 = 1.5;
 
-const TOP_LEVEL: Schema = Schema { what: "an io-properties file", known: &["disks"], refused: &[] };
+pub(super) const TOP_LEVEL: Schema = Schema { what: "an io-properties file", known: &["disks"], refused: &[] };
 
-const DISK: Schema = Schema {
+pub(super) const DISK: Schema = Schema {
     what: "a disk",
     known: &[
         "mountpoint",
@@ -152,7 +152,7 @@ fn parse_source(source: &Source) -> Result<IoProperties, ConfigError> {
     Ok(properties)
 }
 
-fn parse_disk<'a>(
+pub(super) fn parse_disk<'a>(
     entry: &Field<'a>,
     seen: &mut HashSet<&'a str>,
     warnings: &mut Vec<Diagnostic>,
@@ -313,17 +313,5 @@ fn path_text(path: &str) -> String {
     if plain {
         return path.to_owned();
     }
-    let mut quoted = String::from("\"");
-    for c in path.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            c if c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}') => {
-                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
-            }
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    yaml::quoted_scalar(path)
 }

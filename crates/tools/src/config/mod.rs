@@ -28,6 +28,7 @@ pub mod disk;
 pub mod error;
 mod fields;
 pub mod io_properties;
+pub(crate) mod io_properties_lenient;
 mod job_reader;
 pub mod jobs;
 mod qos;

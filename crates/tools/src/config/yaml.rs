@@ -14,6 +14,7 @@
 //! **Example.** `a: 0x10` becomes a map of one entry: the scalar `a` at bytes 0..1 and the scalar `0x10` at 3..7.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -266,4 +267,20 @@ pub(crate) fn elided(error: ConfigError) -> ConfigError {
 fn too_complex_words() -> (Code, String, &'static str) {
     let message = format!("the text has more than {MAX_DEPTH} levels or {MAX_NODES} nodes");
     (Code::TooLarge, message, "a configuration file is small and flat; is this the right file?")
+}
+/// `text` as a YAML scalar in double quotes, which every reader gives back as it was.
+pub(super) fn quoted_scalar(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            c if c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}') => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

@@ -218,6 +218,7 @@ fn measure_disk(
         data_bytes: TUNE_DATA_BYTES,
         max_write_bytes: Some(TUNE_WRITE_BYTES),
         phase_s: Some(TUNE_PHASE_S),
+        figures_only: true,
         shards: 1,
         seed: options.seed,
         ..TuneOptions::quick(&options.directory)

@@ -160,6 +160,7 @@ pub struct Control(Arc<ControlState>);
 #[derive(Debug)]
 struct ControlState {
     stop: AtomicBool,
+    read_bytes: AtomicU64,
     written_bytes: AtomicU64,
     /// Bytes that may still be written; [`UNBOUNDED`] where nobody asked for a bound.
     may_write_bytes: AtomicU64,
@@ -172,6 +173,7 @@ impl Default for ControlState {
     fn default() -> ControlState {
         ControlState {
             stop: AtomicBool::new(false),
+            read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             may_write_bytes: AtomicU64::new(UNBOUNDED),
             bound_reached: AtomicBool::new(false),
@@ -189,6 +191,12 @@ impl Control {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.stop.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that runs under this control have asked the disk for so far, warm-up included.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.0.read_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that runs and preparations under this control have written to the disk so far.
@@ -226,6 +234,10 @@ impl Control {
     /// Gives back what was taken for a write that was not sent.
     fn give_back_write(&self, bytes: u64) {
         self.0.may_write_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn add_read(&self, bytes: u64) {
+        self.0.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn add_written(&self, bytes: u64) {

@@ -348,8 +348,9 @@ impl Runner<'_> {
             self.reactor.reap(&mut done);
         }
         let made_bytes = |job: &Job<'_>| job.made * u64::from(job.spec.request_bytes);
-        let written = self.jobs.iter().filter(|j| j.spec.pattern.is_write()).map(made_bytes).sum();
-        self.control.add_written(written);
+        let (writes, reads): (Vec<_>, Vec<_>) = self.jobs.iter().partition(|job| job.spec.pattern.is_write());
+        self.control.add_written(writes.into_iter().map(made_bytes).sum());
+        self.control.add_read(reads.into_iter().map(made_bytes).sum());
         Ok(())
     }
 }

@@ -5,9 +5,8 @@
 //!
 //! # How it works
 //! Each phase that writes leaves a reserve for those after it. From the rate seen so far follows how long it can go on
-//! ([`WriteBudget::affordable_s`]), and each run gets a hard bound on its requests besides
-//! ([`WriteBudget::allowance`]). A run that came near its bound may have idled at its end: [`WriteBudget::note`] says
-//! so, and it does not count.
+//! ([`WriteBudget::affordable_s`]); the rig holds the hard bound besides. A run that came near the bound may have idled
+//! at its end: [`WriteBudget::note`] says so, and it does not count.
 //!
 //! # Limits
 //! Until the first run of a phase, the rate is that of the phase before; a short run comes first therefore.
@@ -17,17 +16,6 @@
 
 /// Part of what is left that is planned for. The rest is for warm-up and for a disk that turns out faster.
 const PLANNED_PART: f64 = 0.6;
-
-/// What one run may write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Allowance {
-    /// As much as it can.
-    Unlimited,
-    /// So many requests on each shard.
-    RequestsPerShard(u32),
-    /// Nothing (worth a run).
-    Nothing,
-}
 
 /// See the module's documentation.
 #[derive(Clone, Debug)]
@@ -47,10 +35,6 @@ impl WriteBudget {
     /// Whether there is a bound at all.
     pub(super) fn is_bounded(&self) -> bool {
         self.max_bytes.is_some()
-    }
-
-    pub(super) fn written_bytes(&self) -> u64 {
-        self.written_bytes
     }
 
     /// Begins a phase that leaves `reserve_part` of what can still be written to the phases after it.
@@ -73,16 +57,6 @@ impl WriteBudget {
         match self.left_bytes() {
             Some(left_bytes) if self.rate_bytes_per_s > 0.0 => left_bytes as f64 * PLANNED_PART / self.rate_bytes_per_s,
             _ => f64::INFINITY,
-        }
-    }
-
-    /// What a run with `fibers` requests under way on each of `shards` shards may write.
-    pub(super) fn allowance(&self, request_bytes: u32, shards: u16, fibers: u32) -> Allowance {
-        let Some(left_bytes) = self.left_bytes() else { return Allowance::Unlimited };
-        let per_shard = left_bytes / u64::from(shards.max(1)) / u64::from(request_bytes.max(1));
-        match u32::try_from(per_shard).unwrap_or(u32::MAX) {
-            requests if requests > fibers => Allowance::RequestsPerShard(requests),
-            _ => Allowance::Nothing,
         }
     }
 
@@ -112,9 +86,7 @@ mod tests {
         let mut budget = WriteBudget::new(None);
         budget.begin_phase(0.5);
         assert!(budget.note(100 * GIB, 1.0));
-        assert_eq!(budget.allowance(4096, 2, 128), Allowance::Unlimited);
         assert_eq!(budget.affordable_s(), f64::INFINITY);
-        assert_eq!(budget.written_bytes(), 100 * GIB);
     }
 
     #[test]
@@ -123,12 +95,9 @@ mod tests {
         assert!(budget.note(2 * GIB, 2.0));
         budget.begin_phase(0.25);
         assert!((budget.affordable_s() - 3.6).abs() < 1e-6, "{}", budget.affordable_s());
-        assert_eq!(budget.allowance(1 << 20, 2, 8), Allowance::RequestsPerShard(3072));
-        assert_eq!(budget.allowance(1 << 20, 2, 3072), Allowance::Nothing);
         assert!(budget.note(3 * GIB, 1.0), "half of 6 GiB");
         assert!((budget.affordable_s() - 0.6).abs() < 1e-6, "3 GiB left at 3 GiB/s: {}", budget.affordable_s());
         assert!(!budget.note(2 * GIB, 1.0), "more than half of 3 GiB");
         budget.begin_phase(0.0);
-        assert_eq!(budget.allowance(4096, 1, 1), Allowance::RequestsPerShard(3 << 18));
     }
 }

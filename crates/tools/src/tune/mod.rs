@@ -5,20 +5,19 @@
 //! each with its spread and with all that makes one doubt it.
 //!
 //! # How it works
-//! [`measure`] makes one scratch file a shard (removed again, whatever happens) and uses all shards in every phase:
-//! 1. write the files full, past the page cache, with data that does not compress;
-//! 2. sequential writes, then sequential reads, 1 MiB each: the bandwidths;
-//! 3. random writes, then random reads, of the block size that [`TuneReport`] explains: the IOPS;
-//! 4. one read, then one write, at a time: the latency of an idle disk.
+//! Four steps that know nothing of each other: a *protocol* puts loads on a *rig* (a disk of this machine through
+//! [`measure`], a simulated one through [`measure_simulated`]), everything that comes back goes into a [`record`], a
+//! *study* of the record makes the [`TuneReport`], and what is printed or drawn comes from the report. A record in a
+//! file can be analysed again ([`analyse`]), gone on with after a crash, and merged with others ([`merge()`]).
 //!
-//! Each figure begins with a search for the smallest depth that gets (nearly) the most; see [`Figure`].
-//! [`TuneReport::disk_properties`] makes the entry for [`crate::config::io_properties::write`] of it.
+//! [`TuneReport::disk_properties`] makes the entry for [`crate::config::io_properties::write`], and
+//! [`TuneReport::disk_model`] the disk model with everything.
 //!
 //! # Limits
-//! Reads and writes are measured apart, never mixed. Scratch data that fits into a cache of the disk, or of the machine
-//! that a virtual disk is on, measures the cache: give more of it ([`TuneOptions::data_bytes`]). Burst credits and
-//! garbage collection need longer phases than the default of 20 s; the report warns where a rate was still changing.
-//! The backends null and memory measure this program, not a disk.
+//! Scratch data that fits into a cache of the disk, or of the machine that a virtual disk is on, measures the cache:
+//! give more of it ([`TuneOptions::data_bytes`]). Burst credits and garbage collection can outlast the default of some
+//! minutes; the report warns where a rate was still changing, and [`Mode::Full`] goes on until the disk is steady. The
+//! backends null and memory measure this program, not a disk.
 //!
 //! # Example
 //! ```
@@ -39,97 +38,163 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bench;
 mod budget;
+mod costs;
+mod depth_mode;
+mod foreign;
+mod merge;
+pub mod pictures;
 mod place;
+mod protocol;
+pub mod record;
 mod report;
-mod series;
+mod rig;
+mod study;
+mod timing;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use plimsoll::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
 use plimsoll::backend::{AlignSource, FileInfo, OpenOptions};
+use plimsoll::sys::{block, sysfs};
 use plimsoll::{Classes, DiskSetup, ShardOptions, Topology, TopologyError};
+use serde::{Deserialize, Serialize};
 
-use crate::load::{Control, LoadError, Pattern, Scratch, ScratchError};
+use crate::load::{Control, LoadError, Scratch, ScratchError};
 use crate::units::format_bytes_binary;
-use bench::{Aim, Bench, FILE_MIN_BYTES, SEQUENTIAL_BYTES, Schedule, ScratchFile};
-use budget::WriteBudget;
-use place::Place;
+use foreign::ForeignMeter;
+pub use place::PlaceError;
+use place::{Place, Roots};
+use protocol::Protocol;
+use record::{Header, RECORD_NAME, RECORD_SCHEMA, Record, RecordError, Recorder};
+use rig::{DiskRig, Rig, SPAN_MIN_BYTES, SimRig, Span};
 
+pub use merge::{MergeError, merge};
 pub use report::{
-    Backend, BlockSize, Device, Figure, IOPS_BLOCK_BYTES, Leaf, MissingCause, MissingFigures, Probe, SCHEMA,
-    TuneReport, Unit, UnloadedLatency, Warning, WarningCode,
+    Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint,
+    IOPS_BLOCK_BYTES, Knee, Leaf, LeftOut, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe,
+    SCHEMA, SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SubmissionCost, TuneReport, Unit,
+    UnloadedLatency, Warning, WarningCode,
 };
+pub use rig::SimulatedDisk;
 
+/// Length of sequential requests, in bytes.
+const SEQUENTIAL_BYTES: u32 = 1 << 20;
 /// What [`measure`] needs to write beyond the scratch data, in bytes.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
+
+/// How thorough a measurement is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A minute at most.
+    Quick,
+    /// Five minutes at most.
+    #[default]
+    Standard,
+    /// Preconditioning, then rounds until the disk is steady as SNIA's performance test specification defines it.
+    Full,
+}
+
+impl Mode {
+    /// `quick`, `standard` or `full`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Quick => "quick",
+            Mode::Standard => "standard",
+            Mode::Full => "full",
+        }
+    }
+}
 
 /// What to measure, and how.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// The directory whose disk is measured.
+    /// The directory whose disk is measured, or a block device.
     pub directory: PathBuf,
+    /// Whether a block device may be written to: **everything on it is lost**.
+    pub destructive: bool,
     /// Backend; `None` takes the best that the machine allows.
     pub backend: Option<BackendKind>,
-    /// Shards, at least 1; each is a thread with a CPU of its own, and all of them work in every phase.
+    /// Shards, at least 1; each is a thread with a CPU of its own.
     pub shards: u16,
-    /// Half a minute instead of two and a half.
-    pub quick: bool,
+    /// How thorough.
+    pub mode: Mode,
+    /// The four figures and the latency of the idle disk, and nothing else.
+    pub figures_only: bool,
     /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or more where the disk works in more.
     pub read_block_bytes: Option<u32>,
-    /// The same for random writes.
+    /// The same for random writes; with `None` also found by experiment.
     pub write_block_bytes: Option<u32>,
-    /// Scratch data in all, at least 4 MiB for each shard.
+    /// Scratch data in all, at least 4 MiB for each shard; on a device the part of it that is used.
     pub data_bytes: u64,
     /// Never write more than this, scratch data included; at least 256 MiB above `data_bytes`.
     pub max_write_bytes: Option<u64>,
-    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: 20, or 3 if `quick`.
+    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until it is known.
     pub phase_s: Option<f64>,
+    /// Rounds at most of a full measurement, at least 5.
+    pub rounds_max: u32,
+    /// Length of each of the four conditions of a round in seconds, 0.001 to 86 400.
+    pub round_s: f64,
     /// Seed of positions and data.
     pub seed: u64,
+    /// Where the record goes: a file that must not exist.
+    pub record: Option<PathBuf>,
 }
 
 impl TuneOptions {
-    /// The full measurement, at most two and a half minutes: 20 s for each figure, 8 GiB of scratch data, a shard on
-    /// every CPU that the process may use.
+    /// The usual measurement, at most five minutes: 8 GiB of scratch data, a shard on every CPU that the process may
+    /// use.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> TuneOptions {
         let cpus = plimsoll::sys::pin::allowed_cpus().map_or(1, |cpus| cpus.len());
         TuneOptions {
             directory: directory.into(),
+            destructive: false,
             backend: None,
             shards: u16::try_from(cpus).unwrap_or(u16::MAX).max(1),
-            quick: false,
+            mode: Mode::Standard,
+            figures_only: false,
             read_block_bytes: None,
             write_block_bytes: None,
             data_bytes: 8 << 30,
             max_write_bytes: None,
             phase_s: None,
+            rounds_max: 25,
+            round_s: 60.0,
             seed: 1,
+            record: None,
         }
     }
 
-    /// The short one, at most half a minute: 3 s for each figure, 2 GiB of scratch data.
+    /// The short one, at most a minute: 2 GiB of scratch data.
     #[must_use]
     pub fn quick(directory: impl Into<PathBuf>) -> TuneOptions {
-        TuneOptions { quick: true, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
+        TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
     }
 
-    fn schedule(&self) -> Schedule {
-        let usual = if self.quick {
-            Schedule { fill_max_s: 3.0, probe_s: 0.25, phase_s: 3.0, latency_s: 0.75 }
-        } else {
-            Schedule { fill_max_s: 25.0, probe_s: 0.6, phase_s: 20.0, latency_s: 3.0 }
-        };
-        let Some(phase_s) = self.phase_s else { return usual };
-        Schedule {
-            probe_s: usual.probe_s.min(phase_s / 8.0),
-            phase_s,
-            latency_s: usual.latency_s.min(phase_s),
-            ..usual
+    /// Those that a record was made with.
+    fn of_header(header: &Header) -> TuneOptions {
+        let set = |block: &BlockSize| block.is_set.then_some(block.bytes);
+        TuneOptions {
+            directory: PathBuf::from(&header.directory),
+            destructive: header.destructive,
+            backend: header.backend.name.parse().ok(),
+            shards: header.shards,
+            mode: header.mode,
+            figures_only: header.figures_only,
+            read_block_bytes: set(&header.read_block),
+            write_block_bytes: set(&header.write_block),
+            data_bytes: header.data_bytes,
+            max_write_bytes: header.max_write_bytes,
+            phase_s: header.phase_s,
+            rounds_max: header.rounds_max,
+            round_s: header.round_s,
+            seed: header.seed,
+            record: None,
         }
     }
 
@@ -138,12 +203,17 @@ impl TuneOptions {
         if self.shards == 0 {
             return bad("--shards", "at least one shard is needed".to_owned());
         }
-        if let Some(phase_s) = self.phase_s
-            && !(0.001..=86_400.0).contains(&phase_s)
-        {
-            return bad("--phase", format!("{phase_s} s is not from 0.001 s to a day"));
+        for (option, seconds) in [("--phase", self.phase_s), ("--round", Some(self.round_s))] {
+            if let Some(seconds) = seconds
+                && !(0.001..=86_400.0).contains(&seconds)
+            {
+                return bad(option, format!("{seconds} s is not from 0.001 s to a day"));
+            }
         }
-        let data_min_bytes = u64::from(self.shards) * FILE_MIN_BYTES;
+        if self.rounds_max < 5 {
+            return bad("--rounds", "a steady state takes five rounds at least".to_owned());
+        }
+        let data_min_bytes = u64::from(self.shards) * SPAN_MIN_BYTES;
         if self.data_bytes < data_min_bytes {
             let least = format_bytes_binary(data_min_bytes);
             return bad("--data-size", format!("{} shards need at least {least}", self.shards));
@@ -206,7 +276,10 @@ pub enum TuneError {
         /// What is allowed, in bytes.
         max_write_bytes: u64,
     },
-    /// The directory or the files in it: not a directory, no space, read-only.
+    /// Nothing that can be measured, or a device that is in use.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// The files in the directory: no space, read-only.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The backend is not to be had.
@@ -215,6 +288,42 @@ pub enum TuneError {
     /// The scratch files cannot be used, as where direct I/O is refused.
     #[error(transparent)]
     Open(io::Error),
+    /// A block device without permission to write to it.
+    #[error(
+        "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
+         needed, or name a directory on its file system"
+    )]
+    NotDestructive {
+        /// The device.
+        path: String,
+    },
+    /// A device that is in use, or cannot be opened.
+    #[error("{path}: {error}")]
+    Device {
+        /// The device.
+        path: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The record cannot be written.
+    #[error("{path}: {reason}")]
+    WriteRecord {
+        /// The file.
+        path: String,
+        /// What the system said, and what to do.
+        reason: String,
+    },
+    /// The record cannot be read.
+    #[error(transparent)]
+    ReadRecord(#[from] RecordError),
+    /// The record is of something else.
+    #[error("{path}: cannot go on with this record: {reason}")]
+    Resume {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
     /// Impossible shards.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -242,6 +351,14 @@ pub enum TuneError {
 }
 
 impl TuneError {
+    fn record(path: &Path, error: &io::Error) -> TuneError {
+        let remedy = match error.kind() {
+            io::ErrorKind::AlreadyExists => ": go on with it (--resume), analyse it (--from), or name another file",
+            _ => "",
+        };
+        TuneError::WriteRecord { path: path.display().to_string(), reason: format!("{error}{remedy}") }
+    }
+
     /// `first` is an error number; 0 or none for a transfer that came back short.
     fn io(phase: &'static str, errors: u64, first: Option<i32>) -> TuneError {
         let reason = match first {
@@ -260,117 +377,297 @@ impl TuneError {
 /// # Errors
 /// See [`TuneError`].
 pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
+    measure_disk(options, None, observer, control)
+}
+
+/// Goes on with the record in `path`, which a crash (or Ctrl-C) left: phases that are done are not made again.
+///
+/// # Errors
+/// See [`TuneError`]; [`TuneError::Resume`] where the disk is not the one of the record, or the record is that of a
+/// simulated disk.
+pub fn resume(path: &Path, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
+    let record = Record::read(path)?;
+    let options = TuneOptions::of_header(&record.header);
+    if record.header.backend.name == SIMULATED {
+        let reason = "a simulated disk is measured in seconds; measure it again".to_owned();
+        return Err(TuneError::Resume { path: path.display().to_string(), reason });
+    }
+    measure_disk(&options, Some((path, record)), observer, control)
+}
+
+/// As [`resume`], for a record of a simulated disk: the disk begins anew, the phases that are done do not.
+///
+/// # Errors
+/// See [`TuneError`].
+pub fn resume_simulated(
+    path: &Path,
+    disk: &SimulatedDisk,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<TuneReport, TuneError> {
+    let record = Record::read(path)?;
+    let options = TuneOptions::of_header(&record.header);
+    let mut rig = simulated_rig(disk, &options, control)?;
+    conduct(&mut rig, Recorder::resume(path, record)?, observer)
+}
+
+/// Of several paths, those on different file systems, each the first of its own: one directory tells of a whole file
+/// system.
+///
+/// # Errors
+/// See [`PlaceError`].
+pub fn one_per_file_system(paths: &[PathBuf]) -> Result<Vec<PathBuf>, PlaceError> {
+    let roots = Roots::default();
+    let places: Result<Vec<Place>, PlaceError> = paths.iter().map(|path| Place::find(path, &roots)).collect();
+    Ok(place::one_per_device(places?).into_iter().map(|place| place.directory).collect())
+}
+
+/// What follows from a record, without the disk.
+#[must_use]
+pub fn analyse(record: &Record) -> TuneReport {
+    study::report(record)
+}
+
+/// Name of the backend in records of simulated disks.
+const SIMULATED: &str = "sim";
+/// A simulated disk is addressed in sectors of so many bytes.
+const SIMULATED_ALIGN_BYTES: u32 = 512;
+
+/// Measures a simulated disk, in virtual time; `options.directory` and the backend do not matter.
+///
+/// # Errors
+/// See [`TuneError`]; [`TuneError::Option`] for a specification that makes no disk.
+pub fn measure_simulated(
+    options: &TuneOptions,
+    disk: &SimulatedDisk,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<TuneReport, TuneError> {
+    options.check()?;
+    let mut rig = simulated_rig(disk, options, control)?;
+    let choice = Choice { kind: BackendKind::Null, reason: "virtual time".to_owned() };
+    let mut header = header(options, Site::of_simulated(disk), choice, SIMULATED_ALIGN_BYTES, Vec::new())?;
+    SIMULATED.clone_into(&mut header.backend.name);
+    let recorder = Recorder::create(options.record.as_deref(), header)?;
+    conduct(&mut rig, recorder, observer)
+}
+
+fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control) -> Result<SimRig, TuneError> {
+    let (shards, data_bytes, seed) = (options.shards, options.data_bytes, options.seed);
+    SimRig::new(disk, shards, data_bytes, options.max_write_bytes, seed, control)
+}
+
+/// What a record says of where a measurement takes place.
+struct Site {
+    directory: String,
+    mountpoint: String,
+    file_system: String,
+    mount_options: Vec<String>,
+    device: Option<Device>,
+    file_system_block_bytes: Option<u64>,
+}
+
+impl Site {
+    fn of_place(place: &Place) -> Site {
+        Site {
+            directory: place.directory.display().to_string(),
+            mountpoint: place.mountpoint.clone(),
+            file_system: place.file_system.clone(),
+            mount_options: place.mount_options.clone(),
+            device: place.device.clone(),
+            file_system_block_bytes: place.fs_block_bytes,
+        }
+    }
+
+    /// A simulated disk is nowhere, but it has a name, members and (perhaps) a block that a kernel would report.
+    fn of_simulated(disk: &SimulatedDisk) -> Site {
+        let leaf = |member: u32| Leaf {
+            name: format!("{}-{member}", disk.name),
+            model: Some(disk.name.clone()),
+            physical_block_bytes: disk.reported_block_bytes.map(u64::from),
+            logical_block_bytes: Some(u64::from(SIMULATED_ALIGN_BYTES)),
+            rotational: Some(disk.spec.hdd.is_some()),
+            ..Leaf::default()
+        };
+        let device = Device {
+            name: disk.name.clone(),
+            disk: disk.name.clone(),
+            size_bytes: Some(disk.spec.capacity_bytes),
+            leaves: (0..disk.spec.raid0.members.max(1)).map(leaf).collect(),
+            ..Device::default()
+        };
+        Site {
+            directory: disk.name.clone(),
+            mountpoint: disk.name.clone(),
+            file_system: String::new(),
+            mount_options: Vec::new(),
+            device: Some(device),
+            file_system_block_bytes: None,
+        }
+    }
+}
+
+/// Runs the protocol on a rig; what it found is the report.
+fn conduct(rig: &mut dyn Rig, recorder: Recorder, observer: &mut dyn Observer) -> Result<TuneReport, TuneError> {
+    let mut protocol = Protocol::new(rig, recorder, observer);
+    protocol.run()?;
+    let report = study::report(&protocol.recorder.record);
+    for warning in &report.warnings {
+        protocol.observer.on_note(&format!("warning: {}", warning.message));
+    }
+    Ok(report)
+}
+
+fn measure_disk(
+    options: &TuneOptions,
+    resumed: Option<(&Path, Record)>,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<TuneReport, TuneError> {
     let begin = Instant::now();
     options.check()?;
-    let mut place = Place::find(&options.directory)?;
+    let roots = Roots::default();
+    let mut place = Place::find(&options.directory, &roots)?;
     let is_in_memory = options.is_in_memory();
     if is_in_memory {
         place.device = None;
+    } else if place.is_block_device && !options.destructive {
+        return Err(TuneError::NotDestructive { path: options.directory.display().to_string() });
     }
     let topology = Topology::new(options.shards, Classes::new(), vec![DiskSetup::unlimited()])?;
     // Removes the files when this function ends, which is after every run has ended.
     let mut scratch = None;
-    if !is_in_memory {
+    if !is_in_memory && !place.is_block_device {
         scratch = Some(Scratch::new(&place.directory, options.data_bytes)?);
     }
-    let files = make_files(options, &topology, scratch.as_mut(), &place)?;
+    let costs = cost_place(options, &place, is_in_memory)?;
+    let spans = make_spans(options, &topology, scratch.as_mut(), &place)?;
     let shard_options = ShardOptions { backend: options.backend, ..ShardOptions::default() };
-    let (choice, info) = look(options, &shard_options, &files)?;
-    let align_bytes = info.offset_align_bytes;
-    let mut report = blank_report(options, &place, choice, align_bytes)?;
-    observer.on_note(&format!("random reads of {} bytes ({})", report.read_block.bytes, report.read_block.how));
-    observer.on_note(&format!("random writes of {} bytes ({})", report.write_block.bytes, report.write_block.how));
-    let mut bench = Bench {
-        topology,
-        shard_options,
-        files,
-        schedule: options.schedule(),
-        seed: options.seed,
-        control,
-        observer,
-        writes: WriteBudget::new(options.max_write_bytes),
-        warnings: Vec::new(),
-        phase: ("", begin, 0.0),
+    let (choice, info) = look(options, &shard_options, &spans)?;
+    let warnings = if is_in_memory { Vec::new() } else { place::warnings(&place, &info, options.shards) };
+    let recorder = match resumed {
+        None => {
+            let header = header(options, Site::of_place(&place), choice, info.offset_align_bytes, warnings)?;
+            Recorder::create(options.record.as_deref(), header)?
+        }
+        Some((path, record)) => {
+            check_same(path, &record.header, &place)?;
+            Recorder::resume(path, record)?
+        }
     };
-    if !is_in_memory {
-        place::warnings(&place, &info).into_iter().for_each(|warning| bench.warn(warning.code, warning.message));
+    let header = &recorder.record.header;
+    for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
+        observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
-    report.block_warnings().into_iter().for_each(|warning| bench.warn(warning.code, warning.message));
-    measure_all(&mut bench, &mut report, align_bytes, is_in_memory)?;
-    report.data_bytes = bench.files.iter().map(|file| file.len_bytes).sum();
-    report.written_bytes = bench.writes.written_bytes();
-    report.warnings = std::mem::take(&mut bench.warnings);
-    report.interrupted = control.is_stopped();
-    report.duration_s = begin.elapsed().as_secs_f64();
-    Ok(report)
+    if let Some(max_write_bytes) = options.max_write_bytes {
+        control.bound_writes(max_write_bytes);
+    }
+    let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
+    let mut rig = DiskRig { topology, shard_options, spans, seed: options.seed, control, begin, meter, place: costs };
+    conduct(&mut rig, recorder, observer)
 }
 
-/// A report with everything that is known before measuring.
-fn blank_report(
+/// A record goes on only on the disk that it began on.
+fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneError> {
+    let name = |device: &Option<Device>| device.as_ref().map_or("none".to_owned(), |device| device.name.clone());
+    let (there, here) = (name(&header.device), name(&place.device));
+    if there == here && header.mountpoint == place.mountpoint {
+        return Ok(());
+    }
+    let (was, is) = (&header.mountpoint, &place.mountpoint);
+    let reason = format!("it is of {was} (device {there}), and {} is now on {is} (device {here})", header.directory);
+    Err(TuneError::Resume { path: path.display().to_string(), reason })
+}
+
+/// Everything that is known before measuring.
+fn header(
     options: &TuneOptions,
-    place: &Place,
+    site: Site,
     choice: Choice,
     align_bytes: u32,
-) -> Result<TuneReport, TuneError> {
-    let device = place.device.as_ref();
-    Ok(TuneReport {
-        schema: SCHEMA,
-        directory: place.directory.display().to_string(),
-        mountpoint: place.mountpoint.clone(),
-        file_system: place.file_system.clone(),
-        device: place.device.clone(),
+    warnings: Vec<Warning>,
+) -> Result<Header, TuneError> {
+    let device = site.device.as_ref();
+    let read_block = place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?;
+    let write_block = place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?;
+    Ok(Header {
+        record: RECORD_NAME.to_owned(),
+        schema: RECORD_SCHEMA,
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+        directory: site.directory,
+        mountpoint: site.mountpoint,
+        file_system: site.file_system,
+        mount_options: site.mount_options,
+        device: site.device,
+        destructive: options.destructive,
         backend: Backend { name: choice.kind.name().to_owned(), reason: choice.reason },
         shards: options.shards,
-        data_bytes: 0,
+        numa_nodes: sysfs::numa_nodes(Path::new("/sys")),
         seed: options.seed,
-        read_block: place::block_size("--read-block-size", options.read_block_bytes, align_bytes, device)?,
-        write_block: place::block_size("--write-block-size", options.write_block_bytes, align_bytes, device)?,
-        read_iops: None,
-        write_iops: None,
-        read_bandwidth: None,
-        write_bandwidth: None,
-        read_latency: None,
-        write_latency: None,
-        written_bytes: 0,
-        duration_s: 0.0,
-        warnings: Vec::new(),
-        interrupted: false,
+        mode: options.mode,
+        figures_only: options.figures_only,
+        read_block,
+        write_block,
+        align_bytes,
+        file_system_block_bytes: site.file_system_block_bytes,
+        data_bytes: options.data_bytes,
+        max_write_bytes: options.max_write_bytes,
+        phase_s: options.phase_s,
+        rounds_max: options.rounds_max,
+        round_s: options.round_s,
+        warnings,
     })
 }
 
-/// A file for each shard, all of the same length.
-fn make_files(
+/// Where single operations are tried; a device is claimed there, so that nobody mounts it meanwhile.
+fn cost_place(options: &TuneOptions, place: &Place, is_in_memory: bool) -> Result<costs::CostPlace, TuneError> {
+    if is_in_memory {
+        return Ok(costs::CostPlace::Nowhere);
+    }
+    if !place.is_block_device {
+        return Ok(costs::CostPlace::Directory(place.directory.clone()));
+    }
+    let path = place.directory.clone();
+    let claim = block::claim(&path).map_err(|error| TuneError::Device { path: path.display().to_string(), error })?;
+    Ok(costs::CostPlace::Device { path, range_bytes: 0..options.data_bytes, claim: Some(claim) })
+}
+
+/// A part for each shard, all of the same length: a file each, or a stretch of the device.
+fn make_spans(
     options: &TuneOptions,
     topology: &Topology,
     mut scratch: Option<&mut Scratch>,
     place: &Place,
-) -> Result<Vec<ScratchFile>, TuneError> {
+) -> Result<Vec<Span>, TuneError> {
     let block_bytes = u64::from(SEQUENTIAL_BYTES);
-    let len_bytes = options.data_bytes / u64::from(options.shards) / block_bytes * block_bytes;
+    let size_bytes = place.device.as_ref().and_then(|device| device.size_bytes).filter(|_| place.is_block_device);
+    let data_bytes = options.data_bytes.min(size_bytes.unwrap_or(u64::MAX));
+    let len_bytes = data_bytes / u64::from(options.shards) / block_bytes * block_bytes;
+    if len_bytes < SPAN_MIN_BYTES {
+        let (have, need) = (format_bytes_binary(data_bytes), format_bytes_binary(SPAN_MIN_BYTES));
+        let reason = format!("{} shards need {need} each, and the device has {have}", options.shards);
+        return Err(TuneError::Option { option: "--shards", reason });
+    }
     let make = |shard: u16| {
-        let name = format!("plimsoll-tune-{shard}");
-        let path = match &mut scratch {
-            Some(scratch) => scratch.create(&name)?,
-            None => place.directory.join(name),
+        let (path, offset) = match &mut scratch {
+            Some(scratch) => (scratch.create(&format!("plimsoll-tune-{shard}"))?, 0),
+            None if place.is_block_device => (place.directory.clone(), u64::from(shard) * len_bytes),
+            None => (place.directory.join(format!("plimsoll-tune-{shard}")), 0),
         };
         let create_new = options.backend == Some(BackendKind::Memory);
         let how = OpenOptions { write: true, direct: true, create_new, ..OpenOptions::default() };
         let file = topology.file(&path, how, 0);
-        Ok(ScratchFile { path, file, len_bytes, cursor_bytes: 0 })
+        Ok(Span { path, file, offset, len_bytes, cursor_bytes: 0 })
     };
     (0..options.shards).map(make).collect()
 }
 
 /// The backend that will be used, and what it says of the scratch files.
-fn look(
-    options: &TuneOptions,
-    shard_options: &ShardOptions,
-    files: &[ScratchFile],
-) -> Result<(Choice, FileInfo), TuneError> {
+fn look(options: &TuneOptions, shard_options: &ShardOptions, spans: &[Span]) -> Result<(Choice, FileInfo), TuneError> {
     let (mut backend, choice) = probe(options.backend, shard_options.entries)?;
-    if let Some(file) = files.first().filter(|_| !options.is_in_memory()) {
+    if let Some(span) = spans.first().filter(|_| !options.is_in_memory()) {
         let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
-        let (_, info) = backend.open(&file.path, &how).map_err(TuneError::Open)?;
+        let (_, info) = backend.open(&span.path, &how).map_err(TuneError::Open)?;
         return Ok((choice, info));
     }
     let info = FileInfo {
@@ -382,74 +679,4 @@ fn look(
         device: 0,
     };
     Ok((choice, info))
-}
-
-/// All phases in their order, each unless a stop was asked for before.
-fn measure_all(
-    bench: &mut Bench<'_>,
-    report: &mut TuneReport,
-    align_bytes: u32,
-    is_in_memory: bool,
-) -> Result<(), TuneError> {
-    bench.fill()?;
-    if !is_in_memory {
-        settle(bench)?;
-    }
-    let disks = report.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
-    let bandwidth = |name, pattern| Aim {
-        name,
-        pattern,
-        block_bytes: SEQUENTIAL_BYTES,
-        unit: Unit::BytesPerS,
-        depths: (4, 32),
-        depth_max: 64 * disks,
-        depth_default: 16,
-        reserve_part: 0.4,
-    };
-    let iops = |name, pattern, block_bytes| Aim {
-        name,
-        pattern,
-        block_bytes,
-        unit: Unit::OperationsPerS,
-        depths: (16, 256),
-        depth_max: 1024 * disks,
-        depth_default: 64,
-        reserve_part: 0.1,
-    };
-    // 4 KiB whatever the disk works in, so that latencies of different disks compare.
-    let latency_bytes = align_bytes.max(IOPS_BLOCK_BYTES);
-    let latency = |name, pattern| Aim { reserve_part: 0.0, ..iops(name, pattern, latency_bytes) };
-    let (read_bytes, write_bytes) = (report.read_block.bytes, report.write_block.bytes);
-    let figures = [
-        (bandwidth("sequential write", Pattern::Overwrite), &mut report.write_bandwidth),
-        (bandwidth("sequential read", Pattern::SeqRead), &mut report.read_bandwidth),
-        (iops("random write", Pattern::RandWrite, write_bytes), &mut report.write_iops),
-        (iops("random read", Pattern::RandRead, read_bytes), &mut report.read_iops),
-    ];
-    for (aim, figure) in figures {
-        if bench.control.is_stopped() {
-            return Ok(());
-        }
-        *figure = bench.figure(&aim)?;
-    }
-    let latencies = [
-        (latency("one read at a time", Pattern::RandRead), &mut report.read_latency),
-        (latency("one write at a time", Pattern::RandWrite), &mut report.write_latency),
-    ];
-    for (aim, result) in latencies {
-        if bench.control.is_stopped() {
-            return Ok(());
-        }
-        *result = bench.latency(&aim)?;
-    }
-    Ok(())
-}
-
-/// Makes the files durable: the file system then has nothing left to write about them while they are measured.
-fn settle(bench: &Bench<'_>) -> Result<(), TuneError> {
-    for file in &bench.files {
-        let synced = std::fs::File::open(&file.path).and_then(|file| file.sync_all());
-        synced.map_err(TuneError::Open)?;
-    }
-    Ok(())
 }

@@ -14,8 +14,9 @@
 //! # Example
 //! ```
 //! use plimsoll_tools::tune::Figure;
-//! let json = r#"{"value": 95000.5, "unit": "operations_per_s", "deviation_pct": 1.5, "samples": [95000.5],
-//!     "sample_s": 1.0, "depth": 64, "block_bytes": 4096, "probes": [], "cpu_busy_pct": 30.0, "complete": true}"#;
+//! let json = r#"{"value": 95000.5, "unit": "operations_per_s", "ci95_pct": 0.8, "deviation_pct": 1.5,
+//!     "samples": [95000.5], "settled_at": 0, "sample_s": 1.0, "depth": 64, "block_bytes": 4096, "probes": [],
+//!     "cpu_busy_pct": 30.0, "foreign_pct": 0.0, "burst": null, "complete": true}"#;
 //! let figure: Figure = serde_json::from_str(json)?;
 //! assert_eq!((figure.depth, figure.value.round()), (64, 95001.0));
 //! # Ok::<(), serde_json::Error>(())
@@ -23,14 +24,15 @@
 
 use std::fmt::{self, Write as _};
 
-use plimsoll::core::{FourFigures, Rate};
+use plimsoll::core::{CostForm, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
-use super::place;
+use super::{Mode, place};
+use crate::config::disk::{DiskModel, SizeTable};
 use crate::config::io_properties::{DiskProperties, MAX_FIGURE, MEASURED_SCALE_MAX};
 
 /// The present version of the JSON form.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// The block of an ordinary IOPS figure, in bytes: readers of io-properties take IOPS for requests of this size, unless
 /// the disk's physical block is larger.
@@ -45,8 +47,10 @@ pub struct TuneReport {
     pub directory: String,
     /// Where its file system is mounted.
     pub mountpoint: String,
-    /// Kind of the file system: `ext4`, `xfs`.
+    /// Kind of the file system: `ext4`, `xfs`; empty for a device.
     pub file_system: String,
+    /// How it is mounted: `rw`, `noatime`, `discard`.
+    pub mount_options: Vec<String>,
     /// The block device; `null` where the kernel shows none (tmpfs, network) or none was used (backends null, memory).
     pub device: Option<Device>,
     /// What carried the I/O.
@@ -57,6 +61,8 @@ pub struct TuneReport {
     pub data_bytes: u64,
     /// Seed of positions and data.
     pub seed: u64,
+    /// How thorough.
+    pub mode: Mode,
     /// Size of the random reads.
     pub read_block: BlockSize,
     /// Size of the random writes.
@@ -73,6 +79,36 @@ pub struct TuneReport {
     pub read_latency: Option<UnloadedLatency>,
     /// Latency of one random write at a time.
     pub write_latency: Option<UnloadedLatency>,
+    /// Random reads over depths.
+    pub read_depths: Option<DepthCurve>,
+    /// Random writes over depths.
+    pub write_depths: Option<DepthCurve>,
+    /// Random reads by size.
+    pub read_sizes: Option<SizeCurve>,
+    /// Random writes by size.
+    pub write_sizes: Option<SizeCurve>,
+    /// Sequential reads by size.
+    pub read_sequential: Option<SequentialCurve>,
+    /// Sequential writes by size.
+    pub write_sequential: Option<SequentialCurve>,
+    /// In which blocks the disk really writes.
+    pub physical_block: Option<PhysicalBlock>,
+    /// Reads and writes together.
+    pub frontier: Option<Frontier>,
+    /// Rounds of a full measurement.
+    pub steady_state: Option<SteadyState>,
+    /// A flush after a write.
+    pub flush: Option<OperationCost>,
+    /// Giving back 1 MiB.
+    pub discard: Option<OperationCost>,
+    /// Whether submissions block, by kind.
+    pub submissions: Vec<SubmissionCost>,
+    /// Queues and requests for scheduling by depth alone.
+    pub depth_mode: Option<DepthMode>,
+    /// The line for the kernel's `io.cost.model`, where all of its figures were measured.
+    pub iocost_model: Option<String>,
+    /// Where figures of several runs were merged: the runs, and what was left out.
+    pub merged: Option<Merged>,
     /// Bytes written to the disk, scratch data included.
     pub written_bytes: u64,
     /// How long it all took, in seconds.
@@ -84,21 +120,45 @@ pub struct TuneReport {
 }
 
 /// The block device of a directory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Device {
     /// The device that is mounted: `nvme0n1p1`, `md0`.
     pub name: String,
     /// The whole disk that it is on.
     pub disk: String,
+    /// Its device number: `259:1`.
+    pub major_minor: String,
+    /// Size in bytes.
+    pub size_bytes: Option<u64>,
+    /// `raid0`, `raid10`; for RAID only.
+    pub raid_level: Option<String>,
+    /// Length of a stripe on one member in bytes, for RAID only.
+    pub raid_chunk_bytes: Option<u64>,
+    /// The file below a loop device.
+    pub backing_file: Option<String>,
     /// The disks at the bottom of it.
     pub leaves: Vec<Leaf>,
 }
 
 /// One physical disk (as far as the kernel knows) and its settings; `null` where the kernel does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Leaf {
     /// `nvme0n1`.
     pub name: String,
+    /// What its maker calls it.
+    pub model: Option<String>,
+    /// Version of its firmware.
+    pub firmware: Option<String>,
+    /// Size in bytes.
+    pub size_bytes: Option<u64>,
+    /// What its PCIe link carries in one direction, in bytes a second.
+    pub link_bytes_per_s: Option<u64>,
+    /// Whether its data are lost when the instance stops.
+    pub is_ephemeral: bool,
+    /// Whether it is a volume on a network, with the provider's caps and credits.
+    pub is_network: bool,
     /// Active elevator.
     pub scheduler: Option<String>,
     /// Requests that a hardware queue holds.
@@ -109,6 +169,8 @@ pub struct Leaf {
     pub logical_block_bytes: Option<u64>,
     /// Largest request that goes out in one piece, in bytes.
     pub max_request_bytes: Option<u64>,
+    /// What the kernel reads ahead of buffered readers, in bytes.
+    pub read_ahead_bytes: Option<u64>,
     /// `write back` or `write through`.
     pub write_cache: Option<String>,
     /// 0: merges; 1: simple merges; 2: none.
@@ -133,6 +195,9 @@ pub struct BlockSize {
     pub bytes: u32,
     /// `kernel: physical block 512, so 4096`, or what it falls back to and why.
     pub how: String,
+    /// Whether the user asked for it.
+    #[serde(default)]
+    pub is_set: bool,
 }
 
 /// What a figure counts.
@@ -152,10 +217,14 @@ pub struct Figure {
     pub value: f64,
     /// Its unit, and that of `samples` and `probes`.
     pub unit: Unit,
-    /// Standard deviation of the samples in per cent of their mean.
+    /// Half the width of the 95 % confidence interval of the value, in per cent of it; 0 for a single sample.
+    pub ci95_pct: f64,
+    /// Standard deviation of the settled samples in per cent of their mean.
     pub deviation_pct: f64,
     /// The rate in each sample, in order; at least one.
     pub samples: Vec<f64>,
+    /// The first sample that counts: those before it belong to a transient (a cache, credits, a slow start).
+    pub settled_at: usize,
     /// Length of a sample in seconds.
     pub sample_s: f64,
     /// Requests under way, all shards together.
@@ -166,6 +235,10 @@ pub struct Figure {
     pub probes: Vec<Probe>,
     /// CPU use of the busiest shard, in per cent of one CPU.
     pub cpu_busy_pct: f64,
+    /// Part of what the device moved meanwhile that others asked for, in per cent; `null` where it cannot be known.
+    pub foreign_pct: Option<f64>,
+    /// The rate before it settled, where that was at least 5 % off.
+    pub burst: Option<f64>,
     /// False when the phase ended before its time (interrupted, or no more may be written).
     pub complete: bool,
 }
@@ -177,7 +250,8 @@ impl Figure {
             Unit::OperationsPerS => "operations_per_s",
             Unit::BytesPerS => "bytes_per_s",
         };
-        format!("{:.1},{unit},{:.2},{},{}", self.value, self.deviation_pct, self.block_bytes, self.depth)
+        let (value, ci95_pct, deviation_pct) = (self.value, self.ci95_pct, self.deviation_pct);
+        format!("{value:.1},{unit},{ci95_pct:.2},{deviation_pct:.2},{},{}", self.block_bytes, self.depth)
     }
 }
 
@@ -201,6 +275,252 @@ pub struct UnloadedLatency {
     pub requests: u64,
     /// Length of a request in bytes.
     pub block_bytes: u32,
+}
+
+/// A rate over the number of requests under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DepthCurve {
+    /// Length of a request in bytes.
+    pub block_bytes: u32,
+    /// By rising depth.
+    pub points: Vec<DepthPoint>,
+    /// Where more depth buys little but latency; `null` where the curve has no such place.
+    pub knee: Option<Knee>,
+}
+
+/// One depth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DepthPoint {
+    /// Requests under way, all shards together.
+    pub depth: u32,
+    /// Requests a second.
+    pub iops: f64,
+    /// Half of the requests took no longer, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer, in nanoseconds.
+    pub p99_ns: u64,
+}
+
+/// The operating point of a depth curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Knee {
+    /// The measured depth with the most power: rate over latency.
+    pub depth: u32,
+    /// Requests a second there.
+    pub iops: f64,
+    /// Median latency there, in nanoseconds.
+    pub p50_ns: u64,
+    /// Requests that the disk works on at once when it is saturated and none waits: the best rate times the unloaded
+    /// latency (Little's law).
+    pub concurrency: f64,
+}
+
+/// Rates by size, at random positions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeCurve {
+    /// By rising size.
+    pub points: Vec<SizePoint>,
+    /// What the scheduler's cost function (form `knee`) of the four figures makes of each size, in per cent of the
+    /// measured device time; empty where figures are missing.
+    pub model_residuals_pct: Vec<f64>,
+    /// The cost function that fits the points best.
+    pub fit: Option<CostFit>,
+}
+
+/// Device time by length: `max(floor_ns, base_ns + ns_per_byte * length)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostFit {
+    /// The least that any request costs, in nanoseconds.
+    pub floor_ns: f64,
+    /// The line at length 0, in nanoseconds.
+    pub base_ns: f64,
+    /// What each byte adds on the line, in nanoseconds.
+    pub ns_per_byte: f64,
+    /// For each size: how much more the fit says than was measured, in per cent of the measured device time.
+    pub residuals_pct: Vec<f64>,
+}
+
+impl CostFit {
+    /// Device time of a request of `bytes`, in nanoseconds.
+    #[must_use]
+    pub fn cost_ns(&self, bytes: u32) -> f64 {
+        self.floor_ns.max(self.base_ns + self.ns_per_byte * f64::from(bytes))
+    }
+}
+
+/// One size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizePoint {
+    /// Length of a request in bytes.
+    pub block_bytes: u32,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// Requests under way, all shards together.
+    pub depth: u32,
+}
+
+/// Rates by size, one request after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SequentialCurve {
+    /// By rising size.
+    pub points: Vec<SizePoint>,
+    /// The least size that moves (within 5 %) as many bytes a second as any longer one; `null` where not even the
+    /// longest does surely.
+    pub saturation_bytes: Option<u32>,
+}
+
+/// In which blocks the disk writes, found by experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhysicalBlock {
+    /// Bytes.
+    pub bytes: u32,
+    /// What the kernel reports.
+    pub reported_bytes: Option<u32>,
+    /// Whether shorter writes were clearly slower, so that `bytes` is more than a limit of what was tried.
+    pub is_step: bool,
+    /// How many times as many writes of `bytes` as of half of it go through in a second; 1 without a step.
+    pub gain: f64,
+    /// How many times as many aligned writes of 4 KiB as shifted ones; 1 where they differ by no more than chance, `null`
+    /// where shifted ones are not possible.
+    pub misalignment_factor: Option<f64>,
+}
+
+/// What the disk carries of reads and writes together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frontier {
+    /// Random reads of `read_block_bytes` alone, requests a second.
+    pub read_iops: f64,
+    /// Length of the reads.
+    pub read_block_bytes: u32,
+    /// Sequential writes of `write_block_bytes` alone, bytes a second.
+    pub write_bytes_per_s: f64,
+    /// Length of the writes.
+    pub write_block_bytes: u32,
+    /// What was carried, as parts of the two: from reads alone to writes alone.
+    pub points: Vec<FrontierPoint>,
+    /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` where they do not disturb each other (p infinite).
+    pub mix_exponent_p: Option<f64>,
+    /// Root of the mean squared distance of the points from that curve, in parts of 1.
+    pub rmse: f64,
+}
+
+/// One ray from the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrontierPoint {
+    /// Reads, as a part of what reads alone reach.
+    pub reads: f64,
+    /// Writes, as a part of what writes alone reach.
+    pub writes: f64,
+}
+
+/// How the rounds of a full measurement went, by the rules of SNIA's performance test specification: in five rounds the
+/// range is at most 20 % of the mean, and the best line moves by at most 10 % of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyState {
+    /// Whether all four figures became steady in the same five rounds.
+    pub attained: bool,
+    /// Rounds that were made.
+    pub rounds: u32,
+    /// Length of each condition of a round in seconds.
+    pub round_s: f64,
+    /// Bytes that were written beforehand, sequentially.
+    pub precondition_bytes: u64,
+    /// The four figures.
+    pub tracks: Vec<SteadyTrack>,
+}
+
+/// One figure over the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SteadyTrack {
+    /// Its name in io-properties.
+    pub figure: String,
+    /// Its rate in each round.
+    pub rates: Vec<f64>,
+    /// The first round (from 0) that ended five steady ones; the four figures need not be steady together by then.
+    pub first_steady: Option<usize>,
+    /// The round (from 0) with which the window of five begins.
+    pub window_begin: usize,
+    /// Mean over the window.
+    pub mean: f64,
+    /// Largest less least in the window, in per cent of the mean.
+    pub range_pct: f64,
+    /// How far the best line moves within the window, in per cent of the mean.
+    pub slope_pct: f64,
+    /// That line's slope, in the figure's unit a round.
+    pub slope_per_round: f64,
+    /// That line's value in the window's first round.
+    pub intercept: f64,
+    /// Whether both are within the rules.
+    pub attained: bool,
+}
+
+/// What one kind of operation takes, one at a time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OperationCost {
+    /// Half of them took no longer, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer, in nanoseconds.
+    pub p99_ns: u64,
+    /// How many were measured.
+    pub operations: u64,
+    /// What exactly.
+    pub what: String,
+}
+
+/// Whether a kind of submission blocks the thread that makes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SubmissionCost {
+    /// `append`, `overwrite`, and so on.
+    pub kind: String,
+    /// Length of a write in bytes.
+    pub block_bytes: u32,
+    /// Writes under way.
+    pub depth: u32,
+    /// How often the thread had to give up its CPU for a submission, on average.
+    pub context_switches_per_operation: f64,
+    /// Median time of a submission, in nanoseconds.
+    pub submit_p50_ns: u64,
+    /// Longest, in nanoseconds.
+    pub submit_max_ns: u64,
+    /// Part of the writes refused when told not to wait (`RWF_NOWAIT`); `null` where that cannot be asked.
+    pub nowait_refused: Option<f64>,
+    /// Whether it blocks: at least one context switch in ten submissions.
+    pub blocks: bool,
+}
+
+/// Queues and requests for scheduling by depth alone, as Seastar's `--num-io-queues` and `--max-io-requests`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DepthMode {
+    /// I/O queues.
+    pub num_io_queues: u16,
+    /// Requests in flight, all queues together.
+    pub max_io_requests: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// Several runs in one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Files, in the order given.
+    pub runs: Vec<String>,
+    /// What was left out: run, figure and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A figure of one run that does not fit the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The file.
+    pub run: String,
+    /// The figure's name.
+    pub figure: String,
+    /// Its value there.
+    pub value: f64,
+    /// The median of all runs.
+    pub median: f64,
 }
 
 /// Something that may be wrong with the figures.
@@ -227,6 +547,38 @@ pub enum WarningCode {
     Rotational,
     /// The kernel does not describe the disk.
     UnknownDevice,
+    /// Requests longer than the RAID's chunk go to several members.
+    RaidChunk,
+    /// Members of an array that differ.
+    MixedMembers,
+    /// A kernel whose RAID makes asynchronous I/O wait.
+    OldRaidKernel,
+    /// Blocks of the file system are smaller than those of the disk.
+    FileSystemBlock,
+    /// Data are lost when the instance stops.
+    Ephemeral,
+    /// A volume on a network: the provider's caps and credits are measured, not a disk.
+    NetworkVolume,
+    /// Little room on the file system.
+    FewFreeBytes,
+    /// More shards than requests that the disk's queue holds.
+    ManyShards,
+    /// Read-ahead of buffered readers.
+    ReadAhead,
+    /// A file below, with another file system and perhaps its page cache.
+    LoopDevice,
+    /// Others used the disk meanwhile.
+    ForeignIo,
+    /// The disk was faster at first.
+    Burst,
+    /// The disk does not write in the blocks that the kernel reports.
+    PhysicalBlock,
+    /// Submissions block.
+    BlockingSubmission,
+    /// A full measurement did not become steady.
+    NotSteady,
+    /// Something could not be measured here.
+    NotMeasured,
     /// Direct I/O alignment had to be assumed.
     AssumedAlignment,
     /// A shard was busy, so the figure is rather that of the CPU.
@@ -280,14 +632,15 @@ impl TuneReport {
     /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
     pub fn disk_properties(&self) -> Result<DiskProperties, MissingFigures> {
         let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
+        let saturation = |curve: &Option<SequentialCurve>| curve.as_ref()?.saturation_bytes.map(u64::from);
         Ok(DiskProperties {
             mountpoints: vec![self.mountpoint.clone()],
             read_iops,
             write_iops,
             read_bandwidth_bytes_per_s: read_bandwidth,
             write_bandwidth_bytes_per_s: write_bandwidth,
-            read_saturation_bytes: None,
-            write_saturation_bytes: None,
+            read_saturation_bytes: saturation(&self.read_sequential),
+            write_saturation_bytes: saturation(&self.write_sequential),
             physical_block_bytes: self.physical_block_bytes().map(u64::from),
             duplex: false,
             rate_factor: 1.0,
@@ -295,15 +648,21 @@ impl TuneReport {
         })
     }
 
-    /// The disk's own block, where it is larger than usual and random writes were measured at it.
+    /// The disk's own block, where writers must know it: found by experiment to be larger than the kernel says, or
+    /// larger than usual by the kernel's word, and random writes were measured at it.
     fn physical_block_bytes(&self) -> Option<u32> {
-        let bytes = place::physical_block_bytes(self.device.as_ref())?;
-        (bytes > IOPS_BLOCK_BYTES && bytes == self.write_block.bytes).then_some(bytes)
+        let reported = place::physical_block_bytes(self.device.as_ref());
+        if let Some(found) = self.physical_block.as_ref().filter(|found| found.is_step)
+            && found.bytes > reported.unwrap_or(0)
+        {
+            return Some(found.bytes);
+        }
+        reported.filter(|bytes| *bytes > IOPS_BLOCK_BYTES && *bytes == self.write_block.bytes)
     }
 
     /// A warning for each IOPS figure whose block is not the one that readers of io-properties take it for.
     pub(super) fn block_warnings(&self) -> Vec<Warning> {
-        let taken_for_bytes = self.physical_block_bytes().unwrap_or(IOPS_BLOCK_BYTES);
+        let taken_for_bytes = self.physical_block_bytes().unwrap_or(0).max(IOPS_BLOCK_BYTES);
         let blocks = [("read_iops", &self.read_block), ("write_iops", &self.write_block)];
         let others = blocks.into_iter().filter(|(_, block)| block.bytes != taken_for_bytes);
         let warning = |(name, block): (&str, &BlockSize)| Warning {
@@ -317,12 +676,39 @@ impl TuneReport {
         others.map(warning).collect()
     }
 
+    /// The disk model with everything that was measured: figures, sizes, mix exponent, latency.
+    ///
+    /// The tables of sizes are in it where both directions have them; the simulator's part is not.
+    ///
+    /// # Errors
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    pub fn disk_model(&self) -> Result<DiskModel, MissingFigures> {
+        let table = |curve: &Option<SizeCurve>| {
+            let points = &curve.as_ref()?.points;
+            (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops)).collect())
+        };
+        let tables = table(&self.read_sizes).zip(table(&self.write_sizes));
+        let leaf = self.device.as_ref().and_then(|device| device.leaves.first());
+        let exponent = |frontier: &Frontier| frontier.mix_exponent_p.unwrap_or(f64::INFINITY);
+        Ok(DiskModel {
+            name: leaf.and_then(|leaf| leaf.model.clone()),
+            figures: self.four_figures()?,
+            form: CostForm::Knee,
+            block_bytes: [self.read_block.bytes, self.write_block.bytes],
+            tables: tables.map(|(read, write): (SizeTable, SizeTable)| [read, write]),
+            mix_exponent_p: self.frontier.as_ref().map_or(1.0, exponent),
+            duplex: false,
+            unloaded_latency_ns: self.read_latency.map_or(0, |latency| latency.p50_ns),
+            device: None,
+        })
+    }
+
     /// The four figures as CSV, with a header; what was not measured has a line with empty fields.
     #[must_use]
     pub fn to_csv(&self) -> String {
-        let mut out = String::from("figure,value,unit,deviation_pct,block_bytes,depth\n");
+        let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
         for (name, figure) in self.figures() {
-            let line = figure.as_ref().map_or_else(|| ",,,,".to_owned(), Figure::csv_fields);
+            let line = figure.as_ref().map_or_else(|| ",,,,,".to_owned(), Figure::csv_fields);
             // Writing to a text cannot fail.
             let _ = writeln!(out, "{name},{line}");
         }

@@ -1,0 +1,340 @@
+//! `plimsoll info`: what a disk description promises, and what each cost form makes of it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use plimsoll::core::{CostForm, DEFAULT_LATENCY_GOAL_NS, LatencyGoal};
+use plimsoll_tools::check::{self, Beside, CheckOptions, Finding};
+use plimsoll_tools::config::{disk, io_properties};
+use plimsoll_tools::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
+use plimsoll_tools::presets;
+use plimsoll_tools::units::{format_bytes_binary, format_count, format_iops, format_iops_short};
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::parse_goal;
+use crate::screen;
+
+/// Show what a disk description promises: costs, rates, token bucket; no disk is needed
+///
+/// For each disk of an io-properties file, or for a disk model: what Seastar's ioinfo prints, and what the scheduler
+/// lets through at each request size, by each cost form.
+#[derive(Args, Debug)]
+pub(crate) struct InfoArguments {
+    /// Seastar's four-figure file
+    #[arg(value_name = "IO_PROPERTIES", required_unless_present = "disk")]
+    io_properties: Option<PathBuf>,
+
+    /// A disk model instead: a disk file, or the name of a preset (i4i.2xlarge)
+    #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
+    disk: Option<String>,
+
+    /// Check the figures of the file instead: what is suspicious, and what to do about it; exit code 1 if anything is
+    #[arg(long, requires = "io_properties", conflicts_with_all = ["model", "latency_goal", "shards", "num_io_queues"])]
+    check: bool,
+
+    /// With --check: the cloud instance whose figures these are, or `none` for another kind of disk [default: the
+    /// instance whose reads are nearest]
+    #[arg(long, value_name = "NAME|none", requires = "check", value_parser = parse_instance)]
+    instance: Option<Beside>,
+
+    /// Cost form to show by size: knee, additive, max, seastar [default: knee, or the disk model's own]
+    #[arg(long, value_name = "FORM")]
+    model: Option<CostForm>,
+
+    /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
+    #[arg(long, visible_alias = "io-latency-goal-ms", value_name = "MS|none", value_parser = parse_goal)]
+    latency_goal: Option<LatencyGoal>,
+
+    /// Shards that use the disk [default: 1]
+    #[arg(long, visible_alias = "smp", short = 'c', value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    shards: Option<u16>,
+
+    /// I/O queues that share the disk [default: one for each shard]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    num_io_queues: Option<u16>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = InfoFormat::Table)]
+    format: InfoFormat,
+}
+
+/// Format of what `info` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InfoFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each disk and size.
+    Csv,
+    /// As Seastar's ioinfo prints it.
+    Yaml,
+}
+
+fn parse_instance(text: &str) -> Result<Beside, String> {
+    if text == "none" {
+        return Ok(Beside::Nothing);
+    }
+    presets::find(text).map(Beside::Instance).ok_or_else(|| match presets::closest_name(text) {
+        Some(name) => format!("no such instance is known: did you mean {name}?"),
+        None => "no such instance is known: leave this out, or say `none`".to_owned(),
+    })
+}
+
+/// Prints what is suspicious, a paragraph for each finding.
+fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
+    let options = CheckOptions { beside: arguments.instance.unwrap_or_default(), ..CheckOptions::default() };
+    let report = check::check_file(path, &options)?;
+    let text = match arguments.format {
+        InfoFormat::Json => report.to_json(),
+        InfoFormat::Table if report.findings.is_empty() => format!("{}: nothing suspicious", report.file),
+        InfoFormat::Table => {
+            report.findings.iter().map(|found| paragraph(&report.file, found)).collect::<Vec<_>>().join("\n\n")
+        }
+        InfoFormat::Csv | InfoFormat::Yaml => {
+            return Err(Failure::Input("--check prints a table or JSON: --format table or --format json".to_owned()));
+        }
+    };
+    screen::print(&text)?;
+    Ok(if report.findings.is_empty() { Outcome::Done } else { Outcome::Finding })
+}
+
+fn paragraph(file: &str, finding: &Finding) -> String {
+    let line = finding.line.map_or_else(String::new, |line| format!(":{line}"));
+    let mountpoint = match finding.mountpoint.as_str() {
+        "" | "?" => String::new(),
+        mountpoint => format!(" of {mountpoint}"),
+    };
+    let Finding { code, key, message, remedy, .. } = finding;
+    screen::wrap(&format!("{file}{line}: {key}{mountpoint}: {message} [{code}]. Remedy: {remedy}."))
+}
+
+pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
+    if let (true, Some(path)) = (arguments.check, &arguments.io_properties) {
+        return check(path, arguments);
+    }
+    let info = read(arguments)?;
+    let text = match arguments.format {
+        InfoFormat::Table => info.disks.iter().map(table).collect::<Vec<_>>().join("\n\n"),
+        InfoFormat::Json => info.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
+        InfoFormat::Csv => info.to_csv(),
+        InfoFormat::Yaml => info.to_yaml(),
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Reads what the arguments name; warnings about it go to stderr.
+fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
+    if let (Some(queues), Some(shards)) = (arguments.num_io_queues, arguments.shards)
+        && queues > shards
+    {
+        return Err(Failure::Input(format!(
+            "{queues} I/O queues on {shards} shard(s): each queue is on a shard of its own; lower --num-io-queues, or \
+             raise --shards"
+        )));
+    }
+    let options = InfoOptions {
+        form: arguments.model,
+        latency_goal: arguments.latency_goal.unwrap_or(LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS)),
+        io_queues: arguments.num_io_queues.or(arguments.shards).unwrap_or(1),
+    };
+    match (&arguments.io_properties, &arguments.disk) {
+        (Some(path), _) => {
+            let properties = io_properties::parse_from_file(path)?;
+            properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+            Ok(info::of_properties(&properties, &options))
+        }
+        (None, Some(name)) => Ok(info::of_disk_model(&disk::find(name, Path::new(""))?, name, &options)),
+        (None, None) => Err(Failure::Input("name an io-properties file, or a disk model with --disk".to_owned())),
+    }
+}
+
+/// One disk on one screen.
+fn table(disk: &DiskInfo) -> String {
+    let mut parts = vec![heading(disk), forms_table(disk)];
+    if let Some(form) = disk.form(disk.model) {
+        parts.push(format!("By request size, with the form `{}`:\n{}", form.name, sizes_table(form)));
+    }
+    parts.push(format!("IOPS by the forms (reads, half reads and half writes, writes):\n{}", side_by_side(disk)));
+    parts.push(sentences(disk));
+    parts.join("\n\n")
+}
+
+fn heading(disk: &DiskInfo) -> String {
+    let device = disk.ioinfo.device.map_or_else(String::new, |device| {
+        let (major, minor) = plimsoll::sys::sysfs::major_minor(device);
+        format!(", device {major}:{minor}")
+    });
+    let together = match (disk.duplex, disk.mix_exponent) {
+        (true, _) => ", duplex".to_owned(),
+        (false, None) => ", reads and writes do not disturb each other".to_owned(),
+        (false, Some(p)) => format!(", mix exponent {p}"),
+    };
+    format!("{}{device}{together}, {} I/O queue(s)", disk.label(), disk.io_queues)
+}
+
+/// A value of one form, as text.
+type Cell<'a> = &'a dyn Fn(&FormInfo) -> String;
+
+/// What the figures become, a column for each form.
+fn forms_table(disk: &DiskInfo) -> String {
+    let configured = &disk.configured;
+    let limit = |figure: Option<u64>, factor: f64| rate(figure.map(|figure| figure as f64 * factor));
+    let row = |label: &str, configured: String, cell: Cell<'_>| {
+        let cells = disk.forms.iter().map(cell);
+        [label.to_owned(), configured].into_iter().chain(cells).collect::<Vec<String>>()
+    };
+    let asked = disk.latency_goal_asked_ms.map_or_else(|| "none".to_owned(), ms);
+    let rows = vec![
+        row("read IOPS", limit(configured.read_iops, 1.0), &|form| {
+            with_difference(form.calculated.read_iops, form.difference_pct.read_iops)
+        }),
+        row("write IOPS", limit(configured.write_iops, 1.0), &|form| {
+            with_difference(form.calculated.write_iops, form.difference_pct.write_iops)
+        }),
+        row("read MB/s", limit(configured.read_bandwidth, 1e-6), &|form| {
+            with_difference(megabytes(form.calculated.read_bandwidth), form.difference_pct.read_bandwidth)
+        }),
+        row("write MB/s", limit(configured.write_bandwidth, 1e-6), &|form| {
+            with_difference(megabytes(form.calculated.write_bandwidth), form.difference_pct.write_bandwidth)
+        }),
+        row("read IOPS at 4 KiB", String::new(), &|form| percent(form.reachable_4k_read_pct)),
+        row("write IOPS at 4 KiB", String::new(), &|form| percent(form.reachable_4k_write_pct)),
+        row("latency goal", asked, &|form| ms(form.latency_goal_effective_ms)),
+        row("unsplit read up to", String::new(), &|form| longest(form.read_max_bytes)),
+        row("unsplit write up to", String::new(), &|form| longest(form.write_max_bytes)),
+    ];
+    let headers: Vec<&str> = ["", "configured"].into_iter().chain(disk.forms.iter().map(|form| form.name)).collect();
+    screen::table(&headers, rows)
+}
+
+/// Costs and rates of one form by size.
+fn sizes_table(form: &FormInfo) -> String {
+    let us = |ns: f64| significant(ns / 1e3);
+    let rows = form.sizes.iter().map(|size| {
+        vec![
+            format_bytes_binary(u64::from(size.bytes)),
+            us(size.read_cost_ns),
+            us(size.write_cost_ns),
+            rate(size.read_iops),
+            rate(size.mixed_iops),
+            rate(size.write_iops),
+            rate(megabytes(size.read_bytes_per_s)),
+            rate(megabytes(size.mixed_bytes_per_s)),
+            rate(megabytes(size.write_bytes_per_s)),
+        ]
+    });
+    let headers = [
+        "size",
+        "read\nus",
+        "write\nus",
+        "read\nIOPS",
+        "50/50\nIOPS",
+        "write\nIOPS",
+        "read\nMB/s",
+        "50/50\nMB/s",
+        "write\nMB/s",
+    ];
+    screen::table(&headers, rows.collect())
+}
+
+/// The sizes at which forms are compared, in bytes.
+const COMPARED_BYTES: [u32; 6] = [512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 1 << 20];
+
+/// IOPS of the forms at some sizes.
+fn side_by_side(disk: &DiskInfo) -> String {
+    // A screen has room for four; beside a measured table `additive` goes, of which `seastar` is a kind.
+    let has_table = disk.form(info::TABLE).is_some();
+    let forms = || disk.forms.iter().filter(|form| !(has_table && form.name == CostForm::Additive.name()));
+    let mut headers = vec!["size".to_owned()];
+    for form in forms() {
+        headers.extend([format!("{}\nread", form.name), "\n50/50".to_owned(), "\nwrite".to_owned()]);
+    }
+    let short = |iops: Option<f64>| iops.map_or_else(|| UNLIMITED.to_owned(), format_iops_short);
+    let cells = |size: &SizeInfo| [size.read_iops, size.mixed_iops, size.write_iops].map(short);
+    let rows = COMPARED_BYTES.into_iter().map(|bytes| {
+        let sizes = forms().filter_map(|form| form.size(bytes));
+        [format_bytes_binary(u64::from(bytes))].into_iter().chain(sizes.flat_map(cells)).collect()
+    });
+    let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+    screen::table(&headers, rows.collect())
+}
+
+/// What the figures mean, for the form shown and for Seastar's.
+fn sentences(disk: &DiskInfo) -> String {
+    let shown = disk.forms.iter().filter(|form| form.name == disk.model || form.name == CostForm::Seastar.name());
+    let mut lines = Vec::new();
+    for form in shown {
+        lines.extend(reachable(form));
+        if let Some(reason) = &form.latency_goal_reason {
+            lines.push(format!("Latency goal with the form `{}`: {reason}.", form.name));
+        }
+    }
+    let fair = &disk.ioinfo.fair_queue;
+    lines.push(format!(
+        "Seastar's token bucket: limit {}, threshold {}, per tick {} (see --format yaml).",
+        fair.token_bucket.limit, fair.token_bucket.threshold, fair.per_tick_grab_threshold
+    ));
+    lines.iter().map(|line| screen::wrap(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// What a form leaves of the configured operations a second, where it charges for them.
+fn reachable(form: &FormInfo) -> Option<String> {
+    let size = form.size(4096)?;
+    Some(format!(
+        "A 4 KiB read costs {} us: {} of the configured IOPS are reachable with the form `{}`.",
+        significant(size.read_cost_ns / 1e3),
+        percent(form.reachable_4k_read_pct),
+        form.name
+    ))
+}
+
+/// What something that costs nothing has for a rate.
+const UNLIMITED: &str = "free";
+
+/// A rate with as many digits as it needs.
+fn rate(rate: Option<f64>) -> String {
+    match rate {
+        None => UNLIMITED.to_owned(),
+        Some(rate) if rate < 100.0 => significant(rate),
+        Some(rate) => format_iops(rate),
+    }
+}
+
+/// Three significant digits where there are decimals; tiny values in the form 3.0e-6.
+fn significant(value: f64) -> String {
+    match value {
+        value if value >= 1000.0 => format_count(value.round() as u64),
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value if value >= 1.0 => format!("{value:.2}"),
+        value if value >= 0.001 || value == 0.0 => format!("{value:.3}"),
+        value => format!("{value:.1e}"),
+    }
+}
+
+/// A calculated figure, with its distance from the configured one where that can be seen.
+fn with_difference(figure: Option<f64>, difference_pct: Option<f64>) -> String {
+    match difference_pct {
+        Some(difference) if difference.abs() >= 0.05 => format!("{} {difference:+.1} %", rate(figure)),
+        _ => rate(figure),
+    }
+}
+
+fn percent(percent: Option<f64>) -> String {
+    percent.map_or_else(|| UNLIMITED.to_owned(), |percent| format!("{percent:.0} %"))
+}
+
+fn megabytes(bytes_per_s: Option<f64>) -> Option<f64> {
+    bytes_per_s.map(|bytes| bytes / 1e6)
+}
+
+fn ms(ms: f64) -> String {
+    if ms < 10.0 { format!("{} ms", (ms * 1e3).round() / 1e3) } else { format!("{} ms", significant(ms)) }
+}
+
+fn longest(bytes: Option<u32>) -> String {
+    bytes.map_or_else(|| "any".to_owned(), |bytes| format!("{} KiB", bytes >> 10))
+}

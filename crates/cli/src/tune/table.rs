@@ -1,0 +1,134 @@
+//! A report of `tune` for people: what the disk carries, in a screen.
+
+use plimsoll_tools::tune::{DepthCurve, Figure, OperationCost, TuneReport, Unit, UnloadedLatency};
+use plimsoll_tools::units::{
+    format_bytes_binary, format_count, format_duration_ns, format_iops, format_throughput_decimal,
+};
+
+use crate::screen;
+
+/// The disk in a few lines, and what is known beyond the four figures; `demo` prints it too.
+pub(crate) fn table(report: &TuneReport) -> String {
+    let disk = report.device.as_ref().map_or_else(|| "unknown device".to_owned(), |device| device.name.clone());
+    let (mountpoint, file_system) = (&report.mountpoint, &report.file_system);
+    let kind = if file_system.is_empty() { disk } else { format!("{disk}, {file_system}") };
+    let backend = &report.backend;
+    let mut text = screen::wrap(&format!(
+        "{mountpoint} ({kind}), {} shard(s), backend {} ({})",
+        report.shards, backend.name, backend.reason
+    ));
+    text.push_str("\n\n");
+    let rows = vec![
+        figure("random read", &report.read_iops),
+        figure("random write", &report.write_iops),
+        figure("sequential read", &report.read_bandwidth),
+        figure("sequential write", &report.write_bandwidth),
+    ];
+    text.push_str(&screen::table(&["", "figure", "95 %", "deviation", "size", "depth", "CPU"], rows));
+    text.push_str("\n\n");
+    for line in lines(report) {
+        text.push_str(&screen::wrap(&line));
+        text.push('\n');
+    }
+    text
+}
+
+fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
+    let Some(f) = figure else { return vec![name.to_owned(), "not measured".to_owned()] };
+    let value = match f.unit {
+        Unit::OperationsPerS => format!("{} IOPS", format_iops(f.value)),
+        Unit::BytesPerS => format_throughput_decimal(f.value),
+    };
+    vec![
+        name.to_owned(),
+        value,
+        format!("± {:.1} %", f.ci95_pct),
+        format!("{:.1} %", f.deviation_pct),
+        format_bytes_binary(u64::from(f.block_bytes)),
+        f.depth.to_string(),
+        format!("{:.0} %", f.cpu_busy_pct),
+    ]
+}
+
+/// What is known beyond the four figures, a line each.
+fn lines(report: &TuneReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(latency("read", &report.read_latency));
+    lines.extend(latency("write", &report.write_latency));
+    lines.extend(knee("read", &report.read_depths));
+    lines.extend(knee("write", &report.write_depths));
+    if let Some(frontier) = &report.frontier {
+        let p = frontier.mix_exponent_p.map_or_else(|| "infinite".to_owned(), |p| format!("{p:.2}"));
+        lines.push(format!("reads beside writes: mix exponent {p} (1: each takes from the other in proportion)"));
+    }
+    if let Some(block) = &report.physical_block {
+        let reported = block.reported_bytes.map_or_else(|| "nothing".to_owned(), |bytes| bytes.to_string());
+        let what = match block.is_step {
+            true => format!("{} bytes by experiment ({:.1} x the rate of shorter writes)", block.bytes, block.gain),
+            false => "no step down to the shortest writes".to_owned(),
+        };
+        let shifted = block
+            .misalignment_factor
+            .filter(|factor| *factor > 1.05)
+            .map_or_else(String::new, |factor| format!("; 4 KiB writes off their boundary: {factor:.2} times slower"));
+        lines.push(format!("physical block: {what}; the kernel reports {reported}{shifted}"));
+    }
+    let saturation = |curve: &Option<plimsoll_tools::tune::SequentialCurve>| {
+        let bytes = curve.as_ref()?.saturation_bytes?;
+        Some(format_bytes_binary(u64::from(bytes)))
+    };
+    if let (Some(read), Some(write)) = (saturation(&report.read_sequential), saturation(&report.write_sequential)) {
+        lines.push(format!("saturation length: reads {read}, writes {write}"));
+    }
+    lines.extend(operation("flush", &report.flush));
+    lines.extend(operation("discard", &report.discard));
+    if !report.submissions.is_empty() {
+        let kinds = report
+            .submissions
+            .iter()
+            .map(|cost| format!("{} {}", cost.kind, if cost.blocks { "blocks" } else { "does not block" }));
+        lines.push(format!("submissions: {}", kinds.collect::<Vec<String>>().join(", ")));
+    }
+    if let Some(mode) = &report.depth_mode {
+        lines.push(format!(
+            "for --mode depth: --num-io-queues {} --max-io-requests {} ({})",
+            mode.num_io_queues, mode.max_io_requests, mode.reason
+        ));
+    }
+    if let Some(line) = &report.iocost_model {
+        lines.push(format!("io.cost.model: {line}"));
+    }
+    if let Some(state) = &report.steady_state {
+        let verdict = if state.attained { "attained" } else { "not attained" };
+        lines.push(format!("steady state: {verdict} in {} rounds", state.rounds));
+    }
+    if let Some(merged) = &report.merged {
+        lines.push(format!("merged from {} runs", merged.runs.len()));
+        for out in &merged.left_out {
+            let (value, median) = (format_count(out.value.round() as u64), format_count(out.median.round() as u64));
+            lines.push(format!("left out: {} of {}, {value} where the median is {median}", out.figure, out.run));
+        }
+    }
+    lines.push(format!("read block: {}; write block: {}", report.read_block.how, report.write_block.how));
+    lines.push(format!("written: {} in {:.1} s", format_bytes_binary(report.written_bytes), report.duration_s));
+    lines
+}
+
+fn latency(name: &str, latency: &Option<UnloadedLatency>) -> Option<String> {
+    let latency = latency.as_ref()?;
+    let size = format_bytes_binary(u64::from(latency.block_bytes));
+    let (p50, p99) = (format_duration_ns(latency.p50_ns), format_duration_ns(latency.p99_ns));
+    Some(format!("one {size} {name} at a time: p50 {p50}, p99 {p99}"))
+}
+
+fn knee(name: &str, curve: &Option<DepthCurve>) -> Option<String> {
+    let knee = curve.as_ref()?.knee?;
+    let (iops, p50) = (format_iops(knee.iops), format_duration_ns(knee.p50_ns));
+    Some(format!("knee of random {name}s: depth {}, {iops} IOPS at p50 {p50}", knee.depth))
+}
+
+fn operation(name: &str, cost: &Option<OperationCost>) -> Option<String> {
+    let cost = cost.as_ref()?;
+    let (p50, p99) = (format_duration_ns(cost.p50_ns), format_duration_ns(cost.p99_ns));
+    Some(format!("{name}: p50 {p50}, p99 {p99} ({})", cost.what))
+}

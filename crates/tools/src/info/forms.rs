@@ -1,0 +1,218 @@
+//! What the scheduler does with a disk by one cost form.
+//!
+//! # Why
+//! Forms differ most where requests are small, by a third of the disk and more; side by side one sees by how much.
+//!
+//! # How it works
+//! With c the cost of a request, its pieces added up, a busy disk takes 1/c requests a second. Where every other
+//! request is a write, a pair costs c_read + c_write, and the mix exponent says how much better or worse than that the
+//! disk does: 2 T(f) / (c_read + c_write), f being the part of the writes in that time. Reads and writes that do not
+//! disturb each other (`duplex`) are the exponent infinity.
+//!
+//! # Limits
+//! A request that costs nothing has no rate; it is `None`.
+//!
+//! # Example
+//! Reads of 5 us and writes of 10 us: 200 000 reads, 100 000 writes, or 133 333 of both, half and half; with duplex
+//! 200 000.
+
+use plimsoll_core::{CostModel, FS_PER_NS, FS_PER_S, LatencyGoal, MixExponent, Op};
+use serde::{Serialize, Serializer};
+
+use super::Configured;
+
+/// The sizes of [`FormInfo::sizes`], in bytes.
+pub const SIZES_BYTES: [u32; 12] =
+    [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+/// The part of the requests that are writes in the mixed columns of [`SizeInfo`].
+pub const MIXED_WRITE_PART: f64 = 0.5;
+
+/// The size at which `reachable_4k_*_pct` are taken, in bytes: where operations a second are usually counted.
+const COUNTED_AT_BYTES: u32 = 4 << 10;
+/// The size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
+const PIECE_MIN_BYTES: u32 = 64 << 10;
+
+/// Four figures; `None` where something costs nothing, or there is nothing to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rates {
+    /// Read operations a second.
+    pub read_iops: Option<f64>,
+    /// Bytes read a second.
+    pub read_bandwidth: Option<f64>,
+    /// Write operations a second.
+    pub write_iops: Option<f64>,
+    /// Bytes written a second.
+    pub write_bandwidth: Option<f64>,
+}
+
+/// One cost form, applied to one disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FormInfo {
+    /// `knee`, `additive`, `max`, `seastar` or `table`.
+    #[serde(skip)]
+    pub name: &'static str,
+    /// The four figures as they follow from the costs: operations from requests of length 0, bytes from long ones.
+    pub calculated: Rates,
+    /// The calculated figures over the configured ones, less 1, in per cent.
+    pub difference_pct: Rates,
+    /// Reads of 4 KiB a second, in per cent of the configured read operations.
+    pub reachable_4k_read_pct: Option<f64>,
+    /// Writes of 4 KiB a second, in per cent of the configured write operations.
+    pub reachable_4k_write_pct: Option<f64>,
+    /// The latency goal that holds, and with it the depth of the token bucket, in milliseconds.
+    pub latency_goal_effective_ms: f64,
+    /// Why it is not the one that was asked for; `None` where it is.
+    pub latency_goal_reason: Option<String>,
+    /// The longest read that is not split, in bytes; `None`: none is.
+    pub read_max_bytes: Option<u32>,
+    /// The longest write that is not split, in bytes; `None`: none is.
+    pub write_max_bytes: Option<u32>,
+    /// Costs and rates by size, one entry for each of [`SIZES_BYTES`].
+    pub sizes: Vec<SizeInfo>,
+}
+
+/// Requests of one size. Rates are those of a busy disk; `None` where the requests cost nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SizeInfo {
+    /// The size in bytes.
+    pub bytes: u32,
+    /// Into how many pieces a read goes, at least 1.
+    pub read_pieces: u32,
+    /// Into how many pieces a write goes, at least 1.
+    pub write_pieces: u32,
+    /// Device time of a read, all its pieces, in nanoseconds.
+    pub read_cost_ns: f64,
+    /// Device time of a write, all its pieces, in nanoseconds.
+    pub write_cost_ns: f64,
+    /// Reads a second, without writes.
+    pub read_iops: Option<f64>,
+    /// Bytes read a second, without writes.
+    pub read_bytes_per_s: Option<f64>,
+    /// Requests a second where [`MIXED_WRITE_PART`] of them are writes.
+    pub mixed_iops: Option<f64>,
+    /// Bytes read and written a second in that mix.
+    pub mixed_bytes_per_s: Option<f64>,
+    /// Writes a second, without reads.
+    pub write_iops: Option<f64>,
+    /// Bytes written a second, without reads.
+    pub write_bytes_per_s: Option<f64>,
+}
+
+impl FormInfo {
+    pub(super) fn new(
+        name: &'static str,
+        model: &CostModel,
+        configured: &Configured,
+        mix: &MixExponent,
+        goal: LatencyGoal,
+    ) -> FormInfo {
+        let asked_ns = match goal {
+            LatencyGoal::Ns(ns) => Some(ns),
+            LatencyGoal::NoSplit => None,
+        };
+        let limits = model.piece_limits(asked_ns);
+        let [read_max_bytes, write_max_bytes] =
+            [limits.read_max_bytes, limits.write_max_bytes].map(|bytes| asked_ns.map(|_| bytes));
+        let max_bytes = [read_max_bytes, write_max_bytes];
+        let rates = model.rates_back();
+        let calculated = Rates {
+            read_iops: finite(rates.read_iops),
+            read_bandwidth: finite(rates.read_bandwidth),
+            write_iops: finite(rates.write_iops),
+            write_bandwidth: finite(rates.write_bandwidth),
+        };
+        let counted = SizeInfo::new(COUNTED_AT_BYTES, model, mix, max_bytes);
+        FormInfo {
+            name,
+            calculated,
+            difference_pct: difference(&calculated, configured),
+            reachable_4k_read_pct: percent_of(counted.read_iops, configured.read_iops),
+            reachable_4k_write_pct: percent_of(counted.write_iops, configured.write_iops),
+            latency_goal_effective_ms: limits.effective_goal_ns as f64 / 1e6,
+            latency_goal_reason: reason(model, asked_ns, limits.effective_goal_ns),
+            read_max_bytes,
+            write_max_bytes,
+            sizes: SIZES_BYTES.map(|bytes| SizeInfo::new(bytes, model, mix, max_bytes)).to_vec(),
+        }
+    }
+
+    /// The entry of [`FormInfo::sizes`] for requests of `bytes`.
+    #[must_use]
+    pub fn size(&self, bytes: u32) -> Option<&SizeInfo> {
+        self.sizes.iter().find(|size| size.bytes == bytes)
+    }
+}
+
+impl SizeInfo {
+    fn new(bytes: u32, model: &CostModel, mix: &MixExponent, max_bytes: [Option<u32>; 2]) -> SizeInfo {
+        let (read_fs, read_pieces) = charged(model, Op::Read, bytes, max_bytes[0]);
+        let (write_fs, write_pieces) = charged(model, Op::Write, bytes, max_bytes[1]);
+        let both_fs = read_fs + write_fs;
+        let capacity = if both_fs > 0.0 { mix.capacity(write_fs / both_fs) } else { 1.0 };
+        let iops = |fs: f64| finite(FS_PER_S as f64 / fs);
+        let bytes_per_s = |iops: Option<f64>| iops.map(|iops| iops * f64::from(bytes));
+        let (read_iops, write_iops) = (iops(read_fs), iops(write_fs));
+        let mixed_iops = iops(both_fs * MIXED_WRITE_PART / capacity);
+        SizeInfo {
+            bytes,
+            read_pieces,
+            write_pieces,
+            read_cost_ns: read_fs / FS_PER_NS as f64,
+            write_cost_ns: write_fs / FS_PER_NS as f64,
+            read_iops,
+            read_bytes_per_s: bytes_per_s(read_iops),
+            mixed_iops,
+            mixed_bytes_per_s: bytes_per_s(mixed_iops),
+            write_iops,
+            write_bytes_per_s: bytes_per_s(write_iops),
+        }
+    }
+}
+
+/// Femtoseconds of a request in pieces of at most `max_bytes`, and how many those are.
+fn charged(model: &CostModel, op: Op, bytes: u32, max_bytes: Option<u32>) -> (f64, u32) {
+    let piece_bytes = max_bytes.unwrap_or(bytes).clamp(1, bytes.max(1));
+    let (whole, rest_bytes) = (bytes / piece_bytes, bytes % piece_bytes);
+    let cost_fs = |bytes: u32| model.cost(op, bytes).as_fs() as f64;
+    let rest_fs = if rest_bytes > 0 { cost_fs(rest_bytes) } else { 0.0 };
+    (f64::from(whole) * cost_fs(piece_bytes) + rest_fs, whole + u32::from(rest_bytes > 0))
+}
+
+/// Why the goal that holds is not the one that was asked for.
+fn reason(model: &CostModel, asked_ns: Option<u64>, effective_ns: u64) -> Option<String> {
+    let [read, write] = [Op::Read, Op::Write].map(|op| model.cost(op, PIECE_MIN_BYTES));
+    let (dearer, cost) = if write > read { ("write", write) } else { ("read", read) };
+    let taken = format!("one {dearer} of 64 KiB takes {:.3} ms", cost.as_secs_f64() * 1e3);
+    match asked_ns {
+        Some(asked_ns) if effective_ns > asked_ns => Some(format!("{taken}, and nothing shorter is split off")),
+        Some(_) => None,
+        None if effective_ns > plimsoll_core::DEFAULT_LATENCY_GOAL_NS => {
+            Some(format!("nothing is split; the token bucket is as deep as {taken}"))
+        }
+        None => Some("nothing is split; the token bucket is as deep as with the default goal".to_owned()),
+    }
+}
+
+fn difference(calculated: &Rates, configured: &Configured) -> Rates {
+    let over = |calculated, configured| percent_of(calculated, configured).map(|percent| percent - 100.0);
+    Rates {
+        read_iops: over(calculated.read_iops, configured.read_iops),
+        read_bandwidth: over(calculated.read_bandwidth, configured.read_bandwidth),
+        write_iops: over(calculated.write_iops, configured.write_iops),
+        write_bandwidth: over(calculated.write_bandwidth, configured.write_bandwidth),
+    }
+}
+
+fn percent_of(part: Option<f64>, whole: Option<u64>) -> Option<f64> {
+    Some(part? / whole? as f64 * 100.0)
+}
+
+fn finite(rate: f64) -> Option<f64> {
+    Some(rate).filter(|rate| rate.is_finite())
+}
+
+/// The forms as a map from name to form.
+pub(super) fn as_map<S: Serializer>(forms: &[FormInfo], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(forms.iter().map(|form| (form.name, form)))
+}
