@@ -24,12 +24,12 @@ pub(crate) use table::table;
 
 /// Measure the disk under a directory: IOPS and bandwidth, latency, sizes, reads beside writes
 ///
-/// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml, read by
-/// Seastar and by every plimsoll command, and a disk model with everything that was measured.
+/// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml,
+/// read by Seastar and by every plimsoll command, and a disk model with everything that was measured.
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["storage", "from", "resume", "merge", "disk"])))]
 pub(crate) struct TuneArguments {
-    /// Directory on the disk to measure (of several on one file system the first), or with --destructive a block device
+    /// Directory on the disk to measure, or with --destructive a block device; several: a disk each
     #[arg(value_name = "DIR|DEVICE", num_args = 1..)]
     storage: Vec<PathBuf>,
 
@@ -41,7 +41,7 @@ pub(crate) struct TuneArguments {
     #[arg(long, conflicts_with = "full")]
     quick: bool,
 
-    /// Until the disk is steady, as SNIA's specification defines it: hours, and many times the data written
+    /// Until the disk is steady by SNIA's definition: hours, and many times the data written
     #[arg(long)]
     full: bool,
 
@@ -82,11 +82,11 @@ pub(crate) struct TuneArguments {
           value_parser = clap::value_parser!(u16).range(1..))]
     shards: Option<u16>,
 
-    /// uring, aio, pool, memory, null, or sim with --disk [default: the best that this machine allows]
+    /// uring, aio, pool, memory, null; sim with --disk [default: the best that works here]
     #[arg(long, value_name = "NAME", value_parser = parse_backend)]
     backend: Option<BackendChoice>,
 
-    /// Measure a simulated disk, in virtual time: a disk file with a section `device`, or the name of a preset
+    /// Measure a simulated disk, in virtual time: a preset, or a disk file with a section `device`
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "storage")]
     disk: Option<String>,
 
@@ -163,6 +163,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     if let Err(missing) = &properties {
         match arguments.output.as_deref() {
             Some(path) if !is_to_stdout => screen::error(&format!("{missing}: {} is not written", path.display())),
+            _ if outputs.disk.is_some() => screen::error(&format!("{missing}: the disk model is not written")),
             _ if format == TuneFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
             _ => {}
         }
@@ -332,7 +333,8 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
     };
     let backend = match (arguments.backend, &arguments.disk) {
         (Some(BackendChoice::Simulated), None) => {
-            let message = "--backend sim needs --disk: the model, or the name of a preset";
+            let message =
+                "--backend sim measures no directory: name the simulated disk instead, with --disk FILE|PRESET";
             return Err(Failure::Input(message.to_owned()));
         }
         (Some(BackendChoice::Machine(_)), Some(_)) => {

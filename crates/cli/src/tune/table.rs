@@ -24,7 +24,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
         figure("sequential read", &report.read_bandwidth),
         figure("sequential write", &report.write_bandwidth),
     ];
-    text.push_str(&screen::table(&["", "figure", "95 %", "deviation", "size", "depth", "CPU"], rows));
+    text.push_str(&screen::table(&["", "figure", "95 % interval", "deviation", "size", "depth", "CPU"], rows));
     text.push_str("\n\n");
     for line in lines(report) {
         text.push_str(&screen::wrap(&line));
@@ -39,11 +39,16 @@ fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
         Unit::OperationsPerS => format!("{} IOPS", format_iops(f.value)),
         Unit::BytesPerS => format_throughput_decimal(f.value),
     };
+    // A single sample says nothing of its scatter.
+    let (interval, deviation) = match f.samples.len().saturating_sub(f.settled_at) {
+        0 | 1 => ("unknown".to_owned(), "unknown".to_owned()),
+        _ => (format!("± {:.1} %", f.ci95_pct), format!("{:.1} %", f.deviation_pct)),
+    };
     vec![
         name.to_owned(),
         value,
-        format!("± {:.1} %", f.ci95_pct),
-        format!("{:.1} %", f.deviation_pct),
+        interval,
+        deviation,
         format_bytes_binary(u64::from(f.block_bytes)),
         f.depth.to_string(),
         format!("{:.0} %", f.cpu_busy_pct),
@@ -53,19 +58,22 @@ fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
 /// What is known beyond the four figures, a line each.
 fn lines(report: &TuneReport) -> Vec<String> {
     let mut lines = Vec::new();
+    lines.extend(cut_short(report));
     lines.extend(latency("read", &report.read_latency));
     lines.extend(latency("write", &report.write_latency));
     lines.extend(knee("read", &report.read_depths));
     lines.extend(knee("write", &report.write_depths));
     if let Some(frontier) = &report.frontier {
         let p = frontier.mix_exponent_p.map_or_else(|| "infinite".to_owned(), |p| format!("{p:.2}"));
-        lines.push(format!("reads beside writes: mix exponent {p} (1: each takes from the other in proportion)"));
+        lines.push(format!(
+            "reads beside writes: mix exponent {p} (1: each takes from the other in proportion; above 1 less, below 1 more)"
+        ));
     }
     if let Some(block) = &report.physical_block {
-        let reported = block.reported_bytes.map_or_else(|| "nothing".to_owned(), |bytes| bytes.to_string());
+        let reported = block.reported_bytes.map_or_else(|| "none".to_owned(), |bytes| format!("{bytes} bytes"));
         let what = match block.is_step {
             true => format!("{} bytes by experiment ({:.1} x the rate of shorter writes)", block.bytes, block.gain),
-            false => "no step down to the shortest writes".to_owned(),
+            false => format!("none seen (no slower writes down to {} bytes)", block.bytes),
         };
         let shifted = block
             .misalignment_factor
@@ -96,10 +104,10 @@ fn lines(report: &TuneReport) -> Vec<String> {
         ));
     }
     if let Some(line) = &report.iocost_model {
-        lines.push(format!("io.cost.model: {line}"));
+        lines.push(format!("io.cost.model (in JSON as one line, `iocost_model`): {line}"));
     }
     if let Some(state) = &report.steady_state {
-        let verdict = if state.attained { "attained" } else { "not attained" };
+        let verdict = if state.attained { "reached" } else { "not reached" };
         lines.push(format!("steady state: {verdict} in {} rounds", state.rounds));
     }
     if let Some(merged) = &report.merged {
@@ -114,6 +122,19 @@ fn lines(report: &TuneReport) -> Vec<String> {
     lines
 }
 
+/// The figures whose phase ended before its time.
+fn cut_short(report: &TuneReport) -> Option<String> {
+    let figures = [
+        ("random read", &report.read_iops),
+        ("random write", &report.write_iops),
+        ("sequential read", &report.read_bandwidth),
+        ("sequential write", &report.write_bandwidth),
+    ];
+    let is_cut = |figure: &Option<Figure>| figure.as_ref().is_some_and(|figure| !figure.complete);
+    let cut: Vec<&str> = figures.into_iter().filter(|(_, figure)| is_cut(figure)).map(|(name, _)| name).collect();
+    (!cut.is_empty()).then(|| format!("measured for less than its time, so less certain: {}", cut.join(", ")))
+}
+
 fn latency(name: &str, latency: &Option<UnloadedLatency>) -> Option<String> {
     let latency = latency.as_ref()?;
     let size = format_bytes_binary(u64::from(latency.block_bytes));
@@ -124,7 +145,7 @@ fn latency(name: &str, latency: &Option<UnloadedLatency>) -> Option<String> {
 fn knee(name: &str, curve: &Option<DepthCurve>) -> Option<String> {
     let knee = curve.as_ref()?.knee?;
     let (iops, p50) = (format_iops(knee.iops), format_duration_ns(knee.p50_ns));
-    Some(format!("knee of random {name}s: depth {}, {iops} IOPS at p50 {p50}", knee.depth))
+    Some(format!("knee of random {name}s (most rate for its latency): depth {}, {iops} IOPS at p50 {p50}", knee.depth))
 }
 
 fn operation(name: &str, cost: &Option<OperationCost>) -> Option<String> {

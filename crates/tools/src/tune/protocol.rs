@@ -21,7 +21,7 @@
 
 use super::budget::WriteBudget;
 use super::record::{Entry, Load, Order, Phase, Recorder, Sample, Step, Stream};
-use super::report::{Warning, WarningCode};
+use super::report::{IOPS_BLOCK_BYTES, Warning, WarningCode};
 use super::rig::Rig;
 use super::study::{self, phases as found, series};
 use super::timing::Timing;
@@ -36,8 +36,8 @@ const BANDWIDTH_DEPTHS: (u32, u32) = (32, 64);
 const IOPS_DEPTHS: (u32, u32) = (256, 1024);
 /// Requests under way while the physical block is looked for.
 const BLOCK_DEPTH: u32 = 32;
-/// Sizes among which the physical block is looked for, in bytes.
-const BLOCK_SIZES_BYTES: [u32; 6] = [512, 1024, 2048, 4096, 8192, 16384];
+/// Sizes among which the physical block is looked for, in bytes; the longest first (see [`Protocol::curve`]).
+const BLOCK_SIZES_BYTES: [u32; 6] = [16384, 8192, 4096, 2048, 1024, 512];
 /// Writes beside which reads are measured: length and the most under way, as diskplorer has them.
 const FRONTIER_WRITE_BYTES: u32 = 128 << 10;
 const FRONTIER_WRITE_DEPTH: u32 = 64;
@@ -252,11 +252,11 @@ impl<'a> Protocol<'a> {
                 if self.sample(Step::Search, Load::writes(stream, self.timing.block_s))?.is_none() {
                     return Ok(());
                 }
-            }
-            let shift_bytes = found::SHIFT_BYTES;
-            if shift_bytes.is_multiple_of(align_bytes) {
-                let stream = Stream { shift_bytes, ..self.stream(Order::Random, 4096, BLOCK_DEPTH) };
-                self.sample(Step::Search, Load::writes(stream, self.timing.block_s))?;
+                let shift_bytes = found::SHIFT_BYTES;
+                if block_bytes == IOPS_BLOCK_BYTES && shift_bytes.is_multiple_of(align_bytes) {
+                    let shifted = Stream { shift_bytes, ..stream };
+                    self.sample(Step::Search, Load::writes(shifted, self.timing.block_s))?;
+                }
             }
         }
         Ok(())
@@ -372,45 +372,50 @@ impl<'a> Protocol<'a> {
     }
 
     fn sizes(&mut self) -> Result<(), TuneError> {
-        let align_bytes = self.recorder.record.header.align_bytes.max(1);
-        let sizes_bytes = (9..=20).map(|power| 1u32 << power).filter(|bytes| bytes.is_multiple_of(align_bytes));
         let depth = |depth: u32, bytes: u32| depth.min(CURVE_MAX_BYTES / bytes).max(1);
+        let streams = |bytes: u32| {
+            let reads = self.stream(Order::Random, bytes, depth(self.depth(Phase::ReadIops), bytes));
+            let writes = self.stream(Order::Random, bytes, depth(self.depth(Phase::WriteIops), bytes));
+            (reads, writes)
+        };
+        let streams = self.sizes_bytes(9).into_iter().map(streams).collect();
         self.budget.begin_phase(0.6);
-        for _ in 0..self.timing.size_rounds {
-            for bytes in sizes_bytes.clone() {
-                let reads = self.stream(Order::Random, bytes, depth(self.depth(Phase::ReadIops), bytes));
-                let writes = self.stream(Order::Random, bytes, depth(self.depth(Phase::WriteIops), bytes));
-                self.both(reads, writes, self.timing.size_s)?;
-            }
-        }
-        Ok(())
+        self.curve(streams)
     }
 
     fn sequential_sizes(&mut self) -> Result<(), TuneError> {
-        let align_bytes = self.recorder.record.header.align_bytes.max(1);
-        let sizes_bytes = (12..=20).map(|power| 1u32 << power).filter(|bytes| bytes.is_multiple_of(align_bytes));
-        self.budget.begin_phase(0.5);
         // As many bytes under way as the bandwidth needs, though no more requests than IOPS need.
         let depth = |long: u32, short: u32, bytes: u32| {
             long.saturating_mul(SEQUENTIAL_BYTES / bytes).clamp(long, short.max(long))
         };
-        for _ in 0..self.timing.size_rounds {
-            for bytes in sizes_bytes.clone() {
-                let reads = depth(self.depth(Phase::ReadBandwidth), self.depth(Phase::ReadIops), bytes);
-                let writes = depth(self.depth(Phase::WriteBandwidth), self.depth(Phase::WriteIops), bytes);
-                let (reads, writes) =
-                    (self.stream(Order::Sequential, bytes, reads), self.stream(Order::Sequential, bytes, writes));
-                self.both(reads, writes, self.timing.size_s)?;
-            }
-        }
-        Ok(())
+        let streams = |bytes: u32| {
+            let reads = depth(self.depth(Phase::ReadBandwidth), self.depth(Phase::ReadIops), bytes);
+            let writes = depth(self.depth(Phase::WriteBandwidth), self.depth(Phase::WriteIops), bytes);
+            (self.stream(Order::Sequential, bytes, reads), self.stream(Order::Sequential, bytes, writes))
+        };
+        let streams = self.sizes_bytes(12).into_iter().map(streams).collect();
+        self.budget.begin_phase(0.5);
+        self.curve(streams)
     }
 
-    /// First the reads, then the writes.
-    fn both(&mut self, reads: Stream, writes: Stream, seconds: f64) -> Result<(), TuneError> {
-        self.sample(Step::Search, Load::reads(reads, seconds))?;
-        self.sample(Step::Search, Load::writes(writes, seconds))?;
-        self.progress();
+    /// Powers of two from the given one to 1 MiB, as far as direct I/O takes them.
+    fn sizes_bytes(&self, first_power: u32) -> Vec<u32> {
+        let align_bytes = self.recorder.record.header.align_bytes.max(1);
+        (first_power..=20).map(|power| 1 << power).filter(|bytes: &u32| bytes.is_multiple_of(align_bytes)).collect()
+    }
+
+    /// Reads of all sizes, then writes, the longest first: a buffer in the disk that counts bytes is full when the short
+    /// ones come, which it would hide otherwise.
+    fn curve(&mut self, streams: Vec<(Stream, Stream)>) -> Result<(), TuneError> {
+        let size_s = self.timing.size_s;
+        for _ in 0..self.timing.size_rounds {
+            let reads = streams.iter().map(|(reads, _)| Load::reads(*reads, size_s));
+            let writes = streams.iter().rev().map(|(_, writes)| Load::writes(*writes, size_s));
+            for load in reads.chain(writes) {
+                self.sample(Step::Search, load)?;
+                self.progress();
+            }
+        }
         Ok(())
     }
 
@@ -434,12 +439,13 @@ impl<'a> Protocol<'a> {
             }
         }
         for (read_part, write_part) in found::rays(self.timing.rays) {
+            // First all of both: where they do not disturb each other, that is carried.
             let mut bounds = (0.0, 1.0);
+            let mut scale = 1.0;
             for _ in 0..self.timing.bisections {
                 let Some((read_max, write_max)) = found::frontier_ends(&self.recorder.record, self.attempt) else {
                     return Ok(());
                 };
-                let scale = (bounds.0 + bounds.1) / 2.0;
                 let rate = |part: f64, most: f64| Some((part * scale * most).max(1.0));
                 let load = Load {
                     // Twice the depth: a rate that comes at random times needs more room than a closed loop.
@@ -448,12 +454,13 @@ impl<'a> Protocol<'a> {
                     seconds: ray_s,
                 };
                 let Some(sample) = self.sample(Step::Search, load)? else { return Ok(()) };
-                if found::is_carried(&sample) {
-                    bounds.0 = scale;
-                } else {
-                    bounds.1 = scale;
-                }
                 self.progress();
+                match found::is_carried(&sample) {
+                    true if scale == 1.0 => break,
+                    true => bounds.0 = scale,
+                    false => bounds.1 = scale,
+                }
+                scale = (bounds.0 + bounds.1) / 2.0;
             }
         }
         Ok(())

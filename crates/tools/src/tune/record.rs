@@ -351,19 +351,18 @@ impl Record {
         self.attempt(phase, self.best_attempt(phase), step)
     }
 
-    /// How much of what the device moved in an attempt at a phase was not ours, in per cent; `None` where unknown.
+    /// How much of what the device moved in an attempt at a phase was not ours, in per cent; `None` where unknown. The
+    /// samples of a figure count, or of a phase without one those of its search.
     #[must_use]
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
+        let measured = self.attempt(phase, attempt, Step::Measure);
+        let samples = if measured.is_empty() { self.attempt(phase, attempt, Step::Search) } else { measured };
         let mut sums = (0.0, 0.0);
-        for entry in &self.entries {
-            if let Entry::Sample { phase: p, attempt: a, sample, .. } = entry
-                && (*p, *a) == (phase, attempt)
-                && let Some(foreign_pct) = sample.foreign_pct
-            {
-                let own: u64 = [sample.reads, sample.writes].iter().flatten().map(|moved| moved.bytes).sum();
-                let moved = own as f64 / (1.0 - foreign_pct / 100.0).max(0.01);
-                sums = (sums.0 + foreign_pct * moved, sums.1 + moved);
-            }
+        for sample in samples {
+            let Some(foreign_pct) = sample.foreign_pct else { continue };
+            let own: u64 = [sample.reads, sample.writes].iter().flatten().map(|moved| moved.bytes).sum();
+            let moved = own as f64 / (1.0 - foreign_pct / 100.0).max(0.01);
+            sums = (sums.0 + foreign_pct * moved, sums.1 + moved);
         }
         (sums.1 > 0.0).then(|| sums.0 / sums.1)
     }

@@ -5,9 +5,9 @@
 //! neighbours are what the model was given. And five minutes of such a disk take seconds.
 //!
 //! # How it works
-//! A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk; each shard
-//! has its part of the scratch data. Time jumps from event to event: a request comes back, a fiber is due, a CPU is
-//! done with a request, somebody else reads. A shard's CPU takes its requests one after another, each for the same
+//! A load is a number of *fibers*, each with one request under way, spread over the shards as on a real disk; each
+//! shard has its part of the scratch data. Time jumps from event to event: a request comes back, a fiber is due, a CPU
+//! is done with a request, somebody else reads. A shard's CPU takes its requests one after another, each for the same
 //! time, before they go out; latency counts from when a fiber could go on (or, with a rate, was due), so that the rate
 //! times the mean latency is the number of requests under way.
 //!
@@ -16,8 +16,8 @@
 //!
 //! # Limits
 //! Others ([`SimulatedDisk::foreign_bytes_per_s`]) read while loads run and data are written, not in between. A request
-//! that the device never gives back leaves its fiber waiting until the load ends. There are no files: nothing is opened,
-//! and a submission never blocks.
+//! that the device never gives back leaves its fiber waiting until the load ends. There are no files: nothing is
+//! opened, and a submission never blocks.
 //!
 //! # Example
 //! 10 000 reads/s of 100 us each: depth 1 gets 10 000/s at 100 us, depth 2 as many at 200 us. With 200 us of CPU for
@@ -284,8 +284,8 @@ impl Rig for SimRig {
     fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
         let at_s = self.now_s();
         let warmup_ns = ((load.seconds * WARMUP_PART).min(WARMUP_MAX_S) * NS_PER_S) as u64;
-        // No machine starts its threads to the nanosecond: on a regular disk, each sample would round to whole requests in
-        // the same way, and no number of samples would show it.
+        // No machine starts its threads to the nanosecond: on a regular disk, each sample would round to whole requests
+        // in the same way, and no number of samples would show it.
         let late_ns = self.rng.below(warmup_ns);
         let from_ns = self.now_ns.saturating_add(warmup_ns).saturating_add(late_ns);
         let until_ns = from_ns.saturating_add(((load.seconds * NS_PER_S) as u64).max(1));

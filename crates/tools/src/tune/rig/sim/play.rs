@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! Three things can happen next: the device gives something back, a fiber (or its CPU) wakes, somebody else reads. The
-//! earliest does. A fiber that may go on first takes the CPU of its shard, if requests cost any, and then sends its next
-//! request. What comes back within the span counts.
+//! earliest does. A fiber that may go on first takes the CPU of its shard, if requests cost any, and then sends its
+//! next request. What comes back within the span counts.
 //!
 //! # Limits
 //! What is under way when the span ends does not count, as in the load generator.
