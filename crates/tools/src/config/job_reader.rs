@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use super::error::{Code, ConfigError, Diagnostic, Source, Span};
 use super::fields::{Field, Fields, Refused, Schema, closest};
 use super::jobs::{
-    Job, JobClass, JobFile, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
+    Access, Content, Job, JobClass, JobFile, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
     MAX_SHARD_ID, PauseDistribution, ShardSet,
 };
 use super::sched_groups::{MAX_SHARES, SchedGroups};
@@ -184,6 +184,19 @@ fn parse_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>
         think_time_ns: load.think_time_ns,
         think_after_ns: load.think_after_ns,
         iov_count: load.iov_count,
+        sizes: Vec::new(),
+        access: Access::default(),
+        content: Content::default(),
+        verify: false,
+        flush_every: 0,
+        flush_data_only: false,
+        requests_per_s_per_shard: None,
+        bandwidth_limit_bytes_per_s: None,
+        limit_bytes: None,
+        start_delay_ns: 0,
+        ramp_up_ns: 0,
+        stage: 0,
+        fallocate: false,
         dsync: options.dsync,
         pause_distribution: options.pause_distribution,
         extent_size_hint_bytes: options.extent_size_hint_bytes,

@@ -93,6 +93,33 @@ pub struct Job {
     pub think_after_ns: u64,
     /// Segments of a vectored request, 1 to [`MAX_IOV_COUNT`]; `None` is the plain interface.
     pub iov_count: Option<u32>,
+    /// Lengths of requests and how often each comes; empty: all have `request_bytes`, which is otherwise the longest.
+    pub sizes: Vec<SizeShare>,
+    /// Which positions random requests take.
+    pub access: Access,
+    /// What is written.
+    pub content: Content,
+    /// Whether blocks carry a stamp that is checked when they are read: torn, stale and misdirected blocks are found.
+    pub verify: bool,
+    /// After so many writes of a fiber comes a flush that it waits for; 0: never.
+    pub flush_every: u32,
+    /// Whether that flush is an `fdatasync` instead of an `fsync`.
+    pub flush_data_only: bool,
+    /// Requests (or batches) a second of all fibers of a shard together, whichever of them is free; above 0. Excludes
+    /// `requests_per_s_per_fiber`.
+    pub requests_per_s_per_shard: Option<f64>,
+    /// The most bytes a second that the job's class may move on all shards together.
+    pub bandwidth_limit_bytes_per_s: Option<u64>,
+    /// The job ends once so many bytes were asked for on a shard.
+    pub limit_bytes: Option<u64>,
+    /// The job begins so long after the run (or its stage).
+    pub start_delay_ns: u64,
+    /// Its fibers begin evenly spread over this time.
+    pub ramp_up_ns: u64,
+    /// Jobs of one stage run together; stages follow one another, from 0.
+    pub stage: u32,
+    /// Whether space is reserved (`fallocate`) before the run; of an appending job.
+    pub fallocate: bool,
     /// Whether files are opened with `O_DSYNC`.
     pub dsync: bool,
     /// How the times between requests are distributed; only with a request rate.
@@ -119,7 +146,26 @@ pub enum JobKind {
     RandWrite,
     /// Writes that extend a file that begins empty.
     Append,
-    /// No requests: slices of CPU work. Only the simulator runs them; [`parse`] refuses them.
+    /// Reads and writes at random positions of existing data.
+    RandMixed {
+        /// Reads in a hundred requests, 0 to 100.
+        read_pct: u8,
+    },
+    /// Reads and writes one after the other over existing data.
+    SeqMixed {
+        /// Reads in a hundred requests, 0 to 100.
+        read_pct: u8,
+    },
+    /// Flushes, one after the other.
+    Flush,
+    /// Gives ranges of existing data back to the disk, one after the other.
+    Discard,
+    /// Removes files that were made before the run, through the helper thread of the shard.
+    Unlink {
+        /// Files on each shard, at least 1.
+        files: u32,
+    },
+    /// No requests: slices of CPU work on the shard's thread.
     Cpu {
         /// Length of a slice in nanoseconds, at least 1.
         execution_ns: u64,
@@ -136,6 +182,11 @@ impl JobKind {
             Self::RandRead => "randread",
             Self::RandWrite => "randwrite",
             Self::Append => "append",
+            Self::RandMixed { .. } => "randrw",
+            Self::SeqMixed { .. } => "seqrw",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::Unlink { .. } => "unlink",
             Self::Cpu { .. } => "cpu",
         }
     }
@@ -143,7 +194,73 @@ impl JobKind {
     /// Whether the job changes data.
     #[must_use]
     pub fn is_write(self) -> bool {
-        matches!(self, Self::Overwrite | Self::RandWrite | Self::Append)
+        match self {
+            Self::Overwrite | Self::RandWrite | Self::Append | Self::Discard => true,
+            Self::RandMixed { read_pct } | Self::SeqMixed { read_pct } => read_pct < 100,
+            Self::SeqRead | Self::RandRead | Self::Flush | Self::Unlink { .. } | Self::Cpu { .. } => false,
+        }
+    }
+
+    /// Whether requests go to a file that was filled before.
+    #[must_use]
+    pub fn has_data(self) -> bool {
+        !matches!(self, Self::Append | Self::Unlink { .. } | Self::Cpu { .. })
+    }
+}
+
+/// A length of requests, and how often it comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SizeShare {
+    /// Length in bytes: a multiple of 512, up to [`MAX_REQUEST_BYTES`].
+    pub bytes: u32,
+    /// Requests in a hundred, above 0; all of a job make 100.
+    pub percent: f64,
+}
+
+/// Which positions random requests take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Access {
+    /// All alike.
+    #[default]
+    Uniform,
+    /// The n-th most popular position comes 1 / n^theta times as often as the first; popular ones are spread over the
+    /// file.
+    Zipf {
+        /// Above 0, at most 10; 1 itself is taken too.
+        theta: f64,
+    },
+    /// A part of the requests goes to a part of the data.
+    HotSet {
+        /// Part of the data, in per cent, above 0 and below 100.
+        data_pct: f64,
+        /// Part of the requests, in per cent, 0 to 100.
+        access_pct: f64,
+    },
+    /// Pareto: 80 % of the requests go to 20 % of the data with h = 0.2 (fio's definition).
+    Pareto {
+        /// Above 0, below 1.
+        h: f64,
+    },
+    /// A bell curve around the middle of the data.
+    Normal {
+        /// Standard deviation in per cent of the data, above 0, at most 100.
+        deviation_pct: f64,
+    },
+    /// Zones one after the other: (part of the requests, part of the data), both in per cent, each summing to 100.
+    Zoned(Vec<(f64, f64)>),
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// How much a compressor can save, in per cent of the bytes, 0 to 100.
+    pub compressible_pct: u8,
+}
+
+impl Default for Content {
+    /// Data that does not compress.
+    fn default() -> Content {
+        Content { compressible_pct: 0 }
     }
 }
 
@@ -216,8 +333,7 @@ impl JobFile {
         for job in &self.jobs {
             self.validate_shards(job, shard_count)?;
             let bytes = job.bytes_per_shard(shard_count);
-            let has_place = !matches!(job.kind, JobKind::Append | JobKind::Cpu { .. });
-            if has_place && job.request_bytes > bytes {
+            if job.kind.has_data() && job.request_bytes > bytes {
                 let (request, data) = (format_bytes_binary(job.request_bytes), format_bytes_binary(bytes));
                 let message = format!("a request of {request} does not fit into the {data} that each shard has");
                 let error = self.source.error_at(&job.request_span, Code::OutOfRange, message);

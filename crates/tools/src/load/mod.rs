@@ -45,8 +45,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 
-pub use crate::config::jobs::{JobKind as Pattern, PauseDistribution};
-pub use result::{JobResult, RunResult, ShardResult};
+pub use crate::config::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, SizeShare};
+pub use result::{BlockFault, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult};
 pub use scratch::{Scratch, ScratchError};
 
 /// Where a job works on one shard.
@@ -87,6 +87,26 @@ pub struct JobSpec {
     pub think_after_ns: u64,
     /// Pieces of memory of a vectored request.
     pub iov_count: Option<u32>,
+    /// Lengths of requests and how often each comes; empty: all have `request_bytes`, which is otherwise the longest.
+    pub sizes: Vec<SizeShare>,
+    /// Which positions random requests take.
+    pub access: Access,
+    /// What is written.
+    pub content: Content,
+    /// Whether blocks carry a stamp that is checked when they are read.
+    pub verify: bool,
+    /// After so many writes of a fiber comes a flush that it waits for; 0: never.
+    pub flush_every: u32,
+    /// Whether that flush is an `fdatasync`.
+    pub flush_data_only: bool,
+    /// Requests (or batches) a second of all fibers of a shard together, whichever of them is free.
+    pub requests_per_s_per_shard: Option<f64>,
+    /// The job ends once so many bytes were asked for on a shard.
+    pub limit_bytes: Option<u64>,
+    /// The job begins so long after the run.
+    pub start_delay_ns: u64,
+    /// Its fibers begin evenly spread over this time.
+    pub ramp_up_ns: u64,
     /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work on one
     /// file.
     pub staggered: bool,
@@ -111,6 +131,16 @@ impl JobSpec {
             think_time_ns: 0,
             think_after_ns: 0,
             iov_count: None,
+            sizes: Vec::new(),
+            access: Access::default(),
+            content: Content::default(),
+            verify: false,
+            flush_every: 0,
+            flush_data_only: false,
+            requests_per_s_per_shard: None,
+            limit_bytes: None,
+            start_delay_ns: 0,
+            ramp_up_ns: 0,
             staggered: false,
             targets: Vec::new(),
         }

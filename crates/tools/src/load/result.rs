@@ -2,6 +2,7 @@
 
 use plimsoll::backend::choose::Choice;
 use plimsoll::core::{ClassStats, Histogram};
+use serde::Serialize;
 
 /// What one job did on one shard, or (merged) on several.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +25,60 @@ pub struct JobResult {
     pub device_depth_mean: f64,
     /// Pieces of its class in the device, sampled on each I/O queue by itself: percentiles are those of one queue.
     pub device_depth: Box<Histogram>,
+    /// What it did in each interval of the measured window, in order; all of the same length but the last.
+    pub intervals: Vec<Interval>,
+    /// Blocks that did not hold what they should, of a job that verifies; at most [`FAULTS_MAX`] are kept.
+    pub faults: Vec<BlockFault>,
+    /// All of them.
+    pub fault_count: u64,
     /// What its class did on the shard's I/O queue in the window (all jobs of the class together). `None` where the queue is
     /// on another shard.
     pub class: Option<ClassResult>,
+}
+
+/// The most faults that a result keeps.
+pub const FAULTS_MAX: usize = 16;
+
+/// A stretch of the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Interval {
+    /// Its length in nanoseconds.
+    pub length_ns: u64,
+    /// Requests that completed.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Sum of their latencies in nanoseconds.
+    pub latency_sum_ns: u64,
+    /// The longest of their latencies in nanoseconds.
+    pub latency_max_ns: u64,
+}
+
+/// A block that did not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockFault {
+    /// Where, in bytes from the beginning of the file.
+    pub offset: u64,
+    /// Torn, stale, misdirected, or no block of ours.
+    pub kind: FaultKind,
+    /// What it should hold.
+    pub expected: String,
+    /// What it holds.
+    pub found: String,
+}
+
+/// What is wrong with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// Its parts are of different writes, or its checksum is wrong.
+    Torn,
+    /// An older write than the last that was acknowledged.
+    Stale,
+    /// It belongs somewhere else.
+    Misdirected,
+    /// Nothing that this program wrote.
+    Foreign,
 }
 
 /// What a class did in the measured window.
@@ -38,6 +90,17 @@ pub struct ClassResult {
     pub queue: Box<Histogram>,
     /// Time in the device.
     pub device: Box<Histogram>,
+}
+
+impl Interval {
+    /// Adds what was done in the same interval on another shard.
+    fn merge(&mut self, other: &Interval) {
+        self.length_ns = self.length_ns.max(other.length_ns);
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.latency_sum_ns = self.latency_sum_ns.saturating_add(other.latency_sum_ns);
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+    }
 }
 
 impl ClassResult {
@@ -65,6 +128,10 @@ impl JobResult {
     pub fn merge(&mut self, other: &JobResult) {
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.device_depth_mean += other.device_depth_mean;
+        self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
+        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
+            mine.merge(theirs);
+        }
         self.add_counts(other);
     }
 
@@ -76,6 +143,7 @@ impl JobResult {
             self.device_depth_mean = sum / (mine_ns + others_ns);
         }
         self.elapsed_ns += other.elapsed_ns;
+        self.intervals.extend(&other.intervals);
         self.add_counts(other);
     }
 
@@ -85,6 +153,9 @@ impl JobResult {
         self.errors += other.errors;
         self.first_error = self.first_error.or(other.first_error);
         self.latency.merge(&other.latency);
+        self.fault_count += other.fault_count;
+        let room = FAULTS_MAX.saturating_sub(self.faults.len());
+        self.faults.extend(other.faults.iter().take(room).cloned());
         self.device_depth.merge(&other.device_depth);
         match (&mut self.class, &other.class) {
             (Some(mine), Some(theirs)) => mine.merge(theirs),

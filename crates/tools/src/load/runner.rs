@@ -323,6 +323,9 @@ impl Runner<'_> {
             latency: std::mem::take(&mut job.latency),
             device_depth_mean: job.device_depth.mean(),
             device_depth: std::mem::take(&mut job.device_depth),
+            intervals: Vec::new(),
+            faults: Vec::new(),
+            fault_count: 0,
             class: class_result(reactor, job.target.file.disk(), job.spec.class),
         });
         let jobs = jobs.collect();
@@ -405,9 +408,8 @@ impl<'a> Job<'a> {
     fn next_request(&mut self, data: Data, tag: u64) -> Request {
         let len_bytes = self.spec.request_bytes;
         let position = match self.spec.pattern {
-            // `cpu` jobs do not come here: files that have them are refused.
-            Pattern::RandRead | Pattern::RandWrite | Pattern::Cpu { .. } => self.rng.below(self.positions),
-            Pattern::SeqRead | Pattern::Overwrite | Pattern::Append => {
+            Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. } => self.rng.below(self.positions),
+            _ => {
                 let position = self.next_position;
                 self.next_position = (position + 1) % self.positions;
                 position

@@ -174,9 +174,10 @@ impl Reader<'_> {
         let (op, pattern) = match job.kind {
             JobKind::SeqRead => (Op::Read, Pattern::Sequential),
             JobKind::Overwrite => (Op::Write, Pattern::Sequential),
-            JobKind::RandRead | JobKind::Cpu { .. } => (Op::Read, Pattern::Random),
             JobKind::RandWrite => (Op::Write, Pattern::Random),
             JobKind::Append => (Op::Write, Pattern::Append),
+            // Kinds that a simulated job cannot have are refused where it is read.
+            _ => (Op::Read, Pattern::Random),
         };
         Ok(JobSpec {
             name: job.name.clone(),
