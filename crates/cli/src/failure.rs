@@ -96,6 +96,7 @@ impl From<TuneError> for Failure {
             | TuneError::MaxWrite { .. }
             | TuneError::Place(_)
             | TuneError::NotDestructive { .. }
+            | TuneError::RecordExists { .. }
             | TuneError::ReadRecord(_)
             | TuneError::Resume { .. } => Failure::Input(message),
             _ => Failure::Machine(message),

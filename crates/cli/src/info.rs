@@ -170,7 +170,7 @@ fn heading(disk: &DiskInfo) -> String {
     let together = match (disk.duplex, disk.mix_exponent) {
         (true, _) => ", duplex".to_owned(),
         (false, None) => ", reads and writes do not disturb each other".to_owned(),
-        (false, Some(p)) => format!(", mix exponent {p}"),
+        (false, Some(p)) => format!(", mix exponent {p:.2}"),
     };
     format!("{}{device}{together}, {} I/O queue(s)", disk.label(), disk.io_queues)
 }

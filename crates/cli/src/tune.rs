@@ -22,6 +22,25 @@ use crate::{interrupt, screen};
 use output::Output;
 pub(crate) use table::table;
 
+/// Flags that say how to measure: none where nothing is, or where a record says it.
+const MEASURING: [&str; 15] = [
+    "storage",
+    "disk",
+    "record",
+    "destructive",
+    "quick",
+    "full",
+    "read_block_size",
+    "write_block_size",
+    "data_size",
+    "max_write",
+    "phase",
+    "figures_only",
+    "shards",
+    "backend",
+    "seed",
+];
+
 /// Measure the disk under a directory: IOPS and bandwidth, latency, sizes, reads beside writes
 ///
 /// Writes scratch files into the directory and removes them. The result is Seastar's io-properties.yaml,
@@ -45,13 +64,13 @@ pub(crate) struct TuneArguments {
     #[arg(long)]
     full: bool,
 
-    /// With --full: rounds at most
-    #[arg(long, default_value_t = 25, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
-    rounds: u32,
+    /// With --full: rounds at most [default: 25]
+    #[arg(long, value_name = "N", requires = "full", value_parser = clap::value_parser!(u32).range(5..))]
+    rounds: Option<u32>,
 
-    /// With --full: length of each of the four conditions of a round
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = parse_seconds)]
-    round: u64,
+    /// With --full: length of each of the four conditions of a round [default: 60 s]
+    #[arg(long, value_name = "TIME", requires = "full", value_parser = parse_seconds)]
+    round: Option<u64>,
 
     /// Size of random reads [default: 4 KiB, or the disk's physical block where larger]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -99,15 +118,15 @@ pub(crate) struct TuneArguments {
     record: Option<PathBuf>,
 
     /// Analyse a record again; nothing is measured
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["storage", "disk", "record"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     from: Option<PathBuf>,
 
     /// Go on with a record that was interrupted
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["storage", "disk", "record", "from"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     resume: Option<PathBuf>,
 
     /// Merge the records of several runs, without outliers; nothing is measured
-    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["storage", "disk", "record", "from", "resume"])]
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = MEASURING)]
     merge: Vec<PathBuf>,
 
     /// Write io-properties.yaml here (`-`: stdout)
@@ -153,7 +172,8 @@ fn parse_backend(text: &str) -> Result<BackendChoice, String> {
 
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
-    let reports = reports(arguments)?;
+    let control = Control::default();
+    let reports = reports(arguments, &control)?;
     let properties: Result<Vec<_>, _> = reports.iter().map(TuneReport::disk_properties).collect();
     let properties = properties.map(|disks| io_properties::write(&disks));
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
@@ -172,7 +192,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
         screen::print(&text)?;
     }
     written?;
-    if reports.iter().any(|report| report.interrupted) {
+    if control.is_stopped() {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
@@ -180,7 +200,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
 }
 
 /// One report for each disk, measured or read.
-fn reports(arguments: &TuneArguments) -> Result<Vec<TuneReport>, Failure> {
+fn reports(arguments: &TuneArguments, control: &Control) -> Result<Vec<TuneReport>, Failure> {
     let read = |path: &Path| Record::read(path).map_err(|error| Failure::Input(error.to_string()));
     if let Some(path) = &arguments.from {
         let report = analyse(&read(path)?);
@@ -194,10 +214,9 @@ fn reports(arguments: &TuneArguments) -> Result<Vec<TuneReport>, Failure> {
         warn(&report);
         return Ok(vec![report]);
     }
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    interrupt::stop_on_signal(control)?;
     let mut progress = screen::Phases::new();
-    let measured = measured(arguments, &mut progress, &control);
+    let measured = measured(arguments, &mut progress, control);
     progress.finish();
     measured
 }
@@ -221,8 +240,14 @@ fn measured(
     }
     let directories =
         tune::one_per_file_system(&arguments.storage).map_err(|error| Failure::Input(error.to_string()))?;
-    if directories.len() > 1 && arguments.record.is_some() {
-        return Err(Failure::Input("--record holds one disk: measure one directory at a time with it".to_owned()));
+    let one_disk = [
+        ("--record", arguments.record.is_some()),
+        ("--disk-output", arguments.disk_output.is_some()),
+        ("--page", arguments.page.is_some()),
+        ("--pictures", arguments.pictures.is_some()),
+    ];
+    if let Some((flag, _)) = one_disk.iter().find(|(_, is_given)| *is_given && directories.len() > 1) {
+        return Err(Failure::Input(format!("{flag} holds one disk: measure one directory at a time with it")));
     }
     let left_out = arguments.storage.len() - directories.len();
     if left_out > 0 {
@@ -271,6 +296,11 @@ impl Outputs {
         if let Some(directory) = arguments.pictures.as_deref().filter(|directory| !directory.is_dir()) {
             return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
         }
+        if let Some(directory) = &arguments.pictures {
+            for name in pictures::NAMES {
+                Output::check(&directory.join(format!("{name}.svg")), arguments.force, "--pictures")?;
+            }
+        }
         Ok(Outputs {
             properties: check(&arguments.output, "--output")?,
             disk: check(&arguments.disk_output, "--disk-output")?,
@@ -284,11 +314,6 @@ impl Outputs {
             output.write(yaml)?;
         }
         let Some(report) = reports.first() else { return Ok(()) };
-        if (self.disk.is_some() || self.page.is_some() || self.pictures.is_some()) && reports.len() > 1 {
-            return Err(Failure::Input(
-                "--disk-output, --page and --pictures show one disk: name one directory".to_owned(),
-            ));
-        }
         if let (Some(output), Ok(model)) = (&self.disk, report.disk_model()) {
             output.write(&disk::write(&model))?;
         }
@@ -365,8 +390,8 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         data_bytes: arguments.data_size.unwrap_or(defaults.data_bytes),
         max_write_bytes: arguments.max_write,
         phase_s: arguments.phase.map(|ns| ns as f64 / 1e9),
-        rounds_max: arguments.rounds,
-        round_s: arguments.round as f64 / 1e9,
+        rounds_max: arguments.rounds.unwrap_or(defaults.rounds_max),
+        round_s: arguments.round.map_or(defaults.round_s, |ns| ns as f64 / 1e9),
         seed: arguments.seed,
         record: arguments.record.clone(),
         ..defaults

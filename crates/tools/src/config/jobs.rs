@@ -7,8 +7,11 @@
 //! resolves classes against the groups file; [`JobFile::validate`] checks the rest. What io_tester leaves to chance or
 //! does silently becomes an error or a warning: no `parallelism` (it would do nothing), `shares` beside `class`.
 //!
-//! **Limits.** Types `seqread`, `overwrite`, `randread`, `randwrite`, `append`. `sleep_type` is accepted as `lowres` or
-//! `steady`, and both mean the same here.
+//! Beside io_tester's keys there are ours, in fio's words where fio has them; a file without them means what it means to
+//! io_tester.
+//!
+//! **Limits.** All sleep types mean the same here: shards always wake precisely. One slip of `parallelism` that a file of
+//! io_tester has is accepted with a warning, and only in `cpu` jobs; every other unknown key is an error.
 //!
 //! **Example.** Ten requests in flight on each shard, each 256 KiB long, in a class of its own with 100 shares:
 //!
@@ -46,6 +49,10 @@ pub const MAX_REQUEST_BYTES: u64 = 1 << 30;
 pub const MAX_IOV_COUNT: u32 = 1024;
 /// The highest shard id.
 pub const MAX_SHARD_ID: u32 = 65_535;
+/// The most files of an `unlink` job on one shard.
+pub const MAX_FILES: u32 = 1_000_000;
+/// The highest stage.
+pub const MAX_STAGE: u32 = 65_535;
 
 /// The bytes per shard where no `data_size` is given, as in io_tester: 1 GiB.
 const DEFAULT_BYTES_PER_SHARD: u64 = 1 << 30;
@@ -66,7 +73,7 @@ pub struct JobFile {
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Unique in the file, not empty, not `shard` (a key of results as YAML).
+    /// Unique in the file, not empty, neither `shard` nor `statistics` (keys of results as YAML).
     pub name: String,
     /// What the requests do.
     pub kind: JobKind,
@@ -74,9 +81,12 @@ pub struct Job {
     pub shards: ShardSet,
     /// Bytes of all shards together; `None` is 1 GiB per shard, or 0 for `append`. See [`Job::bytes_per_shard`].
     pub data_size_bytes: Option<u64>,
+    /// First byte of the job's region in a named file or device; 0 in files that are made for it.
+    pub offset_bytes: u64,
     /// The class whose share of the disk the job uses.
     pub class: JobClass,
-    /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight.
+    /// Fibers per shard, 1 to [`MAX_PARALLELISM`]. Each has one request, or batch, in flight. 0 only in a `cpu` job whose
+    /// file has io_tester's slip: the job does nothing.
     pub parallelism: u32,
     /// Requests (or batches) per second of *each fiber*, 1 to [`MAX_REQUESTS_PER_S`]; `None` is a closed loop: the next
     /// request follows the completion of the last.
@@ -162,7 +172,7 @@ pub enum JobKind {
     Discard,
     /// Removes files that were made before the run, through the helper thread of the shard.
     Unlink {
-        /// Files on each shard, at least 1.
+        /// Files on each shard, 1 to [`MAX_FILES`]; each has an equal part of the shard's data, rounded up to 1 MiB.
         files: u32,
     },
     /// No requests: slices of CPU work on the shard's thread.

@@ -39,16 +39,20 @@ pub(super) fn recommend(enough_depth: u32, shards: u16, numa_nodes: u16) -> Dept
     };
     let needed = u32::from(num_io_queues) * QUEUE_DEPTH_MIN;
     let max_io_requests = enough_depth.max(needed);
-    let mut reason = format!("{enough_depth} requests get 90 % of the best rate");
+    let mut reason = format!("{enough_depth} request(s) get 90 % of the best rate");
     if needed > enough_depth {
         let why = if nodes > 1 { format!("{nodes} NUMA nodes need a queue each") } else { "a queue".to_owned() };
         let verb = if nodes > 1 { ", and a queue needs" } else { " needs" };
         reason += &format!("; {why}{verb} {QUEUE_DEPTH_MIN}, so {needed}: more latency than the disk has to have");
     }
-    reason += &if num_io_queues == shards {
+    reason += &if shards == 1 {
+        "; the only shard has its own queue".to_owned()
+    } else if num_io_queues == shards {
         format!("; each of {shards} shards has its own queue, so none sends messages")
     } else {
-        format!("; {num_io_queues} queues have at least {QUEUE_DEPTH_MIN} each, {shards} shards share them by messages")
+        format!(
+            "; {num_io_queues} queue(s) have at least {QUEUE_DEPTH_MIN} each, {shards} shards share them by messages"
+        )
     };
     DepthMode { num_io_queues, max_io_requests, reason }
 }
@@ -61,13 +65,13 @@ mod tests {
     fn queues_have_four_requests_and_nodes_a_queue() {
         // knee, shards, nodes -> queues, requests, part of the reason
         let cases = [
-            (30, 12, 1, 7, 30, "7 queues"),
+            (30, 12, 1, 7, 30, "7 queue(s)"),
             (30, 6, 1, 6, 30, "its own queue"),
             (120, 12, 1, 12, 120, "its own queue"),
             (48, 12, 1, 12, 48, "its own queue"),
-            (47, 12, 1, 11, 47, "11 queues"),
-            (30, 12, 2, 6, 30, "6 queues"),
-            (5, 64, 1, 1, 5, "5 requests get 90 %"),
+            (47, 12, 1, 11, 47, "11 queue(s)"),
+            (30, 12, 2, 6, 30, "6 queue(s)"),
+            (5, 64, 1, 1, 5, "5 request(s) get 90 %"),
             (3, 64, 1, 1, 4, "a queue needs 4, so 4"),
             (6, 64, 4, 4, 16, "4 NUMA nodes need a queue each, and a queue needs 4, so 16"),
             (100, 2, 8, 2, 100, "its own queue"),

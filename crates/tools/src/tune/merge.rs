@@ -17,7 +17,7 @@
 //! # Example
 //! Five runs read 95.1, 94.8, 95.3, 61.0 and 95.0 thousand times a second: the fourth is left out, the figure is 95.05.
 
-use super::report::{Figure, LeftOut, Merged, TuneReport};
+use super::report::{Figure, LeftOut, Merged, TuneReport, Warning};
 use super::study::{outliers, series};
 
 /// Runs that cannot be merged.
@@ -105,9 +105,22 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
         written_bytes: runs.iter().map(|(_, report)| report.written_bytes).sum(),
         duration_s: runs.iter().map(|(_, report)| report.duration_s).sum(),
         interrupted: false,
+        warnings: all_warnings(runs),
         merged: Some(Merged { runs: runs.iter().map(|(run, _)| run.clone()).collect(), left_out }),
         ..typical.clone()
     })
+}
+
+/// The warnings of all runs, each once with the first run that has it.
+fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for (run, report) in runs {
+        for warning in report.warnings.iter().filter(|warning| seen.insert(warning.message.clone())) {
+            warnings.push(Warning { code: warning.code, message: format!("{run}: {}", warning.message) });
+        }
+    }
+    warnings
 }
 
 fn merge_figure<'a>(

@@ -305,12 +305,18 @@ pub enum TuneError {
         /// Why not.
         error: io::Error,
     },
+    /// The record's file is there already.
+    #[error("{path} exists: go on with it (--resume), analyse it (--from), or name another file for --record")]
+    RecordExists {
+        /// The file.
+        path: String,
+    },
     /// The record cannot be written.
     #[error("{path}: {reason}")]
     WriteRecord {
         /// The file.
         path: String,
-        /// What the system said, and what to do.
+        /// What the system said.
         reason: String,
     },
     /// The record cannot be read.
@@ -352,11 +358,11 @@ pub enum TuneError {
 
 impl TuneError {
     fn record(path: &Path, error: &io::Error) -> TuneError {
-        let remedy = match error.kind() {
-            io::ErrorKind::AlreadyExists => ": go on with it (--resume), analyse it (--from), or name another file",
-            _ => "",
-        };
-        TuneError::WriteRecord { path: path.display().to_string(), reason: format!("{error}{remedy}") }
+        let path = path.display().to_string();
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => TuneError::RecordExists { path },
+            _ => TuneError::WriteRecord { path, reason: error.to_string() },
+        }
     }
 
     /// `first` is an error number; 0 or none for a transfer that came back short.
@@ -392,6 +398,10 @@ pub fn resume(path: &Path, observer: &mut dyn Observer, control: &Control) -> Re
         let reason = "a simulated disk is measured in seconds; measure it again".to_owned();
         return Err(TuneError::Resume { path: path.display().to_string(), reason });
     }
+    if record.is_complete() {
+        observer.on_note("the record is complete: nothing is left to measure");
+        return Ok(analyse(&record));
+    }
     measure_disk(&options, Some((path, record)), observer, control)
 }
 
@@ -406,6 +416,9 @@ pub fn resume_simulated(
     control: &Control,
 ) -> Result<TuneReport, TuneError> {
     let record = Record::read(path)?;
+    if record.is_complete() {
+        return Ok(analyse(&record));
+    }
     let options = TuneOptions::of_header(&record.header);
     let mut rig = simulated_rig(disk, &options, control)?;
     conduct(&mut rig, Recorder::resume(path, record)?, observer)
@@ -526,11 +539,15 @@ fn measure_disk(
 ) -> Result<TuneReport, TuneError> {
     let begin = Instant::now();
     options.check()?;
+    if let Some(path) = options.record.as_deref().filter(|path| path.exists()) {
+        return Err(TuneError::RecordExists { path: path.display().to_string() });
+    }
     let roots = Roots::default();
     let mut place = Place::find(&options.directory, &roots)?;
     let is_in_memory = options.is_in_memory();
     if is_in_memory {
         place.device = None;
+        place.disk_number = None;
     } else if place.is_block_device && !options.destructive {
         return Err(TuneError::NotDestructive { path: options.directory.display().to_string() });
     }
@@ -560,7 +577,7 @@ fn measure_disk(
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
     if let Some(max_write_bytes) = options.max_write_bytes {
-        control.bound_writes(max_write_bytes);
+        control.bound_writes(max_write_bytes.saturating_sub(recorder.written_before_bytes));
     }
     let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
     let mut rig = DiskRig { topology, shard_options, spans, seed: options.seed, control, begin, meter, place: costs };

@@ -23,6 +23,9 @@ use crate::page::{self, Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
 use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
+/// The names of all pictures that there can be.
+pub const NAMES: [&str; 5] = ["latency-against-load", "sizes", "frontier", "time", "steady-state"];
+
 /// The pictures of a report: name (fit for a file) and charts.
 #[must_use]
 pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
@@ -45,8 +48,8 @@ pub fn page(report: &TuneReport) -> String {
         (
             "latency-against-load",
             "Latency against load",
-            "Each point is a number of requests under way. Beyond the knee \
-          (the most rate for its latency) more requests only wait longer.",
+            "Each point is a number of requests under way. Beyond the knee a \
+          doubling of the depth brings less than a quarter more, and the rest is waiting.",
         ),
         (
             "sizes",

@@ -223,6 +223,7 @@ fn device_of(sys: &Path, st_dev: u64, source: Option<&str>) -> io::Result<Device
     let raid = sysfs::raid(sys, &found.name);
     Ok(Device {
         major_minor,
+        disk_number: sysfs::number(sys, &found.disk).map(|(major, minor)| format!("{major}:{minor}")),
         size_bytes: sysfs::size_bytes(sys, &found.name),
         raid_chunk_bytes: raid.as_ref().and_then(|raid| raid.chunk_bytes),
         raid_level: raid.map(|raid| raid.level),

@@ -46,6 +46,8 @@ const PRECONDITION_BYTES: u32 = 128 << 10;
 const PRECONDITION_DEPTH: u32 = 64;
 /// The most bytes under way in a curve over sizes.
 const CURVE_MAX_BYTES: u32 = 64 << 20;
+/// So many seconds without one request, and the disk is taken for stuck.
+const SILENT_S: f64 = 4.0;
 /// By so many seconds a phase that is not made again may pass the end of the time, for one that has not been made.
 const GRACE_S: f64 = 3.0;
 /// Requests of a sample, at least, where there is time: one more or less is then within 1 %.
@@ -70,6 +72,11 @@ pub(super) fn phases(mode: Mode, figures_only: bool) -> Vec<Phase> {
     phases
 }
 
+/// Requests that came back in a sample, of both kinds.
+fn requests(sample: &Sample) -> u64 {
+    [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum()
+}
+
 /// See the module's documentation.
 pub(super) struct Protocol<'a> {
     pub(super) rig: &'a mut dyn Rig,
@@ -90,7 +97,9 @@ impl<'a> Protocol<'a> {
         let disks = header.device.as_ref().map_or(1, |device| device.leaves.len() as u32).clamp(1, 64);
         Protocol {
             timing: Timing::of(header.mode, header.phase_s),
-            budget: WriteBudget::new(header.max_write_bytes),
+            budget: WriteBudget::new(
+                header.max_write_bytes.map(|max| max.saturating_sub(recorder.written_before_bytes)),
+            ),
             disks,
             rig,
             recorder,
@@ -126,8 +135,8 @@ impl<'a> Protocol<'a> {
             }
         }
         let end = Entry::End {
-            written_bytes: self.rig.written_bytes(),
-            duration_s: self.rig.now_s(),
+            written_bytes: self.recorder.written_before_bytes + self.rig.written_bytes(),
+            duration_s: self.recorder.before_s + self.rig.now_s(),
             interrupted: self.rig.is_stopped(),
         };
         self.recorder.push(end)
@@ -493,7 +502,9 @@ impl<'a> Protocol<'a> {
 
     /// The depth that was found for one of the four figures.
     fn depth(&self, phase: Phase) -> u32 {
-        found::depth(&self.recorder.record, phase)
+        let record = &self.recorder.record;
+        let attempt = if phase == self.phase { self.attempt } else { record.best_attempt(phase) };
+        found::depth(record, phase, attempt)
     }
 
     /// One run; `None`, and nothing more to do, when the end was asked for or no more may be written.
@@ -510,15 +521,19 @@ impl<'a> Protocol<'a> {
         }
         let written_before = self.rig.written_bytes();
         let begin_s = self.rig.now_s();
-        let sample = self.rig.run(&load)?;
+        let mut sample = self.rig.run(&load)?;
+        // Where not one request came back in time, the disk is that slow, or the machine that busy: longer, up to a point.
+        while requests(&sample) == 0 && load.seconds < SILENT_S && !sample.is_cut && !self.rig.is_stopped() {
+            load.seconds *= 4.0;
+            sample = self.rig.run(&load)?;
+        }
         let written_bytes = self.rig.written_bytes().saturating_sub(written_before);
         let is_clear = self.budget.note(written_bytes, (self.rig.now_s() - begin_s).min(load.seconds * 1.25));
         let is_short = self.rig.is_stopped() && sample.elapsed_s < load.seconds * 0.5;
         if sample.is_cut || is_short || (load.writes.is_some() && !is_clear) {
             return Ok(None);
         }
-        let moved: u64 = [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum();
-        if moved == 0 && load.seconds >= 1.0 && !self.rig.is_stopped() {
+        if requests(&sample) == 0 && !self.rig.is_stopped() {
             return Err(TuneError::Silent { phase: self.phase.name(), seconds: load.seconds });
         }
         let (phase, attempt) = (self.phase, self.attempt);

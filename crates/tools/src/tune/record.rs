@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
-use super::{Mode, TuneError};
+use super::{Mode, TuneError, protocol};
 
 /// The present version of the record's form. Readers refuse others.
 pub const RECORD_SCHEMA: u32 = 1;
@@ -333,6 +333,13 @@ impl Record {
         self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done } if *done == phase))
     }
 
+    /// Whether all phases that were wanted are done.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let phases = protocol::phases(self.header.mode, self.header.figures_only);
+        phases.into_iter().all(|phase| self.is_done(phase))
+    }
+
     /// Samples of one step of one attempt at a phase, in order.
     #[must_use]
     pub fn attempt(&self, phase: Phase, attempt: u32, step: Step) -> Vec<&Sample> {
@@ -392,6 +399,26 @@ impl Record {
             _ => None,
         });
         filled.unwrap_or(0)
+    }
+
+    /// Bytes written and seconds gone by until the last entry, those of earlier parts of the measurement included.
+    #[must_use]
+    pub fn spent(&self) -> (u64, f64) {
+        let (mut written_bytes, mut at_s) = (0, 0.0_f64);
+        for entry in &self.entries {
+            match entry {
+                Entry::Filled { data_bytes, seconds } => {
+                    written_bytes += data_bytes;
+                    at_s = at_s.max(*seconds);
+                }
+                Entry::Sample { sample, .. } => {
+                    written_bytes += sample.writes.map_or(0, |moved| moved.bytes);
+                    at_s = at_s.max(sample.at_s + sample.elapsed_s);
+                }
+                _ => {}
+            }
+        }
+        (written_bytes, at_s)
     }
 
     /// Reads the text of a record. A last line that is cut is dropped, as a crash leaves one. `source_name` is used in
@@ -454,6 +481,10 @@ pub struct RecordError {
 pub(super) struct Recorder {
     pub(super) record: Record,
     file: Option<(PathBuf, File)>,
+    /// What earlier parts of the measurement wrote.
+    pub(super) written_before_bytes: u64,
+    /// How long they took, in seconds.
+    pub(super) before_s: f64,
 }
 
 impl Recorder {
@@ -466,7 +497,8 @@ impl Recorder {
             write_line(&mut made, &header).map_err(|error| TuneError::record(path, &error))?;
             file = Some((path.to_owned(), made));
         }
-        Ok(Recorder { record: Record { header, entries: Vec::new() }, file })
+        let record = Record { header, entries: Vec::new() };
+        Ok(Recorder { record, file, written_before_bytes: 0, before_s: 0.0 })
     }
 
     /// Goes on with a record behind its last phase that is done: what follows that is measured again, and cut off.
@@ -478,7 +510,8 @@ impl Recorder {
         let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
         let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         file.set_len(kept_bytes as u64).map_err(failed)?;
-        Ok(Recorder { record, file: Some((path.to_owned(), file)) })
+        let (written_before_bytes, before_s) = record.spent();
+        Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
     }
 
     /// Adds a line.

@@ -129,6 +129,8 @@ pub struct Device {
     pub disk: String,
     /// Its device number: `259:1`.
     pub major_minor: String,
+    /// That of the whole disk: `259:0`.
+    pub disk_number: Option<String>,
     /// Size in bytes.
     pub size_bytes: Option<u64>,
     /// `raid0`, `raid10`; for RAID only.
@@ -304,7 +306,7 @@ pub struct DepthPoint {
 /// The operating point of a depth curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// The measured depth with the most power: rate over latency.
+    /// The smallest measured depth from which on a doubling brings less than a quarter more.
     pub depth: u32,
     /// Requests a second there.
     pub iops: f64,
@@ -685,11 +687,14 @@ impl TuneReport {
     pub fn disk_model(&self) -> Result<DiskModel, MissingFigures> {
         let table = |curve: &Option<SizeCurve>| {
             let points = &curve.as_ref()?.points;
-            (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops)).collect())
+            (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops.round())).collect())
         };
         let tables = table(&self.read_sizes).zip(table(&self.write_sizes));
         let leaf = self.device.as_ref().and_then(|device| device.leaves.first());
-        let exponent = |frontier: &Frontier| frontier.mix_exponent_p.unwrap_or(f64::INFINITY);
+        // A measured exponent has no more than two decimals that mean something.
+        let exponent = |frontier: &Frontier| {
+            frontier.mix_exponent_p.map_or(f64::INFINITY, |p| ((p * 100.0).round() / 100.0).max(0.01))
+        };
         Ok(DiskModel {
             name: leaf.and_then(|leaf| leaf.model.clone()),
             figures: self.four_figures()?,

@@ -23,6 +23,8 @@ use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_
 
 /// More busy than that, and the figure is the CPU's.
 const CPU_BUSY_MAX_PCT: f64 = 90.0;
+/// A figure that is known less well is worth a warning: half its 95 % interval, in per cent.
+const INTERVAL_MAX_PCT: f64 = 5.0;
 /// Samples that scatter more are worth a warning.
 const DEVIATION_MAX_PCT: f64 = 5.0;
 /// Length of the requests by which the kernel's `io.cost.model` counts operations, in bytes.
@@ -36,7 +38,10 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
         _ => None,
     });
     // A record without an end is that of a measurement that goes on, or that crashed.
-    let (written_bytes, duration_s, interrupted) = end.unwrap_or_else(|| (0, last_s(record), true));
+    let (written_bytes, duration_s, interrupted) = end.unwrap_or_else(|| {
+        let (written_bytes, seconds) = record.spent();
+        (written_bytes, seconds, !record.is_complete())
+    });
     let mut report = TuneReport {
         schema: SCHEMA,
         directory: header.directory.clone(),
@@ -89,15 +94,6 @@ pub(in crate::tune) fn report(record: &Record) -> TuneReport {
     report
 }
 
-/// When the last sample began, in seconds.
-fn last_s(record: &Record) -> f64 {
-    let at = record.entries.iter().rev().find_map(|entry| match entry {
-        Entry::Sample { sample, .. } => Some(sample.at_s),
-        _ => None,
-    });
-    at.unwrap_or(0.0)
-}
-
 fn add_costs(record: &Record, report: &mut TuneReport) {
     for entry in &record.entries {
         if let Entry::Costs { flush, discard, submissions, skipped } = entry {
@@ -124,7 +120,9 @@ fn recommended(report: &TuneReport, numa_nodes: u16) -> Option<DepthMode> {
 /// The line for `io.cost.model`: <https://docs.kernel.org/admin-guide/cgroup-v2.html>, "IO Interface Files". Its IOPS
 /// are of 4 KiB.
 fn iocost_model(report: &TuneReport) -> Option<String> {
-    let device = report.device.as_ref().filter(|device| !device.major_minor.is_empty())?;
+    // The kernel takes the number of a whole disk that it sends requests to itself: no partition, no array, no volume.
+    let device =
+        report.device.as_ref().filter(|device| device.leaves.len() == 1 && device.leaves[0].name == device.disk)?;
     let at = |points: &[SizePoint]| {
         let point = points.iter().find(|point| point.block_bytes == IOCOST_BYTES)?;
         Some(point.iops.round() as u64)
@@ -132,7 +130,7 @@ fn iocost_model(report: &TuneReport) -> Option<String> {
     let whole = |figure: &Option<Figure>| figure.as_ref().map(|figure| figure.value.round() as u64);
     Some(format!(
         "{} ctrl=user model=linear rbps={} rseqiops={} rrandiops={} wbps={} wseqiops={} wrandiops={}",
-        device.major_minor,
+        device.disk_number.as_deref()?,
         whole(&report.read_bandwidth)?,
         at(&report.read_sequential.as_ref()?.points)?,
         at(&report.read_sizes.as_ref()?.points)?,
@@ -156,16 +154,22 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
     match phase {
         Phase::WriteBandwidth | Phase::ReadBandwidth | Phase::WriteIops | Phase::ReadIops => {
             let Some(figure) = phases::figure(record, phase) else {
-                return Some(format!("{name}: depth {}", phases::depth(record, phase)));
+                return Some(format!("{name}: depth {}", phases::depth(record, phase, record.best_attempt(phase))));
             };
             let value = figure_text(figure.value, figure.unit);
-            Some(format!("{name}: {value} ± {:.1} % (95 %), depth {}", figure.ci95_pct, figure.depth))
+            let interval = match figure.samples.len() {
+                1 => "a single sample".to_owned(),
+                _ => format!("± {:.1} % (95 %)", figure.ci95_pct),
+            };
+            Some(format!("{name}: {value}, {interval}, depth {}", figure.depth))
         }
         Phase::Blocks => {
             let block = phases::physical_block(record)?;
             Some(match block.is_step {
                 true => format!("{name}: {} (shorter writes are slower, {:.1} x)", block.bytes, block.gain),
-                false => format!("{name}: no step, so {}", block.bytes),
+                false => {
+                    format!("{name}: no step down to {} bytes", record.header.align_bytes.max(phases::SHIFT_BYTES))
+                }
             })
         }
         Phase::Frontier => {
@@ -238,23 +242,27 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
         );
         warn(WarningCode::CpuLimited, message);
     }
-    if figure.deviation_pct > DEVIATION_MAX_PCT {
+    let settled = series::settled_from(&figure.samples);
+    let is_explained = figure.burst.is_some() || !settled.is_settled;
+    if figure.ci95_pct > INTERVAL_MAX_PCT {
+        let message = format!("{name}: known to ± {:.0} % only: measure longer, or on a quieter disk", figure.ci95_pct);
+        warn(WarningCode::Deviation, message);
+    } else if figure.deviation_pct > DEVIATION_MAX_PCT && !is_explained {
         let message = format!(
             "{name}: the samples deviate by {:.1} %: is something else using the disk, or the host? Measure longer",
             figure.deviation_pct
         );
         warn(WarningCode::Deviation, message);
     }
-    let settled = series::settled_from(&figure.samples);
     if let Some(burst) = figure.burst {
         let (before, value) = (figure_text(burst, figure.unit), figure_text(figure.value, figure.unit));
-        let seconds = figure.settled_at as f64 * figure.sample_s;
+        let time = format_duration_ns((figure.settled_at as f64 * figure.sample_s * 1e9) as u64);
         let message = match burst > figure.value {
             true => format!(
-                "{name}: the first {seconds:.1} s went at {before} (a cache, burst credits?), then {value}, which is the \
+                "{name}: the first {time} went at {before} (a cache, burst credits?), then {value}, which is the \
                  figure; --full shows what remains after longer"
             ),
-            false => format!("{name}: a slow start, {before} for {seconds:.1} s; the figure is what followed"),
+            false => format!("{name}: a slow start, {before} for {time}; the figure is what followed"),
         };
         warn(WarningCode::Burst, message);
     }

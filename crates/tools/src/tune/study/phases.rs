@@ -69,9 +69,10 @@ pub(in crate::tune) fn search(record: &Record, phase: Phase, attempt: u32) -> Ve
     points.collect()
 }
 
-/// The depth for one of the four figures: the smallest that gets nearly the most, or a usual one where no search was.
-pub(in crate::tune) fn depth(record: &Record, phase: Phase) -> u32 {
-    let points = search(record, phase, record.best_attempt(phase));
+/// The depth for one of the four figures: the smallest that got nearly the most in one attempt, or a usual one where no
+/// search was.
+pub(in crate::tune) fn depth(record: &Record, phase: Phase, attempt: u32) -> u32 {
+    let points = search(record, phase, attempt);
     let usual = match unit(phase) {
         Unit::BytesPerS => 16,
         Unit::OperationsPerS => 64,
