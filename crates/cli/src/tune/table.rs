@@ -35,10 +35,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
 
 fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
     let Some(f) = figure else { return vec![name.to_owned(), "not measured".to_owned()] };
-    let value = match f.unit {
-        Unit::OperationsPerS => format!("{} IOPS", format_iops(f.value)),
-        Unit::BytesPerS => format_throughput_decimal(f.value),
-    };
+    let value = f.unit.text(f.value);
     // A single sample says nothing of its scatter.
     let (interval, deviation) = match f.samples.len().saturating_sub(f.settled_at) {
         0 | 1 => ("unknown".to_owned(), "unknown".to_owned()),

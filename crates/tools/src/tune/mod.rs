@@ -49,7 +49,7 @@ mod protocol;
 pub mod record;
 mod report;
 mod rig;
-mod study;
+pub(crate) mod study;
 mod timing;
 
 use std::io;

@@ -21,7 +21,7 @@ use super::report::Unit as FigureUnit;
 use super::report::{DepthCurve, Figure, Frontier, SizeCurve, SteadyState, TuneReport};
 use crate::page::{self, Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
-use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use crate::units::{format_bytes_binary, format_duration_ns, format_iops};
 
 /// The names of all pictures that there can be.
 pub const NAMES: [&str; 5] = ["latency-against-load", "sizes", "frontier", "time", "steady-state"];
@@ -90,7 +90,7 @@ fn summary(report: &TuneReport) -> Section {
         None => vec![name.to_owned(), "not measured".into(), String::new(), String::new(), String::new()],
         Some(figure) => vec![
             name.to_owned(),
-            figure_text(figure),
+            figure.unit.text(figure.value),
             format!("± {:.1} %", figure.ci95_pct),
             format_bytes_binary(u64::from(figure.block_bytes)),
             figure.depth.to_string(),
@@ -122,13 +122,6 @@ fn summary(report: &TuneReport) -> Section {
         blocks.push(Block::Warnings(report.warnings.iter().map(|warning| warning.message.clone()).collect()));
     }
     Section { heading: "Figures".to_owned(), blocks }
-}
-
-fn figure_text(figure: &Figure) -> String {
-    match figure.unit {
-        FigureUnit::OperationsPerS => format!("{} IOPS", format_iops(figure.value)),
-        FigureUnit::BytesPerS => format_throughput_decimal(figure.value),
-    }
 }
 
 fn latency_against_load(report: &TuneReport) -> Vec<Chart> {
@@ -263,7 +256,7 @@ fn time_series(report: &TuneReport) -> Vec<Chart> {
                     label: "what counts".to_owned(),
                 },
                 Layer::Line { name: "rate".to_owned(), points, dashed: false },
-                Layer::HorizontalMark { y: figure.value, label: figure_text(figure) },
+                Layer::HorizontalMark { y: figure.value, label: figure.unit.text(figure.value) },
             ],
             note: None,
         })

@@ -339,7 +339,7 @@ impl<'a> Protocol<'a> {
             let measured_s = sample_s * rates.len() as f64;
             let is_over = measured_s + sample_s * 0.5 > max_s
                 // On a machine that is too busy to run its threads, time passes and little is measured.
-                || self.rig.now_s() - begin_s > max_s * 1.6 + 1.0;
+                || (rates.len() >= found::KNOWN_SAMPLES && self.rig.now_s() - begin_s > max_s * 1.6 + 1.0);
             let is_enough = measured_s + 1e-9 >= timing.figure_min_s.min(max_s)
                 && found::is_known(&rates, timing.enough_pct)
                 && timing.figure_min_s < timing.figure_max_s;

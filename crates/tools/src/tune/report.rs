@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Mode, place};
 use crate::config::disk::{DiskModel, SizeTable};
+use crate::units::{format_iops, format_throughput_decimal};
 use crate::config::io_properties::{DiskProperties, MAX_FIGURE, MEASURED_SCALE_MAX};
 
 /// The present version of the JSON form.
@@ -210,6 +211,17 @@ pub enum Unit {
     OperationsPerS,
     /// Bytes a second.
     BytesPerS,
+}
+
+impl Unit {
+    /// A rate in this unit, as people read it: `95,000 IOPS`, `1.54 GB/s`.
+    #[must_use]
+    pub fn text(self, rate: f64) -> String {
+        match self {
+            Unit::OperationsPerS => format!("{} IOPS", format_iops(rate)),
+            Unit::BytesPerS => format_throughput_decimal(rate),
+        }
+    }
 }
 
 /// One of the four figures.

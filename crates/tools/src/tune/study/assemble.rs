@@ -16,10 +16,10 @@
 use super::super::depth_mode;
 use super::super::protocol::FOREIGN_MAX_PCT;
 use super::super::record::{Entry, Phase, Record};
-use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Unit, Warning, WarningCode};
+use super::super::report::{DepthCurve, DepthMode, Figure, SizePoint, TuneReport, Warning, WarningCode};
 use super::super::report::{IOPS_BLOCK_BYTES, SCHEMA};
 use super::{phases, series};
-use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use crate::units::{format_bytes_binary, format_duration_ns};
 
 /// More busy than that, and the figure is the CPU's.
 const CPU_BUSY_MAX_PCT: f64 = 90.0;
@@ -140,14 +140,6 @@ fn iocost_model(report: &TuneReport) -> Option<String> {
     ))
 }
 
-/// A figure with its unit.
-fn figure_text(value: f64, unit: Unit) -> String {
-    match unit {
-        Unit::OperationsPerS => format!("{} IOPS", format_iops(value)),
-        Unit::BytesPerS => format_throughput_decimal(value),
-    }
-}
-
 /// What a phase found, in a line; `None` where there is nothing to tell.
 pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
     let name = phase.name();
@@ -156,7 +148,7 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
             let Some(figure) = phases::figure(record, phase) else {
                 return Some(format!("{name}: depth {}", phases::depth(record, phase, record.best_attempt(phase))));
             };
-            let value = figure_text(figure.value, figure.unit);
+            let value = figure.unit.text(figure.value);
             let interval = match figure.samples.len() {
                 1 => "a single sample".to_owned(),
                 _ => format!("± {:.1} % (95 %)", figure.ci95_pct),
@@ -255,7 +247,7 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
         warn(WarningCode::Deviation, message);
     }
     if let Some(burst) = figure.burst {
-        let (before, value) = (figure_text(burst, figure.unit), figure_text(figure.value, figure.unit));
+        let (before, value) = (figure.unit.text(burst), figure.unit.text(figure.value));
         let time = format_duration_ns((figure.settled_at as f64 * figure.sample_s * 1e9) as u64);
         let message = match burst > figure.value {
             true => format!(

@@ -25,7 +25,6 @@ use super::super::report::{
 use super::super::timing::Timing;
 use super::super::{Mode, SEQUENTIAL_BYTES, place};
 use super::{cost, curves, frontier, series, steady};
-use crate::units::{format_iops, format_throughput_decimal};
 
 /// By how much positions are shifted to see what misaligned writes cost, in bytes.
 pub(in crate::tune) const SHIFT_BYTES: u32 = 512;
@@ -34,7 +33,7 @@ const BURST_MIN_PCT: f64 = 5.0;
 /// A load whose rate the disk carries reaches this part of it at least: what diskplorer asks for.
 const CARRIED_PART: f64 = 0.97;
 /// Fewer samples say nothing of their scatter.
-const KNOWN_SAMPLES: usize = 5;
+pub(in crate::tune) const KNOWN_SAMPLES: usize = 5;
 
 /// Whether a figure is known: its transient is over, and half its 95 % interval is within `enough_pct` per cent.
 pub(in crate::tune) fn is_known(rates: &[f64], enough_pct: f64) -> bool {
@@ -395,10 +394,7 @@ pub(in crate::tune) fn rounds_line(record: &Record) -> String {
     let texts = FIGURES.iter().filter_map(|(name, phase)| {
         let samples = round_samples(record, *phase);
         let value = rate(*phase, samples.last()?);
-        Some(match unit(*phase) {
-            Unit::OperationsPerS => format!("{name} {}", format_iops(value)),
-            Unit::BytesPerS => format!("{name} {}", format_throughput_decimal(value)),
-        })
+        Some(format!("{name} {}", unit(*phase).text(value)))
     });
     texts.collect::<Vec<String>>().join(", ")
 }
