@@ -41,8 +41,10 @@
 mod budget;
 mod costs;
 mod depth_mode;
+mod error;
 mod foreign;
 mod merge;
+mod options;
 pub mod pictures;
 mod place;
 mod protocol;
@@ -52,26 +54,26 @@ mod rig;
 pub(crate) mod study;
 mod timing;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use plimsoll::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
+use plimsoll::backend::choose::{BackendKind, Choice, probe};
 use plimsoll::backend::{AlignSource, FileInfo, OpenOptions};
 use plimsoll::sys::{block, sysfs};
-use plimsoll::{Classes, DiskSetup, ShardOptions, Topology, TopologyError};
-use serde::{Deserialize, Serialize};
+use plimsoll::{Classes, DiskSetup, ShardOptions, Topology};
 
-use crate::load::{Control, LoadError, Scratch, ScratchError};
+use crate::load::{Control, Scratch};
 use crate::units::format_bytes_binary;
 use foreign::ForeignMeter;
 pub use place::PlaceError;
 use place::{Place, Roots};
 use protocol::Protocol;
-use record::{Header, RECORD_NAME, RECORD_SCHEMA, Record, RecordError, Recorder};
+use record::{Header, RECORD_NAME, RECORD_SCHEMA, Record, Recorder};
 use rig::{DiskRig, Rig, SPAN_MIN_BYTES, SimRig, Span};
 
+pub use error::TuneError;
 pub use merge::{MergeError, merge};
+pub use options::{Mode, TuneOptions};
 pub use report::{
     Backend, BlockSize, CostFit, DepthCurve, DepthMode, DepthPoint, Device, Figure, Frontier, FrontierPoint,
     IOPS_BLOCK_BYTES, Knee, Leaf, LeftOut, Merged, MissingCause, MissingFigures, OperationCost, PhysicalBlock, Probe,
@@ -84,154 +86,6 @@ pub use rig::SimulatedDisk;
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 /// What [`measure`] needs to write beyond the scratch data, in bytes.
 const MEASURE_MIN_BYTES: u64 = 256 << 20;
-
-/// How thorough a measurement is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// A minute at most.
-    Quick,
-    /// Five minutes at most.
-    #[default]
-    Standard,
-    /// Preconditioning, then rounds until the disk is steady as SNIA's performance test specification defines it.
-    Full,
-}
-
-impl Mode {
-    /// `quick`, `standard` or `full`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Quick => "quick",
-            Mode::Standard => "standard",
-            Mode::Full => "full",
-        }
-    }
-}
-
-/// What to measure, and how.
-#[derive(Clone, Debug)]
-pub struct TuneOptions {
-    /// The directory whose disk is measured, or a block device.
-    pub directory: PathBuf,
-    /// Whether a block device may be written to: **everything on it is lost**.
-    pub destructive: bool,
-    /// Backend; `None` takes the best that the machine allows.
-    pub backend: Option<BackendKind>,
-    /// Shards, at least 1; each is a thread with a CPU of its own.
-    pub shards: u16,
-    /// How thorough.
-    pub mode: Mode,
-    /// The four figures and the latency of the idle disk, and nothing else.
-    pub figures_only: bool,
-    /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or more where the disk works in more.
-    pub read_block_bytes: Option<u32>,
-    /// The same for random writes; with `None` also found by experiment.
-    pub write_block_bytes: Option<u32>,
-    /// Scratch data in all, at least 4 MiB for each shard; on a device the part of it that is used.
-    pub data_bytes: u64,
-    /// Never write more than this, scratch data included; at least 256 MiB above `data_bytes`.
-    pub max_write_bytes: Option<u64>,
-    /// Measured length of each figure in seconds, 0.001 to 86 400. `None`: until it is known.
-    pub phase_s: Option<f64>,
-    /// Rounds at most of a full measurement, at least 5.
-    pub rounds_max: u32,
-    /// Length of each of the four conditions of a round in seconds, 0.001 to 86 400.
-    pub round_s: f64,
-    /// Seed of positions and data.
-    pub seed: u64,
-    /// Where the record goes: a file that must not exist.
-    pub record: Option<PathBuf>,
-}
-
-impl TuneOptions {
-    /// The usual measurement, at most five minutes: 8 GiB of scratch data, a shard on every CPU that the process may
-    /// use.
-    #[must_use]
-    pub fn new(directory: impl Into<PathBuf>) -> TuneOptions {
-        let cpus = plimsoll::sys::pin::allowed_cpus().map_or(1, |cpus| cpus.len());
-        TuneOptions {
-            directory: directory.into(),
-            destructive: false,
-            backend: None,
-            shards: u16::try_from(cpus).unwrap_or(u16::MAX).max(1),
-            mode: Mode::Standard,
-            figures_only: false,
-            read_block_bytes: None,
-            write_block_bytes: None,
-            data_bytes: 8 << 30,
-            max_write_bytes: None,
-            phase_s: None,
-            rounds_max: 25,
-            round_s: 60.0,
-            seed: 1,
-            record: None,
-        }
-    }
-
-    /// The short one, at most a minute: 2 GiB of scratch data.
-    #[must_use]
-    pub fn quick(directory: impl Into<PathBuf>) -> TuneOptions {
-        TuneOptions { mode: Mode::Quick, data_bytes: 2 << 30, ..TuneOptions::new(directory) }
-    }
-
-    /// Those that a record was made with.
-    fn of_header(header: &Header) -> TuneOptions {
-        let set = |block: &BlockSize| block.is_set.then_some(block.bytes);
-        TuneOptions {
-            directory: PathBuf::from(&header.directory),
-            destructive: header.destructive,
-            backend: header.backend.name.parse().ok(),
-            shards: header.shards,
-            mode: header.mode,
-            figures_only: header.figures_only,
-            read_block_bytes: set(&header.read_block),
-            write_block_bytes: set(&header.write_block),
-            data_bytes: header.data_bytes,
-            max_write_bytes: header.max_write_bytes,
-            phase_s: header.phase_s,
-            rounds_max: header.rounds_max,
-            round_s: header.round_s,
-            seed: header.seed,
-            record: None,
-        }
-    }
-
-    fn check(&self) -> Result<(), TuneError> {
-        let bad = |option, reason: String| Err(TuneError::Option { option, reason });
-        if self.shards == 0 {
-            return bad("--shards", "at least one shard is needed".to_owned());
-        }
-        for (option, seconds) in [("--phase", self.phase_s), ("--round", Some(self.round_s))] {
-            if let Some(seconds) = seconds
-                && !(0.001..=86_400.0).contains(&seconds)
-            {
-                return bad(option, format!("{seconds} s is not from 0.001 s to a day"));
-            }
-        }
-        if self.rounds_max < 5 {
-            return bad("--rounds", "a steady state takes five rounds at least".to_owned());
-        }
-        let data_min_bytes = u64::from(self.shards) * SPAN_MIN_BYTES;
-        if self.data_bytes < data_min_bytes {
-            let least = format_bytes_binary(data_min_bytes);
-            return bad("--data-size", format!("{} shards need at least {least}", self.shards));
-        }
-        let needed_bytes = self.data_bytes.saturating_add(MEASURE_MIN_BYTES);
-        match self.max_write_bytes {
-            Some(max_write_bytes) if max_write_bytes < needed_bytes => {
-                Err(TuneError::MaxWrite { needed_bytes, max_write_bytes })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the backend touches no disk.
-    fn is_in_memory(&self) -> bool {
-        crate::setup::is_in_memory(self.backend)
-    }
-}
 
 /// Hears how a measurement goes. `()` ignores it all.
 pub trait Observer {
@@ -252,128 +106,6 @@ pub trait Observer {
 }
 
 impl Observer for () {}
-
-/// Why nothing could be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TuneError {
-    /// An option makes no sense, here or anywhere.
-    #[error("{option}: {reason}")]
-    Option {
-        /// Its name on the command line.
-        option: &'static str,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Too little may be written.
-    #[error(
-        "a measurement writes at least {}, more than --max-write {}: allow more, or set a smaller --data-size",
-        format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
-    )]
-    MaxWrite {
-        /// What is needed, in bytes.
-        needed_bytes: u64,
-        /// What is allowed, in bytes.
-        max_write_bytes: u64,
-    },
-    /// Nothing that can be measured, or a device that is in use.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// The files in the directory: no space, read-only.
-    #[error(transparent)]
-    Scratch(#[from] ScratchError),
-    /// The backend is not to be had.
-    #[error(transparent)]
-    Backend(#[from] OpenBackendError),
-    /// The scratch files cannot be used, as where direct I/O is refused.
-    #[error(transparent)]
-    Open(io::Error),
-    /// A block device without permission to write to it.
-    #[error(
-        "{path} is a block device: measuring it overwrites everything on it; add --destructive if nothing there is \
-         needed, or name a directory on its file system"
-    )]
-    NotDestructive {
-        /// The device.
-        path: String,
-    },
-    /// A device that is in use, or cannot be opened.
-    #[error("{path}: {error}")]
-    Device {
-        /// The device.
-        path: String,
-        /// Why not.
-        error: io::Error,
-    },
-    /// The record's file is there already.
-    #[error("{path} exists: go on with it (--resume), analyse it (--from), or name another file for --record")]
-    RecordExists {
-        /// The file.
-        path: String,
-    },
-    /// The record cannot be written.
-    #[error("{path}: {reason}")]
-    WriteRecord {
-        /// The file.
-        path: String,
-        /// What the system said.
-        reason: String,
-    },
-    /// The record cannot be read.
-    #[error(transparent)]
-    ReadRecord(#[from] RecordError),
-    /// The record is of something else.
-    #[error("{path}: cannot go on with this record: {reason}")]
-    Resume {
-        /// The file.
-        path: String,
-        /// Why not.
-        reason: String,
-    },
-    /// Impossible shards.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// A run could not begin, or broke.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// Requests failed.
-    #[error("{phase}: {errors} requests failed, the first with: {reason}")]
-    Io {
-        /// What was being done.
-        phase: &'static str,
-        /// How many failed.
-        errors: u64,
-        /// Why the first did.
-        reason: String,
-    },
-    /// Not one request came back.
-    #[error("{phase}: no request came back in {seconds:.1} s: is the disk stuck? The kernel log may say more")]
-    Silent {
-        /// What was being done.
-        phase: &'static str,
-        /// How long it was waited, in seconds.
-        seconds: f64,
-    },
-}
-
-impl TuneError {
-    fn record(path: &Path, error: &io::Error) -> TuneError {
-        let path = path.display().to_string();
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => TuneError::RecordExists { path },
-            _ => TuneError::WriteRecord { path, reason: error.to_string() },
-        }
-    }
-
-    /// `first` is an error number; 0 or none for a transfer that came back short.
-    fn io(phase: &'static str, errors: u64, first: Option<i32>) -> TuneError {
-        let reason = match first {
-            Some(number) if number != 0 => io::Error::from_raw_os_error(number).to_string(),
-            _ => "it moved fewer bytes than asked; is the file system full?".to_owned(),
-        };
-        TuneError::Io { phase, errors, reason }
-    }
-}
 
 /// Measures the disk under `options.directory`.
 ///

@@ -22,15 +22,24 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+mod curves;
+mod device;
+
 use std::fmt::{self, Write as _};
 
 use plimsoll::core::{CostForm, FourFigures, Rate};
 use serde::{Deserialize, Serialize};
 
+pub use curves::{
+    CostFit, DepthCurve, DepthMode, DepthPoint, Frontier, FrontierPoint, Knee, OperationCost, PhysicalBlock, Probe,
+    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SubmissionCost, UnloadedLatency,
+};
+pub use device::{Backend, BlockSize, Device, Leaf, Warning, WarningCode};
+
 use super::{Mode, place};
 use crate::config::disk::{DiskModel, SizeTable};
-use crate::units::{format_iops, format_throughput_decimal};
 use crate::config::io_properties::{DiskProperties, MAX_FIGURE, MEASURED_SCALE_MAX};
+use crate::units::{format_iops, format_throughput_decimal};
 
 /// The present version of the JSON form.
 pub const SCHEMA: u32 = 2;
@@ -120,89 +129,6 @@ pub struct TuneReport {
     pub interrupted: bool,
 }
 
-/// The block device of a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Device {
-    /// The device that is mounted: `nvme0n1p1`, `md0`.
-    pub name: String,
-    /// The whole disk that it is on.
-    pub disk: String,
-    /// Its device number: `259:1`.
-    pub major_minor: String,
-    /// That of the whole disk: `259:0`.
-    pub disk_number: Option<String>,
-    /// Size in bytes.
-    pub size_bytes: Option<u64>,
-    /// `raid0`, `raid10`; for RAID only.
-    pub raid_level: Option<String>,
-    /// Length of a stripe on one member in bytes, for RAID only.
-    pub raid_chunk_bytes: Option<u64>,
-    /// The file below a loop device.
-    pub backing_file: Option<String>,
-    /// The disks at the bottom of it.
-    pub leaves: Vec<Leaf>,
-}
-
-/// One physical disk (as far as the kernel knows) and its settings; `null` where the kernel does not say.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Leaf {
-    /// `nvme0n1`.
-    pub name: String,
-    /// What its maker calls it.
-    pub model: Option<String>,
-    /// Version of its firmware.
-    pub firmware: Option<String>,
-    /// Size in bytes.
-    pub size_bytes: Option<u64>,
-    /// What its PCIe link carries in one direction, in bytes a second.
-    pub link_bytes_per_s: Option<u64>,
-    /// Whether its data are lost when the instance stops.
-    pub is_ephemeral: bool,
-    /// Whether it is a volume on a network, with the provider's caps and credits.
-    pub is_network: bool,
-    /// Active elevator.
-    pub scheduler: Option<String>,
-    /// Requests that a hardware queue holds.
-    pub nr_requests: Option<u64>,
-    /// Physical block in bytes.
-    pub physical_block_bytes: Option<u64>,
-    /// Logical block in bytes.
-    pub logical_block_bytes: Option<u64>,
-    /// Largest request that goes out in one piece, in bytes.
-    pub max_request_bytes: Option<u64>,
-    /// What the kernel reads ahead of buffered readers, in bytes.
-    pub read_ahead_bytes: Option<u64>,
-    /// `write back` or `write through`.
-    pub write_cache: Option<String>,
-    /// 0: merges; 1: simple merges; 2: none.
-    pub nomerges: Option<u64>,
-    /// Whether it spins.
-    pub rotational: Option<bool>,
-}
-
-/// What carried the I/O.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Backend {
-    /// Its name, as on the command line.
-    pub name: String,
-    /// Why this one.
-    pub reason: String,
-}
-
-/// A request size, and how it was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockSize {
-    /// Bytes: a power of two, 512 to 1 MiB.
-    pub bytes: u32,
-    /// `kernel: physical block 512, so 4096`, or what it falls back to and why.
-    pub how: String,
-    /// Whether the user asked for it.
-    #[serde(default)]
-    pub is_set: bool,
-}
-
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -269,252 +195,6 @@ impl Figure {
     }
 }
 
-/// A short measurement at one depth.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Probe {
-    /// Requests under way, all shards together.
-    pub depth: u32,
-    /// The rate, in the unit of the figure.
-    pub rate: f64,
-}
-
-/// Latency of one request at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnloadedLatency {
-    /// Half of the requests took no longer, in nanoseconds.
-    pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
-    pub p99_ns: u64,
-    /// How many requests were measured, at least 1.
-    pub requests: u64,
-    /// Length of a request in bytes.
-    pub block_bytes: u32,
-}
-
-/// A rate over the number of requests under way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DepthCurve {
-    /// Length of a request in bytes.
-    pub block_bytes: u32,
-    /// By rising depth.
-    pub points: Vec<DepthPoint>,
-    /// Where more depth buys little but latency; `null` where the curve has no such place.
-    pub knee: Option<Knee>,
-}
-
-/// One depth.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DepthPoint {
-    /// Requests under way, all shards together.
-    pub depth: u32,
-    /// Requests a second.
-    pub iops: f64,
-    /// Half of the requests took no longer, in nanoseconds.
-    pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
-    pub p99_ns: u64,
-}
-
-/// The operating point of a depth curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Knee {
-    /// The smallest measured depth from which on a doubling brings less than a quarter more.
-    pub depth: u32,
-    /// Requests a second there.
-    pub iops: f64,
-    /// Median latency there, in nanoseconds.
-    pub p50_ns: u64,
-    /// Requests that the disk works on at once when it is saturated and none waits: the best rate times the unloaded
-    /// latency (Little's law).
-    pub concurrency: f64,
-}
-
-/// Rates by size, at random positions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SizeCurve {
-    /// By rising size.
-    pub points: Vec<SizePoint>,
-    /// What the scheduler's cost function (form `knee`) of the four figures makes of each size, in per cent of the
-    /// measured device time; empty where figures are missing.
-    pub model_residuals_pct: Vec<f64>,
-    /// The cost function that fits the points best.
-    pub fit: Option<CostFit>,
-}
-
-/// Device time by length: `max(floor_ns, base_ns + ns_per_byte * length)`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CostFit {
-    /// The least that any request costs, in nanoseconds.
-    pub floor_ns: f64,
-    /// The line at length 0, in nanoseconds.
-    pub base_ns: f64,
-    /// What each byte adds on the line, in nanoseconds.
-    pub ns_per_byte: f64,
-    /// For each size: how much more the fit says than was measured, in per cent of the measured device time.
-    pub residuals_pct: Vec<f64>,
-}
-
-impl CostFit {
-    /// Device time of a request of `bytes`, in nanoseconds.
-    #[must_use]
-    pub fn cost_ns(&self, bytes: u32) -> f64 {
-        self.floor_ns.max(self.base_ns + self.ns_per_byte * f64::from(bytes))
-    }
-}
-
-/// One size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SizePoint {
-    /// Length of a request in bytes.
-    pub block_bytes: u32,
-    /// Requests a second.
-    pub iops: f64,
-    /// Bytes a second.
-    pub bytes_per_s: f64,
-    /// Requests under way, all shards together.
-    pub depth: u32,
-}
-
-/// Rates by size, one request after the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SequentialCurve {
-    /// By rising size.
-    pub points: Vec<SizePoint>,
-    /// The least size that moves (within 5 %) as many bytes a second as any longer one; `null` where not even the
-    /// longest does surely.
-    pub saturation_bytes: Option<u32>,
-}
-
-/// In which blocks the disk writes, found by experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhysicalBlock {
-    /// Bytes.
-    pub bytes: u32,
-    /// What the kernel reports.
-    pub reported_bytes: Option<u32>,
-    /// Whether shorter writes were clearly slower, so that `bytes` is more than a limit of what was tried.
-    pub is_step: bool,
-    /// How many times as many writes of `bytes` as of half of it go through in a second; 1 without a step.
-    pub gain: f64,
-    /// How many times as many aligned writes of 4 KiB as shifted ones; 1 where they differ by no more than chance, `null`
-    /// where shifted ones are not possible.
-    pub misalignment_factor: Option<f64>,
-}
-
-/// What the disk carries of reads and writes together.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Frontier {
-    /// Random reads of `read_block_bytes` alone, requests a second.
-    pub read_iops: f64,
-    /// Length of the reads.
-    pub read_block_bytes: u32,
-    /// Sequential writes of `write_block_bytes` alone, bytes a second.
-    pub write_bytes_per_s: f64,
-    /// Length of the writes.
-    pub write_block_bytes: u32,
-    /// What was carried, as parts of the two: from reads alone to writes alone.
-    pub points: Vec<FrontierPoint>,
-    /// p in (r/R)^p + (w/W)^p = 1, above 0; `null` where they do not disturb each other (p infinite).
-    pub mix_exponent_p: Option<f64>,
-    /// Root of the mean squared distance of the points from that curve, in parts of 1.
-    pub rmse: f64,
-}
-
-/// One ray from the origin.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FrontierPoint {
-    /// Reads, as a part of what reads alone reach.
-    pub reads: f64,
-    /// Writes, as a part of what writes alone reach.
-    pub writes: f64,
-}
-
-/// How the rounds of a full measurement went, by the rules of SNIA's performance test specification: in five rounds the
-/// range is at most 20 % of the mean, and the best line moves by at most 10 % of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SteadyState {
-    /// Whether all four figures became steady in the same five rounds.
-    pub attained: bool,
-    /// Rounds that were made.
-    pub rounds: u32,
-    /// Length of each condition of a round in seconds.
-    pub round_s: f64,
-    /// Bytes that were written beforehand, sequentially.
-    pub precondition_bytes: u64,
-    /// The four figures.
-    pub tracks: Vec<SteadyTrack>,
-}
-
-/// One figure over the rounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SteadyTrack {
-    /// Its name in io-properties.
-    pub figure: String,
-    /// Its rate in each round.
-    pub rates: Vec<f64>,
-    /// The first round (from 0) that ended five steady ones; the four figures need not be steady together by then.
-    pub first_steady: Option<usize>,
-    /// The round (from 0) with which the window of five begins.
-    pub window_begin: usize,
-    /// Mean over the window.
-    pub mean: f64,
-    /// Largest less least in the window, in per cent of the mean.
-    pub range_pct: f64,
-    /// How far the best line moves within the window, in per cent of the mean.
-    pub slope_pct: f64,
-    /// That line's slope, in the figure's unit a round.
-    pub slope_per_round: f64,
-    /// That line's value in the window's first round.
-    pub intercept: f64,
-    /// Whether both are within the rules.
-    pub attained: bool,
-}
-
-/// What one kind of operation takes, one at a time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OperationCost {
-    /// Half of them took no longer, in nanoseconds.
-    pub p50_ns: u64,
-    /// 99 of 100 took no longer, in nanoseconds.
-    pub p99_ns: u64,
-    /// How many were measured.
-    pub operations: u64,
-    /// What exactly.
-    pub what: String,
-}
-
-/// Whether a kind of submission blocks the thread that makes it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SubmissionCost {
-    /// `append`, `overwrite`, and so on.
-    pub kind: String,
-    /// Length of a write in bytes.
-    pub block_bytes: u32,
-    /// Writes under way.
-    pub depth: u32,
-    /// How often the thread had to give up its CPU for a submission, on average.
-    pub context_switches_per_operation: f64,
-    /// Median time of a submission, in nanoseconds.
-    pub submit_p50_ns: u64,
-    /// Longest, in nanoseconds.
-    pub submit_max_ns: u64,
-    /// Part of the writes refused when told not to wait (`RWF_NOWAIT`); `null` where that cannot be asked.
-    pub nowait_refused: Option<f64>,
-    /// Whether it blocks: at least one context switch in ten submissions.
-    pub blocks: bool,
-}
-
-/// Queues and requests for scheduling by depth alone, as Seastar's `--num-io-queues` and `--max-io-requests`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DepthMode {
-    /// I/O queues.
-    pub num_io_queues: u16,
-    /// Requests in flight, all queues together.
-    pub max_io_requests: u32,
-    /// Why.
-    pub reason: String,
-}
-
 /// Several runs in one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
@@ -535,78 +215,6 @@ pub struct LeftOut {
     pub value: f64,
     /// The median of all runs.
     pub median: f64,
-}
-
-/// Something that may be wrong with the figures.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warning {
-    /// What kind.
-    pub code: WarningCode,
-    /// What, where, and what to do. One line.
-    pub message: String,
-}
-
-/// Kinds of [`Warning`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WarningCode {
-    /// The kernel schedules requests too.
-    Elevator,
-    /// The device has a volatile cache that acknowledges writes.
-    WriteCache,
-    /// The kernel may merge neighbouring requests.
-    Merges,
-    /// A spinning disk: four figures describe it badly.
-    Rotational,
-    /// The kernel does not describe the disk.
-    UnknownDevice,
-    /// Requests longer than the RAID's chunk go to several members.
-    RaidChunk,
-    /// Members of an array that differ.
-    MixedMembers,
-    /// A kernel whose RAID makes asynchronous I/O wait.
-    OldRaidKernel,
-    /// Blocks of the file system are smaller than those of the disk.
-    FileSystemBlock,
-    /// Data are lost when the instance stops.
-    Ephemeral,
-    /// A volume on a network: the provider's caps and credits are measured, not a disk.
-    NetworkVolume,
-    /// Little room on the file system.
-    FewFreeBytes,
-    /// More shards than requests that the disk's queue holds.
-    ManyShards,
-    /// Read-ahead of buffered readers.
-    ReadAhead,
-    /// A file below, with another file system and perhaps its page cache.
-    LoopDevice,
-    /// Others used the disk meanwhile.
-    ForeignIo,
-    /// The disk was faster at first.
-    Burst,
-    /// The disk does not write in the blocks that the kernel reports.
-    PhysicalBlock,
-    /// Submissions block.
-    BlockingSubmission,
-    /// A full measurement did not become steady.
-    NotSteady,
-    /// Something could not be measured here.
-    NotMeasured,
-    /// Direct I/O alignment had to be assumed.
-    AssumedAlignment,
-    /// A shard was busy, so the figure is rather that of the CPU.
-    CpuLimited,
-    /// The samples scatter.
-    Deviation,
-    /// The rate was still changing at the end.
-    StillChanging,
-    /// Less scratch data than asked for was written, because the disk is slow.
-    LessData,
-    /// A phase was cut short, or left out, because no more may be written.
-    MaxWrite,
-    /// IOPS were measured at a size that io-properties cannot tell.
-    BlockSize,
 }
 
 /// Figures that were not measured, so that there are no io-properties.
