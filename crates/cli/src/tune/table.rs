@@ -1,9 +1,7 @@
 //! A report of `tune` for people: what the disk carries, in a screen.
 
-use plimsoll_tools::tune::{DepthCurve, Figure, OperationCost, TuneReport, Unit, UnloadedLatency};
-use plimsoll_tools::units::{
-    format_bytes_binary, format_count, format_duration_ns, format_iops, format_throughput_decimal,
-};
+use plimsoll_tools::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
+use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
 
 use crate::screen;
 

@@ -97,6 +97,31 @@ fn tune_prints_what_it_has_and_writes_no_half_file() {
 }
 
 #[test]
+fn an_interrupted_tune_keeps_its_figures_and_is_gone_on_with() {
+    let world = World::new(&[]);
+    let record = world.path().join("run.jsonl");
+    // A phase of a second: when the first figure is done, the next is measured for longer than a signal takes.
+    let line = "tune . -c 1 --data-size 16M --figures-only --phase 1s --record run.jsonl --format json";
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let is_time =
+        |_: &Child| std::fs::read_to_string(&record).is_ok_and(|text| text.contains("\"phase\":\"read_bandwidth\""));
+    let Some(ended) = interrupted(&world, &arguments, Signal::INT, is_time) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(ended.err.contains("interrupted: the figures are those measured until then"), "{ended:#?}");
+    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((&report["interrupted"], &report["write_bandwidth"]["complete"]), (&true.into(), &true.into()));
+    assert_eq!(report["read_iops"], serde_json::Value::Null);
+    assert_eq!(world.contents().len(), 1, "the record, and no scratch file");
+
+    let resumed = world.run(&["tune", "--resume", "run.jsonl", "--format", "json"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:#?}");
+    let whole: serde_json::Value = serde_json::from_str(&resumed.out).unwrap();
+    assert_eq!((&whole["interrupted"], &whole["write_bandwidth"]), (&false.into(), &report["write_bandwidth"]));
+    assert_eq!(whole["read_iops"]["complete"], true);
+    assert_eq!(world.contents().len(), 1);
+}
+
+#[test]
 fn demo_ends_while_it_measures() {
     for format in ["table", "json"] {
         let world = World::new(&[]);

@@ -1,13 +1,16 @@
 //! The `plimsoll` binary as people and scripts meet it: arguments, messages, exit codes, formats, signals.
 //!
 //! One test program, a module for each kind of story. Every run has a directory of its own, and whatever the run was,
-//! the directory must hold afterwards what it held before. What a machine lacks (namespaces, python3) skips a test with
-//! one line saying so.
+//! the directory must hold afterwards what it held before. What a machine lacks (namespaces, loop devices, python3)
+//! skips a test with one line saying so.
 
+mod compare;
+mod experiment;
 mod info;
 mod interrupt;
 mod machine;
 mod refused;
 mod results;
 mod sim;
+mod tune;
 mod world;

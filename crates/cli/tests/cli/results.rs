@@ -186,15 +186,22 @@ fn properties_and_modes_bound_what_runs() {
 
 /// A tune of 20 ms phases on a small file in memory, or on nothing.
 const TUNE: [&str; 8] = ["tune", ".", "--phase", "20ms", "--data-size", "16M", "-c", "1"];
+/// The same without curves.
+const FIGURES: [&str; 9] = ["tune", ".", "--phase", "20ms", "--data-size", "16M", "-c", "1", "--figures-only"];
 
 #[test]
 fn json_of_tune() {
     let world = World::new(&[]);
     for backend in ["null", "memory"] {
-        let ended = done(world.run(&[&TUNE[..], &["--backend", backend, "--format", "json"]].concat()));
+        let ended = world.run(&[&TUNE[..], &["--backend", backend, "--format", "json"]].concat());
+        if matches!(ended.code, Some(0 | 1)) && ended.out.contains("\"complete\": false") {
+            return crate::world::skip("the machine is too busy to measure for as long as was asked");
+        }
+        let ended = done(ended);
         let report: Value = serde_json::from_str(&ended.out).unwrap();
         assert_documented(&report, &[]);
         assert_eq!((&report["backend"]["name"], &report["device"]), (&backend.into(), &Value::Null));
+        assert_eq!((&report["schema"], &report["mode"]), (&2.into(), &"standard".into()));
         for figure in ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] {
             assert!(report[figure]["value"].as_f64().unwrap() > 0.0, "{figure}");
             assert_eq!(report[figure]["complete"], true);
@@ -207,7 +214,7 @@ fn json_of_tune() {
 fn yaml_of_tune() {
     let world = World::new(&[]);
     for flags in [["--format", "yaml"], ["--output", "-"]] {
-        let ended = done(world.run(&[&TUNE[..], &["--backend", "null"], &flags[..]].concat()));
+        let ended = done(world.run(&[&FIGURES[..], &["--backend", "null"], &flags[..]].concat()));
         let properties: Value = serde_saphyr::from_str(&ended.out).unwrap();
         assert_documented(&properties, &[]);
         for figure in ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] {
@@ -220,7 +227,7 @@ fn yaml_of_tune() {
 #[test]
 fn what_tune_writes_test_reads() {
     let world = World::new(&[("reads.yaml", READS)]);
-    let tune = [&TUNE[..], &["--backend", "null", "-o", "io.yaml"]].concat();
+    let tune = [&FIGURES[..], &["--backend", "null", "-o", "io.yaml"]].concat();
     let table = done(world.run(&tune)).out;
     assert!(table.contains("random read") && table.contains("sequential write"), "{table}");
     let written = std::fs::read(world.path().join("io.yaml")).unwrap();

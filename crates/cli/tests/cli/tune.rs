@@ -1,0 +1,296 @@
+//! `plimsoll tune`: records, simulated disks, devices that are given up, and what is refused.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::world::{Ended, World, skip};
+
+/// Everything, in samples of a few milliseconds.
+const SHORT: [&str; 6] = ["--phase", "40ms", "--data-size", "16M", "-c", "1"];
+/// The four figures of nothing: no disk is needed.
+const NULL: [&str; 7] = ["tune", ".", "--backend", "null", "--figures-only", "--quick", "--seed"];
+
+fn split(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[track_caller]
+fn json(ended: &Ended) -> Value {
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    serde_json::from_str(&ended.out).expect("JSON")
+}
+
+/// The result of a measurement; `None` on a machine so busy that a figure was cut short.
+#[track_caller]
+fn measured(ended: &Ended) -> Option<Value> {
+    let is_cut = ended.out.contains("\"complete\": false");
+    if matches!(ended.code, Some(0 | 1)) && is_cut {
+        skip("the machine is too busy to measure for as long as was asked");
+        return None;
+    }
+    Some(json(ended))
+}
+
+fn names(world: &World) -> Vec<String> {
+    world.contents().keys().map(|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect()
+}
+
+/// A record of the four figures, and the JSON of the run.
+fn recorded(world: &World, name: &str, seed: &str) -> Option<Value> {
+    measured(&world.run(&[&NULL[..], &[seed], &SHORT, &["--record", name, "--format", "json"]].concat()))
+}
+
+#[test]
+fn a_record_gives_the_same_json_as_the_run() {
+    let world = World::new(&[]);
+    let arguments = ["tune", ".", "--backend", "null", "--record", "run.jsonl", "--format", "json"];
+    let ran = world.run(&[&arguments[..], &SHORT].concat());
+    let Some(_) = measured(&ran) else { return };
+    let read = world.run(&["tune", "--from", "run.jsonl", "--format", "json"]);
+    assert_eq!((read.code, &read.out), (Some(0), &ran.out));
+    // Every other form of it, too, without the disk.
+    let made =
+        world.run(&split("tune --from run.jsonl -o io.yaml --disk-output disk.yaml --page page.html --pictures ."));
+    assert_eq!(made.code, Some(0), "{made:#?}");
+    assert!(made.out.lines().all(|line| line.chars().count() <= 100), "{}", made.out);
+    let names = names(&world);
+    for name in ["io.yaml", "disk.yaml", "page.html", "sizes.svg", "latency-against-load.svg"] {
+        assert!(names.contains(&name.to_owned()), "no {name} in {names:?}");
+    }
+}
+
+#[test]
+fn a_record_is_never_written_over() {
+    let world = World::new(&[("run.jsonl", "precious")]);
+    let before = world.contents();
+    for place in [&NULL[..6], &["tune", "--disk", "i3en.3xlarge"]] {
+        let ended = world.run(&[place, &SHORT, &["--record", "run.jsonl"]].concat());
+        ended.assert_refused(2, &["run.jsonl exists", "--resume", "--from"]);
+        assert!(world.contents() == before);
+    }
+}
+
+#[test]
+fn a_cut_record_is_gone_on_with() {
+    let world = World::new(&[]);
+    let Some(whole) = recorded(&world, "run.jsonl", "1") else { return };
+    let text = fs::read_to_string(world.path().join("run.jsonl")).expect("it was written");
+    let ends = text.match_indices("{\"done\":{\"phase\":").map(|(at, _)| at + text[at..].find('\n').unwrap_or(0) + 1);
+    let ends: Vec<usize> = ends.collect();
+    assert_eq!(ends.len(), 5, "{text}");
+    for end in [ends[0], ends[2], ends[4]] {
+        // As a crash leaves it: the next line is torn.
+        fs::write(world.path().join("run.jsonl"), &text[..text.len().min(end + 30)]).expect("it can be cut");
+        let Some(report) = measured(&world.run(&["tune", "--resume", "run.jsonl", "--format", "json"])) else { return };
+        for figure in ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] {
+            assert_eq!(report[figure]["complete"], true, "{figure}");
+        }
+        // Sequential writes are the second phase: what was done stays as it was.
+        assert_eq!(report["write_bandwidth"] == whole["write_bandwidth"], end > ends[0]);
+        assert_eq!(names(&world), ["run.jsonl"]);
+        assert_eq!(json(&world.run(&["tune", "--from", "run.jsonl", "--format", "json"])), report);
+    }
+}
+
+#[test]
+fn three_records_become_one_result() {
+    let world = World::new(&[]);
+    let runs = [("a", "1"), ("b", "2"), ("c", "3")].map(|(name, seed)| recorded(&world, name, seed));
+    let [Some(a), Some(b), Some(c)] = runs else { return };
+    let runs = [a, b, c];
+    let before = world.contents();
+    let merged = json(&world.run(&["tune", "--merge", "a", "b", "c", "--format", "json"]));
+    assert_eq!(merged["merged"]["runs"], serde_json::json!(["a", "b", "c"]));
+    let written: u64 = runs.iter().filter_map(|run| run["written_bytes"].as_u64()).sum();
+    assert_eq!(merged["written_bytes"].as_u64(), Some(written));
+    for figure in ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] {
+        let of_runs = runs.each_ref().map(|run| run[figure]["value"].as_f64().unwrap_or(0.0));
+        let (least, most) =
+            (of_runs.iter().fold(f64::MAX, |a, b| a.min(*b)), of_runs.iter().fold(0.0, |a: f64, b| a.max(*b)));
+        let value = merged[figure]["value"].as_f64().unwrap_or(0.0);
+        assert!((least * 0.999..=most * 1.001).contains(&value), "{figure}: {value} of {of_runs:?}");
+    }
+    let table = world.run(&["tune", "--merge", "a", "b", "c"]);
+    assert!(table.out.contains("merged from 3 runs"), "{table:#?}");
+    assert!(world.contents() == before);
+}
+
+#[test]
+fn a_simulated_disk_from_end_to_end() {
+    let world = World::new(&[]);
+    fs::create_dir(world.path().join("pictures")).expect("a directory can be made");
+    let line = "tune --backend sim --disk i3en.3xlarge --quick --phase 200ms --data-size 64M -c 2 -o io.yaml --disk-output \
+                disk.yaml --page page.html --pictures pictures --record run.jsonl";
+    let table = world.run(&split(line));
+    assert_eq!(table.code, Some(0), "{table:#?}");
+    assert!(table.out.lines().all(|line| line.chars().count() <= 100), "{}", table.out);
+    for fragment in ["i3en.3xlarge", "2 shard(s), backend sim", "random read", "mix exponent", "IOPS", "GB/s"] {
+        assert!(table.out.contains(fragment), "no `{fragment}` in {}", table.out);
+    }
+    assert_eq!(names(&world), ["disk.yaml", "io.yaml", "page.html", "pictures", "run.jsonl"]);
+
+    let report = json(&world.run(&["tune", "--from", "run.jsonl", "--format", "json"]));
+    assert_eq!((&report["schema"], &report["backend"]["name"]), (&2.into(), &"sim".into()));
+    let figures = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];
+    for arguments in ["info io.yaml --format json", "info --disk disk.yaml --format json"] {
+        let info = json(&world.run(&split(arguments)));
+        for figure in figures {
+            let (told, measured) = (&info["disks"][0]["configured"][figure], report[figure]["value"].as_f64());
+            assert_eq!(told.as_u64(), measured.map(|value| value.round() as u64), "{arguments}: {figure}");
+        }
+    }
+    let info = json(&world.run(&split("info --disk disk.yaml --format json")));
+    assert!(info["disks"][0]["forms"]["table"].is_object(), "the measured sizes are in disk.yaml");
+    assert_eq!(world.run(&split("info --check io.yaml --instance i3en.3xlarge")).code, Some(0));
+
+    let page = fs::read_to_string(world.path().join("page.html")).expect("a page");
+    assert!(page.contains("<svg") && page.contains("i3en.3xlarge") && !page.contains("src=\"http"), "{}", page.len());
+    let pictures: Vec<String> = fs::read_dir(world.path().join("pictures"))
+        .expect("a directory")
+        .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a picture"))
+        .collect();
+    assert!(pictures.len() >= 4 && pictures.iter().all(|svg| svg.starts_with("<svg")), "{}", pictures.len());
+}
+
+#[test]
+fn a_simulated_disk_gives_the_same_bytes_twice() {
+    let world = World::new(&[]);
+    let line = "tune --disk gp3 --quick --figures-only --phase 100ms --data-size 16M -c 1 --format json";
+    let run = || world.run(&split(line));
+    let (first, second) = (run(), run());
+    assert_eq!((first.code, &first.out), (Some(0), &second.out), "{first:#?}");
+}
+
+#[test]
+fn directories_on_one_file_system_are_measured_once() {
+    let world = World::new(&[]);
+    fs::create_dir(world.path().join("inner")).expect("a directory can be made");
+    let always = [&SHORT[..], &["--backend", "null", "--figures-only", "--format", "json"]].concat();
+    let once = world.run(&[&["tune", ".", "inner", "."][..], &always].concat());
+    let Some(one) = measured(&once) else { return };
+    assert!(one.is_object());
+    assert!(once.err.contains("2 of the directories are on the same file system"), "{once:#?}");
+    // /proc is another, and nothing is touched there with this backend.
+    let Some(two) = measured(&world.run(&[&["tune", ".", "/proc", "inner"][..], &always].concat())) else { return };
+    assert_eq!(two.as_array().map(Vec::len), Some(2));
+    assert_eq!(two[1]["mountpoint"], "/proc");
+}
+
+/// A loop device on a file of its own, let go at the end.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    /// `None` where this machine or user cannot have one.
+    fn new(world: &World, len_bytes: u64) -> Option<LoopDevice> {
+        let file = world.path().join("image");
+        File::create(&file).and_then(|image| image.set_len(len_bytes)).expect("a file can be made");
+        match Command::new("losetup").args(["--find", "--show"]).arg(&file).output() {
+            Ok(output) if output.status.success() => {
+                Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+            }
+            Ok(output) => {
+                skip(&format!("no loop device: {}", String::from_utf8_lossy(&output.stderr).trim()));
+                None
+            }
+            Err(error) => {
+                skip(&format!("no losetup: {error}"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // Whoever reads the output of the test sees what losetup says.
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_device_is_only_written_to_when_it_is_given_up() {
+    let world = World::new(&[]);
+    let Some(device) = LoopDevice::new(&world, 32 * MIB) else { return };
+    let mark = vec![0xA5; MIB as usize];
+    let open = || File::options().read(true).write(true).open(&device.0);
+    let Ok(node) = open() else { return skip(&format!("{} cannot be opened for writing", device.0)) };
+    for at in 0..32 {
+        node.write_all_at(&mark, at * MIB).expect("a device can be written");
+    }
+    node.sync_all().expect("a device can be synced");
+    drop(node);
+    let is_marked = |at: u64| {
+        let mut found = vec![0; MIB as usize];
+        open().and_then(|node| node.read_exact_at(&mut found, at * MIB)).expect("a device can be read");
+        found == mark
+    };
+
+    let refused = world.run(&["tune", &device.0]);
+    refused.assert_refused(2, &[&device.0, "is a block device", "overwrites everything", "--destructive"]);
+    assert!((0..32).all(is_marked), "a refusal writes nothing");
+
+    let arguments = ["tune", &device.0, "--destructive", "--format", "json"];
+    let ended = world.run(&[&arguments[..], &SHORT].concat());
+    if ended.code == Some(3) {
+        return skip(&format!("the loop device cannot be measured: {}", ended.err.trim()));
+    }
+    let Some(report) = measured(&ended) else { return };
+    assert_eq!((&report["mountpoint"], &report["file_system"]), (&device.0.as_str().into(), &"".into()));
+    assert!(report["device"]["backing_file"].is_string(), "{report:#}");
+    assert!(report["warnings"].to_string().contains("loop_device"), "{report:#}");
+    assert!((0..16).all(|at| !is_marked(at)), "the data size is used");
+    assert!((16..32).all(is_marked), "beyond the data size nothing is touched");
+    assert_eq!(names(&world), ["image"]);
+}
+
+#[test]
+fn a_device_in_use_is_never_given_up() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let device = mounts.lines().filter_map(|line| line.split(' ').next()).find(|source| {
+        source.starts_with("/dev/") && fs::canonicalize(source).is_ok() && !source.starts_with("/dev/loop")
+    });
+    let Some(device) = device else { return skip("no device is mounted here") };
+    // Without --destructive, so that this test can never harm anybody.
+    let ended = World::new(&[]).run(&["tune", device, "--data-size", "16M"]);
+    assert_eq!(ended.code, Some(2), "{ended:#?}");
+    assert!(ended.err.contains("in use") || ended.err.contains("block device"), "{ended:#?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let world = World::new(&[("no-record", "disks: []\n"), ("bare.yaml", BARE), ("there", "x")]);
+    let before = world.contents();
+    let cases: &[(&str, &[&str])] = &[
+        ("tune", &["DIR|DEVICE"]),
+        ("tune --from missing", &["missing: No such file"]),
+        ("tune --from no-record", &["no-record:1", "this is no record of `plimsoll tune`"]),
+        ("tune --resume no-record", &["no-record:1", "this is no record of `plimsoll tune`"]),
+        ("tune --merge no-record", &["2 values", "--merge"]),
+        ("tune --from no-record --resume no-record", &["cannot be used with"]),
+        ("tune . --quick --full", &["--quick", "cannot be used with", "--full"]),
+        ("tune . --rounds 2", &["--rounds", "2 is not in 5..="]),
+        ("tune . --backend sim", &["--backend sim", "--disk"]),
+        ("tune . --disk i3en.3xlarge", &["cannot be used with"]),
+        ("tune --disk i3en.3xlarge --backend pool", &["--disk", "leave --backend out"]),
+        ("tune --disk i3en.3xlrge", &["did you mean `i3en.3xlarge`"]),
+        ("tune --disk bare.yaml", &["bare.yaml has no section `device`", "sim fit"]),
+        ("tune . --pictures nowhere", &["--pictures nowhere", "no such directory"]),
+        ("tune . --disk-output there", &["there exists", "--force"]),
+        ("tune . --page there", &["there exists", "--force"]),
+        ("tune . /proc --backend null --record run.jsonl", &["--record", "one disk"]),
+        ("tune . --read-block-size 8G", &["--read-block-size", "512 bytes to 1 MiB"]),
+    ];
+    for (line, fragments) in cases {
+        println!("plimsoll {line}");
+        world.run(&split(line)).assert_refused(2, fragments);
+        assert!(world.contents() == before, "plimsoll {line}: the directory changed");
+    }
+}
+
+/// Figures without a simulator's part.
+const BARE: &str = "disk: {read_iops: 1000, read_bandwidth: 1M, write_iops: 1000, write_bandwidth: 1M}\n";
