@@ -18,6 +18,7 @@
 //! plimsoll_fuzz::units("1.5ms");
 //! ```
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::path::Path;
 
@@ -26,7 +27,9 @@ use plimsoll_sim::device;
 use plimsoll_tools::config::error::ConfigError;
 use plimsoll_tools::config::scenario::ScenarioFile;
 use plimsoll_tools::config::sched_groups::SchedGroups;
-use plimsoll_tools::config::{csv, disk, io_properties as properties, jobs as job_files, sched_groups as groups};
+use plimsoll_tools::config::{
+    csv, disk, fio as fio_files, io_properties as properties, jobs as job_files, sched_groups as groups,
+};
 use plimsoll_tools::tune::{analyse, pictures, record::Record};
 use plimsoll_tools::{presets as instances, setup, units as figures};
 
@@ -37,10 +40,11 @@ const NAME: &str = "fuzz";
 pub type Target = fn(&str);
 
 /// All targets by name; the seeds of each lie in `corpus/NAME/`.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("arrivals", arrivals),
     ("disk", disk_file),
     ("diskstats", disk_stats),
+    ("fio", fio),
     ("io_properties", io_properties),
     ("jobs", jobs),
     ("mountinfo", mountinfo),
@@ -109,6 +113,22 @@ pub fn jobs(text: &str) {
     let Some(file) = accepted(job_files::parse(NAME, text, &SchedGroups::default())) else { return };
     for shards in [1, 3, u32::MAX] {
         accepted(file.validate(shards));
+    }
+}
+
+/// Job files of fio: clones have names of their own, each runs on one shard, and no stage is empty.
+pub fn fio(text: &str) {
+    let Some(file) = accepted(fio_files::parse_in(NAME, text, &|name| (name == "SIZE").then(|| "64m".to_owned())))
+    else {
+        return;
+    };
+    for shards in [0, 1, 3, u16::MAX] {
+        let jobs = file.jobs_for(shards);
+        let names: HashSet<&str> = jobs.jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names.len(), jobs.jobs.len(), "a name twice");
+        let stages: HashSet<u32> = jobs.jobs.iter().map(|job| job.stage).collect();
+        assert!((0..stages.len() as u32).all(|stage| stages.contains(&stage)), "an empty stage: {stages:?}");
+        accepted(jobs.validate(shards.max(1).into()));
     }
 }
 

@@ -173,12 +173,18 @@ fn texts_of_the_kernel() {
 }
 
 #[test]
+fn files_of_fio() {
+    mutate_all(&["fio"]);
+}
+
+#[test]
 fn seeds_are_accepted() {
     use plimsoll_tools::config::scenario::ScenarioFile;
-    use plimsoll_tools::config::{csv, disk, io_properties, jobs, sched_groups};
+    use plimsoll_tools::config::{csv, disk, fio, io_properties, jobs, sched_groups};
     for (name, accepts) in [
         ("arrivals", (|text| csv::parse_arrivals("seed", text).map(drop)) as fn(&str) -> Result<(), _>),
         ("disk", |text| disk::parse("seed", text).map(drop)),
+        ("fio", |text| fio::parse("seed", text).map(drop)),
         ("io_properties", |text| io_properties::parse("seed", text).map(drop)),
         ("jobs", |text| jobs::parse("seed", text, &sched_groups::SchedGroups::default()).map(drop)),
         ("scenario", |text| ScenarioFile::parse("seed", text, Path::new("/nonexistent"))?.scenario(&[]).map(drop)),

@@ -8,6 +8,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ControlConfig, CostForm, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
 use plimsoll_tools::config::{disk, io_properties};
+use plimsoll_tools::experiment::old_defaults::ModelChoice;
 use plimsoll_tools::setup::{DiskChoice, parse_capacity_scale};
 
 use crate::failure::Failure;
@@ -24,6 +25,11 @@ pub(crate) enum Format {
     Csv,
     /// As Seastar's io_tester prints it.
     Yaml,
+    /// As fio prints it.
+    FioJson,
+    /// As fio prints it, with the buckets of all latencies.
+    #[value(name = "fio-json+")]
+    FioJsonPlus,
 }
 
 /// Format of what `tune` prints.
@@ -82,9 +88,10 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     pub(crate) disk: Option<String>,
 
-    /// Cost of a request by --io-properties: knee, additive, max, seastar
-    #[arg(long, default_value_t = CostForm::Knee, value_name = "FORM")]
-    pub(crate) model: CostForm,
+    /// Cost of a request by --io-properties: knee, additive, max, seastar; or old-defaults: what Seastar did until 2025
+    /// where there were no properties
+    #[arg(long, default_value_t = ModelChoice::Form(CostForm::Knee), value_name = "FORM")]
+    pub(crate) model: ModelChoice,
 
     /// What holds requests back
     #[arg(long, value_enum, default_value_t = ModeName::Scheduled)]
@@ -137,6 +144,15 @@ impl DiskFlags {
             (ModeName::Scheduled, None) => DiskMode::Scheduled,
             (ModeName::Drain, None) => DiskMode::Drain,
         };
+        let model = match self.model {
+            ModelChoice::Form(form) => form,
+            ModelChoice::OldDefaults if self.io_properties.is_some() || self.disk.is_some() => {
+                let message = "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and \
+                               --disk";
+                return Err(Failure::Input(message.to_owned()));
+            }
+            ModelChoice::OldDefaults => CostForm::Seastar,
+        };
         let properties = match &self.io_properties {
             None => None,
             Some(path) => {
@@ -149,7 +165,7 @@ impl DiskFlags {
         Ok(DiskChoice {
             properties,
             disk,
-            model: self.model,
+            model,
             mode,
             latency_goal: self.latency_goal,
             num_io_queues: self.num_io_queues,
@@ -159,7 +175,12 @@ impl DiskFlags {
 
     /// Remarks that belong to the choice, on stderr.
     pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
-        if choice.is_unlimited() {
+        if self.model == ModelChoice::OldDefaults {
+            screen::warning(
+                "the disk is scheduled as Seastar did until July 2025 where nothing was configured: at most 8.59 GB/s and \
+                 16.8 M operations a second",
+            );
+        } else if choice.is_unlimited() {
             screen::warning(
                 "no --io-properties or --disk: the disk is unlimited, shares hold only while requests wait for the \
                  backend",

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
 //! it; 130 interrupted (what was measured has been printed, scratch files are gone).
 
+mod compare;
 mod demo;
 mod failure;
 mod flags;
@@ -36,6 +37,7 @@ enum Command {
     Demo(demo::DemoArguments),
     Tune(Box<tune::TuneArguments>),
     Test(Box<test::TestArguments>),
+    Compare(compare::CompareArguments),
     Sim(sim::SimArguments),
     Info(info::InfoArguments),
 }
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
     };

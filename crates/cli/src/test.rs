@@ -1,79 +1,32 @@
-//! `plimsoll test`: run the jobs of an io_tester job file.
+//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment.
 
-use std::path::PathBuf;
-use std::time::Duration;
+mod arguments;
+mod experiments;
+mod live;
+mod outputs;
+mod table;
 
-use clap::Args;
-use plimsoll_tools::config::{jobs, sched_groups};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_tools::experiment::pictures;
+use plimsoll_tools::fio_json::{self, FioJson};
 use plimsoll_tools::load::Control;
+use plimsoll_tools::page::Table;
 use plimsoll_tools::report::TestReport;
 use plimsoll_tools::setup::DiskChoice;
-use plimsoll_tools::test::{Storage, TestError, TestOptions};
+use plimsoll_tools::test::{TestError, TestResult};
 use plimsoll_tools::units::{
     format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal, parse_duration_ns,
     parse_size_bytes,
 };
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::{DiskFlags, Format, ShardFlags};
+use crate::flags::{DiskFlags, Format};
 use crate::{interrupt, screen};
-
-/// Run the jobs of an io_tester job file on a directory, a file or a device
-///
-/// All jobs run at the same time, each in its class, through the scheduler. In a directory each job gets a scratch
-/// file on each shard, filled before the run and removed after it.
-#[derive(Args, Debug)]
-pub(crate) struct TestArguments {
-    /// Job file, in io_tester's YAML
-    #[arg(value_name = "CONF")]
-    conf: PathBuf,
-
-    /// Directory, file or block device to work on
-    #[arg(long, default_value = ".", value_name = "PATH")]
-    storage: PathBuf,
-
-    /// How long to run: a number of seconds, or with a unit (500ms, 2m)
-    #[arg(long, default_value = "10", value_name = "TIME", value_parser = parse_seconds)]
-    duration: u64,
-
-    /// How long to run before anything counts
-    #[arg(long, default_value = "0", value_name = "TIME", value_parser = parse_seconds)]
-    warmup: u64,
-
-    /// Groups and classes that jobs may join
-    #[arg(long, value_name = "FILE")]
-    sched_groups: Option<PathBuf>,
-
-    /// Let jobs write over the file that --storage names
-    #[arg(long)]
-    overwrite: bool,
-
-    /// Let jobs write over the block device that --storage names
-    #[arg(long)]
-    destructive: bool,
-
-    /// Leave the scratch files
-    #[arg(long)]
-    keep_files: bool,
-
-    /// Write at most this much, preparing the files included: jobs that write end there
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    max_write: Option<u64>,
-
-    /// Seed of the positions and gaps
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
-
-    /// Format of the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-
-    #[command(flatten)]
-    disk: DiskFlags,
-
-    #[command(flatten)]
-    shards: ShardFlags,
-}
+pub(crate) use arguments::TestArguments;
+use arguments::{Checked, checked};
+use live::LiveView;
+use outputs::Outputs;
 
 pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse::<f64>() {
@@ -91,130 +44,131 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
-    let (options, choice) = checked(arguments)?;
+    if let (Some(path), None, false) = (&arguments.rbd, &arguments.conf, arguments.dual) {
+        return experiments::rbd_alone(path, arguments.format);
+    }
+    let outputs = Outputs::check(arguments)?;
+    let checked = checked(arguments)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
-    let mut bar = None;
-    let mut warned = false;
-    let result = plimsoll_tools::test::run(&options, &control, &mut |what, expected_ns| {
-        // Not before everything was accepted: an error stands alone.
-        if !warned {
-            arguments.disk.warn(&choice, options.shards);
-            warned = true;
-        }
-        bar = None;
-        bar = Some(screen::TimedBar::start(what, expected_ns.map(Duration::from_nanos)));
-    });
-    drop(bar);
+    let mut steps = Steps::new(&arguments.disk, &checked, &control);
+    if let Some(outcome) = experiments::run(arguments, &checked, &control, &outputs, &mut steps)? {
+        return Ok(outcome);
+    }
+    let result = plimsoll_tools::test::run_watched(
+        &checked.situation.options,
+        &checked.watch,
+        &control,
+        &mut |what, expected_ns| steps.next(what, expected_ns),
+    );
+    steps.end();
     let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
-    let report = match result {
+    let result = match result {
         Err(error @ TestError::Interrupted) => {
             screen::note(&format!("{error}; {scratch}"));
             return Ok(Outcome::Interrupted);
         }
-        other => TestReport::of(&other?),
+        other => other?,
     };
-    let text = match arguments.format {
-        Format::Table => table(&report),
+    let report = TestReport::of(&result);
+    let written = outputs.write("test", &[], page_table(&report), || pictures::of_run(&result));
+    screen::print(&text(arguments.format, &report, &result, &checked))?;
+    written?;
+    tell_steady(&result);
+    Ok(conclude(&report, scratch))
+}
+
+fn text(format: Format, report: &TestReport, result: &TestResult, checked: &Checked) -> String {
+    let fio = |bins: bool| {
+        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        fio_json::to_json(result, &FioJson { file: checked.fio.as_ref(), bins, unix_ms })
+    };
+    match format {
+        Format::Table => table::table(report),
         Format::Json => report.to_json(),
         Format::Csv => report.to_csv(),
         Format::Yaml => report.to_yaml(),
-    };
-    screen::print(&text)?;
+        Format::FioJson => fio(false),
+        Format::FioJsonPlus => fio(true),
+    }
+}
+
+/// What belongs to a result and is not in it, on stderr.
+fn conclude(report: &TestReport, scratch: &str) -> Outcome {
     for job in report.jobs.iter().filter(|job| job.errors > 0) {
         let first = job.first_error.as_deref().unwrap_or("unknown");
         screen::error(&format!("job `{}`: {} requests failed, the first: {first}", job.name, job.errors));
     }
     if report.interrupted {
         screen::note(&format!("interrupted: the figures are of the time until then; {scratch}"));
-        return Ok(Outcome::Interrupted);
+        return Outcome::Interrupted;
     }
     if report.max_write_reached {
         let written = format_bytes_binary(report.written_bytes);
         screen::note(&format!("jobs that write ended early: --max-write was reached ({written} written)"));
     }
     let has_failed = report.jobs.iter().any(|job| job.errors > 0);
-    Ok(if has_failed { Outcome::Finding } else { Outcome::Done })
+    if has_failed { Outcome::Finding } else { Outcome::Done }
 }
 
-/// From flags to options: everything that can be refused is, before anything is touched.
-fn checked(arguments: &TestArguments) -> Result<(TestOptions, DiskChoice), Failure> {
-    arguments.shards.check()?;
-    let groups = match &arguments.sched_groups {
-        Some(path) => sched_groups::parse_from_file(path)?,
-        None => sched_groups::SchedGroups::default(),
-    };
-    let jobs = jobs::parse_from_file(&arguments.conf, &groups)?;
-    jobs.validate(u32::from(arguments.shards.shards))?;
-    jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
-    let storage = Storage::of(&arguments.storage)?;
-    let choice = arguments.disk.choice()?;
-    let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {
-        Some(path) => Failure::Input(format!("{}: {error}", path.display())),
-        None => error.into(),
-    })?;
-    if arguments.duration == 0 {
-        return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
-    }
-    let options = TestOptions {
-        jobs,
-        groups,
-        storage,
-        overwrite: arguments.overwrite,
-        destructive: arguments.destructive,
-        keep_files: arguments.keep_files,
-        shards: arguments.shards.shards,
-        disk,
-        backend: arguments.shards.backend,
-        warmup_ns: arguments.warmup,
-        duration_ns: arguments.duration,
-        max_write_bytes: arguments.max_write,
-        seed: arguments.seed,
-    };
-    Ok((options, choice))
+fn tell_steady(result: &TestResult) {
+    let Some(steady) = &result.steady else { return };
+    let figures = format!("largest deviation {:.1} %, slope {:.2} %/s", steady.deviation_pct, steady.slope_pct);
+    screen::note(&match steady.attained {
+        true => format!("ended because it was steady: {figures}"),
+        false => format!("it did not become steady: {figures}; run it longer, or allow more"),
+    });
 }
 
-fn table(report: &TestReport) -> String {
+fn page_table(report: &TestReport) -> Table {
+    let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
     let us = |us: f64| format_duration_ns((us * 1e3) as u64);
     let rows = report.jobs.iter().map(|job| {
         vec![
             job.name.clone(),
-            job.kind.to_owned(),
-            job.shares.to_string(),
+            job.kind.to_string(),
             format_bytes_binary(job.request_bytes),
             format_iops(job.iops),
             format_throughput_decimal(job.throughput_bytes_per_s),
+            us(job.latency.average_us),
             us(job.latency.p50_us),
             us(job.latency.p99_us),
             us(job.latency.p99_9_us),
             format!("{:.1}", job.device_depth.average),
         ]
     });
-    let mut headers = vec!["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth"];
-    let mut rows: Vec<Vec<String>> = rows.collect();
-    // Columns of zeros would take the width that the others need.
-    let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
-    let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
-    for (name, counts) in [("splits", splits), ("errors", errors)] {
-        if counts.iter().any(|count| *count > 0) {
-            headers.push(name);
-            rows.iter_mut().zip(counts).for_each(|(row, count)| row.push(count.to_string()));
-        }
+    Table { caption: String::new(), headers: headers.map(str::to_owned).to_vec(), rows: rows.collect() }
+}
+
+/// What is going on, on stderr: warnings once everything was accepted, then bars and the jobs.
+struct Steps<'a> {
+    disk: &'a DiskFlags,
+    choice: &'a DiskChoice,
+    shards: u16,
+    control: &'a Control,
+    warned: bool,
+    view: Option<LiveView>,
+}
+
+impl<'a> Steps<'a> {
+    fn new(disk: &'a DiskFlags, checked: &'a Checked, control: &'a Control) -> Steps<'a> {
+        let shards = checked.situation.options.shards;
+        Steps { disk, choice: &checked.choice, shards, control, warned: false, view: None }
     }
-    let mut text = screen::table(&headers, rows);
-    let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
-    let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();
-    let cpu = report.cpu_s_per_million_requests.map_or_else(String::new, |s| format!(", {s:.2} CPU s per million"));
-    text.push_str(&format!(
-        "\n\nTotal {} IOPS, {} in {:.2} s on {} shard(s), backend {} ({}){cpu}\n",
-        format_iops(iops),
-        format_throughput_decimal(total),
-        report.elapsed_s,
-        report.shards,
-        report.backend,
-        report.backend_reason
-    ));
-    text.push_str("depth: mean number of pieces of the class in the device");
-    text.push_str(if headers.contains(&"splits") { "; splits: requests sent in several pieces\n" } else { "\n" });
-    text
+
+    fn next(&mut self, what: &str, expected_ns: Option<u64>) {
+        // Not before everything was accepted: an error stands alone.
+        if !self.warned {
+            self.disk.warn(self.choice, self.shards);
+            self.warned = true;
+        }
+        self.view = None;
+        // A run that ends by itself has no time to show.
+        let expected = expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos);
+        self.view = Some(LiveView::start(what, expected, self.control));
+    }
+
+    fn end(&mut self) {
+        self.view = None;
+    }
 }

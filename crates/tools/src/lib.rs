@@ -1,8 +1,12 @@
 //! What the commands do, without a terminal.
 
 pub mod check;
+pub mod compare;
+pub mod compressibility;
 pub mod config;
 pub mod demo;
+pub mod experiment;
+pub mod fio_json;
 pub mod info;
 pub mod load;
 pub mod page;

@@ -6,11 +6,17 @@
 //! # How it works
 //! [`TestOptions`] are checked flags and parsed files. [`run`] makes the classes, makes (or opens) the files, runs the
 //! jobs with [`crate::load`], and removes what it made. In a directory each job gets a file of its own on each shard; a
-//! named file or device is used whole by every job, sequential jobs starting at the shard's part of it.
+//! named file or device is used by every job and shard, from the job's offset as far as its `data_size` goes (or
+//! whole), sequential jobs starting at the shard's part of it.
+//!
+//! Jobs of one stage run together, stages follow one another, each for the whole duration: what all of them measured is
+//! one result. All files are made before the first. Failed requests are counted with their job, and the others go on.
 //!
 //! # Limits
 //! Named files are read only, unless `overwrite`; devices, unless `destructive`.
 //! `max_write_bytes` holds for all of it: files that would not fit in it are refused, and writers end when it is used up.
+//! Jobs that verify know what they wrote themselves: on a named file such a job must be the only one of its stage that
+//! writes, on one shard.
 //!
 //! # Example
 //! ```
@@ -42,26 +48,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod files;
+
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll::backend::choose::BackendKind;
-use plimsoll::backend::memory::MemoryBackend;
-use plimsoll::backend::{Backend, OpenOptions};
-use plimsoll::core::Qos;
-use plimsoll::sys::statfs::file_system;
+use plimsoll::core::{Qos, Rate};
 use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
 
-use crate::config::jobs::{Job, JobClass, JobFile, JobKind};
+use self::files::Files;
+use crate::config::jobs::{Job, JobClass, JobFile};
 use crate::config::sched_groups::{SchedGroup, SchedGroups};
-use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, Scratch, ScratchError, Target};
-use crate::setup::is_in_memory;
+use crate::load::{
+    Control, JobDetail, JobSpec, LoadError, Plan, RunResult, ScratchError, Steady, Watch, Watched, total_detail,
+};
 use crate::units::format_bytes_binary;
 
-/// Characters of a job's name that its files' names keep.
-const FILE_NAME_CHARS: usize = 64;
-/// How far an appending job may go in memory before it begins again, in bytes.
-const APPEND_IN_MEMORY_BYTES: u64 = 1 << 30;
+/// Length of the intervals of a result: short enough to see a stall, long enough to hold requests of a slow disk.
+const INTERVAL_NS: u64 = 100_000_000;
 
 /// Where the jobs work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +176,25 @@ pub enum TestError {
         /// Length of its requests.
         request_bytes: u64,
     },
+    /// Files to remove can be made in a directory only.
+    #[error("job `{job}` removes files, and {path} is no directory: name a directory with --storage")]
+    NeedsDirectory {
+        /// The job.
+        job: String,
+        /// The storage.
+        path: String,
+    },
+    /// Somebody else would write where a job verifies.
+    #[error(
+        "job `{job}` verifies {path}, where others would write too: use a directory (each job and shard gets a file of its \
+         own), or one shard and one job that writes in each stage"
+    )]
+    SharedVerify {
+        /// The job.
+        job: String,
+        /// The file or device.
+        path: String,
+    },
     /// Stopped before there was anything to measure.
     #[error("interrupted while preparing the files: nothing was measured")]
     Interrupted,
@@ -201,8 +226,12 @@ pub enum TestError {
 /// What a test measured.
 #[derive(Clone, Debug)]
 pub struct TestResult {
-    /// The run.
+    /// The run; of several stages, all of them one after another.
     pub run: RunResult,
+    /// More of each job on each shard.
+    pub details: Vec<JobDetail>,
+    /// How steady it was, where that was asked: of several stages, the first that was not, or else the last.
+    pub steady: Option<Steady>,
     /// Each job of the file and its class.
     pub jobs: Vec<TestJob>,
     /// Whether it was stopped before its time.
@@ -211,6 +240,14 @@ pub struct TestResult {
     pub written_bytes: u64,
     /// Whether writers ended because no more may be written.
     pub max_write_reached: bool,
+}
+
+impl TestResult {
+    /// More of the job of that name over all shards: directions and flushes by themselves.
+    #[must_use]
+    pub fn detail(&self, job: &str) -> JobDetail {
+        total_detail(&self.details, job)
+    }
 }
 
 /// One job of the file.
@@ -224,12 +261,26 @@ pub struct TestJob {
     pub shares: u32,
 }
 
-/// Runs the jobs. `on_step` hears what is going on ("preparing files", "running"), and how long it is expected to take (ns).
+/// Runs the jobs, with a series of intervals of 100 ms. `on_step` hears what is going on ("preparing files",
+/// "running"), and how long it is expected to take (ns).
 ///
 /// # Errors
 /// See [`TestError`]. Nothing is left behind, unless `keep_files`.
 pub fn run(
     options: &TestOptions,
+    control: &Control,
+    on_step: &mut dyn FnMut(&str, Option<u64>),
+) -> Result<TestResult, TestError> {
+    run_watched(options, &Watch { interval_ns: INTERVAL_NS, steady: None }, control, on_step)
+}
+
+/// As [`run`], watched as `watch` says. Each stage ends when it is steady.
+///
+/// # Errors
+/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
+pub fn run_watched(
+    options: &TestOptions,
+    watch: &Watch,
     control: &Control,
     on_step: &mut dyn FnMut(&str, Option<u64>),
 ) -> Result<TestResult, TestError> {
@@ -248,24 +299,64 @@ pub fn run(
     if control.is_stopped() {
         return Err(TestError::Interrupted);
     }
-    let jobs = jobs.into_iter().map(|(job, _)| job).collect();
-    on_step("running", Some(options.warmup_ns.saturating_add(options.duration_ns)));
-    let plan = Plan {
-        topology,
-        options: ShardOptions { backend: options.backend, ..ShardOptions::default() },
-        jobs: specs,
-        warmup_ns: options.warmup_ns,
-        duration_ns: options.duration_ns,
-        seed: options.seed,
-    };
-    let run = crate::load::run(&plan, control)?;
+    let jobs: Vec<TestJob> = jobs.into_iter().map(|(job, _)| job).collect();
+    let stages: BTreeSet<u32> = jobs.iter().map(|job| job.job.stage).collect();
+    let mut all: Option<Watched> = None;
+    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.is_stopped()) {
+        let what = match stages.len() {
+            1 => "running".to_owned(),
+            count => format!("running stage {} of {count}", nth + 1),
+        };
+        on_step(&what, Some(options.warmup_ns.saturating_add(options.duration_ns)));
+        let mine = jobs.iter().zip(&specs).filter(|(job, _)| job.job.stage == *stage);
+        let watched = run_stage(options, watch, control, &topology, mine.map(|(_, spec)| spec.clone()).collect())?;
+        match &mut all {
+            Some(all) => append_stage(all, watched),
+            None => all = Some(watched),
+        }
+    }
+    // A job file has a job, and so a stage.
+    let Watched { run, steady, details } = all.ok_or(TestError::Interrupted)?;
     Ok(TestResult {
         run,
+        details,
+        steady,
         jobs,
         interrupted: control.is_stopped(),
         written_bytes: control.written_bytes(),
         max_write_reached: control.is_write_bound_reached(),
     })
+}
+
+fn run_stage(
+    options: &TestOptions,
+    watch: &Watch,
+    control: &Control,
+    topology: &Topology,
+    jobs: Vec<JobSpec>,
+) -> Result<Watched, LoadError> {
+    let plan = Plan {
+        topology: topology.clone(),
+        options: ShardOptions { backend: options.backend, ..ShardOptions::default() },
+        jobs,
+        warmup_ns: options.warmup_ns,
+        duration_ns: options.duration_ns,
+        seed: options.seed,
+    };
+    crate::load::run_watched(&plan, watch, control)
+}
+
+/// What `next` measured comes behind what `all` did; their jobs differ.
+fn append_stage(all: &mut Watched, next: Watched) {
+    for (mine, theirs) in all.run.shards.iter_mut().zip(next.run.shards) {
+        mine.cpu_ns += theirs.cpu_ns;
+        mine.elapsed_ns += theirs.elapsed_ns;
+        mine.jobs.extend(theirs.jobs);
+    }
+    all.details.extend(next.details);
+    if all.steady.is_none_or(|steady| steady.attained) {
+        all.steady = next.steady;
+    }
 }
 
 fn make_classes(options: &TestOptions, classes: &Classes) -> Result<Vec<(TestJob, Class)>, TestError> {
@@ -275,17 +366,35 @@ fn make_classes(options: &TestOptions, classes: &Classes) -> Result<Vec<(TestJob
             add_class(classes, &job.name, None, shares)?;
         }
     }
+    limit_classes(&options.jobs.jobs, classes)?;
     let table = classes.list();
     let with_class = |job: &Job| {
-        let name = match &job.class {
-            JobClass::Own { .. } => &job.name,
-            JobClass::Joined(name) => name,
-        };
+        let name = class_name(job);
         let class = classes.find(name).ok_or(ClassError::Unknown)?;
         let shares = table[class.index()].shares;
-        Ok((TestJob { job: job.clone(), class: name.clone(), shares }, class))
+        Ok((TestJob { job: job.clone(), class: name.to_owned(), shares }, class))
     };
     options.jobs.jobs.iter().map(with_class).collect()
+}
+
+fn class_name(job: &Job) -> &str {
+    match &job.class {
+        JobClass::Own { .. } => &job.name,
+        JobClass::Joined(name) => name,
+    }
+}
+
+/// Sets the bandwidth that jobs ask for as the limit of their classes; of several jobs of a class, the lowest.
+fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
+    for job in jobs {
+        let Some(limit_bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
+        let class = classes.find(class_name(job)).ok_or(ClassError::Unknown)?;
+        let mut qos = classes.list().get(class.index()).map_or_else(Qos::default, |info| info.qos);
+        let lowest = qos.limits.bandwidth.get().map_or(limit_bytes_per_s, |known| known.min(limit_bytes_per_s));
+        qos.limits.bandwidth = Rate::per_second(lowest);
+        classes.set_qos(class, qos)?;
+    }
+    Ok(())
 }
 
 /// Makes groups and classes, each after its parent: the file may name them in any order.
@@ -322,161 +431,28 @@ fn add_class(classes: &Classes, name: &str, parent: Option<Class>, shares: u32) 
     classes.add_class(name, parent, shares).map(|_| ())
 }
 
-/// The files of a test: found, or made and removed.
-struct Files {
-    scratch: Option<Scratch>,
-    to_fill: Vec<(PathBuf, u64)>,
-    /// How far each appending job of a directory may go before it begins again.
-    append_room_bytes: u64,
-}
-
-impl Files {
-    /// Looks at everything that can be refused before anything is made.
-    fn check(options: &TestOptions) -> Result<Files, TestError> {
-        let writer = options.jobs.jobs.iter().find(|job| job.kind.is_write());
-        let refuse = |job: &Job, path: &Path, flag| {
-            Err(TestError::WouldOverwrite { job: job.name.clone(), path: path.display().to_string(), flag })
-        };
-        match (&options.storage, writer) {
-            (Storage::File(path), Some(job)) if !options.overwrite => return refuse(job, path, "--overwrite"),
-            (Storage::Device(path), Some(job)) if !options.destructive => return refuse(job, path, "--destructive"),
-            _ => {}
-        }
-        let Storage::Directory(directory) = &options.storage else {
-            return Ok(Files { scratch: None, to_fill: Vec::new(), append_room_bytes: 0 });
-        };
-        if is_in_memory(options.backend) {
-            return Ok(Files { scratch: None, to_fill: Vec::new(), append_room_bytes: APPEND_IN_MEMORY_BYTES });
-        }
-        let shards = u32::from(options.shards);
-        let running = |job: &Job| (0..shards).filter(|s| job.shards.contains(*s)).count() as u64;
-        let (appending, filled): (Vec<&Job>, Vec<&Job>) =
-            options.jobs.jobs.iter().partition(|job| job.kind == JobKind::Append);
-        let sizes = filled.into_iter().map(|job| running(job).saturating_mul(job.bytes_per_shard(shards)));
-        let needed_bytes = sizes.fold(0, u64::saturating_add);
-        if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| needed_bytes > *max) {
-            return Err(TestError::MaxWrite { needed_bytes, max_write_bytes });
-        }
-        let mut scratch = Scratch::new(directory, needed_bytes)?;
-        if options.keep_files {
-            scratch.keep();
-        }
-        let append_files = appending.into_iter().map(running).sum();
-        let append_room_bytes = append_room_bytes(directory, needed_bytes, append_files);
-        Ok(Files { scratch: Some(scratch), to_fill: Vec::new(), append_room_bytes })
-    }
-
-    /// The job as the load generator takes it, its files made.
-    fn spec(
-        &mut self,
-        options: &TestOptions,
-        topology: &Topology,
-        job: &Job,
-        number: usize,
-        class: Class,
-    ) -> Result<JobSpec, TestError> {
-        let request_bytes = u32::try_from(job.request_bytes).unwrap_or(u32::MAX);
-        let mut spec = JobSpec::closed_loop(&job.name, job.kind, request_bytes, job.parallelism, class);
-        spec.requests_per_s_per_fiber = job.requests_per_s_per_fiber.map(f64::from);
-        spec.pause_distribution = job.pause_distribution;
-        spec.batch = job.batch;
-        spec.limit_requests = job.limit_requests;
-        spec.think_time_ns = job.think_time_ns;
-        spec.think_after_ns = job.think_after_ns;
-        spec.iov_count = job.iov_count;
-        // A file in a directory is the shard's own; a named one is everybody's.
-        spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
-        for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
-            let target = self.target(options, topology, job, number, shard)?;
-            spec = spec.on_shard(shard, target);
-        }
-        Ok(spec)
-    }
-
-    fn target(
-        &mut self,
-        options: &TestOptions,
-        topology: &Topology,
-        job: &Job,
-        number: usize,
-        shard: u16,
-    ) -> Result<Target, TestError> {
-        let how = OpenOptions { write: job.kind.is_write(), create_new: false, direct: true, dsync: job.dsync };
-        let bytes = job.bytes_per_shard(u32::from(options.shards));
-        if let Some(scratch) = &mut self.scratch {
-            let path = scratch.create(&file_name(number, &job.name, shard))?;
-            let len_bytes = match job.kind {
-                JobKind::Append => self.append_room_bytes.max(job.request_bytes),
-                _ => bytes,
-            };
-            if job.kind != JobKind::Append {
-                self.to_fill.push((path.clone(), bytes));
-            }
-            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
-        }
-        if is_in_memory(options.backend) {
-            let path = PathBuf::from(file_name(number, &job.name, shard));
-            if options.backend == Some(BackendKind::Memory) {
-                let made = make_in_memory(topology, &path, bytes);
-                made.map_err(|error| LoadError::Open { job: job.name.clone(), error })?;
-            }
-            let how = OpenOptions { write: true, ..how };
-            let len_bytes = if job.kind == JobKind::Append { APPEND_IN_MEMORY_BYTES } else { bytes };
-            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
-        }
-        let path = options.storage.path();
-        let len_bytes = length_of(path)?;
-        if len_bytes < job.request_bytes {
-            return Err(TestError::TooShort {
-                path: path.display().to_string(),
-                file_bytes: len_bytes,
-                job: job.name.clone(),
-                request_bytes: job.request_bytes,
-            });
-        }
-        Ok(Target { file: topology.file(path, how, 0), offset: 0, len_bytes })
-    }
-
-    fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
-        match &self.scratch {
-            Some(scratch) => Ok(scratch.fill(&self.to_fill, options.backend, control)?),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Makes a file of zeros for the memory backend, so that reads find what they ask for.
-fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
-    let mut backend = MemoryBackend::new(topology.memory())?;
-    let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
-    backend.set_file_len(file, len_bytes)
-}
-
-/// Name of the scratch file of job number `number` on `shard`. Names of jobs are free text: only the number tells them apart.
-fn file_name(number: usize, job: &str, shard: u16) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
-    let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
-    format!("plimsoll-test-{number}-{name}-{shard}")
-}
-
-/// How far each of `files` appending files may go before it begins again: together an eighth of what is free when the
-/// other files are there, but 1 MiB each.
-fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
-    let free_bytes = file_system(directory).map_or(APPEND_IN_MEMORY_BYTES, |fs| fs.available_bytes);
-    (free_bytes.saturating_sub(needed_bytes) / 8 / files.max(1)).max(1 << 20)
-}
-
-/// Length of a file or block device in bytes.
-fn length_of(path: &Path) -> Result<u64, TestError> {
-    use std::io::Seek;
-    let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
-    opened.map_err(|error| TestError::Storage { path: path.display().to_string(), reason: error.to_string() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::sched_groups::parse;
+
+    #[test]
+    fn the_lowest_bandwidth_of_a_class_is_its_limit() {
+        let text = "
+- {name: a, type: randread, shards: all, shard_info: {parallelism: 1}}
+- {name: b, type: randread, shards: all, shard_info: {parallelism: 1, class: a}}
+- {name: c, type: randread, shards: all, shard_info: {parallelism: 1, class: a}}
+";
+        let mut jobs = crate::config::jobs::parse("test", text, &SchedGroups::default()).unwrap().jobs;
+        for (job, limit) in jobs.iter_mut().zip([None, Some(3_000_000), Some(2_000_000)]) {
+            job.bandwidth_limit_bytes_per_s = limit;
+        }
+        let classes = Classes::new();
+        classes.add_class("a", None, 1).unwrap();
+        limit_classes(&jobs, &classes).unwrap();
+        let qos = classes.list()[classes.find("a").unwrap().index()].qos;
+        assert_eq!(qos.limits.bandwidth, Rate::per_second(2_000_000));
+    }
 
     #[test]
     fn groups_may_come_after_their_members() {
@@ -490,20 +466,5 @@ mod tests {
         assert_eq!((of("inner").parent, of("inner").is_group), (classes.find("outer"), true));
         assert_eq!((of("outer").parent, of("outer").is_group), (None, true));
         assert_eq!((of("default").shares, classes.find("default")), (7, Some(Class::DEFAULT)));
-    }
-
-    #[test]
-    fn file_names_differ_and_stay_short() {
-        assert_eq!(file_name(0, "a b", 1), "plimsoll-test-0-a_b-1");
-        assert_eq!(file_name(1, "a_b", 1), "plimsoll-test-1-a_b-1");
-        assert!(file_name(65_535, &"x".repeat(5000), 65_535).len() < 128);
-    }
-
-    #[test]
-    fn appending_files_share_what_is_free() {
-        let root = Path::new("/");
-        let (one, eight) = (append_room_bytes(root, 0, 1), append_room_bytes(root, 0, 8));
-        assert!(eight <= one && eight >= 1 << 20, "{one} {eight}");
-        assert_eq!(append_room_bytes(root, u64::MAX, 1), 1 << 20);
     }
 }

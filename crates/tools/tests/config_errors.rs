@@ -140,13 +140,17 @@ fn odd_texts() {
     }
 }
 
-const SEEDS: [&str; 3] = [
+const SEEDS: [&str; 4] = [
     "disks:\n  - mountpoints: [/a, '/b']\n    read_iops: 95k\n    read_bandwidth: 545M\n    write_iops: 85000\n    \
      write_bandwidth: 510M\n    duplex: true\n    rate_factor: 0.5\n    physical_block_size: 4k\n",
     "- name: a\n  type: seqwrite\n  shards: [0, 1]\n  data_size: 1GB\n  shard_info:\n    parallelism: 10\n    reqsize: \
      64kB\n    vectorized: true\n    iov_count: 4\n    rps: 5\n    think_time: 10us\n  options: {dsync: true, \
      pause_distribution: poisson}\n- name: b\n  type: append\n  shards: all\n  shard_info: \
      {parallelism: 1, class: a}\n",
+    "- {name: a, type: randrw, rwmixread: 70, stage: 0, shards: all, data_size: 1GB, shard_info: {parallelism: 4, rate: \
+     1e3, bssplit: 4k/60:64k/40, access: zoned:60/10:40/90, limit_bytes: 1GB, ramp_up: 1s, bandwidth: 5MB}, options: \
+     {verify: true, compressible: 50, fdatasync: 8}}\n- {name: b, type: unlink, files_count: 5, stage: 1, shards: [0], \
+     shard_info: {parallelism: 1}}\n- {name: c, type: cpu, shards: all, shard_info: {parallelim: 1}}\n",
     "- name: a\n  shares: 100\n- {name: b, shares: 5, parent: a}\n",
 ];
 

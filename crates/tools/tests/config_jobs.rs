@@ -1,6 +1,8 @@
 //! Job files: what is read, what is refused and where, and what depends on the number of shards.
 
-use plimsoll_tools::config::jobs::{JobClass, JobFile, JobKind, PauseDistribution, ShardSet, parse};
+use plimsoll_tools::config::jobs::{
+    Access, Job, JobClass, JobFile, JobKind, PauseDistribution, ShardSet, SizeShare, parse,
+};
 use plimsoll_tools::config::sched_groups::{self, SchedGroups};
 use plimsoll_tools::config::{Code, ConfigError};
 
@@ -116,30 +118,299 @@ fn types_of_jobs() {
     assert_eq!(file.jobs[0].kind, JobKind::Overwrite);
     assert_eq!((file.warnings[0].code(), file.warnings[0].line()), (Code::Obsolete, Some(2)));
 
-    for name in ["cpu", "unlink"] {
-        let error =
-            refused(&job(&format!("type: {name}\nshards: all"), "parallelism: 1"), Code::NotSupported, 2, "remove");
-        assert!(error.message().contains("not supported yet"));
-    }
     refused(&job("type: randreads\nshards: all", "parallelism: 1"), Code::InvalidValue, 2, "`randread`");
-    refused(&job("type: fsync\nshards: all", "parallelism: 1"), Code::InvalidValue, 2, "write one of `seqread`");
+    refused(&job("type: trim\nshards: all", "parallelism: 1"), Code::InvalidValue, 2, "write one of `seqread`");
+}
+
+/// The job of a text that has one, and the codes and keys of what was noticed.
+fn one(text: &str) -> (Job, Vec<(Code, String)>) {
+    let file = parse_alone(text).unwrap_or_else(|error| panic!("{text}\n{error}"));
+    let warnings = file.warnings.iter().map(|w| (w.code(), w.key().unwrap_or_default().to_owned())).collect();
+    (file.jobs.into_iter().next().expect("a job"), warnings)
+}
+
+/// A job of type `kind` with more keys beside it and in `shard_info`.
+fn typed(kind: &str, head: &str, info: &str) -> String {
+    job(&format!("type: {kind}\nshards: all{head}"), &format!("parallelism: 1{info}"))
 }
 
 #[test]
-fn keys_that_are_not_supported_yet() {
-    refused(&job(&format!("{HEAD}\nfiles_count: 5"), "parallelism: 1"), Code::NotSupported, 4, "unlink");
-    refused(&job(HEAD, "parallelism: 1, bandwidth: 5MB"), Code::NotSupported, 4, "rps");
-    refused(&job(HEAD, "parallelism: 1, execution_time: 5us"), Code::NotSupported, 4, "cpu");
-    for option in ["sloppy_size_hint: 1MB", "fallocate: true", "sleep_type: busyloop"] {
-        let text = job(&format!("{HEAD}\noptions: {{{option}}}"), "parallelism: 1");
-        let error = refused(&text, Code::NotSupported, 4, "remove");
-        assert!(error.key().is_some_and(|key| key.starts_with("[0].options.")));
+fn kinds_with_keys_of_their_own() {
+    let cases = [
+        ("cpu", "", "", JobKind::Cpu { execution_ns: 1_000_000 }, false),
+        ("cpu", "", ", execution_time: 90us, think_time: 10us", JobKind::Cpu { execution_ns: 90_000 }, false),
+        ("unlink", "\ndata_size: 2GB\nfiles_count: 5000", "", JobKind::Unlink { files: 5000 }, false),
+        ("randrw", "", "", JobKind::RandMixed { read_pct: 50 }, true),
+        ("randrw", "\nrwmixread: 70", "", JobKind::RandMixed { read_pct: 70 }, true),
+        ("randrw", "\nrwmixread: 100", "", JobKind::RandMixed { read_pct: 100 }, false),
+        ("seqrw", "\nrwmixread: 0", "", JobKind::SeqMixed { read_pct: 0 }, true),
+        ("flush", "", "", JobKind::Flush, false),
+        ("discard", "", ", reqsize: 1MB", JobKind::Discard, true),
+    ];
+    for (kind, head, info, expected, is_write) in cases {
+        let (job, warnings) = one(&typed(kind, head, info));
+        assert_eq!((job.kind, job.kind.is_write(), job.kind.as_str()), (expected, is_write, kind));
+        assert!(warnings.is_empty(), "{kind}: {warnings:?}");
+    }
+    refused(&typed("unlink", "", ""), Code::MissingKey, 1, "files_count: 5000");
+    refused(&typed("unlink", "\nfiles_count: 0", ""), Code::OutOfRange, 4, "1 to 1,000,000");
+    refused(&typed("randrw", "\nrwmixread: 101", ""), Code::OutOfRange, 4, "0 to 100");
+    refused(&typed("randread", "\nrwmixread: 50", ""), Code::Ignored, 4, "`randrw`");
+    refused(&typed("cpu", "", ", execution_time: 0"), Code::OutOfRange, 4, "");
+}
+
+#[test]
+fn io_testers_options() {
+    // Option, kind, whether space is reserved, key that is warned of.
+    let cases = [
+        ("fallocate: true", "append", true, None),
+        ("fallocate: false", "overwrite", false, None),
+        ("fallocate: true", "overwrite", false, Some("fallocate")),
+        ("sloppy_size: false", "append", false, None),
+        ("sloppy_size: true", "append", false, Some("sloppy_size")),
+        ("sloppy_size_hint: 1MB", "append", false, Some("sloppy_size_hint")),
+        ("sleep_type: busyloop", "randread", false, None),
+    ];
+    for (option, kind, fallocate, warned) in cases {
+        let (job, warnings) = one(&typed(kind, &format!("\noptions: {{{option}}}"), ""));
+        assert_eq!(job.fallocate, fallocate, "{option}");
+        let expected: Vec<_> = warned.iter().map(|key| (Code::Ignored, format!("[0].options.{key}"))).collect();
+        assert_eq!(warnings, expected, "{option}");
+    }
+}
+
+#[test]
+fn busy_loops_are_noted_once_where_they_matter() {
+    let line = |name: &str, info: &str| {
+        format!(
+            "- {{name: {name}, type: randread, shards: all, shard_info: {{parallelism: 1{info}}}, options: \
+             {{sleep_type: busyloop}}}}\n"
+        )
+    };
+    let text = [line("a", ""), line("b", ", rps: 5"), line("c", ", think_time: 5us"), line("d", ", rate: 7")].concat();
+    let file = parse_alone(&text).unwrap();
+    assert_eq!(file.warnings.iter().map(|w| (w.code(), w.line())).collect::<Vec<_>>(), [(Code::Ignored, Some(2))]);
+}
+
+#[test]
+fn bandwidth_bounds_the_class() {
+    for (info, expected) in [(", bandwidth: 5MB", Some(5 << 20)), (", bandwidth: 0", None), ("", None)] {
+        assert_eq!(one(&typed("randread", "", info)).0.bandwidth_limit_bytes_per_s, expected);
+    }
+    parse_alone(&three_jobs([", bandwidth: 5MB", ", class: a", ", class: a, bandwidth: 5MB"])).unwrap();
+    let text = three_jobs([", bandwidth: 5MB", ", class: a", ", class: a, bandwidth: 6MB"]);
+    let error = refused(&text, Code::InvalidValue, 3, "the same in all");
+    assert_eq!(error.key(), Some("[2].shard_info.bandwidth"));
+}
+
+#[test]
+fn a_slip_of_io_testers_own_file_runs_as_it_does_there() {
+    // A file that came with io_tester has this key in a cpu job: without `parallelism` nothing runs.
+    let (hog, warnings) =
+        one("- name: hog\n  type: cpu\n  shards: all\n  shard_info: {parallelim: 1, execution_time: 90us}\n");
+    assert_eq!((hog.parallelism, hog.kind), (0, JobKind::Cpu { execution_ns: 90_000 }));
+    assert_eq!(warnings, [(Code::UnknownKey, "[0].shard_info.parallelim".to_owned())]);
+    let file = parse_alone("[{name: hog, type: cpu, shards: all, shard_info: {parallelim: 1}}]").unwrap();
+    let text = file.warnings[0].to_string();
+    assert!(text.contains("did you mean `parallelism`?") && text.contains("does nothing"), "{text}");
+    // Only this slip, only there, and not beside the right key.
+    for (kind, info, code) in [
+        ("cpu", "paralelism: 1", Code::UnknownKey),
+        ("cpu", "parallelim: 1, parallelism: 1", Code::UnknownKey),
+        ("cpu", "parallelim: 1, shaers: 1", Code::UnknownKey),
+        ("cpu", "execution_time: 1us", Code::MissingKey),
+        ("overwrite", "parallelim: 1", Code::UnknownKey),
+    ] {
+        refused(&job(&format!("type: {kind}\nshards: all"), info), code, 4, "");
+    }
+}
+
+#[test]
+fn io_testers_keys_that_do_nothing_are_warned_of() {
+    let cases = [
+        ("randread", "\nfiles_count: 5", "", "[0].files_count"),
+        ("randread", "", ", execution_time: 5us", "[0].shard_info.execution_time"),
+        ("cpu", "\ndata_size: 1GB", "", "[0].data_size"),
+        ("cpu", "", ", reqsize: 64kB", "[0].shard_info.reqsize"),
+        ("flush", "", ", vectorized: true", "[0].shard_info.vectorized"),
+        ("unlink", "\nfiles_count: 5", ", reqsize: 64kB", "[0].shard_info.reqsize"),
+    ];
+    for (kind, head, info, key) in cases {
+        let (job, warnings) = one(&typed(kind, head, info));
+        assert_eq!(warnings, [(Code::Ignored, key.to_owned())], "{kind} {head} {info}");
+        assert_eq!((job.request_bytes, job.iov_count), (4096, None));
+    }
+}
+
+#[test]
+fn lengths_of_requests() {
+    let shares = |list: &[(u32, f64)]| -> Vec<SizeShare> {
+        list.iter().map(|(bytes, percent)| SizeShare { bytes: *bytes, percent: *percent }).collect()
+    };
+    let good = [
+        ("4k/60:64k/40", shares(&[(4096, 60.0), (65_536, 40.0)])),
+        ("\"4k/60:64k/40\"", shares(&[(4096, 60.0), (65_536, 40.0)])),
+        ("[[4k, 60], [64kB, 40]]", shares(&[(4096, 60.0), (65_536, 40.0)])),
+        ("[4k/60, 64k/40]", shares(&[(4096, 60.0), (65_536, 40.0)])),
+        ("512/33.33:1k/33.33:2k/33.34", shares(&[(512, 33.33), (1024, 33.33), (2048, 33.34)])),
+        ("1GB/100", shares(&[(1 << 30, 100.0)])),
+    ];
+    for (text, expected) in good {
+        let (job, warnings) = one(&typed("randrw", "", &format!(", bssplit: {text}")));
+        let longest = expected.iter().map(|size| u64::from(size.bytes)).max().expect("a length");
+        assert_eq!((job.sizes, job.request_bytes, warnings.len()), (expected, longest, 0), "{text}");
+    }
+    let bad = [
+        ("4k", Code::InvalidValue),
+        ("4k/60", Code::OutOfRange),
+        ("4k/60:64k/41", Code::OutOfRange),
+        ("4k/100:64k/0", Code::OutOfRange),
+        ("4k/60:64k/", Code::InvalidValue),
+        ("4k/x", Code::InvalidValue),
+        ("4k/1e2", Code::InvalidValue),
+        ("1000/100", Code::OutOfRange),
+        ("0/100", Code::OutOfRange),
+        ("2GB/100", Code::OutOfRange),
+        ("4q/100", Code::InvalidValue),
+        ("[]", Code::OutOfRange),
+        ("[[4k, 60, 1]]", Code::WrongType),
+        ("[{4k: 60}]", Code::WrongType),
+        ("4k/60:64k/40, reqsize: 4k", Code::Ignored),
+        ("4k/60:64k/40, vectorized: true", Code::Ignored),
+    ];
+    for (text, code) in bad {
+        refused(&typed("randrw", "", &format!(", bssplit: {text}")), code, 4, "");
+    }
+    let many = vec!["512/1"; 100].join(":");
+    refused(&typed("randrw", "", &format!(", bssplit: {many}")), Code::OutOfRange, 4, "1 to 64");
+    refused(&typed("flush", "", ", bssplit: 4k/100"), Code::Ignored, 4, "jobs that read or write");
+    let large = parse_alone(&typed("randread", "\ndata_size: 4MB", ", bssplit: 4k/90:8MB/10")).unwrap();
+    assert_eq!(large.validate(1).unwrap_err().key(), None);
+}
+
+#[test]
+fn positions_of_random_requests() {
+    let good = [
+        ("uniform", Access::Uniform),
+        ("zipf:1.1", Access::Zipf { theta: 1.1 }),
+        ("zipf:1", Access::Zipf { theta: 1.0 }),
+        ("pareto:0.2", Access::Pareto { h: 0.2 }),
+        ("normal:10", Access::Normal { deviation_pct: 10.0 }),
+        ("hot:10/90", Access::HotSet { data_pct: 10.0, access_pct: 90.0 }),
+        ("zoned:60/10:30/20:8/30:2/40", Access::Zoned(vec![(60.0, 10.0), (30.0, 20.0), (8.0, 30.0), (2.0, 40.0)])),
+    ];
+    for (text, expected) in good {
+        assert_eq!(one(&typed("randwrite", "", &format!(", access: {text}"))).0.access, expected);
+    }
+    let bad = [
+        ("zip:1.1", Code::InvalidValue, "zipf:1.1"),
+        ("zipf", Code::InvalidValue, "zipf:1.1"),
+        ("zipf:", Code::InvalidValue, "exponent"),
+        ("zipf:0", Code::OutOfRange, "above 0"),
+        ("zipf:11", Code::OutOfRange, "up to 10"),
+        ("zipf:-1", Code::InvalidValue, "above 0"),
+        ("zipf:inf", Code::InvalidValue, "above 0"),
+        ("pareto:1", Code::OutOfRange, "below 1"),
+        ("normal:101", Code::OutOfRange, "up to 100"),
+        ("hot:10", Code::InvalidValue, "hot:10/90"),
+        ("hot:100/90", Code::OutOfRange, "hot:10/90"),
+        ("hot", Code::InvalidValue, "hot:10/90"),
+        ("uniform:1", Code::InvalidValue, "write uniform"),
+        ("zoned:60/10:30/90", Code::OutOfRange, "making 100"),
+        ("zoned:60/10:40/80", Code::OutOfRange, "making 100"),
+        ("zoned:60/10:40/0", Code::OutOfRange, "making 100"),
+        ("zoned:", Code::InvalidValue, "zoned:60/10"),
+    ];
+    for (text, code, help) in bad {
+        refused(&typed("randread", "", &format!(", access: \"{text}\"")), code, 4, help);
+    }
+    refused(&typed("seqread", "", ", access: zipf:1.1"), Code::Ignored, 4, "`randread`");
+}
+
+#[test]
+fn rates_limits_and_starts() {
+    let info = ", rate: 0.5, batch: 4, limit_bytes: 1GB, ramp_up: 5s, start_delay: 200ms";
+    let (job, warnings) = one(&typed("randread", "\nstage: 0", info));
+    assert_eq!((job.requests_per_s_per_shard, job.requests_per_s_per_fiber, job.batch), (Some(0.5), None, 4));
+    assert_eq!((job.limit_bytes, job.ramp_up_ns, job.start_delay_ns), (Some(1 << 30), 5_000_000_000, 200_000_000));
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(one(&typed("overwrite", "", ", io_size: 1MB")).0.limit_bytes, Some(1 << 20));
+
+    let cases = [
+        ("randread", ", rate: 0", Code::OutOfRange),
+        ("randread", ", rate: -1", Code::OutOfRange),
+        ("randread", ", rate: 2e9", Code::OutOfRange),
+        ("randread", ", rate: fast", Code::InvalidValue),
+        ("randread", ", rate: 5, rps: 5", Code::Ignored),
+        ("cpu", ", rate: 5", Code::Ignored),
+        ("randread", ", io_size: 1MB, limit_bytes: 1MB", Code::Ignored),
+        ("randread", ", limit_bytes: 0", Code::OutOfRange),
+        ("flush", ", limit_bytes: 5", Code::Ignored),
+        ("randread", ", ramp_up: 5", Code::InvalidValue),
+        ("randread", ", start_delay: 90000s", Code::OutOfRange),
+    ];
+    for (kind, info, code) in cases {
+        refused(&typed(kind, "", info), code, 4, "");
+    }
+    let (job, warnings) = one(&typed("randread", "", ", rate: 5, think_time: 5us"));
+    assert_eq!((job.think_time_ns, warnings.len()), (0, 1));
+}
+
+#[test]
+fn content_flushes_and_verification() {
+    let options = |kind: &str, options: &str| typed(kind, &format!("\noptions: {{{options}}}"), "");
+    let (job, _) = one(&options("randwrite", "verify: true, compressible: 50, fsync: 8"));
+    assert_eq!((job.verify, job.content.compressible_pct), (true, 50));
+    assert_eq!((job.flush_every, job.flush_data_only), (8, false));
+    let (job, _) = one(&options("append", "fdatasync: 32, fsync: 0"));
+    assert_eq!((job.flush_every, job.flush_data_only), (32, true));
+    let bad = [
+        ("randwrite", "fsync: 1, fdatasync: 1", Code::Ignored),
+        ("randread", "fsync: 1", Code::Ignored),
+        ("randwrite", "fsync: often", Code::InvalidValue),
+        ("randwrite", "compressible: 101", Code::OutOfRange),
+        ("randwrite", "compressible: 50%", Code::InvalidValue),
+        ("cpu", "compressible: 50", Code::Ignored),
+        ("discard", "verify: true", Code::Ignored),
+        ("randwrite", "verify: maybe", Code::InvalidValue),
+    ];
+    for (kind, text, code) in bad {
+        refused(&options(kind, text), code, 4, "");
+    }
+}
+
+#[test]
+fn stages_follow_one_another() {
+    let staged = |stages: [&str; 3]| {
+        let line = |(name, stage)| {
+            format!("- {{name: {name}, type: randread, shards: all{stage}, shard_info: {{parallelism: 1}}}}\n")
+        };
+        ["a", "b", "c"].into_iter().zip(stages).map(line).collect::<String>()
+    };
+    let file = parse_alone(&staged([", stage: 2", "", ", stage: 1"])).unwrap();
+    assert_eq!(file.jobs.iter().map(|job| job.stage).collect::<Vec<_>>(), [2, 0, 1]);
+    let error = refused(&staged([", stage: 2", "", ", stage: 0"]), Code::OutOfRange, 1, "without gaps");
+    assert_eq!(error.key(), Some("[0].stage"));
+    refused(&staged([", stage: 1", ", stage: 1", ", stage: 1"]), Code::OutOfRange, 1, "from 0");
+    refused(&staged(["", ", stage: -1", ""]), Code::InvalidValue, 2, "");
+}
+
+#[test]
+fn keys_in_the_wrong_map() {
+    let cases = [
+        (job(&format!("{HEAD}\nstart_delay: 5s"), "parallelism: 1"), "`shard_info`"),
+        (job(&format!("{HEAD}\nverify: true"), "parallelism: 1"), "`options`"),
+        (job(HEAD, "parallelism: 1, rwmixread: 5"), "beside `type`"),
+        (job(HEAD, "parallelism: 1, dsync: true"), "`options`"),
+        (job(&format!("{HEAD}\noptions: {{reqsize: 4kB}}"), "parallelism: 1"), "`shard_info`"),
+    ];
+    for (text, help) in cases {
+        refused(&text, Code::UnknownKey, 4, help);
     }
 }
 
 #[test]
 fn unknown_keys_get_a_suggestion() {
-    // This one is in a sample file that came with io_tester.
     let error = refused(&job(HEAD, "parallelim: 1"), Code::UnknownKey, 4, "did you mean `parallelism`?");
     assert_eq!(error.key(), Some("[0].shard_info.parallelim"));
     refused(&job(HEAD, "parallelism: 1, vectored: true"), Code::UnknownKey, 4, "`vectorized`");
@@ -356,7 +627,9 @@ fn class_wins_over_shares() {
 
 #[test]
 fn a_job_is_not_called_like_a_key_of_the_results() {
-    let text = "- name: shard\n  type: randread\n  shards: all\n  shard_info: {parallelism: 1}\n";
-    let error = parse_alone(text).unwrap_err();
-    assert_eq!((error.code(), error.line(), error.key()), (Code::InvalidValue, Some(1), Some("[0].name")));
+    for name in ["shard", "statistics"] {
+        let text = format!("- name: {name}\n  type: randread\n  shards: all\n  shard_info: {{parallelism: 1}}\n");
+        let error = refused(&text, Code::InvalidValue, 1, "results as YAML");
+        assert_eq!(error.key(), Some("[0].name"));
+    }
 }

@@ -5,7 +5,10 @@ use plimsoll::backend::memory::MemoryBackend;
 use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
 use plimsoll_tools::config::{jobs, sched_groups};
-use plimsoll_tools::load::{Control, JobSpec, LoadError, Pattern, Plan, Scratch, Target, run};
+use plimsoll_tools::load::{
+    Access, Control, FAULTS_MAX, Interval, JobSpec, LoadError, Pattern, PauseDistribution, Plan, Scratch, SizeShare,
+    SteadyCriterion, SteadyStop, Target, Watch, run, run_watched, unlink_path,
+};
 use plimsoll_tools::report::TestReport;
 use plimsoll_tools::test::{Storage, TestOptions};
 
@@ -193,4 +196,316 @@ fn a_job_file_runs_whatever_its_names_and_groups() {
     let shares: Vec<_> = report.jobs.iter().map(|job| (job.class.as_str(), job.shares)).collect();
     assert_eq!(shares, [("leaf", 3), ("a_b", 10), ("default", 33)]);
     assert_eq!((report.written_bytes, report.max_write_reached), (40_960, true));
+}
+
+/// One shard on a backend, with a job on a file of its own for each name.
+fn alone(backend: BackendKind, jobs: Vec<JobSpec>, duration_ns: u64) -> Plan {
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).expect("one shard and one disk");
+    let placed = jobs.into_iter().map(|job| {
+        let target = target(&topology, &job.name);
+        job.on_shard(0, target)
+    });
+    let placed = placed.collect();
+    Plan { duration_ns, ..plan(topology, backend, placed) }
+}
+
+/// Long enough that only limits end a run.
+const FOR_EVER_NS: u64 = u64::MAX / 4;
+
+#[test]
+fn mixes_have_their_proportion_exactly() {
+    for (read_pct, limit) in [(70, 999), (0, 99), (100, 99), (1, 999), (33, 299)] {
+        for pattern in [Pattern::RandMixed { read_pct }, Pattern::SeqMixed { read_pct }] {
+            let mixed = JobSpec { limit_requests: Some(limit), ..job("mix", pattern, 3) };
+            let control = Control::default();
+            let watched =
+                run_watched(&alone(BackendKind::Memory, vec![mixed], FOR_EVER_NS), &Watch::default(), &control);
+            let watched = watched.unwrap();
+            let (total, detail) = (watched.run.total("mix"), watched.detail("mix"));
+            let directions = detail.directions.unwrap();
+            let made = u64::from(limit) + 1;
+            assert_eq!((total.requests, total.errors), (made, 0));
+            assert_eq!(directions.reads.requests, made * u64::from(read_pct) / 100, "{pattern:?}");
+            assert_eq!(directions.reads.requests + directions.writes.requests, made);
+            assert_eq!(control.written_bytes(), directions.writes.requests * 4096);
+            assert_eq!(directions.reads.latency.count() + directions.writes.latency.count(), total.latency.count());
+        }
+    }
+}
+
+#[test]
+fn sizes_come_as_often_as_they_should_and_fit_in_the_region() {
+    for pattern in [Pattern::RandRead, Pattern::SeqRead, Pattern::RandWrite] {
+        let sizes = vec![SizeShare { bytes: 4096, percent: 75.0 }, SizeShare { bytes: 65_536, percent: 25.0 }];
+        let sized = JobSpec { sizes, request_bytes: 65_536, limit_requests: Some(9_999), ..job("sizes", pattern, 4) };
+        let total =
+            run(&alone(BackendKind::Memory, vec![sized], FOR_EVER_NS), &Control::default()).unwrap().total("sizes");
+        // All of them are inside the file: a short transfer would be an error.
+        assert_eq!((total.requests, total.errors), (10_000, 0));
+        let mean_bytes = total.bytes as f64 / total.requests as f64;
+        assert!((mean_bytes / (0.75 * 4096.0 + 0.25 * 65_536.0) - 1.0).abs() < 0.05, "{mean_bytes}");
+    }
+}
+
+#[test]
+fn popular_positions_are_read_too() {
+    for access in [Access::Zipf { theta: 1.1 }, Access::HotSet { data_pct: 10.0, access_pct: 90.0 }] {
+        let popular = JobSpec { access, limit_requests: Some(999), ..job("zipf", Pattern::RandRead, 2) };
+        let total =
+            run(&alone(BackendKind::Memory, vec![popular], FOR_EVER_NS), &Control::default()).unwrap().total("zipf");
+        assert_eq!((total.requests, total.errors, total.bytes), (1000, 0, 1000 * 4096));
+    }
+}
+
+#[test]
+fn limits_count_bytes() {
+    let sizes = vec![SizeShare { bytes: 4096, percent: 100.0 }];
+    // (sizes, limit, requests)
+    for (sizes, limit_bytes, requests) in
+        [(vec![], 40_960, 10), (vec![], 40_961, 11), (sizes, 40_961, 11), (vec![], 1, 1)]
+    {
+        let limited = JobSpec { sizes, limit_bytes: Some(limit_bytes), ..job("some", Pattern::SeqRead, 4) };
+        let total =
+            run(&alone(BackendKind::Memory, vec![limited], FOR_EVER_NS), &Control::default()).unwrap().total("some");
+        assert_eq!((total.requests, total.errors), (requests, 0), "{limit_bytes}");
+    }
+}
+
+#[test]
+fn flushes_come_after_writes_and_are_counted_by_themselves() {
+    for (every, limit, flushes) in [(1, 99, 99), (10, 99, 9), (7, 99, 14)] {
+        let flushed = JobSpec { flush_every: every, limit_requests: Some(limit), ..job("log", Pattern::Overwrite, 1) };
+        let plan = alone(BackendKind::Memory, vec![flushed], FOR_EVER_NS);
+        let watched = run_watched(&plan, &Watch::default(), &Control::default()).unwrap();
+        assert_eq!((watched.run.total("log").requests, watched.detail("log").flushes.requests), (100, flushes));
+    }
+    let jobs = [Pattern::Flush, Pattern::Discard]
+        .map(|pattern| JobSpec { limit_requests: Some(19), ..job(pattern.as_str(), pattern, 2) });
+    let result = run(&alone(BackendKind::Memory, jobs.to_vec(), FOR_EVER_NS), &Control::default()).unwrap();
+    let [flush, discard] = ["flush", "discard"].map(|name| result.total(name));
+    assert_eq!((flush.requests, flush.bytes, flush.errors), (20, 0, 0));
+    assert_eq!((discard.requests, discard.bytes, discard.errors), (20, 20 * 4096, 0));
+}
+
+#[test]
+fn cpu_slices_leave_time_for_others() {
+    let cpu = JobSpec { limit_requests: Some(49), ..job("cpu", Pattern::Cpu { execution_ns: 200_000 }, 3) };
+    let reads = JobSpec { limit_requests: Some(199), ..job("reads", Pattern::RandRead, 1) };
+    let result = run(&alone(BackendKind::Memory, vec![cpu, reads], FOR_EVER_NS), &Control::default()).unwrap();
+    let (cpu, reads) = (result.total("cpu"), result.total("reads"));
+    assert_eq!((cpu.requests, cpu.bytes, cpu.errors, reads.requests), (50, 0, 0, 200));
+    // A slice takes its time, and all of them are on one thread.
+    assert!(cpu.latency.min() >= 200_000 && cpu.elapsed_ns >= 50 * 200_000, "{cpu:?}");
+}
+
+#[test]
+fn files_are_removed_once_each() {
+    let unlink = JobSpec { think_time_ns: 1, ..job("unlink", Pattern::Unlink { files: 20 }, 3) };
+    let plan = alone(BackendKind::Memory, vec![unlink], FOR_EVER_NS);
+    for number in 0..19 {
+        let mut backend = MemoryBackend::new(plan.topology.memory()).unwrap();
+        let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+        backend.open(&unlink_path("unlink".as_ref(), number), &how).unwrap();
+    }
+    let total = run(&plan, &Control::default()).unwrap().total("unlink");
+    // The last file does not exist.
+    assert_eq!((total.requests, total.errors, total.first_error), (19, 1, Some(2)));
+}
+
+#[test]
+fn a_schedule_of_the_shard_makes_as_many_requests_as_are_due() {
+    // Rates that any machine keeps up with; the count does not depend on when it gets its turns.
+    for (rate, distribution, allowed) in
+        [(10_000.0, PauseDistribution::Uniform, 0.005), (100.0, PauseDistribution::Uniform, 0.05)]
+    {
+        let paced = JobSpec {
+            requests_per_s_per_shard: Some(rate),
+            pause_distribution: distribution,
+            ..job("paced", Pattern::RandRead, 4)
+        };
+        let result = run(&alone(BackendKind::Null, vec![paced], 20 * DURATION_NS), &Control::default()).unwrap();
+        let total = result.total("paced");
+        // What was due while the thread did not run at the very end is still to be sent.
+        let lost = rate * (total.latency.max() as f64 / 1e9);
+        let due = rate * total.elapsed_ns as f64 / 1e9;
+        assert!((total.requests as f64 - due).abs() <= due * allowed + lost + 1.0, "{due} {total:?}");
+    }
+}
+
+#[test]
+fn a_schedule_goes_on_while_all_fibers_are_busy() {
+    // Slices of 1 ms that are due every 0.1 ms: the backlog grows, and each waits for all before it.
+    let late = JobSpec {
+        requests_per_s_per_shard: Some(10_000.0),
+        limit_requests: Some(19),
+        ..job("late", Pattern::Cpu { execution_ns: 1_000_000 }, 1)
+    };
+    let total = run(&alone(BackendKind::Null, vec![late], FOR_EVER_NS), &Control::default()).unwrap().total("late");
+    assert_eq!(total.requests, 20);
+    // The last was due after 1.9 ms and is done after 20 slices.
+    assert!(total.latency.max() >= 18_000_000, "{total:?}");
+}
+
+#[test]
+fn jobs_begin_when_they_should() {
+    let delayed = JobSpec { start_delay_ns: FOR_EVER_NS / 2, ..job("never", Pattern::RandRead, 2) };
+    let ramped = JobSpec { ramp_up_ns: FOR_EVER_NS / 2, ..job("ramped", Pattern::RandRead, 2) };
+    let plain = job("plain", Pattern::RandRead, 1);
+    let watch = Watch { interval_ns: DURATION_NS / 5, steady: None };
+    let plan = alone(BackendKind::Memory, vec![delayed, ramped, plain], DURATION_NS);
+    let result = run_watched(&plan, &watch, &Control::default()).unwrap().run;
+    let [never, ramped, plain] = ["never", "ramped", "plain"].map(|name| result.total(name));
+    assert_eq!((never.requests, never.elapsed_ns), (0, 0));
+    assert!(ramped.requests > 0 && plain.requests > 0);
+}
+
+#[test]
+fn intervals_make_up_the_window() {
+    for interval_ns in [DURATION_NS / 7, DURATION_NS, 10 * DURATION_NS] {
+        let limited = JobSpec { limit_requests: Some(9), ..job("short", Pattern::RandRead, 1) };
+        let plan = alone(BackendKind::Memory, vec![job("long", Pattern::RandRead, 2), limited], DURATION_NS);
+        let watch = Watch { interval_ns, steady: None };
+        let result = run_watched(&plan, &watch, &Control::default()).unwrap().run;
+        for (name, is_whole) in [("long", true), ("short", false)] {
+            let total = result.total(name);
+            let sum = |of: fn(&Interval) -> u64| total.intervals.iter().map(of).sum::<u64>();
+            assert_eq!((sum(|i| i.requests), sum(|i| i.bytes)), (total.requests, total.bytes));
+            assert_eq!(total.intervals.iter().map(|i| i.latency_max_ns).max(), Some(total.latency.max()));
+            let mean = sum(|i| i.latency_sum_ns) as f64 / total.requests as f64;
+            assert!((mean / total.latency.mean() - 1.0).abs() < 1e-6, "{mean}");
+            let (_, whole) = total.intervals.split_last().unwrap();
+            assert!(whole.iter().all(|i| i.length_ns == interval_ns));
+            assert!(!is_whole || sum(|i| i.length_ns) == total.elapsed_ns, "{:?}", total.intervals);
+        }
+    }
+}
+
+#[test]
+fn a_display_sees_the_jobs_of_a_run() {
+    let control = Control::default();
+    assert!(control.live().is_empty());
+    let shown = control.clone();
+    let plan =
+        alone(BackendKind::Memory, vec![job("a", Pattern::RandRead, 2), job("b", Pattern::SeqRead, 1)], FOR_EVER_NS);
+    let display = std::thread::spawn(move || {
+        // However long it takes: the run goes on until this has seen it.
+        let mut jobs = shown.live();
+        while jobs.len() < 2 || jobs.iter().any(|job| job.requests == 0) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            jobs = shown.live();
+        }
+        shown.stop();
+        jobs
+    });
+    run(&plan, &control).unwrap();
+    let jobs = display.join().unwrap();
+    assert_eq!(jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(jobs.iter().all(|job| job.errors == 0 && job.bytes == job.requests * 4096), "{jobs:?}");
+    assert!(jobs.iter().all(|job| job.latency_p50_ns <= job.latency_p99_ns), "{jobs:?}");
+}
+
+#[test]
+fn a_steady_run_ends_and_is_not_interrupted() {
+    let paced = JobSpec { requests_per_s_per_shard: Some(5_000.0), ..job("paced", Pattern::RandRead, 2) };
+    // As much as a busy machine may disturb a rate; the slope of that is limited to nothing that could fail.
+    let stop =
+        SteadyStop { criterion: SteadyCriterion::Iops, is_slope: false, limit_pct: 400.0, window_ns: 80_000_000 };
+    let watch = Watch { interval_ns: 0, steady: Some(stop) };
+    let control = Control::default();
+    let plan = alone(BackendKind::Null, vec![paced], FOR_EVER_NS);
+    let watched = run_watched(&plan, &watch, &control).unwrap();
+    let steady = watched.steady.unwrap();
+    assert!(steady.attained && !control.is_stopped() && watched.run.total("paced").requests > 0, "{steady:?}");
+    // A run that is over before its window is full is not steady.
+    let short = JobSpec { limit_requests: Some(9), ..job("short", Pattern::RandRead, 2) };
+    let watched = run_watched(&alone(BackendKind::Null, vec![short], FOR_EVER_NS), &watch, &control).unwrap();
+    assert!(!watched.steady.unwrap().attained);
+}
+
+#[test]
+fn what_was_written_is_verified() {
+    for (pattern, batch) in [(Pattern::RandWrite, 1), (Pattern::RandMixed { read_pct: 50 }, 4), (Pattern::Overwrite, 1)]
+    {
+        for iov_count in [None, Some(2)] {
+            let verified = JobSpec {
+                verify: true,
+                batch,
+                iov_count,
+                request_bytes: 8192,
+                limit_requests: Some(999),
+                ..job("verified", pattern, 4)
+            };
+            // What is kept is what was written.
+            let plan = alone(BackendKind::Memory, vec![verified.clone()], FOR_EVER_NS);
+            let total = run(&plan, &Control::default()).unwrap().total("verified");
+            assert_eq!((total.errors, total.fault_count, total.faults.len()), (0, 0, 0), "{pattern:?}: {total:?}");
+            // A disk that keeps nothing is found out.
+            let plan = alone(BackendKind::Null, vec![verified], FOR_EVER_NS);
+            let total = run(&plan, &Control::default()).unwrap().total("verified");
+            assert!(total.fault_count > 0 && total.faults.len() <= FAULTS_MAX, "{pattern:?}: {total:?}");
+        }
+    }
+}
+
+#[test]
+fn a_job_that_fails_does_not_hold_up_others() {
+    let broken = JobSpec { limit_requests: Some(99), ..job("broken", Pattern::RandWrite, 2) };
+    let well = JobSpec { limit_requests: Some(99), ..job("well", Pattern::RandRead, 2) };
+    let mut plan = alone(BackendKind::Memory, vec![broken, well], FOR_EVER_NS);
+    // A file that is open for reading only refuses what is written.
+    let file = plan.topology.file("broken".as_ref(), OpenOptions::default(), 0);
+    plan.jobs[0].targets[0].as_mut().unwrap().file = file;
+    let result = run(&plan, &Control::default()).unwrap();
+    let (broken, well) = (result.total("broken"), result.total("well"));
+    assert_eq!((broken.requests, broken.errors, broken.first_error), (0, 100, Some(9)));
+    assert_eq!((well.requests, well.errors), (100, 0));
+}
+
+#[test]
+fn stages_follow_one_another() {
+    let text = "
+- {name: first, type: overwrite, shards: all, data_size: 1MB, shard_info: {parallelism: 2, limit: 99}}
+- {name: second, type: randread, shards: all, data_size: 1MB, shard_info: {parallelism: 2, limit: 49}}
+- {name: hog, type: randread, shards: all, data_size: 1MB, shard_info: {parallelism: 2, limit: 19}}
+";
+    let mut options = test_options(text, "");
+    for (job, stage) in options.jobs.jobs.iter_mut().zip([0, 7, 7]) {
+        job.stage = stage;
+    }
+    options.jobs.jobs[2].kind = Pattern::Cpu { execution_ns: 1 };
+    let mut steps = Vec::new();
+    let mut hear = |what: &str, _| steps.push(what.to_owned());
+    let result = plimsoll_tools::test::run(&options, &Control::default(), &mut hear).unwrap();
+    assert_eq!(steps, ["preparing files", "running stage 1 of 2", "running stage 2 of 2"]);
+    let requests = ["first", "second", "hog"].map(|name| result.run.total(name).requests);
+    assert_eq!((requests, result.interrupted), ([100, 50, 20], false));
+}
+
+#[test]
+fn files_of_all_kinds_are_made_and_removed() {
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let text = "
+- {name: gone, type: randread, shards: all, data_size: 3MB, shard_info: {parallelism: 2}}
+- {name: log, type: append, shards: all, data_size: 2MB, shard_info: {parallelism: 1, limit: 9}}
+";
+    let mut options = test_options(text, "");
+    options.jobs.jobs[0].kind = Pattern::Unlink { files: 3 };
+    options.jobs.jobs[1].fallocate = true;
+    options.storage = Storage::of(&directory).unwrap();
+    options.backend = Some(BackendKind::Pool);
+    options.shards = 1;
+    match plimsoll_tools::test::run(&options, &Control::default(), &mut |_, _| {}) {
+        Ok(result) => {
+            let [gone, log] = ["gone", "log"].map(|name| result.run.total(name));
+            assert_eq!((gone.requests, gone.errors, log.requests, log.errors), (3, 0, 10, 0), "{gone:?} {log:?}");
+        }
+        Err(error) => println!("skipped: {error}"),
+    }
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+    // More than there is: refused with the numbers before anything is made.
+    options.jobs.jobs[1].data_size_bytes = Some(1 << 60);
+    let refused = plimsoll_tools::test::run(&options, &Control::default(), &mut |_, _| {}).unwrap_err().to_string();
+    assert!(refused.contains("free") && refused.contains("1024 PiB"), "{refused}");
+    std::fs::remove_dir(&directory).unwrap();
 }

@@ -27,6 +27,7 @@ mod device;
 pub mod disk;
 pub mod error;
 mod fields;
+pub mod fio;
 pub mod io_properties;
 pub(crate) mod io_properties_lenient;
 mod job_reader;

@@ -5,9 +5,10 @@
 //! would end with errors.
 //!
 //! # How it works
-//! A [`Crew`] counts the shards that still have requests, or may still make some. Each holds a [`Member`] and *rests* when it
-//! has no more work of its own; it goes on turning its reactor until all rest. The last one to rest wakes the others. A
-//! member that is dropped rests, so that a shard which fails holds nobody up.
+//! A [`Crew`] counts the shards that still have requests, or may still make some. Each holds a [`Member`] and *rests*
+//! when it has no more work of its own; it goes on turning its reactor until all rest. The last one to rest wakes the
+//! others. A member that is dropped rests, so that a shard which fails holds nobody up. [`Crew::end`] ends the
+//! measured window of all before its time.
 //!
 //! # Limits
 //! One crew for each run.
@@ -19,7 +20,7 @@
 //! while !member.do_all_rest() { turn(); if nothing_left_to_do { member.rest(); } }
 //! ```
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 
 use plimsoll::backend::WakeHandle;
@@ -28,13 +29,29 @@ use plimsoll::backend::WakeHandle;
 pub(super) struct Crew {
     start: Barrier,
     busy: AtomicUsize,
+    is_over: AtomicBool,
     wakes: Mutex<Vec<WakeHandle>>,
 }
 
 impl Crew {
     pub(super) fn new(shards: u16) -> Crew {
         let shards = usize::from(shards);
-        Crew { start: Barrier::new(shards), busy: AtomicUsize::new(shards), wakes: Mutex::default() }
+        Crew {
+            start: Barrier::new(shards),
+            busy: AtomicUsize::new(shards),
+            is_over: AtomicBool::new(false),
+            wakes: Mutex::default(),
+        }
+    }
+
+    /// The measured window ends now, on all shards.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake.wake());
     }
 }
 
@@ -62,7 +79,12 @@ impl<'a> Member<'a> {
         if std::mem::replace(&mut self.is_resting, true) || self.crew.busy.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.crew.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake.wake());
+        self.crew.wake_all();
+    }
+
+    /// Whether somebody has ended the window before its time.
+    pub(super) fn is_over(&self) -> bool {
+        self.crew.is_over.load(Ordering::Relaxed)
     }
 
     /// Whether nobody needs anybody any more.

@@ -5,17 +5,17 @@
 //! latencies and as little of their own CPU time as possible.
 //!
 //! # How it works
-//! A [`Plan`] names the jobs, where each works on each shard, and for how long. [`run`] starts the shards; each turns its
-//! reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin together; what
-//! completes within the measured window counts.
+//! A [`Plan`] names the jobs, where each works on each shard, and for how long. [`run`] starts the shards; each turns
+//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin together;
+//! what completes within the measured window counts.
 //!
-//! A fiber with a rate measures latency from when its request was *due*, not from when it could at last be sent: a stall
-//! of the disk shows in every request that it delayed (no coordinated omission).
+//! A fiber with a rate measures latency from when its request was *due*, not from when it could at last be sent: a
+//! stall of the disk shows in every request that it delayed (no coordinated omission).
 //!
 //! # Limits
-//! At most 65 536 requests can be under way on a shard, those included that it serves for others; larger plans are refused.
-//! A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be outstanding.
-//! The depth in the device is sampled at most once a millisecond.
+//! At most 65 536 requests can be under way on a shard, those included that it serves for others; larger plans are
+//! refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be
+//! outstanding. The depth in the device is sampled at most once a millisecond.
 //!
 //! # Example
 //! ```
@@ -34,11 +34,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access;
+mod content;
 mod crew;
+mod detail;
+mod job;
+mod live;
+mod pace;
 mod prepare;
 mod result;
 mod runner;
 mod scratch;
+mod steady;
+mod unlink;
+mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,8 +55,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 
 pub use crate::config::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, SizeShare};
+pub use access::{AccessError, AccessPicker};
+pub use content::ContentMaker;
+pub use detail::{DirectionResult, Directions, JobDetail};
+pub use live::LiveJob;
 pub use result::{BlockFault, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult};
 pub use scratch::{Scratch, ScratchError};
+pub use steady::{Steady, SteadyCriterion, SteadyStop};
+pub use unlink::unlink_path;
+pub use verify::{Before, SECTOR_BYTES, STAMPS_MAX_BYTES, StampError, Stamps};
 
 /// Where a job works on one shard.
 #[derive(Clone, Debug)]
@@ -107,8 +123,8 @@ pub struct JobSpec {
     pub start_delay_ns: u64,
     /// Its fibers begin evenly spread over this time.
     pub ramp_up_ns: u64,
-    /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work on one
-    /// file.
+    /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work
+    /// on one file.
     pub staggered: bool,
     /// Where it works, by shard; `None` on shards where it does not run.
     pub targets: Vec<Option<Target>>,
@@ -183,6 +199,42 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// What to watch beside the figures of the whole window. The default watches nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watch {
+    /// Length of the intervals of [`JobResult::intervals`] in nanoseconds: at least 1 ms, shorter ones are taken as
+    /// that; 0: no intervals.
+    pub interval_ns: u64,
+    /// Ends the run when it is steady, before its duration is over.
+    pub steady: Option<SteadyStop>,
+}
+
+/// What a watched run measured.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// The figures.
+    pub run: RunResult,
+    /// How steady it was, where that was asked.
+    pub steady: Option<Steady>,
+    /// More of each job on each shard.
+    pub details: Vec<JobDetail>,
+}
+
+impl Watched {
+    /// More of the job of that name over all shards; nothing done where there is no such job.
+    #[must_use]
+    pub fn detail(&self, name: &str) -> JobDetail {
+        total_detail(&self.details, name)
+    }
+}
+
+pub(crate) fn total_detail(details: &[JobDetail], name: &str) -> JobDetail {
+    let mut mine = details.iter().filter(|detail| detail.name == name);
+    let mut total = mine.next().cloned().unwrap_or_else(|| JobDetail { name: name.to_owned(), ..JobDetail::default() });
+    mine.for_each(|other| total.merge(other));
+    total
+}
+
 /// Watches and ends a run from outside. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Control(Arc<ControlState>);
@@ -195,6 +247,7 @@ struct ControlState {
     /// Bytes that may still be written; [`UNBOUNDED`] where nobody asked for a bound.
     may_write_bytes: AtomicU64,
     bound_reached: AtomicBool,
+    board: live::Board,
 }
 
 const UNBOUNDED: u64 = u64::MAX;
@@ -207,6 +260,7 @@ impl Default for ControlState {
             written_bytes: AtomicU64::new(0),
             may_write_bytes: AtomicU64::new(UNBOUNDED),
             bound_reached: AtomicBool::new(false),
+            board: live::Board::default(),
         }
     }
 }
@@ -235,8 +289,8 @@ impl Control {
         self.0.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on at most `bytes` (below 2^64 - 1) are written under this control: a write that would go beyond is not sent, and
-    /// its fiber ends. Runs that are under way are not bounded.
+    /// From now on at most `bytes` (below 2^64 - 1) are written under this control: a write that would go beyond is
+    /// not sent, and its fiber ends. Runs that are under way are not bounded.
     pub fn bound_writes(&self, bytes: u64) {
         self.0.may_write_bytes.store(bytes.min(UNBOUNDED - 1), Ordering::Relaxed);
     }
@@ -245,6 +299,18 @@ impl Control {
     #[must_use]
     pub fn is_write_bound_reached(&self) -> bool {
         self.0.bound_reached.load(Ordering::Relaxed)
+    }
+
+    /// What the jobs of the run do at this moment, in the order of the plan. Shards publish it, every 100 ms, from the
+    /// first call on: that one finds nothing new.
+    #[must_use]
+    pub fn live(&self) -> Vec<LiveJob> {
+        self.0.board.want();
+        self.0.board.jobs()
+    }
+
+    fn board(&self) -> &live::Board {
+        &self.0.board
     }
 
     fn are_writes_bounded(&self) -> bool {
@@ -330,18 +396,39 @@ pub enum LoadError {
 /// # Errors
 /// See [`LoadError`].
 pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
+    run_watched(plan, &Watch::default(), control).map(|watched| watched.run)
+}
+
+/// As [`run`], with a series of intervals and an end when nothing changes any more, as `watch` says.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watched, LoadError> {
     prepare::check_size(plan)?;
     let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
-    let (shared, control) = (Arc::new(plan.clone()), control.clone());
-    let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
-        let result = runner::run_shard(reactor, &shared, &control, &crew);
-        (result, choice.clone())
-    })?;
-    let mut shards = Vec::new();
-    let mut backend = None;
-    for (result, choice) in ends {
-        shards.push(result?);
+    control.board().clear(plan.topology.shards());
+    let (ends, steady) = std::thread::scope(|scope| {
+        let (is_running, over) = std::sync::mpsc::channel();
+        let watcher = watch.steady.map(|stop| {
+            control.board().want();
+            let crew = Arc::clone(&crew);
+            scope.spawn(move || steady::watch(&stop, control.board(), &over, || crew.end()))
+        });
+        let (shared, watch, control, crew) = (Arc::new(plan.clone()), *watch, control.clone(), Arc::clone(&crew));
+        let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
+            let result = runner::run_shard(reactor, &shared, &watch, &control, &crew);
+            (result, choice.clone())
+        });
+        drop(is_running);
+        // It does not panic; if it did, nothing is known of how steady the run was.
+        (ends, watcher.and_then(|watcher| watcher.join().ok()))
+    });
+    let (mut shards, mut details, mut backend) = (Vec::new(), Vec::new(), None);
+    for (result, choice) in ends? {
+        let (shard, more) = result?;
+        shards.push(shard);
+        details.extend(more);
         backend.get_or_insert(choice);
     }
-    Ok(RunResult { shards, backend })
+    Ok(Watched { run: RunResult { shards, backend }, steady, details })
 }

@@ -4,8 +4,9 @@
 //! A plan that cannot run is refused before it has touched anything, with the job's name and what to change.
 //!
 //! # How it works
-//! [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files of one shard's
-//! jobs, and makes their fibers with the memory that they will use.
+//! [`check_size`] counts the requests that can be under way at once on each shard. [`prepare`] opens the files of one
+//! shard's jobs, and makes their fibers with the memory that they will use; what is written stands in it from here on,
+//! so that a run costs no time for making data.
 //!
 //! # Limits
 //! Reactors and I/O queues are taken to have the library's default sizes, as all plans of this crate have.
@@ -18,17 +19,19 @@ use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::QueueConfig;
 use plimsoll::{Data, Reactor, ReactorConfig};
 
-use super::runner::{Fiber, Job};
-use super::{JobSpec, LoadError, Plan, Target};
-use plimsoll_sim::rng::Rng;
+use super::content::ContentMaker;
+use super::job::{Extras, Job, Work, picker};
+use super::runner::Fiber;
+use super::verify::{Before, Stamps};
+use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
 /// Requests of one job under way at once on a shard.
 fn requests_at_once(spec: &JobSpec) -> u64 {
     u64::from(spec.parallelism) * u64::from(spec.batch.max(1))
 }
 
-/// Refuses a plan with more requests under way than a shard can hold. A request on another shard's I/O queue has a place in
-/// the tables of both shards.
+/// Refuses a plan with more requests under way than a shard can hold. A request on another shard's I/O queue has a
+/// place in the tables of both shards.
 pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
     let most = u64::from(ReactorConfig::default().max_requests.min(QueueConfig::default().max_requests));
     let mut on_shard = vec![0_u64; usize::from(plan.topology.shards())];
@@ -61,18 +64,53 @@ pub(super) fn prepare<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<
     let mut fibers = Vec::new();
     for (number, spec) in plan.jobs.iter().enumerate() {
         let Some(Some(target)) = spec.targets.get(shard) else { continue };
-        let rng = Rng::new(plan.seed ^ ((shard as u64) << 32) ^ ((number as u64) << 48));
+        let seed = plan.seed ^ ((shard as u64) << 32) ^ ((number as u64) << 48);
         let positions = open(reactor, spec, target)?;
         let first = if spec.staggered { first_position(positions, reactor.shard(), plan.topology.shards()) } else { 0 };
-        let at = jobs.len();
-        let mut buffers = make_buffers(reactor, spec, &mut Rng::new(plan.seed ^ number as u64))?;
+        let job = jobs.len();
+        let batch = spec.batch.max(1) as usize;
+        // Shards write different data, or the disk might keep one copy of them.
+        let mut buffers = make_buffers(reactor, spec, plan.seed ^ number as u64 ^ ((shard as u64) << 32))?;
+        let job_is_made = Job::new(spec, target, positions, first, seed, extras(plan, number, target, seed)?);
+        let remembered = if matches!(job_is_made.work, Work::Special(_)) { batch } else { 0 };
         for _ in 0..spec.parallelism {
-            let mine = buffers.split_off(buffers.len().saturating_sub(spec.batch.max(1) as usize));
-            fibers.push(Fiber { job: at, buffers: mine, outstanding: 0, due_ns: 0, phase_end_ns: 0 });
+            let mine = buffers.split_off(buffers.len().saturating_sub(batch));
+            fibers.push(Fiber::new(job, mine, remembered));
         }
-        jobs.push(Job::new(spec, target, positions, first, rng));
+        jobs.push(job_is_made);
     }
     Ok((jobs, fibers))
+}
+
+fn unsuitable(spec: &JobSpec, reason: impl ToString) -> LoadError {
+    LoadError::Unsuitable { job: spec.name.clone(), reason: reason.to_string() }
+}
+
+/// What draws uneven positions, and what stamps and checks blocks, for jobs that want them.
+fn extras(plan: &Plan, number: usize, target: &Target, seed: u64) -> Result<Extras, LoadError> {
+    let Some(spec) = plan.jobs.get(number) else { return Ok(Extras::default()) };
+    // The same positions are popular on all shards.
+    let picker = picker(spec, target, plan.seed ^ number as u64).map_err(|error| unsuitable(spec, error))?;
+    let stamps = match spec.verify && has_transfers(spec.pattern) {
+        true => {
+            // The longest block that all requests are made of.
+            let block_bytes = lengths(spec).fold(0, common_divisor);
+            let stamps = Stamps::new(seed, target.offset, target.len_bytes, block_bytes, Before::Unknown);
+            Some(Box::new(stamps.map_err(|error| unsuitable(spec, error))?))
+        }
+        false => None,
+    };
+    Ok(Extras { picker, stamps })
+}
+
+/// The greatest common divisor (Euclid).
+fn common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+/// Whether requests move data.
+fn has_transfers(pattern: Pattern) -> bool {
+    !matches!(pattern, Pattern::Flush | Pattern::Discard | Pattern::Unlink { .. } | Pattern::Cpu { .. })
 }
 
 /// Where `shard` of `shards` begins in a region of `positions` that all of them go through.
@@ -81,51 +119,66 @@ fn first_position(positions: u64, shard: u16, shards: u16) -> u64 {
     u64::try_from(position).unwrap_or(0)
 }
 
-/// Opens the file of a job, and answers how many of its requests fit in the region.
+/// Opens the file of a job, and answers how many of its requests fit in the region (1 for those that have no place).
 fn open(reactor: &mut Reactor, spec: &JobSpec, target: &Target) -> Result<u64, LoadError> {
+    if matches!(spec.pattern, Pattern::Unlink { .. } | Pattern::Cpu { .. }) {
+        return Ok(1);
+    }
     let info = reactor.open(&target.file).map_err(|error| LoadError::Open { job: spec.name.clone(), error })?;
+    if spec.pattern == Pattern::Flush {
+        return Ok(1);
+    }
     let align_bytes = info.offset_align_bytes.max(1);
-    if !spec.request_bytes.is_multiple_of(align_bytes) {
-        let reason = format!(
-            "requests of {} bytes, but {} takes direct I/O in multiples of {align_bytes} bytes: set reqsize to such a multiple",
-            spec.request_bytes,
-            target.file.path().display()
-        );
-        return Err(LoadError::Unsuitable { job: spec.name.clone(), reason });
+    for bytes in lengths(spec) {
+        if !bytes.is_multiple_of(align_bytes) {
+            let path = target.file.path().display();
+            return Err(unsuitable(
+                spec,
+                format!(
+                    "requests of {bytes} bytes, but {path} takes direct I/O in multiples of {align_bytes} bytes: set reqsize \
+                     to such a multiple"
+                ),
+            ));
+        }
+        if bytes == 0 || target.len_bytes < u64::from(bytes) {
+            let region_bytes = target.len_bytes;
+            return Err(unsuitable(spec, format!("its region of {region_bytes} bytes does not hold one request")));
+        }
     }
-    let positions = target.len_bytes / u64::from(spec.request_bytes.max(1));
-    if positions == 0 {
-        let reason = format!("its region of {} bytes does not hold one request", target.len_bytes);
-        return Err(LoadError::Unsuitable { job: spec.name.clone(), reason });
-    }
-    Ok(positions)
+    Ok(target.len_bytes / u64::from(spec.request_bytes.max(1)))
 }
 
-fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, rng: &mut Rng) -> Result<Vec<Data>, LoadError> {
+/// All lengths of its requests.
+fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
+    std::iter::once(spec.request_bytes).chain(spec.sizes.iter().map(|size| size.bytes))
+}
+
+fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<Data>, LoadError> {
     let requests = requests_at_once(spec);
-    let no_memory = |error: std::io::Error| LoadError::NoMemory {
-        job: spec.name.clone(),
-        requests,
-        request_bytes: spec.request_bytes,
-        error,
-    };
+    let request_bytes = lengths(spec).max().unwrap_or(spec.request_bytes);
+    let no_memory =
+        |error: std::io::Error| LoadError::NoMemory { job: spec.name.clone(), requests, request_bytes, error };
     let count = usize::try_from(requests).map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
-    let fill = |buffer: &mut AlignedBuf, rng: &mut Rng| {
-        if spec.pattern.is_write() {
-            rng.fill(buffer);
+    if !has_transfers(spec.pattern) {
+        return Ok((0..count).map(|_| Data::None).collect());
+    }
+    let mut maker = spec.pattern.is_write().then(|| ContentMaker::new(spec.content, seed));
+    let mut fill = |buffer: &mut AlignedBuf| {
+        if let Some(maker) = &mut maker {
+            maker.fill(buffer);
         }
     };
     let Some(pieces) = spec.iov_count else {
-        let mut buffers = reactor.make_buffers(count, spec.request_bytes as usize).map_err(no_memory)?;
-        buffers.iter_mut().for_each(|buffer| fill(buffer, rng));
+        let mut buffers = reactor.make_buffers(count, request_bytes as usize).map_err(no_memory)?;
+        buffers.iter_mut().for_each(fill);
         return Ok(buffers.into_iter().map(Data::One).collect());
     };
-    let piece_bytes = spec.request_bytes as usize / pieces.max(1) as usize;
+    let piece_bytes = request_bytes as usize / pieces.max(1) as usize;
     let vectored = (0..count).map(|_| {
         let mut buffers = Vec::with_capacity(pieces as usize);
         for _ in 0..pieces {
             let mut buffer = AlignedBuf::new(piece_bytes)?;
-            fill(&mut buffer, rng);
+            fill(&mut buffer);
             buffers.push(buffer);
         }
         Ok(Data::Many(buffers))
@@ -136,6 +189,15 @@ fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, rng: &mut Rng) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_divide_all_lengths() {
+        let cases: [(&[u32], u32); 4] =
+            [(&[4096], 4096), (&[4096, 65536], 4096), (&[6144, 4096], 2048), (&[512, 0], 512)];
+        for (lengths, block) in cases {
+            assert_eq!(lengths.iter().copied().fold(0, common_divisor), block, "{lengths:?}");
+        }
+    }
 
     #[test]
     fn shards_begin_at_their_part() {

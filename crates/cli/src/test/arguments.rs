@@ -1,0 +1,320 @@
+//! Arguments of `plimsoll test`, and the way from them to a checked [`Situation`].
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::config::jobs::JobFile;
+use plimsoll_tools::config::{fio, jobs, sched_groups};
+use plimsoll_tools::experiment::Situation;
+use plimsoll_tools::experiment::find_rate::{Figure, Goal};
+use plimsoll_tools::experiment::sweep::{Axis, Key};
+use plimsoll_tools::load::{SteadyCriterion, SteadyStop, Watch};
+use plimsoll_tools::setup::DiskChoice;
+use plimsoll_tools::test::{Storage, TestOptions};
+use plimsoll_tools::units::format_duration_ns;
+
+use super::{parse_bytes, parse_seconds};
+use crate::failure::Failure;
+use crate::flags::{DiskFlags, Format, ShardFlags};
+use crate::screen;
+
+/// How long a run is where nobody says it, in nanoseconds.
+const DURATION_NS: u64 = 10_000_000_000;
+/// A run that ends when its jobs have done what they have to do, in nanoseconds: no clock comes so far.
+const WITHOUT_END_NS: u64 = u64::MAX / 4;
+/// Length of the window of `--ss` where nobody says it, in nanoseconds.
+const STEADY_WINDOW_NS: u64 = 10_000_000_000;
+/// Intervals of a run over time: so many, but none shorter than the second figure (ns).
+const INTERVALS: u64 = 200;
+const INTERVAL_MIN_NS: u64 = 100_000_000;
+
+/// Run the jobs of an io_tester or fio job file on a directory, a file or a device
+///
+/// All jobs run at the same time, each in its class, through the scheduler. In a directory each job gets a scratch
+/// file on each shard, filled before the run and removed after it.
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("experiment").args(["sweep", "find_rate", "matrix", "dual", "ss"])))]
+pub(crate) struct TestArguments {
+    /// Job file: io_tester's YAML, or fio's (by .fio, .ini, or its first line)
+    #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd"])]
+    pub(super) conf: Option<PathBuf>,
+
+    /// Directory, file or block device to work on [default: that of a fio job file, else the working directory]
+    #[arg(long, value_name = "PATH")]
+    pub(super) storage: Option<PathBuf>,
+
+    /// How long to run: seconds, or with a unit (500ms, 2m) [default: that of a fio job file, else 10]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub(super) duration: Option<u64>,
+
+    /// How long to run before anything counts [default: that of a fio job file, else 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
+    pub(super) warmup: Option<u64>,
+
+    /// Groups and classes that jobs may join
+    #[arg(long, value_name = "FILE")]
+    pub(super) sched_groups: Option<PathBuf>,
+
+    /// Let jobs write over the file that --storage names
+    #[arg(long)]
+    pub(super) overwrite: bool,
+
+    /// Let jobs write over the block device that --storage names
+    #[arg(long)]
+    pub(super) destructive: bool,
+
+    /// Leave the scratch files
+    #[arg(long)]
+    pub(super) keep_files: bool,
+
+    /// Write at most this much, preparing the files included: jobs that write end there
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(super) max_write: Option<u64>,
+
+    /// Seed of the positions and gaps [default: that of a fio job file, else 1]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(super) format: Format,
+
+    /// Run once for each value; repeated: for each combination. Keys of one job: JOB.KEY=...
+    #[arg(long, value_name = "KEY=V1,V2,...", value_parser = Axis::parse, help_heading = "Experiments")]
+    pub(super) sweep: Vec<Axis>,
+
+    /// Find the highest rate that keeps p50, p95, p99, p99.9 or lat_mean below a time
+    #[arg(long, value_name = "[JOB.]p99=2ms", value_parser = Goal::parse, help_heading = "Experiments")]
+    pub(super) find_rate: Option<Goal>,
+
+    /// 1 MiB sequential and 4 KiB random, both directions, 4096 requests at once; takes no job file
+    #[arg(long, help_heading = "Experiments", conflicts_with = "conf")]
+    pub(super) matrix: bool,
+
+    /// Scratch data of --matrix in a directory [default: 4 GiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Experiments", requires = "matrix")]
+    pub(super) data_size: Option<u64>,
+
+    /// Run the jobs once, then twice at once, beside what the kernel counts
+    #[arg(long, help_heading = "Experiments")]
+    pub(super) dual: bool,
+
+    /// Show runs of `rbd bench` from a text that holds its output, beside --dual or alone
+    #[arg(long, value_name = "FILE", help_heading = "Experiments", conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
+    pub(super) rbd: Option<PathBuf>,
+
+    /// End once it is steady: iops, bw or lat within so many per cent of its mean, or with _slope its slope
+    #[arg(long, value_name = "iops:5%", value_parser = parse_steady, help_heading = "Experiments")]
+    pub(super) ss: Option<SteadyStop>,
+
+    /// Over how long it must be steady [default: 10 s]
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = "Experiments", requires = "ss")]
+    pub(super) ss_window: Option<u64>,
+
+    /// Write each picture (SVG) into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(super) pictures: Option<PathBuf>,
+
+    /// Write a page with the result and all pictures here (HTML)
+    #[arg(long, value_name = "FILE")]
+    pub(super) page: Option<PathBuf>,
+
+    /// Write over existing output files
+    #[arg(long)]
+    pub(super) force: bool,
+
+    #[command(flatten)]
+    pub(super) disk: DiskFlags,
+
+    #[command(flatten)]
+    pub(super) shards: ShardFlags,
+}
+
+/// Reads `iops:5%`, `bw_slope:0.3%`, `lat:10%`.
+fn parse_steady(text: &str) -> Result<SteadyStop, String> {
+    let help = "write iops, bw or lat (or iops_slope, bw_slope, lat_slope), a colon and per cent, such as iops:5%";
+    let (name, limit) = text.split_once(':').ok_or(help)?;
+    let (metric, is_slope) = name.strip_suffix("_slope").map_or((name, false), |metric| (metric, true));
+    let criterion = match metric {
+        "iops" => SteadyCriterion::Iops,
+        "bw" => SteadyCriterion::Bandwidth,
+        "lat" => SteadyCriterion::LatencyMean,
+        _ => return Err(help.to_owned()),
+    };
+    let limit_pct = limit.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    match limit_pct.filter(|pct| *pct > 0.0 && *pct <= 1000.0) {
+        Some(limit_pct) => Ok(SteadyStop { criterion, is_slope, limit_pct, window_ns: STEADY_WINDOW_NS }),
+        None => Err(help.to_owned()),
+    }
+}
+
+/// What a run needs, seen to be possible.
+pub(super) struct Checked {
+    pub(super) situation: Situation,
+    pub(super) choice: DiskChoice,
+    pub(super) watch: Watch,
+    /// `--find-rate`, or what a fio job file asks for instead.
+    pub(super) goal: Option<Goal>,
+    /// The job file, if it is fio's.
+    pub(super) fio: Option<fio::FioFile>,
+}
+
+/// A job file, whoever's language it is written in.
+enum JobText {
+    Ours(JobFile),
+    Fio(fio::FioFile),
+}
+
+/// From flags to options: everything that can be refused is, before anything is touched.
+pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
+    arguments.shards.check()?;
+    check_formats(arguments)?;
+    let groups = match &arguments.sched_groups {
+        Some(path) => sched_groups::parse_from_file(path)?,
+        None => sched_groups::SchedGroups::default(),
+    };
+    let shards = arguments.shards.shards;
+    let (jobs, fio) = match job_text(arguments, &groups)? {
+        JobText::Ours(jobs) => (jobs, None),
+        JobText::Fio(file) => (file.jobs_for(shards), Some(file)),
+    };
+    jobs.validate(u32::from(shards))?;
+    jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+    let path = arguments.storage.clone().or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
+    let storage = Storage::of(&path)?;
+    let choice = arguments.disk.choice()?;
+    let model = arguments.disk.model;
+    let disk = plimsoll_tools::experiment::old_defaults::setup(&choice, model, storage.path());
+    let disk = disk.map_err(|error| match &arguments.disk.io_properties {
+        Some(path) => Failure::Input(format!("{}: {error}", path.display())),
+        None => error.into(),
+    })?;
+    if arguments.duration == Some(0) {
+        return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
+    }
+    let duration_ns = arguments.duration.unwrap_or_else(|| match &fio {
+        Some(file) => file.duration_ns.unwrap_or(WITHOUT_END_NS),
+        None => DURATION_NS,
+    });
+    let options = TestOptions {
+        jobs,
+        groups,
+        storage,
+        overwrite: arguments.overwrite,
+        destructive: arguments.destructive,
+        keep_files: arguments.keep_files,
+        shards,
+        disk,
+        backend: arguments.shards.backend.or_else(|| fio.as_ref()?.backend),
+        warmup_ns: arguments.warmup.or_else(|| Some(fio.as_ref()?.ramp_ns)).unwrap_or(0),
+        duration_ns,
+        max_write_bytes: arguments.max_write,
+        seed: arguments.seed.or_else(|| fio.as_ref()?.seed).unwrap_or(1),
+    };
+    let watch = Watch {
+        interval_ns: (duration_ns / INTERVALS).clamp(INTERVAL_MIN_NS, 10 * INTERVAL_MIN_NS),
+        steady: steady(arguments, fio.as_ref())?,
+    };
+    let goal = goal(arguments, fio.as_ref());
+    Ok(Checked { situation: Situation { options, choice: choice.clone(), model }, choice, watch, goal, fio })
+}
+
+/// An experiment has a result of its own; io_tester's and fio's are those of one run.
+fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
+    let name = match arguments.format {
+        Format::Table | Format::Json | Format::Csv => return Ok(()),
+        Format::Yaml => "yaml",
+        Format::FioJson => "fio-json",
+        Format::FioJsonPlus => "fio-json+",
+    };
+    let is_experiment = !arguments.sweep.is_empty()
+        || arguments.find_rate.is_some()
+        || arguments.matrix
+        || arguments.dual
+        || arguments.rbd.is_some();
+    if is_experiment {
+        let message = format!("--format {name} is for a single run: take table, json or csv for an experiment");
+        return Err(Failure::Input(message));
+    }
+    Ok(())
+}
+
+fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
+    let Some(path) = &arguments.conf else {
+        // The matrix has jobs of its own; this one only stands for them.
+        let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
+        return Ok(JobText::Ours(jobs::parse("matrix", text, groups)?));
+    };
+    // What cannot be read is told by the reader of our own format, with the path.
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    if !fio::looks_like_fio(path, &text) {
+        return Ok(JobText::Ours(jobs::parse_from_file(path, groups)?));
+    }
+    if arguments.sched_groups.is_some() {
+        return Err(Failure::Input(
+            "--sched-groups: jobs of a fio job file have a class each; leave it out".to_owned(),
+        ));
+    }
+    let file = fio::parse_from_file(path)?;
+    if arguments.sweep.iter().flat_map(|axis| &axis.settings).any(|setting| setting.key == Key::Shards) {
+        let message =
+            "--sweep shards: the jobs of a fio job file are laid on the shards before; sweep parallelism instead";
+        return Err(Failure::Input(message.to_owned()));
+    }
+    Ok(JobText::Fio(file))
+}
+
+/// `--ss`, or fio's `steadystate`.
+fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Option<SteadyStop>, Failure> {
+    if let Some(stop) = arguments.ss {
+        return Ok(Some(SteadyStop { window_ns: arguments.ss_window.unwrap_or(stop.window_ns), ..stop }));
+    }
+    let Some(state) = fio.and_then(|file| file.steady) else { return Ok(None) };
+    if !state.is_percent || state.limit <= 0.0 {
+        let message = "steadystate: give its limit in per cent of the mean and above 0, such as iops:5%";
+        return Err(Failure::Input(message.to_owned()));
+    }
+    let criterion = match state.metric {
+        fio::SteadyMetric::Iops => SteadyCriterion::Iops,
+        fio::SteadyMetric::Bandwidth => SteadyCriterion::Bandwidth,
+        fio::SteadyMetric::Latency => SteadyCriterion::LatencyMean,
+    };
+    if state.ramp_ns > 0 {
+        screen::note("steadystate_ramp_time has no effect: the warm-up (ramp_time) is left out already");
+    }
+    let window_ns = state.window_ns.max(1);
+    Ok(Some(SteadyStop { criterion, is_slope: state.is_slope, limit_pct: state.limit, window_ns }))
+}
+
+/// `--find-rate`, or fio's `latency_target` where no other experiment was asked for.
+fn goal(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Option<Goal> {
+    if arguments.find_rate.is_some() || !arguments.sweep.is_empty() || arguments.dual || arguments.ss.is_some() {
+        return arguments.find_rate.clone();
+    }
+    let target = fio?.latency_goal?;
+    // All of them: the last of a hundred thousand stands for it.
+    let percent = target.percentile.clamp(1.0, 99.999);
+    Some(Goal {
+        job: None,
+        figure: Figure::Percentile(percent),
+        bound_ns: target.target_ns,
+        text: format!("p{percent}={}", format_duration_ns(target.target_ns)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn steady_states_are_read() {
+        let stop = parse_steady("bw_slope:0.3%").unwrap();
+        assert_eq!((stop.criterion, stop.is_slope, stop.limit_pct), (SteadyCriterion::Bandwidth, true, 0.3));
+        assert!(!parse_steady("lat:10%").unwrap().is_slope);
+        for bad in ["iops", "iops:5", "iops:0%", "iops:-1%", "iops:nan%", "ops:5%", "_slope:5%", ""] {
+            assert!(parse_steady(bad).unwrap_err().contains("such as iops:5%"), "{bad}");
+        }
+    }
+}

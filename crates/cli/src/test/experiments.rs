@@ -1,0 +1,464 @@
+//! Experiments of `plimsoll test`: sweeps, the search for a rate, the matrix, the same twice.
+
+use std::path::Path;
+
+use plimsoll_tools::experiment::dual::{self, DualReport, Iostat};
+use plimsoll_tools::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
+use plimsoll_tools::experiment::matrix::{self, MatrixReport};
+use plimsoll_tools::experiment::pictures::{self, Picture};
+use plimsoll_tools::experiment::rbd::{self, RbdRun};
+use plimsoll_tools::experiment::sweep::{self, SweepReport};
+use plimsoll_tools::experiment::{ExperimentError, Point};
+use plimsoll_tools::load::Control;
+use plimsoll_tools::page::Table;
+use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use serde_json::{Value, json};
+
+use super::Steps;
+use super::arguments::{Checked, TestArguments};
+use super::outputs::Outputs;
+use crate::failure::{Failure, Outcome};
+use crate::flags::Format;
+use crate::screen;
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Failure {
+        let message = error.to_string();
+        match error {
+            ExperimentError::Test(error) => error.into(),
+            ExperimentError::Scratch(error) => error.into(),
+            ExperimentError::Jobs(error) => error.into(),
+            ExperimentError::NoEntry(error) => error.into(),
+            _ => Failure::Input(message),
+        }
+    }
+}
+
+/// A result in every form that somebody may ask for.
+struct Shown {
+    title: String,
+    table: Table,
+    /// Below the table, a paragraph each.
+    remarks: Vec<String>,
+    /// Another table at the end, with its caption.
+    beside: Option<Table>,
+    csv: Table,
+    json: Value,
+    pictures: Vec<Picture>,
+    /// What was written, and whether requests failed or the answer is no.
+    written_bytes: u64,
+    errors: u64,
+    is_finding: bool,
+    interrupted: bool,
+}
+
+/// Runs the experiment that `arguments` ask for; `None` where they ask for a single run.
+pub(super) fn run(
+    arguments: &TestArguments,
+    checked: &Checked,
+    control: &Control,
+    outputs: &Outputs,
+    steps: &mut Steps<'_>,
+) -> Result<Option<Outcome>, Failure> {
+    let situation = &checked.situation;
+    let on_step = &mut |what: &str, expected_ns: Option<u64>| steps.next(what, expected_ns);
+    let rbd = arguments.rbd.as_deref().map(read_rbd).transpose()?;
+    let result = if !arguments.sweep.is_empty() {
+        sweep::run(situation, &arguments.sweep, control, on_step).map(|report| of_sweep(&report))
+    } else if let Some(goal) = &checked.goal {
+        let options = SearchOptions::default();
+        find_rate::run(situation, goal, &options, control, on_step).map(|report| of_search(&report, goal))
+    } else if arguments.matrix {
+        let data_bytes = arguments.data_size.unwrap_or(matrix::DEFAULT_DATA_BYTES);
+        matrix::run(situation, data_bytes, control, on_step).map(|report| of_matrix(&report))
+    } else if arguments.dual {
+        dual::run(situation, control, on_step).map(|report| of_dual(&report, rbd.as_deref()))
+    } else {
+        return Ok(None);
+    };
+    steps.end();
+    let shown = match result {
+        Err(ExperimentError::Test(error @ plimsoll_tools::test::TestError::Interrupted)) => {
+            screen::note(&format!("{error}; scratch files are removed"));
+            return Ok(Some(Outcome::Interrupted));
+        }
+        result => result?,
+    };
+    show(&shown, arguments.format, outputs).map(|outcome| match outcome {
+        _ if control.is_stopped() => Some(Outcome::Interrupted),
+        outcome => Some(outcome),
+    })
+}
+
+/// Prints what `--rbd` names, without a run.
+pub(super) fn rbd_alone(path: &Path, format: Format) -> Result<Outcome, Failure> {
+    let runs = read_rbd(path)?;
+    let (headers, rows) = rbd_rows(&runs);
+    let text = match format {
+        Format::Csv => csv(&Table { caption: String::new(), headers, rows }),
+        Format::Table => screen::table(&headers.iter().map(String::as_str).collect::<Vec<_>>(), rows) + "\n",
+        _ => pretty(&json!({ "rbd": runs })),
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn show(shown: &Shown, format: Format, outputs: &Outputs) -> Result<Outcome, Failure> {
+    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+    let written = outputs.write(&shown.title, &shown.remarks, shown.table.clone(), || shown.pictures.clone());
+    let text = match format {
+        Format::Csv => csv(&shown.csv),
+        Format::Table => table(shown),
+        _ => pretty(&shown.json),
+    };
+    screen::print(&text)?;
+    written?;
+    if shown.errors > 0 {
+        screen::error(&format!("{} requests failed: run the job by itself to see why", shown.errors));
+    }
+    if shown.interrupted {
+        let bytes = format_bytes_binary(shown.written_bytes);
+        screen::note(&format!("it ended before its last run ({bytes} written): the result is of the runs until then"));
+    }
+    Ok(if shown.errors > 0 || shown.is_finding { Outcome::Finding } else { Outcome::Done })
+}
+
+fn table(shown: &Shown) -> String {
+    let headers: Vec<&str> = shown.table.headers.iter().map(String::as_str).collect();
+    let mut text = screen::table(&headers, shown.table.rows.clone());
+    for remark in &shown.remarks {
+        text.push_str("\n\n");
+        text.push_str(&screen::wrap(remark));
+    }
+    if let Some(table) = &shown.beside {
+        let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
+        text.push_str(&format!("\n\n{}\n{}", table.caption, screen::table(&headers, table.rows.clone())));
+    }
+    text.push('\n');
+    text
+}
+
+fn csv(table: &Table) -> String {
+    let quoted = |field: &String| {
+        if field.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
+    };
+    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    std::iter::once(&table.headers).chain(&table.rows).map(line).collect()
+}
+
+fn pretty(value: &Value) -> String {
+    // A tree of plain values: cannot fail.
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn us(us: f64) -> String {
+    format_duration_ns((us * 1e3) as u64)
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
+}
+
+/// Columns of a point that every experiment has.
+const POINT_HEADERS: [&str; 7] = ["rate", "IOPS", "mean", "p99", "in disk", "disk mean", "N/XR"];
+
+fn point_cells(point: &Point) -> Vec<String> {
+    vec![
+        format_throughput_decimal(point.throughput_bytes_per_s),
+        format_iops(point.iops),
+        us(point.latency.average_us),
+        us(point.latency.p99_us),
+        format!("{:.2}", point.in_device),
+        us(point.device_latency_mean_us),
+        point.little_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+    ]
+}
+
+const POINT_WORDS: &str = "rate, IOPS, mean and p99: of requests, from when they were due to their end. in disk, disk mean: \
+                           pieces in the device, and their time in it. N/XR: their number over rate times time, 1 by Little's law.";
+
+/// Columns of a point for programs.
+const POINT_CSV: [&str; 9] = [
+    "parallelism",
+    "throughput_bytes_per_s",
+    "iops",
+    "latency_average_us",
+    "latency_p99_us",
+    "in_device",
+    "device_latency_mean_us",
+    "little_ratio",
+    "errors",
+];
+
+fn point_csv(point: &Point) -> Vec<String> {
+    vec![
+        point.parallelism.to_string(),
+        format!("{:.0}", point.throughput_bytes_per_s),
+        format!("{:.1}", point.iops),
+        format!("{:.2}", point.latency.average_us),
+        format!("{:.2}", point.latency.p99_us),
+        format!("{:.3}", point.in_device),
+        format!("{:.2}", point.device_latency_mean_us),
+        point.little_ratio().map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+        point.errors.to_string(),
+    ]
+}
+
+fn of_sweep(report: &SweepReport) -> Shown {
+    let values = |point: &Point| point.settings.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
+    let rows = |cells: fn(&Point) -> Vec<String>| {
+        report.points.iter().map(|point| [values(point), cells(point)].concat()).collect::<Vec<_>>()
+    };
+    let mut remarks: Vec<String> = Vec::new();
+    for found in &report.verdicts {
+        let settings: Vec<String> = found.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let of = if settings.is_empty() { String::new() } else { format!(" ({})", settings.join(" ")) };
+        remarks.push(format!("Verdict{of}: {}.", found.verdict.sentence));
+        if !found.verdict.evidence.is_empty() {
+            remarks.push(format!("Evidence: {}.", found.verdict.evidence.join("; ")));
+        }
+    }
+    if report.verdicts.is_empty() {
+        remarks.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
+    }
+    remarks.push(POINT_WORDS.to_owned());
+    let mut json = serde_json::to_value(report).unwrap_or_default();
+    // The ratio follows from the point; programs should not have to know how.
+    let points = json.get_mut("points").and_then(Value::as_array_mut);
+    for (value, point) in points.into_iter().flatten().zip(&report.points) {
+        if let Some(map) = value.as_object_mut() {
+            map.insert("little_ratio".to_owned(), json!(point.little_ratio()));
+        }
+    }
+    Shown {
+        title: format!("sweep of {}", report.axes.join(", ")),
+        table: Table {
+            caption: String::new(),
+            headers: [report.axes.clone(), strings(&POINT_HEADERS)].concat(),
+            rows: rows(point_cells),
+        },
+        remarks,
+        beside: None,
+        csv: Table {
+            caption: String::new(),
+            headers: [report.axes.iter().map(|axis| format!("set_{axis}")).collect(), strings(&POINT_CSV)].concat(),
+            rows: rows(point_csv),
+        },
+        json,
+        pictures: pictures::of_sweep(report),
+        written_bytes: report.written_bytes,
+        errors: report.points.iter().map(|point| point.errors).sum(),
+        is_finding: false,
+        interrupted: report.interrupted,
+    }
+}
+
+fn of_search(report: &RateReport, goal: &Goal) -> Shown {
+    let headers = ["asked", "made", "latency", "within"];
+    let row = |trial: &find_rate::Trial| {
+        let within = if trial.passed { "yes" } else { "no" };
+        let latency = format_duration_ns(trial.latency_ns as u64);
+        vec![format_iops(trial.rate), format_iops(trial.achieved), latency, within.to_owned()]
+    };
+    let number = |trial: &find_rate::Trial| {
+        vec![
+            format!("{:.3}", trial.rate),
+            format!("{:.3}", trial.achieved),
+            format!("{:.0}", trial.latency_ns),
+            trial.passed.to_string(),
+        ]
+    };
+    let found = &report.found;
+    let said = match (found.rate, found.failed_rate) {
+        (None, _) => format!(
+            "No rate from {} IOPS on keeps {} of job `{}`; lower ones make too few requests to tell: raise --duration.",
+            format_iops(report.rate_min),
+            goal.text,
+            report.job
+        ),
+        (Some(rate), None) => {
+            format!("{} IOPS and more keep {}: no rate was found that does not.", format_iops(rate), goal.text)
+        }
+        (Some(rate), Some(failed)) => format!(
+            "Highest rate of job `{}` that keeps {}: {} IOPS; {} IOPS do not.",
+            report.job,
+            goal.text,
+            format_iops(rate),
+            format_iops(failed)
+        ),
+    };
+    let sure = if found.confirmed {
+        "Both ends were repeated, and the majority of the runs decided."
+    } else {
+        "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
+    };
+    let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
+    let csv_headers = strings(&["rate", "achieved", "latency_ns", "passed"]);
+    let table_of = |headers: Vec<String>, rows| Table { caption: String::new(), headers, rows };
+    Shown {
+        title: format!("highest rate of {} with {}", report.job, goal.text),
+        table: table_of(strings(&headers), found.trials.iter().map(row).collect()),
+        remarks: vec![said, format!("{sure} {closed}")],
+        beside: None,
+        csv: table_of(csv_headers, found.trials.iter().map(number).collect()),
+        json: serde_json::to_value(report).unwrap_or_default(),
+        pictures: pictures::of_search(report),
+        written_bytes: report.written_bytes,
+        errors: 0,
+        is_finding: found.rate.is_none() && !report.interrupted,
+        interrupted: report.interrupted,
+    }
+}
+
+fn of_matrix(report: &MatrixReport) -> Shown {
+    let row = |row: &matrix::MatrixRow| {
+        let gb_per_s = format!("{:.3}", row.point.throughput_bytes_per_s / 1e9);
+        let mut cells = vec![row.name.to_owned(), row.point.parallelism.to_string(), gb_per_s];
+        cells.extend(point_cells(&row.point).into_iter().skip(1));
+        cells
+    };
+    let number = |row: &matrix::MatrixRow| {
+        [vec![row.kind.to_owned(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
+    };
+    let ours: Vec<&str> = POINT_HEADERS.into_iter().skip(1).collect();
+    let headers = [strings(&["", "depth", "GB/s"]), strings(&ours)].concat();
+    let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 requests \
+               under way, more would only take memory.";
+    Shown {
+        title: "1 MiB sequential and 4 KiB random".to_owned(),
+        table: Table { caption: String::new(), headers, rows: report.rows.iter().map(row).collect() },
+        remarks: vec![
+            format!("{} shard(s), {} written. {fio}", report.shards, format_bytes_binary(report.written_bytes)),
+            POINT_WORDS.to_owned(),
+        ],
+        beside: None,
+        csv: Table {
+            caption: String::new(),
+            headers: [strings(&["type", "request_bytes"]), strings(&POINT_CSV)].concat(),
+            rows: report.rows.iter().map(number).collect(),
+        },
+        json: serde_json::to_value(report).unwrap_or_default(),
+        pictures: Vec::new(),
+        written_bytes: report.written_bytes,
+        errors: report.rows.iter().map(|row| row.point.errors).sum(),
+        is_finding: false,
+        interrupted: report.interrupted,
+    }
+}
+
+fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
+    let mut rows = Vec::new();
+    let mut numbers = Vec::new();
+    for run in &report.runs {
+        for job in &run.jobs {
+            rows.push(vec![
+                format!("{}: {}", run.times, job.name),
+                format_throughput_decimal(job.throughput_bytes_per_s),
+                format_iops(job.iops),
+                us(job.latency.average_us),
+                us(job.latency.p99_us),
+            ]);
+        }
+        let io = run.iostat.unwrap_or_default();
+        let seen = |text: String| if run.iostat.is_some() { text } else { "-".to_owned() };
+        rows.push(vec![
+            format!("{}: together", run.times),
+            format_throughput_decimal(run.point.throughput_bytes_per_s),
+            format_iops(run.point.iops),
+            us(run.point.latency.average_us),
+            us(run.point.latency.p99_us),
+            seen(format_iops(io.reads_per_s)),
+            seen(format_iops(io.writes_per_s)),
+            io.await_ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms")),
+            io.queue.map_or("-".to_owned(), |queue| format!("{queue:.2}")),
+            io.util_pct.map_or("-".to_owned(), |pct| format!("{pct:.0} %")),
+            percent(run.point.capacity_used),
+        ]);
+        numbers.push([vec![run.times.to_string()], point_csv(&run.point), iostat_csv(run.iostat)].concat());
+    }
+    let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
+    let mut remarks: Vec<String> = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
+    remarks.push(match (&report.device, &report.no_counters) {
+        (Some(device), _) => {
+            format!("r/s to %util: what iostat says of {device}. capacity: part of the disk model that was used.")
+        }
+        (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
+    });
+    let mut json = serde_json::to_value(report).unwrap_or_default();
+    let beside = rbd.map(|runs| {
+        let (headers, rows) = rbd_rows(runs);
+        Table { caption: "rbd bench, as read:".to_owned(), headers, rows }
+    });
+    if let (Some(runs), Some(map)) = (rbd, json.as_object_mut()) {
+        map.insert("rbd".to_owned(), serde_json::to_value(runs).unwrap_or_default());
+    }
+    let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
+    Shown {
+        title: "once, and twice at once".to_owned(),
+        table: Table { caption: String::new(), headers: strings(&headers), rows },
+        remarks,
+        beside,
+        csv: Table {
+            caption: String::new(),
+            headers: [strings(&["times"]), strings(&POINT_CSV), strings(&columns)].concat(),
+            rows: numbers,
+        },
+        json,
+        pictures: Vec::new(),
+        written_bytes: report.written_bytes,
+        errors: report.runs.iter().map(|run| run.point.errors).sum(),
+        is_finding: false,
+        interrupted: report.interrupted,
+    }
+}
+
+fn upper_first(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {
+    let Some(io) = iostat else { return vec![String::new(); 5] };
+    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
+    vec![
+        format!("{:.1}", io.reads_per_s),
+        format!("{:.1}", io.writes_per_s),
+        optional(io.await_ms),
+        optional(io.queue),
+        optional(io.util_pct),
+    ]
+}
+
+fn read_rbd(path: &Path) -> Result<Vec<RbdRun>, Failure> {
+    let wrong = |why: String| Failure::Input(format!("--rbd {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    rbd::parse(&text).map_err(|error| wrong(error.to_string()))
+}
+
+fn rbd_rows(runs: &[RbdRun]) -> (Vec<String>, Vec<Vec<String>>) {
+    let headers = strings(&["rbd bench", "size", "threads", "elapsed", "ops/s", "rate", "slowest s", "fastest s"]);
+    let row = |(at, run): (usize, &RbdRun)| {
+        let rates = || run.seconds.iter().map(|second| second.bytes_per_s);
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let rate = |value: f64| (value.is_finite() && value >= 0.0).then(|| format_throughput_decimal(value));
+        vec![
+            format!("{}: {} {}", at + 1, run.io_type, run.pattern),
+            optional(run.io_size_bytes.map(format_bytes_binary)),
+            optional(run.io_threads.map(|threads| threads.to_string())),
+            optional(run.summary.map(|summary| format!("{:.0} s", summary.elapsed_s))),
+            optional(run.summary.map(|summary| format_iops(summary.ops_per_s))),
+            optional(run.summary.and_then(|summary| rate(summary.bytes_per_s))),
+            optional(rate(rates().fold(f64::INFINITY, f64::min))),
+            optional(rate(rates().fold(-1.0, f64::max))),
+        ]
+    };
+    (headers, runs.iter().enumerate().map(row).collect())
+}

@@ -1,0 +1,51 @@
+//! What a single run shows to people.
+
+use plimsoll_tools::report::TestReport;
+use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+
+use crate::screen;
+
+pub(super) fn table(report: &TestReport) -> String {
+    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
+    let rows = report.jobs.iter().map(|job| {
+        vec![
+            job.name.clone(),
+            job.kind.to_owned(),
+            job.shares.to_string(),
+            format_bytes_binary(job.request_bytes),
+            format_iops(job.iops),
+            format_throughput_decimal(job.throughput_bytes_per_s),
+            us(job.latency.p50_us),
+            us(job.latency.p99_us),
+            us(job.latency.p99_9_us),
+            format!("{:.1}", job.device_depth.average),
+        ]
+    });
+    let mut headers = vec!["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth"];
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    // Columns of zeros would take the width that the others need.
+    let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
+    let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
+    for (name, counts) in [("splits", splits), ("errors", errors)] {
+        if counts.iter().any(|count| *count > 0) {
+            headers.push(name);
+            rows.iter_mut().zip(counts).for_each(|(row, count)| row.push(count.to_string()));
+        }
+    }
+    let mut text = screen::table(&headers, rows);
+    let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
+    let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();
+    let cpu = report.cpu_s_per_million_requests.map_or_else(String::new, |s| format!(", {s:.2} CPU s per million"));
+    text.push_str(&format!(
+        "\n\nTotal {} IOPS, {} in {:.2} s on {} shard(s), backend {} ({}){cpu}\n",
+        format_iops(iops),
+        format_throughput_decimal(total),
+        report.elapsed_s,
+        report.shards,
+        report.backend,
+        report.backend_reason
+    ));
+    text.push_str("depth: mean number of pieces of the class in the device");
+    text.push_str(if headers.contains(&"splits") { "; splits: requests sent in several pieces\n" } else { "\n" });
+    text
+}

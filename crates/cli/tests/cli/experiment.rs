@@ -1,0 +1,197 @@
+//! Experiments of `test`: sweeps, the search for a rate, the matrix, the same twice, outputs of `rbd bench`, pictures.
+//!
+//! Everything runs on nothing (the null backend), so that no figure depends on the machine.
+
+use serde_json::Value;
+
+use crate::world::{Ended, READS, WRITES, World};
+
+const LARGE: &str = "\
+- name: large
+  type: seqread
+  shards: all
+  data_size: 64MB
+  shard_info: {parallelism: 1, reqsize: 1MB, shares: 100}
+";
+const FIO: &str = "\
+[global]
+ioengine=libaio
+direct=1
+runtime=1
+time_based
+size=8m
+[reads]
+rw=randread
+bs=4k
+iodepth=4
+";
+const RBD: &str = "\
+bench  type write io_size 8192 io_threads 16 bytes 8589934592 pattern sequential
+  SEC       OPS   OPS/SEC   BYTES/SEC
+    1     70000     70000   547 MiB/s
+    2    140000     70000   547 MiB/s
+elapsed: 15   ops: 1048576   ops/sec: 70000   bytes/sec: 547 MiB/s
+";
+
+/// `test` on the null backend for 50 ms.
+fn run(world: &World, arguments: &[&str]) -> Ended {
+    let backend = ["--backend", "null"];
+    world.run(&[&["test"], arguments, &backend].concat())
+}
+
+fn done(ended: Ended) -> Ended {
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    ended
+}
+
+fn json(world: &World, arguments: &[&str]) -> Value {
+    let ended = done(run(world, &[arguments, &["--duration", "50ms", "--format", "json"]].concat()));
+    serde_json::from_str(&ended.out).unwrap()
+}
+
+#[test]
+fn sweeps_run_every_combination_and_judge_every_curve() {
+    let world = World::new(&[("large.yaml", LARGE)]);
+    let before = world.contents();
+    let axes = ["large.yaml", "--sweep", "parallelism=1,2,4", "--sweep", "large.reqsize=64k,1M"];
+    let report = json(&world, &axes);
+    let points = report["points"].as_array().unwrap();
+    assert_eq!((points.len(), report["verdicts"].as_array().unwrap().len()), (6, 2));
+    assert_eq!(points[1]["settings"], serde_json::json!([["parallelism", "1"], ["large.reqsize", "1M"]]));
+    assert!(points.iter().all(|point| point["iops"].as_f64().unwrap() > 0.0));
+    for verdict in report["verdicts"].as_array().unwrap() {
+        assert!(verdict["kind"].is_string() && verdict["sentence"].is_string(), "{verdict}");
+    }
+    let table = done(run(&world, &[&axes[..], &["--duration", "20ms"]].concat())).out;
+    assert!(table.contains("Verdict (large.reqsize=1M)") && table.contains("N/XR"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let csv = done(run(&world, &[&axes[..], &["--duration", "20ms", "--format", "csv"]].concat())).out;
+    assert!(csv.starts_with("set_parallelism,set_large.reqsize,parallelism,throughput_bytes_per_s,"), "{csv}");
+    assert_eq!(csv.lines().count(), 7);
+    assert!(world.contents() == before);
+}
+
+#[test]
+fn old_defaults_bound_what_has_no_disk() {
+    let world = World::new(&[("large.yaml", LARGE)]);
+    let arguments = ["large.yaml", "--model", "old-defaults", "--sweep", "parallelism=8,16,32", "--duration", "300ms"];
+    let ended = done(run(&world, &[&arguments[..], &["--format", "json"]].concat()));
+    assert!(ended.err.contains("as Seastar did until July 2025") && ended.err.contains("8.59 GB/s"), "{ended:#?}");
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    for point in report["points"].as_array().unwrap() {
+        // Never more, whatever the machine can do; less where it is slow.
+        assert!(point["throughput_bytes_per_s"].as_f64().unwrap() < 8.59e9 * 1.05, "{point}");
+    }
+    // Whoever is the limiter, it is no disk: there is none.
+    assert_ne!(report["verdicts"][0]["kind"], "saturated");
+}
+
+#[test]
+fn pictures_and_a_page_are_written() {
+    let world = World::new(&[("reads.yaml", READS)]);
+    std::fs::create_dir(world.path().join("out")).unwrap();
+    let outputs = ["--pictures", "out", "--page", "page.html", "--duration", "300ms"];
+    done(run(&world, &[&["reads.yaml", "--sweep", "parallelism=1,2"], &outputs[..]].concat()));
+    let svg = std::fs::read_to_string(world.path().join("out/sweep.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("in the device, mean"), "{svg}");
+    let page = std::fs::read_to_string(world.path().join("page.html")).unwrap();
+    assert!(page.contains("Against parallelism") && page.contains("rate"));
+    run(&world, &[&["reads.yaml"], &outputs[..]].concat()).assert_refused(2, &["page.html exists", "--force"]);
+    done(run(&world, &[&["reads.yaml", "--force"], &outputs[..]].concat()));
+    assert!(std::fs::read_to_string(world.path().join("out/time.svg")).unwrap().contains("Latency over time"));
+}
+
+#[test]
+fn the_matrix_has_four_rows_and_takes_no_job_file() {
+    let world = World::new(&[]);
+    let report = json(&world, &["--matrix"]);
+    let rows = report["rows"].as_array().unwrap();
+    let kinds: Vec<&Value> = rows.iter().map(|row| &row["kind"]).collect();
+    assert_eq!(kinds, ["overwrite", "seqread", "randwrite", "randread"]);
+    let table = done(run(&world, &["--matrix", "--duration", "20ms"])).out;
+    assert!(table.contains("1 MiB seq write") && table.contains("GB/s") && table.contains("IOPS"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(world.contents().is_empty());
+}
+
+#[test]
+fn once_and_twice_at_once_beside_what_another_tool_said() {
+    let world = World::new(&[("writes.yaml", WRITES), ("rbd.txt", RBD)]);
+    let report = json(&world, &["writes.yaml", "--dual", "--rbd", "rbd.txt"]);
+    let jobs = |run: usize| report["runs"][run]["jobs"].as_array().unwrap().len();
+    assert_eq!((jobs(0), jobs(1)), (1, 2));
+    assert_eq!((&report["device"], &report["rbd"][0]["io_threads"]), (&Value::Null, &16.into()));
+    let table = done(run(&world, &["writes.yaml", "--dual", "--rbd", "rbd.txt", "--duration", "20ms"])).out;
+    assert!(
+        table.contains("2: writes-2") && table.contains("rbd bench, as read:") && table.contains("%util"),
+        "{table}"
+    );
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let alone = done(world.run(&["test", "--rbd", "rbd.txt"])).out;
+    assert!(alone.contains("1: write sequential") && alone.contains("574 MB/s"), "{alone}");
+}
+
+#[test]
+fn the_highest_rate_is_searched() {
+    let world = World::new(&[("reads.yaml", READS)]);
+    // Nothing takes ten seconds here: every rate that can be made passes.
+    let ended = run(&world, &["reads.yaml", "--find-rate", "p99=10s", "--duration", "20ms", "--format", "json"]);
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((&report["job"], &report["goal"]), (&"reads".into(), &"p99=10s".into()));
+    assert!(report["closed_loop_iops"].as_f64().unwrap() > 0.0);
+    let trials = report["trials"].as_array().unwrap();
+    assert!((1..=60).contains(&trials.len()));
+    assert!(trials.iter().all(|trial| trial["rate"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn fio_job_files_run_as_they_are() {
+    let world = World::new(&[("reads.fio", FIO)]);
+    let report = json(&world, &["reads.fio"]);
+    assert_eq!((&report["jobs"][0]["name"], &report["jobs"][0]["kind"]), (&"reads".into(), &"randread".into()));
+    let ended = done(run(&world, &["reads.fio", "--duration", "50ms", "--format", "fio-json"]));
+    let report: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(report["jobs"][0]["jobname"], "reads");
+    assert!(report["jobs"][0]["read"]["iops"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_run_ends_when_it_is_steady_or_says_that_it_is_not() {
+    let world = World::new(&[("reads.yaml", READS)]);
+    let arguments = ["reads.yaml", "--ss", "iops:1000%", "--ss-window", "100ms", "--duration", "20s"];
+    let ended = done(run(&world, &arguments));
+    assert!(ended.err.contains("ended because it was steady"), "{ended:#?}");
+    let strict = ["reads.yaml", "--ss", "iops:0.000001%", "--ss-window", "100ms", "--duration", "200ms"];
+    assert!(done(run(&world, &strict)).err.contains("did not become steady"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let world =
+        World::new(&[("reads.yaml", READS), ("reads.fio", FIO), ("rbd.txt", "nothing"), ("io.yaml", "disks: []")]);
+    let before = world.contents();
+    let cases: &[(&str, &[&str])] = &[
+        ("", &["<CONF>"]),
+        ("reads.yaml --sweep depth=1", &["unknown key `depth`", "parallelism"]),
+        ("reads.yaml --sweep parallelism=1,0", &["`0`", "from 1 to 65536"]),
+        ("reads.yaml --sweep writes.reqsize=4k", &["no job `writes`"]),
+        ("reads.yaml --sweep reqsize=1k,1G", &["does not fit", "data_size"]),
+        ("reads.yaml --sweep parallelism=1 --sweep parallelism=2", &["parallelism twice"]),
+        ("reads.yaml --sweep parallelism=1 --dual", &["cannot be used with"]),
+        ("reads.yaml --sweep parallelism=1 --format yaml", &["--format yaml is for a single run"]),
+        ("reads.yaml --find-rate p99=2", &["--find-rate", "unit"]),
+        ("reads.yaml --find-rate writes.p99=2ms", &["no job `writes`"]),
+        ("reads.yaml --matrix", &["cannot be used with"]),
+        ("reads.yaml --ss iops", &["such as iops:5%"]),
+        ("--rbd rbd.txt", &["rbd.txt", "no output of `rbd bench`"]),
+        ("--rbd missing.txt", &["missing.txt", "No such file"]),
+        ("reads.yaml --pictures missing", &["--pictures missing: no such directory"]),
+        ("reads.yaml --model old-defaults --io-properties io.yaml", &["--model old-defaults", "leave out"]),
+        ("reads.fio --sweep shards=1", &["--sweep shards", "parallelism"]),
+    ];
+    for (line, parts) in cases {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        run(&world, &arguments).assert_refused(2, parts);
+    }
+    assert!(world.contents() == before);
+}

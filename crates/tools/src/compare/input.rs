@@ -1,0 +1,283 @@
+//! Reads the results that are compared.
+//!
+//! # Why
+//! A comparison reads less of a result than there is, so results of older and newer versions can be compared as long as
+//! these keys stay what they are.
+//!
+//! # How it works
+//! A file is a result of `test --format json` (a map with `jobs`) or of `sim run --format json` (a map with `runs`).
+//! What else describes a test or a job is flattened to names and values: what differs is named in a warning.
+//!
+//! # Limits
+//! Newer schemas are refused, and so is a test without intervals.
+//!
+//! # Example
+//! A test of which only this is read: `{"schema": 1, "backend": "uring", "jobs": [{"name": "reads", "intervals":
+//! [{"length_s": 1, "requests": 1000, "bytes": 4096000, "latency_mean_us": 99.5}], "histogram": [[101376, 1000]]}]}`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::CompareError;
+use crate::report;
+
+/// Newest schema of a simulation's result that is understood.
+const SIM_SCHEMA: u64 = 1;
+
+/// More intervals than this are put together: they would tell no more.
+const INTERVALS_MAX: usize = 1000;
+
+/// Keys of a test that say under what conditions it ran.
+const CONDITIONS: [&str; 6] = ["backend", "shards", "seed", "duration_s", "warmup_s", "machine"];
+/// Keys of a job that say what it did.
+const JOB_CONDITIONS: [&str; 5] = ["class", "shares", "kind", "request_bytes", "job"];
+
+/// Names and values of what a result was made with.
+pub(super) type Conditions = BTreeMap<String, String>;
+
+/// One result.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Its file.
+    pub path: String,
+    /// Version of the program that made it.
+    pub version: String,
+    /// Whether it ended before its time.
+    pub is_interrupted: bool,
+    /// What it ran under.
+    pub conditions: Conditions,
+    /// What was measured.
+    pub content: Content,
+}
+
+impl Run {
+    /// Whether it is of a simulation.
+    pub(super) fn is_sim(&self) -> bool {
+        matches!(self.content, Content::Sim(_))
+    }
+
+    /// Its jobs or scenarios.
+    pub(super) fn names(&self) -> Vec<&str> {
+        match &self.content {
+            Content::Test(jobs) => jobs.iter().map(|job| job.name.as_str()).collect(),
+            Content::Sim(scenarios) => scenarios.iter().map(|scenario| scenario.name.as_str()).collect(),
+        }
+    }
+
+    /// The job of that name.
+    pub(super) fn job(&self, name: &str) -> Option<&Job> {
+        match &self.content {
+            Content::Test(jobs) => jobs.iter().find(|job| job.name == name),
+            Content::Sim(_) => None,
+        }
+    }
+}
+
+/// What a result holds.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// Measurements.
+    Test(Vec<Job>),
+    /// Exact figures of simulations.
+    Sim(Vec<Scenario>),
+}
+
+/// A job of a test, over all shards.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub name: String,
+    pub conditions: Conditions,
+    pub errors: u64,
+    pub intervals: Vec<Interval>,
+    /// Upper end of each bucket in nanoseconds, and requests in it.
+    pub histogram: Vec<(u64, u64)>,
+}
+
+/// A stretch of the measured window.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct Interval {
+    pub length_s: f64,
+    pub requests: u64,
+    pub bytes: u64,
+    /// Nothing where there were no requests.
+    pub latency_mean_us: Option<f64>,
+}
+
+/// A scenario with one seed and one set of changes.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    /// Name, seed and changes.
+    pub name: String,
+    pub figures: Vec<Figure>,
+}
+
+/// A figure of a scenario.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Figure {
+    pub name: String,
+    pub value: Option<f64>,
+    #[serde(default)]
+    pub target: Option<Target>,
+    #[serde(default)]
+    pub passed: Option<bool>,
+}
+
+/// Where a figure should be.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Target {
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct TestFile {
+    #[serde(default)]
+    plimsoll: String,
+    #[serde(default)]
+    interrupted: bool,
+    jobs: Vec<JobEntry>,
+}
+
+#[derive(Deserialize)]
+struct JobEntry {
+    name: String,
+    #[serde(default)]
+    errors: u64,
+    intervals: Vec<Interval>,
+    #[serde(default)]
+    histogram: Vec<(u64, u64)>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct SimFile {
+    #[serde(default)]
+    plimsoll: String,
+    #[serde(default)]
+    interrupted: bool,
+    runs: Vec<SimRun>,
+}
+
+#[derive(Deserialize)]
+struct SimRun {
+    name: String,
+    seed: u64,
+    #[serde(default)]
+    sweep: BTreeMap<String, Value>,
+    #[serde(default)]
+    figures: Vec<Figure>,
+}
+
+/// Reads the result `text` of the file `path`.
+pub(super) fn read(path: &str, text: &str) -> Result<Run, CompareError> {
+    let unreadable = |error: serde_json::Error| CompareError::NotAResult {
+        path: path.to_owned(),
+        line: error.line(),
+        reason: error.to_string(),
+    };
+    let value: Value = serde_json::from_str(text).map_err(unreadable)?;
+    let has = |key: &str| value.get(key).is_some_and(Value::is_array);
+    if has("jobs") {
+        check_schema(path, &value, report::SCHEMA)?;
+        test(path, &value, serde_json::from_str(text).map_err(unreadable)?)
+    } else if has("runs") {
+        check_schema(path, &value, SIM_SCHEMA)?;
+        Ok(sim(path, serde_json::from_str(text).map_err(unreadable)?))
+    } else {
+        let reason = "it has neither `jobs` nor `runs`, a list".to_owned();
+        Err(CompareError::NotAResult { path: path.to_owned(), line: 1, reason })
+    }
+}
+
+fn check_schema(path: &str, value: &Value, newest: u64) -> Result<(), CompareError> {
+    let found = value.get("schema").and_then(Value::as_u64);
+    if found.is_some_and(|found| (1..=newest).contains(&found)) {
+        return Ok(());
+    }
+    let found = value.get("schema").map(Value::to_string);
+    Err(CompareError::Schema { path: path.to_owned(), found, newest })
+}
+
+fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> {
+    let mut jobs = Vec::with_capacity(file.jobs.len());
+    for entry in file.jobs {
+        let intervals = whole_intervals(&entry.intervals);
+        if intervals.is_empty() {
+            return Err(CompareError::NoIntervals { path: path.to_owned(), job: entry.name });
+        }
+        let mut conditions = Conditions::new();
+        for key in JOB_CONDITIONS {
+            entry.others.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
+        }
+        jobs.push(Job { name: entry.name, conditions, errors: entry.errors, intervals, histogram: entry.histogram });
+    }
+    let mut conditions = Conditions::new();
+    for key in CONDITIONS {
+        value.get(key).into_iter().for_each(|value| flatten(key, value, &mut conditions));
+    }
+    Ok(Run {
+        path: path.to_owned(),
+        version: file.plimsoll,
+        is_interrupted: file.interrupted,
+        conditions,
+        content: Content::Test(jobs),
+    })
+}
+
+/// The intervals without those that were cut off, which are not half as long as the longest; of many, neighbours are put
+/// together.
+fn whole_intervals(intervals: &[Interval]) -> Vec<Interval> {
+    let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
+    let is_whole = |interval: &&Interval| interval.length_s.is_finite() && interval.length_s > longest_s / 2.0;
+    let whole: Vec<Interval> = intervals.iter().filter(is_whole).copied().collect();
+    let together = whole.len().div_ceil(INTERVALS_MAX).max(1);
+    // What is left over at the end, if anything, is shorter: leave it out as well.
+    whole.chunks_exact(together).map(|neighbours| neighbours.iter().fold(Interval::default(), Interval::plus)).collect()
+}
+
+impl Interval {
+    fn plus(self, other: &Interval) -> Interval {
+        let sum_us = |interval: &Interval| interval.latency_mean_us.unwrap_or(0.0) * interval.requests as f64;
+        let requests = self.requests.saturating_add(other.requests);
+        let latency_mean_us = (sum_us(&self) + sum_us(other)) / requests.max(1) as f64;
+        Interval {
+            length_s: self.length_s + other.length_s,
+            requests,
+            bytes: self.bytes.saturating_add(other.bytes),
+            latency_mean_us: Some(latency_mean_us),
+        }
+    }
+}
+
+/// Values of maps in maps under names joined by dots; `job.` is left out.
+fn flatten(name: &str, value: &Value, into: &mut Conditions) {
+    match value {
+        Value::Null => drop(into.insert(name.to_owned(), "none".to_owned())),
+        Value::Object(map) => {
+            for (key, value) in map {
+                let below = if name == "job" { key.clone() } else { format!("{name}.{key}") };
+                flatten(&below, value, into);
+            }
+        }
+        Value::String(text) => drop(into.insert(name.to_owned(), text.clone())),
+        other => drop(into.insert(name.to_owned(), other.to_string())),
+    }
+}
+
+fn sim(path: &str, file: SimFile) -> Run {
+    let scenario = |run: SimRun| {
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let changes: String = run.sweep.iter().map(|(key, value)| format!(" {key}={}", plain(value))).collect();
+        Scenario { name: format!("{} seed={}{changes}", run.name, run.seed), figures: run.figures }
+    };
+    Run {
+        path: path.to_owned(),
+        version: file.plimsoll,
+        is_interrupted: file.interrupted,
+        conditions: Conditions::new(),
+        content: Content::Sim(file.runs.into_iter().map(scenario).collect()),
+    }
+}

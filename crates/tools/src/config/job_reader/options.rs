@@ -1,0 +1,140 @@
+//! How a job does its I/O: the map `options`.
+//!
+//! **Why.** io_tester's options change how files grow and how shards sleep, ours what is written and when it is
+//! flushed.
+//!
+//! **How.** [`read`] reads each. io_tester's that make no difference here are accepted, with a warning where the
+//! figures could be taken for something else.
+//!
+//! **Limits.** Shards always wake precisely, so `sleep_type` makes no difference; busy loops are not run, and cost no
+//! CPU time.
+//!
+//! **Example.** `{verify: true, compressible: 50, fdatasync: 32}`.
+
+use super::super::error::{Code, ConfigError, Diagnostic};
+use super::super::fields::{Field, Fields};
+use super::super::jobs::{Content, JobKind, PauseDistribution};
+use super::schema::{Dialect, read_map};
+use super::{MAX_DATA_BYTES, own_key, warn_ignored};
+use crate::units::parse_io_tester_size_bytes;
+
+/// Said once for a file.
+const BUSY_LOOP: &str = "`sleep_type: busyloop` has no effect";
+
+/// The part of a job that comes from `options`.
+#[derive(Default)]
+pub(super) struct JobOptions {
+    pub(super) dsync: bool,
+    pub(super) pause_distribution: PauseDistribution,
+    pub(super) extent_size_hint_bytes: Option<u64>,
+    pub(super) fallocate: bool,
+    pub(super) verify: bool,
+    pub(super) content: Content,
+    pub(super) flush_every: u32,
+    pub(super) flush_data_only: bool,
+}
+
+/// `has_pauses`: the job's fibers sleep between requests.
+pub(super) fn read(
+    job: &Fields<'_>,
+    kind: JobKind,
+    has_pauses: bool,
+    dialect: Dialect,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<JobOptions, ConfigError> {
+    let Some(field) = job.get("options") else { return Ok(JobOptions::default()) };
+    let fields = read_map(&field, dialect.options(), dialect)?;
+    check_sleep_type(&fields, has_pauses, warnings)?;
+    let (flush_every, flush_data_only) = read_flushes(&fields, kind)?;
+    let is_io = !matches!(kind, JobKind::Cpu { .. });
+    let has_blocks = is_io && !matches!(kind, JobKind::Flush | JobKind::Discard | JobKind::Unlink { .. });
+    let verify = own_key(&fields, "verify", has_blocks, "jobs that read or write")?;
+    let compressible = own_key(&fields, "compressible", is_io, "jobs that have files")?;
+    let compressible_pct = compressible.map_or(Ok(0), |field| field.count(0..=100))?;
+    Ok(JobOptions {
+        dsync: fields.get("dsync").map_or(Ok(false), |field| field.boolean())?,
+        pause_distribution: read_pause_distribution(&fields)?,
+        extent_size_hint_bytes: read_extent_hint(&fields, warnings)?,
+        fallocate: read_fallocate(&fields, kind, warnings)?,
+        verify: verify.map_or(Ok(false), |field| field.boolean())?,
+        content: Content { compressible_pct: u8::try_from(compressible_pct).unwrap_or(100) },
+        flush_every,
+        flush_data_only,
+    })
+}
+
+fn read_pause_distribution(fields: &Fields<'_>) -> Result<PauseDistribution, ConfigError> {
+    let Some(field) = fields.get("pause_distribution") else { return Ok(PauseDistribution::Uniform) };
+    match field.text()? {
+        "uniform" => Ok(PauseDistribution::Uniform),
+        "poisson" => Ok(PauseDistribution::Poisson),
+        _ => Err(field.not_one_of("a pause distribution", &["uniform", "poisson"])),
+    }
+}
+
+fn check_sleep_type(fields: &Fields<'_>, has_pauses: bool, warnings: &mut Vec<Diagnostic>) -> Result<(), ConfigError> {
+    let Some(field) = fields.get("sleep_type") else { return Ok(()) };
+    match field.text()? {
+        "lowres" | "steady" => Ok(()),
+        "busyloop" => {
+            if has_pauses && warnings.iter().all(|warning| warning.message() != BUSY_LOOP) {
+                let help = "nothing to do: shards wake precisely here without burning CPU time, so CPU figures are \
+                            lower than io_tester's";
+                warn_ignored(&field, BUSY_LOOP, help, warnings);
+            }
+            Ok(())
+        }
+        _ => Err(field.not_one_of("a sleep type", &["lowres", "steady", "busyloop"])),
+    }
+}
+
+/// The extent hint, and what io_tester asks of files that grow beyond their size.
+fn read_extent_hint(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<Option<u64>, ConfigError> {
+    let size = |field: Field<'_>| field.figure(parse_io_tester_size_bytes, 512..=MAX_DATA_BYTES, "bytes");
+    let sloppy_hint = fields.get("sloppy_size_hint");
+    if let Some(field) = &sloppy_hint {
+        size(field.clone())?;
+    }
+    let is_sloppy = fields.get("sloppy_size").map_or(Ok(false), |field| field.boolean())?;
+    let sloppy = fields.get("sloppy_size").filter(|_| is_sloppy);
+    let written = "remove it; files are written in full before the run";
+    let grows = "remove it; files of `append` jobs grow with each write, all others have their size before the run";
+    let hint = fields.get("extent_allocation_size_hint");
+    let ignored = [
+        ("extent_allocation_size_hint", &hint, written),
+        ("sloppy_size", &sloppy, grows),
+        ("sloppy_size_hint", &sloppy_hint, grows),
+    ];
+    for (key, field, help) in ignored {
+        if let Some(field) = field {
+            warn_ignored(field, format!("`{key}` has no effect"), help, warnings);
+        }
+    }
+    hint.map(size).transpose()
+}
+
+/// Space is reserved for files that begin empty; all others are written in full before the run.
+fn read_fallocate(fields: &Fields<'_>, kind: JobKind, warnings: &mut Vec<Diagnostic>) -> Result<bool, ConfigError> {
+    let Some(field) = fields.get("fallocate") else { return Ok(false) };
+    let is_wanted = field.boolean()?;
+    if is_wanted && kind != JobKind::Append {
+        let message = format!("`fallocate` has no effect in a job of type `{}`", kind.as_str());
+        warn_ignored(&field, message, "remove it; only the files of `append` jobs begin empty", warnings);
+    }
+    Ok(is_wanted && kind == JobKind::Append)
+}
+
+/// `fsync` or `fdatasync`: writes of a fiber between two flushes, and whether metadata may be left out.
+fn read_flushes(fields: &Fields<'_>, kind: JobKind) -> Result<(u32, bool), ConfigError> {
+    let writes = kind.is_write() && kind != JobKind::Discard;
+    let count = |key: &str| match own_key(fields, key, writes, "jobs that write")? {
+        Some(field) => field.count(0..=u32::MAX),
+        None => Ok(0),
+    };
+    let (full, data_only) = (count("fsync")?, count("fdatasync")?);
+    if let Some(field) = fields.get("fdatasync").filter(|_| full > 0 && data_only > 0) {
+        let error = field.error(Code::Ignored, "`fsync` and `fdatasync` in one job");
+        return Err(error.with_help("remove one: `fsync` does all that `fdatasync` does"));
+    }
+    Ok(if data_only > 0 { (data_only, true) } else { (full, false) })
+}

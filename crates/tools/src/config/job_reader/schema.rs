@@ -1,0 +1,206 @@
+//! Which keys there are in a job file, and which of them a simulated disk takes.
+//!
+//! **Why.** A key that does nothing where it stands is worse than an error: each map has its list.
+//!
+//! **How.** A [`Dialect`] gives the [`Schema`] of each map. [`read_map`] reads one, and says of a key that belongs to
+//! another map where it belongs.
+//!
+//! **Limits.** Whether a key suits the type of the job is decided by those who read it.
+//!
+//! **Example.** `rps: 5` beside `type` is refused with "it belongs into `shard_info`".
+
+use super::super::error::{Code, ConfigError};
+use super::super::fields::{Field, Fields, Refused, Schema};
+
+/// Where jobs run: that decides what they may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Dialect {
+    /// On a real disk.
+    Real,
+    /// In a scenario of the simulator.
+    Simulated,
+}
+
+impl Dialect {
+    pub(super) fn job(self) -> &'static Schema<'static> {
+        match self {
+            Dialect::Real => &JOB,
+            Dialect::Simulated => &SIMULATED_JOB,
+        }
+    }
+
+    pub(super) fn shard_info(self) -> &'static Schema<'static> {
+        match self {
+            Dialect::Real => &SHARD_INFO,
+            Dialect::Simulated => &SIMULATED_SHARD_INFO,
+        }
+    }
+
+    pub(super) fn options(self) -> &'static Schema<'static> {
+        match self {
+            Dialect::Real => &OPTIONS,
+            Dialect::Simulated => &SIMULATED_OPTIONS,
+        }
+    }
+}
+
+/// In a file that came with io_tester, a `cpu` job has this key in the place of `parallelism`.
+pub(super) const MISSPELT_PARALLELISM: &str = "parallelim";
+
+const JOB: Schema = Schema {
+    what: "a job",
+    known: &["name", "type", "shards", "data_size", "files_count", "rwmixread", "stage", "shard_info", "options"],
+    refused: &[],
+};
+
+const REAL_DISKS_ONLY: &str = "remove it: only `plimsoll test` does that, on a real disk";
+const SAY_IT_OPEN: &str = "remove it, or write a job of the scenario's own: `open:`, `size:`, `start:`";
+
+/// A job of a scenario: on one of several disks, from one time to another.
+pub(in super::super) const SIMULATED_JOB: Schema = Schema {
+    what: "a job",
+    known: &["name", "type", "shards", "data_size", "shard_info", "options", "disk", "start", "stop"],
+    refused: &[
+        Refused::not_supported("files_count", REAL_DISKS_ONLY),
+        Refused::not_supported("rwmixread", "write two jobs in one class, one that reads and one that writes"),
+        Refused::not_supported("stage", "write `start` and `stop` instead"),
+    ],
+};
+
+const SHARD_INFO: Schema = Schema {
+    what: "shard_info",
+    known: &[
+        "parallelism",
+        "rps",
+        "batch",
+        "limit",
+        "reqsize",
+        "shares",
+        "class",
+        "bandwidth",
+        "think_time",
+        "think_after",
+        "execution_time",
+        "vectorized",
+        "iov_count",
+        "bssplit",
+        "access",
+        "rate",
+        "ramp_up",
+        "start_delay",
+        "limit_bytes",
+        "io_size",
+    ],
+    refused: &[],
+};
+
+/// [`SHARD_INFO`] with the key that io_tester passes over.
+pub(super) const MISSPELT_SHARD_INFO: Schema = Schema {
+    what: "shard_info",
+    known: &[
+        "parallelism",
+        "rps",
+        "batch",
+        "limit",
+        "reqsize",
+        "shares",
+        "class",
+        "bandwidth",
+        "think_time",
+        "think_after",
+        "execution_time",
+        "vectorized",
+        "iov_count",
+        "ramp_up",
+        "start_delay",
+        MISSPELT_PARALLELISM,
+    ],
+    refused: &[],
+};
+
+const SIMULATED_SHARD_INFO: Schema = Schema {
+    what: "shard_info",
+    known: &[
+        "parallelism",
+        "rps",
+        "batch",
+        "limit",
+        "reqsize",
+        "shares",
+        "class",
+        "think_time",
+        "think_after",
+        "execution_time",
+        "vectorized",
+        "iov_count",
+    ],
+    refused: &[
+        Refused::not_supported("bandwidth", "write `limit_bandwidth` in a class of `classes:`, and join it"),
+        Refused::not_supported("bssplit", SAY_IT_OPEN),
+        Refused::not_supported("access", SAY_IT_OPEN),
+        Refused::not_supported("rate", SAY_IT_OPEN),
+        Refused::not_supported("ramp_up", SAY_IT_OPEN),
+        Refused::not_supported("start_delay", "write `start` beside `type`"),
+        Refused::not_supported("limit_bytes", "write `limit`, in requests"),
+        Refused::not_supported("io_size", "write `limit`, in requests"),
+    ],
+};
+
+const OPTIONS: Schema = Schema {
+    what: "options",
+    known: &[
+        "dsync",
+        "sleep_type",
+        "pause_distribution",
+        "extent_allocation_size_hint",
+        "sloppy_size",
+        "sloppy_size_hint",
+        "fallocate",
+        "verify",
+        "compressible",
+        "fsync",
+        "fdatasync",
+    ],
+    refused: &[],
+};
+
+const SIMULATED_OPTIONS: Schema = Schema {
+    what: "options",
+    known: &[
+        "dsync",
+        "sleep_type",
+        "pause_distribution",
+        "extent_allocation_size_hint",
+        "sloppy_size",
+        "sloppy_size_hint",
+        "fallocate",
+    ],
+    refused: &[
+        Refused::not_supported("verify", REAL_DISKS_ONLY),
+        Refused::not_supported("compressible", REAL_DISKS_ONLY),
+        Refused::not_supported("fsync", REAL_DISKS_ONLY),
+        Refused::not_supported("fdatasync", REAL_DISKS_ONLY),
+    ],
+};
+
+/// The map `field`. Of an unknown key that belongs to another map of a job the error says to which.
+pub(super) fn read_map<'a>(
+    field: &Field<'a>,
+    schema: &Schema<'_>,
+    dialect: Dialect,
+) -> Result<Fields<'a>, ConfigError> {
+    Fields::read(field, schema).map_err(|error| {
+        if error.code() != Code::UnknownKey {
+            return error;
+        }
+        let key = error.key().unwrap_or_default().rsplit('.').next().unwrap_or_default().to_owned();
+        let is_in = |schema: &Schema<'_>| schema.known.contains(&key.as_str());
+        let place = match () {
+            () if is_in(dialect.shard_info()) => "it belongs into `shard_info`",
+            () if is_in(dialect.options()) => "it belongs into `options`",
+            () if is_in(dialect.job()) => "it belongs beside `type`, outside of this map",
+            () => return error,
+        };
+        error.with_help(place)
+    })
+}

@@ -1,0 +1,121 @@
+//! When requests are due: one schedule for all fibers of a job on a shard.
+//!
+//! # Why
+//! An open loop asks what users feel: they come when they come, not when the disk has answered the last of them.
+//!
+//! # How it works
+//! A [`Pace`] is a list of due times that goes on whatever the fibers do. A fiber that is free takes the next due
+//! time: at once if it has passed, else it waits with the other free ones. When all are busy the due times queue up,
+//! and are served later; latency counts from the due time, so a stall shows in every request that it delayed. Times
+//! are kept as an offset from the beginning in fractions of a nanosecond: no rounding adds up.
+//!
+//! # Limits
+//! The offset has 53 bits: exact to a nanosecond for 104 days.
+//!
+//! # Example
+//! ```text
+//! rate 4/s:  due at 0, 250, 500, 750 ms.  The disk stalls from 0 to 700 ms with one fiber:
+//! sent at 0 (latency 700), 700 (450 + service), then ... (the request due at 500 has waited 200 already)
+//! ```
+
+use plimsoll_sim::rng::Rng;
+
+use super::PauseDistribution;
+
+/// See the module's documentation.
+pub(super) struct Pace {
+    begin_ns: u64,
+    offset_ns: f64,
+    period_ns: f64,
+    distribution: PauseDistribution,
+    /// Fibers that wait for the next due time.
+    pub(super) free: Vec<u32>,
+    /// Whether a timer stands for the free ones.
+    pub(super) is_armed: bool,
+}
+
+impl Pace {
+    /// `rate_per_s` (above 0) from `begin_ns` on.
+    pub(super) fn new(rate_per_s: f64, distribution: PauseDistribution) -> Pace {
+        Pace {
+            begin_ns: 0,
+            offset_ns: 0.0,
+            period_ns: 1e9 / rate_per_s,
+            distribution,
+            free: Vec::new(),
+            is_armed: false,
+        }
+    }
+
+    /// The schedule begins at `begin_ns`: an even one with a request at once.
+    pub(super) fn begin(&mut self, begin_ns: u64, rng: &mut Rng) {
+        self.begin_ns = begin_ns;
+        if self.distribution == PauseDistribution::Poisson {
+            self.advance(rng);
+        }
+    }
+
+    /// When the next is due.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.offset_ns as u64)
+    }
+
+    /// The next due time, if it is not after `now_ns`.
+    pub(super) fn take(&mut self, now_ns: u64, rng: &mut Rng) -> Option<u64> {
+        let due_ns = self.next_ns();
+        (due_ns <= now_ns).then(|| {
+            self.advance(rng);
+            due_ns
+        })
+    }
+
+    fn advance(&mut self, rng: &mut Rng) {
+        self.offset_ns += match self.distribution {
+            PauseDistribution::Uniform => self.period_ns,
+            PauseDistribution::Poisson => rng.exponential(self.period_ns),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_exact_over_time_however_rarely_somebody_looks() {
+        // (rate, distribution, how often a fiber is free, relative error allowed)
+        let cases = [
+            (50_000.0, PauseDistribution::Uniform, 1_000, 1e-5),
+            (50_000.0, PauseDistribution::Uniform, 33_000_000, 1e-5),
+            (100.0, PauseDistribution::Uniform, 7_000_000, 2e-3),
+            (333_333.0, PauseDistribution::Uniform, 50_000, 1e-5),
+            (50_000.0, PauseDistribution::Poisson, 1_000_000, 5e-3),
+        ];
+        let second_ns = 1_000_000_000;
+        for (rate, distribution, step_ns, allowed) in cases {
+            let mut rng = Rng::new(1);
+            let mut pace = Pace::new(rate, distribution);
+            pace.begin(5 * second_ns, &mut rng);
+            let mut due = 0u64;
+            let mut now_ns = 5 * second_ns;
+            while now_ns < 15 * second_ns {
+                while pace.take(now_ns, &mut rng).is_some() {
+                    due += 1;
+                }
+                now_ns += step_ns;
+            }
+            let error = (due as f64 / (rate * 10.0) - 1.0).abs();
+            assert!(error <= allowed + step_ns as f64 / 1e10, "{rate} {distribution:?} {step_ns}: {due}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_due_before_its_time() {
+        let mut rng = Rng::new(1);
+        let mut pace = Pace::new(4.0, PauseDistribution::Uniform);
+        pace.begin(1_000, &mut rng);
+        assert_eq!((pace.take(999, &mut rng), pace.take(1_000, &mut rng)), (None, Some(1_000)));
+        assert_eq!((pace.take(1_001, &mut rng), pace.next_ns()), (None, 250_001_000));
+        assert_eq!(pace.take(u64::MAX, &mut rng), Some(250_001_000));
+    }
+}

@@ -1,0 +1,175 @@
+//! Sending what is due.
+//!
+//! # Why
+//! The hot path of plain jobs beside everything that other jobs need: together, so that one can see what the first
+//! does not do.
+//!
+//! # How it works
+//! [`Runner::send`] sends a fiber's whole batch. What was refused for want of room is tried again; a fiber that has
+//! nothing under way and nothing to try ends.
+//!
+//! # Limits
+//! A batch of which a part was refused is not made whole later: the fiber goes on when the part that went has come
+//! back.
+//!
+//! # Example
+//! See [`super::super::run`].
+
+use plimsoll::{Data, Refused, RefusedReason, RequestKind};
+
+use super::super::job::Work;
+use super::super::unlink::unlink_path;
+use super::{FLUSH, RETRY_NS, Runner, Then, error_of};
+
+impl Runner<'_> {
+    pub(super) fn send(&mut self, at: usize, due_ns: u64) {
+        let now_ns = self.reactor.now_ns();
+        let fiber = &mut self.fibers[at];
+        fiber.due_ns = due_ns;
+        let job = &mut self.jobs[fiber.job];
+        if job.is_used_up() {
+            job.fiber_ended(now_ns);
+            return;
+        }
+        let has_sent = match job.work {
+            Work::Plain { kind, is_random } => self.send_plain(at, kind, is_random),
+            Work::Special(_) => self.send_special(at),
+            Work::Cpu { .. } => {
+                job.made += 1;
+                fiber.outstanding = 1;
+                self.outstanding += 1;
+                self.slices.push_back(at as u32);
+                return;
+            }
+            Work::Unlink { .. } => return self.send_unlink(at, now_ns),
+        };
+        if self.fibers[at].outstanding == 0 {
+            // No completion will move this fiber on.
+            match has_sent {
+                Err(RefusedReason::Full) => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::Send),
+                _ => self.jobs[self.fibers[at].job].fiber_ended(now_ns),
+            }
+        }
+    }
+
+    /// Sends the batch of a plain job. An error says why not all of it.
+    fn send_plain(&mut self, at: usize, kind: RequestKind, is_random: bool) -> Result<(), RefusedReason> {
+        let fiber = &mut self.fibers[at];
+        let job = &mut self.jobs[fiber.job];
+        let is_write = matches!(kind, RequestKind::Write { .. });
+        let budget = (self.is_bounded && is_write).then_some(self.control);
+        let request_bytes = u64::from(job.spec.request_bytes);
+        for (number, buffer) in fiber.buffers.iter_mut().enumerate() {
+            if budget.is_some_and(|control| !control.take_write(request_bytes)) {
+                break;
+            }
+            let tag = ((at as u64) << 32) | number as u64;
+            let request = job.next_plain(kind, is_random, std::mem::take(buffer), tag);
+            if let Err(refused) = self.reactor.submit(request) {
+                let Refused { reason, request } = *refused;
+                *buffer = request.data;
+                if self.counting {
+                    job.fail(error_of(reason));
+                }
+                if let Some(control) = budget {
+                    control.give_back_write(request_bytes);
+                }
+                return Err(reason);
+            }
+            fiber.outstanding += 1;
+            self.outstanding += 1;
+            job.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends the batch of any other job that makes requests. An error says why not all of it.
+    fn send_special(&mut self, at: usize) -> Result<(), RefusedReason> {
+        let fiber = &mut self.fibers[at];
+        let job = &mut self.jobs[fiber.job];
+        for (number, (buffer, sent)) in fiber.buffers.iter_mut().zip(&mut fiber.sent).enumerate() {
+            let Work::Special(special) = &mut job.work else { return Ok(()) };
+            if special.has_asked(job.spec.limit_bytes) {
+                break;
+            }
+            let (kind, next) = special.next(job.spec, job.target, &mut job.rng);
+            *sent = next;
+            let is_transfer = matches!(kind, RequestKind::Write { .. });
+            let budget = (self.is_bounded && is_transfer).then_some(self.control);
+            let len_bytes = u64::from(sent.len_bytes);
+            if budget.is_some_and(|control| !control.take_write(len_bytes)) {
+                break;
+            }
+            if special.begin(sent, buffer).is_err() {
+                // Its length was checked against the region: cannot be.
+                return Err(RefusedReason::BufferTooSmall);
+            }
+            let tag = ((at as u64) << 32) | number as u64;
+            let request = job.request(kind, sent.offset, std::mem::take(buffer), tag);
+            let submitted = self.reactor.submit(request);
+            let Work::Special(special) = &mut job.work else { return Ok(()) };
+            if let Err(refused) = submitted {
+                let Refused { reason, request } = *refused;
+                *buffer = request.data;
+                special.is_refused(sent);
+                if self.counting {
+                    job.fail(error_of(reason));
+                }
+                if let Some(control) = budget {
+                    control.give_back_write(len_bytes);
+                }
+                return Err(reason);
+            }
+            special.is_sent(kind, sent);
+            fiber.unflushed = fiber.unflushed.saturating_add(u32::from(is_transfer));
+            fiber.outstanding += 1;
+            self.outstanding += 1;
+            job.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends a flush if the fiber has written enough since the last; whether it waits for one now.
+    pub(super) fn flush_if_due(&mut self, at: usize, now_ns: u64) -> bool {
+        let fiber = &mut self.fibers[at];
+        let job = &mut self.jobs[fiber.job];
+        let spec = job.spec;
+        if spec.flush_every == 0 || fiber.unflushed < spec.flush_every {
+            return false;
+        }
+        let kind = RequestKind::Sync { data_only: spec.flush_data_only };
+        let request = job.request(kind, job.target.offset, Data::None, ((at as u64) << 32) | FLUSH);
+        match self.reactor.submit(request) {
+            Ok(_) => {
+                fiber.flush_sent_ns = now_ns;
+                fiber.outstanding = 1;
+                self.outstanding += 1;
+            }
+            Err(refused) => {
+                if self.counting {
+                    job.fail(error_of(refused.reason));
+                }
+                match refused.reason {
+                    RefusedReason::Full => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::GoOn),
+                    _ => job.fiber_ended(now_ns),
+                }
+            }
+        }
+        true
+    }
+
+    fn send_unlink(&mut self, at: usize, now_ns: u64) {
+        let fiber = &mut self.fibers[at];
+        let job = &mut self.jobs[fiber.job];
+        let (Work::Unlink { files, next }, Some(unlinker)) = (&mut job.work, &self.unlinker) else { return };
+        if next >= files {
+            job.fiber_ended(now_ns);
+            return;
+        }
+        unlinker.send(at as u32, unlink_path(job.target.file.path(), *next));
+        *next += 1;
+        job.made += 1;
+        fiber.outstanding = 1;
+        self.outstanding += 1;
+    }
+}
