@@ -268,8 +268,8 @@ impl Report {
         if best_pct < HARDLY_PCT {
             let bits = self.entropy_bits_per_byte;
             return format!(
-                "Hardly compressible ({best_pct:.1} % saved, {bits:.2} bits a byte): the data is encrypted or compressed \
-                 already; plan with full blocks."
+                "Hardly compressible ({best_pct:.1} % saved, {bits:.2} bits a byte): the data is encrypted or \
+                 compressed already; plan with full blocks."
             );
         }
         format!(

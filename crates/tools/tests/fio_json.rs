@@ -37,11 +37,11 @@ iodepth=2
 ";
 
 /// Runs the jobs for a moment, on a backend that does nothing.
-fn result(file: &FioFile, bins: bool) -> (Value, String) {
+fn result(file: &FioFile, bins: bool) -> Result<(Value, String), Box<dyn std::error::Error>> {
     let options = TestOptions {
         jobs: file.jobs_for(2),
         groups: SchedGroups::default(),
-        storage: Storage::of(Path::new(".")).unwrap(),
+        storage: Storage::of(Path::new("."))?,
         overwrite: false,
         destructive: false,
         keep_files: false,
@@ -53,15 +53,15 @@ fn result(file: &FioFile, bins: bool) -> (Value, String) {
         max_write_bytes: None,
         seed: 1,
     };
-    let result = run(&options, &Control::default(), &mut |_, _| {}).unwrap();
+    let result = run(&options, &Control::default(), &mut |_, _| {})?;
     let text = to_json(&result, &FioJson { file: Some(file), bins, unix_ms: 1_646_873_555_274 });
-    (serde_json::from_str(&text).unwrap(), text)
+    Ok((serde_json::from_str(&text)?, text))
 }
 
 #[test]
 fn entries_are_jobs_or_groups() {
     let file = fio::parse("t.fio", TEXT).unwrap();
-    let (json, _) = result(&file, false);
+    let (json, _) = result(&file, false).unwrap();
     assert_eq!(json["time"], "Thu Mar 10 00:52:35 2022");
     assert_eq!(json["global options"]["runtime"], "1");
     let jobs = json["jobs"].as_array().unwrap();
@@ -123,7 +123,7 @@ fn the_keys_are_those_that_fio_prints() {
     };
     let file =
         fio::parse("t.fio", "[a]\nioengine=null\ndirect=1\nsize=1m\nrw=randrw\nfsync=8\nbs=4k\niodepth=4\n").unwrap();
-    let (ours, _) = result(&file, true);
+    let (ours, _) = result(&file, true).unwrap();
     let (mut their_keys, mut our_keys) = (Vec::new(), Vec::new());
     keys(&theirs, "", &mut their_keys);
     keys(&ours, "", &mut our_keys);
@@ -134,7 +134,7 @@ fn the_keys_are_those_that_fio_prints() {
 #[test]
 fn a_program_that_reads_fio_reads_this() {
     let file = fio::parse("t.fio", TEXT).unwrap();
-    let (json, text) = result(&file, true);
+    let (json, text) = result(&file, true).unwrap();
     let directory = std::env::temp_dir().join(format!("plimsoll-fio-json-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let (source, stub) = (directory.join("result.json"), directory.join("bins.csv"));

@@ -100,7 +100,8 @@ pub(crate) struct TestArguments {
     pub(super) dual: bool,
 
     /// Show runs of `rbd bench` from a text that holds its output, beside --dual or alone
-    #[arg(long, value_name = "FILE", help_heading = "Experiments", conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
+    #[arg(long, value_name = "FILE", help_heading = "Experiments",
+          conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
     pub(super) rbd: Option<PathBuf>,
 
     /// End once it is steady: iops, bw or lat within so many per cent of its mean, or with _slope its slope

@@ -182,8 +182,9 @@ fn point_cells(point: &Point) -> Vec<String> {
     ]
 }
 
-const POINT_WORDS: &str = "rate, IOPS, mean and p99: of requests, from when they were due to their end. in disk, disk mean: \
-                           pieces in the device, and their time in it. N/XR: their number over rate times time, 1 by Little's law.";
+const POINT_WORDS: &str = "\
+rate, IOPS, mean and p99: of requests, from when they were due to their end. in disk, disk mean: pieces in the device, and \
+their time in it. N/XR: their number over rate times time, 1 by Little's law.";
 
 /// Columns of a point for programs.
 const POINT_CSV: [&str; 9] = [
@@ -330,8 +331,8 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     };
     let ours: Vec<&str> = POINT_HEADERS.into_iter().skip(1).collect();
     let headers = [strings(&["", "depth", "GB/s"]), strings(&ours)].concat();
-    let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 requests \
-               under way, more would only take memory.";
+    let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
+               requests under way, more would only take memory.";
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         table: Table { caption: String::new(), headers, rows: report.rows.iter().map(row).collect() },

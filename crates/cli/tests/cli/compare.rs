@@ -87,7 +87,7 @@ fn what_is_refused() {
         (&["a.json", "cut.json"], &["cut.json:2", "plimsoll test --format json"]),
         (&["a.json", "other.json"], &["no job in common", "writes"]),
         (&["a.json", "storm.json"], &["of a simulation"]),
-        (&["a.json", "slow.json", "--threshold", "-1"], &["threshold"]),
+        (&["a.json", "slow.json", "--threshold=-1"], &["threshold"]),
     ];
     for (arguments, fragments) in cases {
         world().run(&[&["compare"], arguments].concat()).assert_refused(2, fragments);

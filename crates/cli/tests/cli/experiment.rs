@@ -46,7 +46,7 @@ fn done(ended: Ended) -> Ended {
 
 fn json(world: &World, arguments: &[&str]) -> Value {
     let ended = done(run(world, &[arguments, &["--duration", "50ms", "--format", "json"]].concat()));
-    serde_json::from_str(&ended.out).unwrap()
+    serde_json::from_str(&ended.out).expect("the output is JSON")
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What makes results unlike, besides what is compared.
 //!
 //! # Why
-//! A difference has the cause that differs. Whoever changed the scheduler and, without noticing, the backend should hear
-//! of it.
+//! A difference has the cause that differs. Whoever changed the scheduler and, without noticing, the backend should
+//! hear of it.
 //!
 //! # How it works
 //! Each run is held beside the first run of the base, condition by condition; a condition that differs is named once,

@@ -4,9 +4,9 @@
 //! A change of the scheduler shows first in the scenarios, and exactly: no test is needed to believe it.
 //!
 //! # How it works
-//! Scenarios are matched by name, seed and changes; figures by name. A figure with a target says which way is good: below
-//! an upper bound, above a lower one. It is *worse* when it goes the other way by more than the threshold, or no longer
-//! meets its target; without a one-sided target, what differs is *changed*.
+//! Scenarios are matched by name, seed and changes; figures by name. A figure with a target says which way is good:
+//! below an upper bound, above a lower one. It is *worse* when it goes the other way by more than the threshold, or no
+//! longer meets its target; without a one-sided target, what differs is *changed*.
 //!
 //! # Limits
 //! Scenarios that were run with different seeds are different scenarios here.

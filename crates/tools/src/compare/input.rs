@@ -227,8 +227,8 @@ fn test(path: &str, value: &Value, file: TestFile) -> Result<Run, CompareError> 
     })
 }
 
-/// The intervals without those that were cut off, which are not half as long as the longest; of many, neighbours are put
-/// together.
+/// The intervals without those that were cut off, which are not half as long as the longest; of many, neighbours are
+/// put together.
 fn whole_intervals(intervals: &[Interval]) -> Vec<Interval> {
     let longest_s = intervals.iter().map(|interval| interval.length_s).fold(0.0, f64::max);
     let is_whole = |interval: &&Interval| interval.length_s.is_finite() && interval.length_s > longest_s / 2.0;

@@ -114,7 +114,7 @@ pub enum CompareError {
     #[error(
         "{path}: key `schema`: {}; expected 1 to {newest}; {}",
         found.as_deref().unwrap_or("is missing"),
-        if found.is_some() { "compare with the version of plimsoll that made it" } else { "run it again with this version" }
+        if found.is_some() { "use the version of plimsoll that made it" } else { "run it again with this version" }
     )]
     Schema {
         /// The file.
@@ -126,8 +126,8 @@ pub enum CompareError {
     },
     /// A job without intervals.
     #[error(
-        "{path}: job `{job}`: key `intervals`: expected at least one interval of a positive length; the job did not run, \
-         or not for long enough: run it again, longer"
+        "{path}: job `{job}`: key `intervals`: expected at least one interval of a positive length; the job did not \
+         run, or not for long enough: run it again, longer"
     )]
     NoIntervals {
         /// The file.

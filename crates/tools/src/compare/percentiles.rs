@@ -8,11 +8,11 @@
 //! A result has the histogram of all requests and their mean latency in each interval. The variance of the histogram
 //! over the squared standard error of the mean is the number of independent requests that would know the mean as well:
 //! the effective count n. A resample of n requests of a histogram has a share below its quantile q of 0 to 1 that
-//! follows the beta distribution with n q + 1/2 and n (1 - q) + 1/2, so drawing that share and looking up its latency is
-//! the bootstrap of the quantile (Efron: Bootstrap Methods, Annals of Statistics 7, 1979), without drawing n requests.
-//! Draws are widened where they scatter less, in proportion, than the mean itself does, or than the quantile of the runs
-//! of a side does. Each is divided by the square root of a chi-squared number over its degrees of freedom, because the
-//! effective count is itself an estimate: Student's distribution in place of the normal one.
+//! follows the beta distribution with n q + 1/2 and n (1 - q) + 1/2, so drawing that share and looking up its latency
+//! is the bootstrap of the quantile (Efron: Bootstrap Methods, Annals of Statistics 7, 1979), without drawing n
+//! requests. Draws are widened where they scatter less, in proportion, than the mean itself does, or than the quantile
+//! of the runs of a side does. Each is divided by the square root of a chi-squared number over its degrees of freedom,
+//! because the effective count is itself an estimate: Student's distribution in place of the normal one.
 //!
 //! # Limits
 //! A quantile is judged only where at least [`TAIL_COUNT_MIN`] of the effective requests are beyond it. Latencies in a
@@ -20,8 +20,8 @@
 //! mean, in few intervals, is seen as less correlated than it is.
 //!
 //! # Example
-//! Latencies with a mean of 100 us, a standard deviation of 50 us, and a mean known to 0.3 us: n = (50 / 0.3)^2 = 27 800,
-//! 28 of them beyond the p99.9.
+//! Latencies with a mean of 100 us, a standard deviation of 50 us, and a mean known to 0.3 us: n = (50 / 0.3)^2 =
+//! 27 800, 28 of them beyond the p99.9.
 
 use plimsoll_sim::dist::{normal, uniform};
 use plimsoll_sim::rng::Rng;

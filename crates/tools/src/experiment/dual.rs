@@ -1,22 +1,22 @@
 //! The same load once, and then twice at once, on one device.
 //!
 //! # Why
-//! `iostat` shows a device at 100 % `%util` with one load; that looks as if it were full. Then a second, equal load comes,
-//! and together they get more. `%util` is the time with *anything* in flight, and says nothing about how much more a device
-//! that works on many requests at once can do.
+//! `iostat` shows a device at 100 % `%util` with one load; that looks as if it were full. Then a second, equal load
+//! comes, and together they get more. `%util` is the time with *anything* in flight, and says nothing about how much
+//! more a device that works on many requests at once can do.
 //!
 //! # How it works
-//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own. Before
-//! and after each run the kernel's counters of the device are read: [`Iostat`] is what `iostat -x` would have shown. Beside
-//! it stands the part of the disk's capacity that was used, by the disk model.
+//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
+//! Before and after each run the kernel's counters of the device are read: [`Iostat`] is what `iostat -x` would have
+//! shown. Beside it stands the part of the disk's capacity that was used, by the disk model.
 //!
 //! # Limits
-//! The kernel counts everybody's requests, warm-up included. Without a device of its own (memory, a network, an overlay)
-//! there are no counters. A kernel from 5.0 on samples busy time in ticks.
+//! The kernel counts everybody's requests, warm-up included. Without a device of its own (memory, a network, an
+//! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
 //!
 //! # Example
-//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy for 97 % of the time: it was not
-//! full when it said so.
+//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy for 97 % of the time: it was
+//! not full when it said so.
 //! ```
 //! use plimsoll_tools::experiment::dual::grew;
 //! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);
@@ -221,7 +221,8 @@ fn finding(runs: &[DualRun]) -> Option<String> {
             format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
         }
         Some((first, second)) => format!(
-            "two loads together got {growth:+.0} % of one: it was at its end; %util was {first:.0} %, then {second:.0} %"
+            "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, then \
+             {second:.0} %"
         ),
         None => format!("two loads together got {growth:+.0} % compared with one"),
     })

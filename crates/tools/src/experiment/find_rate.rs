@@ -1,29 +1,31 @@
 //! The highest rate within a bound of latency.
 //!
 //! # Why
-//! "How fast is it" has no answer without "how long may a request take". The highest rate of an open loop whose p99 stays
-//! below 2 ms is the figure that a service is planned with.
+//! "How fast is it" has no answer without "how long may a request take". The highest rate of an open loop whose p99
+//! stays below 2 ms is the figure that a service is planned with.
 //!
 //! # How it works
-//! A closed loop at the job's own parallelism says about where to look. Then the job becomes an open loop: requests fall due
-//! by the clock, latency counts from then, so that a disk that falls behind cannot hide it. A rate passes where the
-//! percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//! A closed loop at the job's own parallelism says about where to look. Then the job becomes an open loop: requests
+//! fall due by the clock, latency counts from then, so that a disk that falls behind cannot hide it. A rate passes
+//! where the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
 //!
-//! [`highest`] is the search, and knows nothing of disks: doubling or halving until one rate passes and a higher one does
-//! not; halving the (logarithmic) distance until they are within the tolerance; then both are repeated, and the majority
-//! decides. A lower end that does not hold is the new upper end, and the search goes on below; the same for the upper.
+//! [`highest`] is the search, and knows nothing of disks: doubling or halving until one rate passes and a higher one
+//! does not; halving the (logarithmic) distance until they are within the tolerance; then both are repeated, and the
+//! majority decides. A lower end that does not hold is the new upper end, and the search goes on below; the same for
+//! the upper.
 //!
 //! # Limits
-//! A percentile of a few requests is the luck of one of them: rates that make fewer than ten requests beyond the percentile
-//! in one run (1000 in all for p99) are not tried, and [`RateReport::rate_min`] says where that ends; a longer run goes lower.
+//! A percentile of a few requests is the luck of one of them: rates that make fewer than ten requests beyond the
+//! percentile in one run (1000 in all for p99) are not tried, and [`RateReport::rate_min`] says where that ends; a
+//! longer run goes lower.
 //!
-//! It assumes that a higher rate never has the lower latency. Where the disk changes while it is searched, ends will not hold,
-//! and the result says `confirmed: false` after `tries_max` runs. The job's parallelism is the most that is under way: where
-//! it is too small, fibers are late, and that counts as latency.
+//! It assumes that a higher rate never has the lower latency. Where the disk changes while it is searched, ends will
+//! not hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism is the most that is
+//! under way: where it is too small, fibers are late, and that counts as latency.
 //!
 //! # Example
-//! A server that needs 1 ms for each request, one at a time, with arrivals at random: the mean time is 1 / (1000 - rate)
-//! seconds, so 5 ms are kept up to 800 a second.
+//! A server that needs 1 ms for each request, one at a time, with arrivals at random: the mean time is 1 / (1000 -
+//! rate) seconds, so 5 ms are kept up to 800 a second.
 //! ```
 //! use std::convert::Infallible;
 //! use plimsoll_tools::experiment::find_rate::{SearchOptions, Trial, highest};

@@ -96,8 +96,8 @@ pub struct MatrixRow {
 /// Runs all rows. The jobs of `situation` are not used; `data_bytes` is the length of the scratch file in a directory.
 ///
 /// # Errors
-/// [`ExperimentError`]; a stop of `control` is none: the report then has the rows until there. Write rows on a named file
-/// or device need `overwrite` or `destructive`, as in any test.
+/// [`ExperimentError`]; a stop of `control` is none: the report then has the rows until there. Write rows on a named
+/// file or device need `overwrite` or `destructive`, as in any test.
 pub fn run(
     situation: &Situation,
     data_bytes: u64,

@@ -1,8 +1,8 @@
 //! Experiments: loads run again and again under changed conditions, and what follows from all of them together.
 //!
 //! # Why
-//! One run gives a figure; a question takes several. Which of two limits holds? How much can be asked for within a bound of
-//! latency? What does a second user of the disk change?
+//! One run gives a figure; a question takes several. Which of two limits holds? How much can be asked for within a
+//! bound of latency? What does a second user of the disk change?
 //!
 //! # How it works
 //! A [`Situation`] is all that one run needs. Each experiment changes a copy of it, runs it with [`crate::test`], and

@@ -5,10 +5,10 @@
 //! looked slow for weeks. Whoever wants to see the effect, or to learn its signature, can have it back.
 //!
 //! # How it works
-//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units a second, and a read or a block of 512 bytes
-//! weighs 128: the same costs, to the last integer, as 2^24 operations and 2^33 bytes a second in the `seastar` form (for
-//! requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed loop is off: the old scheduler
-//! had none.
+//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units a second, and a read or a block of 512
+//! bytes weighs 128: the same costs, to the last integer, as 2^24 operations and 2^33 bytes a second in the `seastar`
+//! form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed loop is off: the
+//! old scheduler had none.
 //!
 //! # Limits
 //! For the rates alone; the rest of the scheduler is ours.
@@ -20,7 +20,7 @@
 //! use plimsoll_tools::experiment::old_defaults;
 //! let model = old_defaults::disk_config().model;
 //! assert_eq!(model.seastar_capacity(Op::Read, 1 << 20), 2_049_000);
-//! assert_eq!(model.cost(Op::Write, 1 << 20).as_ns_ceil(), 122_131);
+//! assert_eq!(model.cost(Op::Write, 1 << 20).as_ns_ceil(), 122_130);
 //! ```
 
 use std::fmt;

@@ -1,13 +1,13 @@
 //! Experiments and runs as pictures, and as one page.
 //!
 //! # Why
-//! That throughput stands still while latency stands still, too, is one look at a picture. So is the second at which a disk
-//! fell behind.
+//! That throughput stands still while latency stands still, too, is one look at a picture. So is the second at which a
+//! disk fell behind.
 //!
 //! # How it works
-//! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the queue
-//! in the device below. [`of_run`] draws what each job did over time, [`of_search`] the rates that were tried. [`page`] puts
-//! named pictures and texts into one HTML page.
+//! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
+//! queue in the device below. [`of_run`] draws what each job did over time, [`of_search`] the rates that were tried.
+//! [`page`] puts named pictures and texts into one HTML page.
 //!
 //! # Limits
 //! A sweep without an axis of parallelism or shards has its points drawn by their number.

@@ -4,14 +4,14 @@
 //! Experiments compare runs, and a run has dozens of figures. These are the ones that the questions are about.
 //!
 //! # How it works
-//! Requests and bytes are summed over jobs and shards, latencies merged. What happened in the device is known per class;
-//! jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the mean number
-//! in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient of both sides:
-//! 1 where all three were measured well.
+//! Requests and bytes are summed over jobs and shards, latencies merged. What happened in the device is known per
+//! class; jobs of one class share it, so each class counts once. Little's law ties three of the figures together: the
+//! mean number in the device is the rate of pieces times their mean time in it. [`Point::little_ratio`] is the quotient
+//! of both sides: 1 where all three were measured well.
 //!
 //! # Limits
-//! The number in the device is sampled, at most once a millisecond: runs of less than a second have noisy ratios. There is
-//! no ratio where less than a hundredth of a piece is in the device on average.
+//! The number in the device is sampled, at most once a millisecond: runs of less than a second have noisy ratios. There
+//! is no ratio where less than a hundredth of a piece is in the device on average.
 //!
 //! # Example
 //! 8188 pieces a second of 0.49 ms each are 4.01 in the device.
@@ -67,7 +67,8 @@ pub struct Point {
 pub struct Wait {
     /// `fairness`, `tokens`, `limit`, `depth` or `backend`.
     pub reason: &'static str,
-    /// Part of the time in which a class had work and nothing of it went out for this reason; the mean of the I/O queues.
+    /// Part of the time in which a class had work and nothing of it went out for this reason; the mean of the I/O
+    /// queues.
     pub part: f64,
 }
 
@@ -145,8 +146,8 @@ fn fibers(situation: &Situation) -> u64 {
     situation.options.jobs.jobs.iter().map(of_job).sum()
 }
 
-/// Bytes a second that the model of the disk promises to the jobs; nothing where it is unlimited, or where the jobs are not
-/// all of one direction and length.
+/// Bytes a second that the model of the disk promises to the jobs; nothing where it is unlimited, or where the jobs are
+/// not all of one direction and length.
 #[must_use]
 pub fn promised_bytes_per_s(jobs: &[Job], model: &CostModel) -> Option<f64> {
     let first = jobs.first()?;

@@ -1,14 +1,14 @@
 //! Reads what `rbd bench` of Ceph prints, to set it beside our own runs.
 //!
 //! # Why
-//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not say how
-//! much a device can still do. Whoever did that keeps the terminal's text.
+//! Two runs of `rbd bench` on one device, with `iostat` beside them, are the classic proof that `%util` does not say
+//! how much a device can still do. Whoever did that keeps the terminal's text.
 //!
 //! # How it works
 //! Any text may be around the runs. A run begins with a line `bench  type write io_size 8192 ...` (or, in a text cut at
 //! its top, with the table's head), goes on with lines of the table `SEC OPS OPS/SEC BYTES/SEC`, and ends with
-//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates come as numbers (older versions: bytes) or
-//! with a unit, binary as Ceph means it.
+//! `elapsed: 10   ops: 1048576   ops/sec: 100360   bytes/sec: 784 MiB/s`. Rates come as numbers (older versions: bytes)
+//! or with a unit, binary as Ceph means it.
 //!
 //! # Limits
 //! A run without its last line counts as cut off: it has a table and no summary. Lines that look like a row and hold no

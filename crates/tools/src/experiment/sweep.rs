@@ -1,13 +1,13 @@
 //! Sweeps: every combination of values of some settings, a point each, and a verdict for each curve.
 //!
 //! # Why
-//! Where a disk's knee lies, which cost form admits more, what the latency goal does: questions of the form "the same, but
-//! with".
+//! Where a disk's knee lies, which cost form admits more, what the latency goal does: questions of the form "the same,
+//! but with".
 //!
 //! # How it works
-//! An [`Axis`] is `KEY=V1,V2,...`, of all jobs, or `JOB.KEY=...` of one. [`points_of`] is the product of all axes, the last
-//! changing fastest. Points that differ in nothing but parallelism (else: the number of shards) make a curve, which
-//! [`verdict`](super::verdict) judges by throughput and time in the device.
+//! An [`Axis`] is `KEY=V1,V2,...`, of all jobs, or `JOB.KEY=...` of one. [`points_of`] is the product of all axes, the
+//! last changing fastest. Points that differ in nothing but parallelism (else: the number of shards) make a curve,
+//! which [`verdict`](super::verdict) judges by throughput and time in the device.
 //!
 //! # Limits
 //! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.

@@ -2,25 +2,25 @@
 //!
 //! # Why
 //! A low figure has three causes that ask for three different things: the load asks for too little, the disk is at its
-//! end, or something above the disk (a scheduler's model, a CPU, a lock) lets no more through. The last looks like a slow
-//! disk until one looks at the latency *in the disk*.
+//! end, or something above the disk (a scheduler's model, a CPU, a lock) lets no more through. The last looks like a
+//! slow disk until one looks at the latency *in the disk*.
 //!
 //! # How it works
 //! A closed loop of N requests obeys Little's law: requests in the disk = rate x latency in the disk. While the disk is
-//! not full, rate grows with N. Beyond its knee the rate stays and the latency in the disk grows with N. If neither moves,
-//! the additional requests never reach the disk: the limiter stands above it.
+//! not full, rate grows with N. Beyond its knee the rate stays and the latency in the disk grows with N. If neither
+//! moves, the additional requests never reach the disk: the limiter stands above it.
 //!
 //! [`verdict`] looks for the longest run of points at the end of the curve (by parallelism) whose rates lie within
 //! [`FLAT_SPREAD`] of one another. Where that run spans at least a doubling of parallelism, throughput is flat, and the
-//! slope of ln(latency) over ln(parallelism) in it decides: where it reaches [`RISING_SLOPE`] over any doubling, it is the
-//! disk (a scheduler may cut the queue later, and latency with it; the disk was full before); where it stays below
-//! [`FLAT_SLOPE`] over all, it is above the disk; in between it is not clear. Otherwise the slope of ln(throughput) over the last three points
-//! says whether it grows or falls.
+//! slope of ln(latency) over ln(parallelism) in it decides: where it reaches [`RISING_SLOPE`] over any doubling, it is
+//! the disk (a scheduler may cut the queue later, and latency with it; the disk was full before); where it stays below
+//! [`FLAT_SLOPE`] over all, it is above the disk; in between it is not clear. Otherwise the slope of ln(throughput)
+//! over the last three points says whether it grows or falls.
 //!
 //! # Limits
 //! Needs two points whose parallelism differs by a factor of two, and latencies of the disk, not of the whole way: the
-//! latter grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the verdict is
-//! "not clear" or, at worst, that the last points still grow.
+//! latter grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the verdict
+//! is "not clear" or, at worst, that the last points still grow.
 //!
 //! # Example
 //! From 4 to 16 requests 8188 a second stay 8188, and each takes 0.49 ms in the disk: the limiter is above the disk.
@@ -89,9 +89,9 @@ pub struct Verdict {
     pub evidence: Vec<String>,
 }
 
-/// Judges a curve. `promised` is the throughput that the disk (or its model) promises, in the unit of the points; `None`
-/// where nobody knows. Points may come in any order; those without positive, finite parallelism and throughput are left
-/// out.
+/// Judges a curve. `promised` is the throughput that the disk (or its model) promises, in the unit of the points;
+/// `None` where nobody knows. Points may come in any order; those without positive, finite parallelism and throughput
+/// are left out.
 #[must_use]
 pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let usable = |p: &&CurvePoint| {
@@ -169,7 +169,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         }
         Some(_) => (
             Kind::ScalesLow,
-            "scales but low: throughput still grows with parallelism and is below what the disk promises; raise parallelism",
+            "scales but low: throughput still grows with parallelism and is below what the disk promises; raise it",
         ),
         None => {
             (Kind::ScalesLow, "scales: throughput still grows at the highest parallelism; raise it to find the end")
@@ -218,7 +218,8 @@ mod tests {
 
     const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
-    /// A closed loop: N requests, at most `cap` a second from above, at most `disk` a second from the disk, each at least
+    /// A closed loop: N requests, at most `cap` a second from above, at most `disk` a second from the disk, each at
+    /// least
     /// `base_ns` in it. `noise` is the part by which figures are off at the most.
     fn curve(cap: f64, disk: f64, base_ns: f64, noise: f64, seed: u64) -> Vec<CurvePoint> {
         let mut rng = Rng::new(seed);

@@ -14,11 +14,11 @@
 //! * *Hot set*: two uniform distributions. *Normal*: Marsaglia's polar method, drawn again outside the data.
 //! * *Zoned*: a zone by its part of the requests, then uniform in it. A zone too small for one position has one.
 //!
-//! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so that popular
-//! positions are not neighbours: multiplications by odd numbers and shifted exclusive-ors on as many bits as
-//! the last position has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the
-//! same popular positions, whatever random numbers they draw with. Normal and zoned positions lie next to each other,
-//! as the names say.
+//! Ranks of Zipf, Pareto and the hot set are scattered over the data by a seeded permutation, so that popular positions
+//! are not neighbours: multiplications by odd numbers and shifted exclusive-ors on as many bits as the last position
+//! has, repeated while the result lies outside (less than twice on average). Pickers of the same seed have the same
+//! popular positions, whatever random numbers they draw with. Normal and zoned positions lie next to each other, as
+//! the names say.
 //!
 //! # Limits
 //! Logarithm and exponential are the platform's, which differ in the last bit between platforms: the same seed gives

@@ -101,7 +101,8 @@ enum Value {
 }
 
 impl Key {
-    /// The job (if there is one) and the key that `name` means: `reqsize`, `reads.reqsize`. Names of jobs may have dots.
+    /// The job (if there is one) and the key that `name` means: `reqsize`, `reads.reqsize`. Names of jobs may have
+    /// dots.
     ///
     /// # Errors
     /// An unknown key, and a job for a key that is one of the run.
@@ -277,7 +278,8 @@ mod tests {
     use crate::experiment::tests_support::situation;
 
     const TWO: &str = "[{name: a.b, type: randread, shards: all, shard_info: {parallelism: 1, reqsize: 4kB}}, \
-                        {name: c, type: randwrite, shards: all, shard_info: {parallelism: 1, reqsize: 4kB, class: a.b}}]";
+                        {name: c, type: randwrite, shards: all, \
+                         shard_info: {parallelism: 1, reqsize: 4kB, class: a.b}}]";
 
     fn set(name: &str, value: &str) -> Result<Situation, String> {
         let (job, key) = Key::find(name)?;
