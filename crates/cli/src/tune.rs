@@ -23,11 +23,10 @@ use output::Output;
 pub(crate) use table::table;
 
 /// Flags that say how to measure: none where nothing is, or where a record says it.
-const MEASURING: [&str; 15] = [
+const MEASURING: [&str; 14] = [
     "storage",
     "disk",
     "record",
-    "destructive",
     "quick",
     "full",
     "read_block_size",
@@ -173,7 +172,9 @@ fn parse_backend(text: &str) -> Result<BackendChoice, String> {
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let control = Control::default();
-    let reports = reports(arguments, &control)?;
+    // Whether a disk of several could not be measured.
+    let mut is_missing = false;
+    let reports = reports(arguments, &control, &mut is_missing)?;
     let properties: Result<Vec<_>, _> = reports.iter().map(TuneReport::disk_properties).collect();
     let properties = properties.map(|disks| io_properties::write(&disks));
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
@@ -196,11 +197,11 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
-    Ok(if properties.is_ok() { Outcome::Done } else { Outcome::Finding })
+    Ok(if properties.is_ok() && !is_missing { Outcome::Done } else { Outcome::Finding })
 }
 
 /// One report for each disk, measured or read.
-fn reports(arguments: &TuneArguments, control: &Control) -> Result<Vec<TuneReport>, Failure> {
+fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) -> Result<Vec<TuneReport>, Failure> {
     let read = |path: &Path| Record::read(path).map_err(|error| Failure::Input(error.to_string()));
     if let Some(path) = &arguments.from {
         let report = analyse(&read(path)?);
@@ -216,7 +217,7 @@ fn reports(arguments: &TuneArguments, control: &Control) -> Result<Vec<TuneRepor
     }
     interrupt::stop_on_signal(control)?;
     let mut progress = screen::Phases::new();
-    let measured = measured(arguments, &mut progress, control);
+    let measured = measured(arguments, &mut progress, control, is_missing);
     progress.finish();
     measured
 }
@@ -229,9 +230,10 @@ fn measured(
     arguments: &TuneArguments,
     progress: &mut screen::Phases,
     control: &Control,
+    is_missing: &mut bool,
 ) -> Result<Vec<TuneReport>, Failure> {
     if let Some(path) = &arguments.resume {
-        return Ok(vec![resume(path, progress, control)?]);
+        return Ok(vec![resume(path, arguments.destructive, progress, control)?]);
     }
     let options = checked(arguments)?;
     if let Some(name) = &arguments.disk {
@@ -259,7 +261,16 @@ fn measured(
             screen::note(&format!("measuring {}", directory.display()));
         }
         let options = TuneOptions { directory, ..options.clone() };
-        reports.push(measure(&options, progress, control)?);
+        match measure(&options, progress, control) {
+            Ok(report) => reports.push(report),
+            Err(error) if reports.is_empty() => return Err(error.into()),
+            Err(error) => {
+                // What is measured is kept; the exit code says that something is missing.
+                screen::error(&format!("{}: {error}", options.directory.display()));
+                *is_missing = true;
+                break;
+            }
+        }
         if control.is_stopped() {
             break;
         }
@@ -278,6 +289,31 @@ fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
     Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
 }
 
+/// No file is written twice, and none is written over that is read.
+fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
+    let one = |flag: &'static str, path: &Option<PathBuf>| path.clone().map(|path| (flag, path));
+    let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+    let named = [
+        one("--record", &arguments.record),
+        one("--from", &arguments.from),
+        one("--resume", &arguments.resume),
+        one("--output", &arguments.output),
+        one("--disk-output", &arguments.disk_output),
+        one("--page", &arguments.page),
+    ];
+    let merged = arguments.merge.iter().map(|path| ("--merge", path.clone()));
+    for (flag, path) in named.into_iter().flatten().chain(merged) {
+        // What is not there yet has no other name than its own.
+        let path = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or(path);
+        let is_special = std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+        if let Some((other, _)) = seen.iter().find(|(_, earlier)| *earlier == path && !is_special) {
+            return Err(Failure::Input(format!("{other} and {flag} name the same file, {}", path.display())));
+        }
+        seen.push((flag, path));
+    }
+    Ok(())
+}
+
 /// Where results go, seen to be writable before the work.
 struct Outputs {
     properties: Option<Output>,
@@ -289,6 +325,7 @@ struct Outputs {
 
 impl Outputs {
     fn check(arguments: &TuneArguments) -> Result<Outputs, Failure> {
+        check_differ(arguments)?;
         let check = |path: &Option<PathBuf>, flag: &str| match path.as_deref().filter(|path| path.as_os_str() != "-") {
             Some(path) => Output::check(path, arguments.force, flag).map(Some),
             None => Ok(None),

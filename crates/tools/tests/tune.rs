@@ -101,7 +101,7 @@ fn check_figure(name: &str, figure: &Figure, unit: Unit, block_bytes: u32) {
     assert!(figure.value.is_finite() && figure.value > 0.0, "{name}: {figure:?}");
     assert!(!figure.samples.is_empty() && figure.depth >= 1, "{name}: {figure:?}");
     assert!(figure.settled_at < figure.samples.len() && figure.sample_s > 0.0, "{name}: {figure:?}");
-    assert!(figure.ci95_pct >= 0.0 && figure.deviation_pct >= 0.0, "{name}: {figure:?}");
+    assert!(figure.ci95_pct.is_none_or(|percent| percent >= 0.0) && figure.deviation_pct >= 0.0, "{name}: {figure:?}");
     let counted = &figure.samples[figure.settled_at..];
     let (least, most) = counted.iter().fold((f64::MAX, 0.0_f64), |(a, b), &s| (a.min(s), b.max(s)));
     let slack = 1e-6 * most;
@@ -404,7 +404,7 @@ fn csv_has_a_line_for_each_figure() {
         Some(Figure {
             value,
             unit,
-            ci95_pct: 0.504,
+            ci95_pct: Some(0.504),
             deviation_pct: 1.256,
             samples: vec![value],
             settled_at: 0,
@@ -511,7 +511,7 @@ fn cuts(text: &str) -> Vec<(Phase, usize)> {
     let mut cuts = Vec::new();
     for line in text.split_inclusive('\n') {
         end += line.len();
-        if let Ok(Entry::Done { phase }) = serde_json::from_str(line) {
+        if let Ok(Entry::Done { phase, .. }) = serde_json::from_str(line) {
             cuts.push((phase, end));
         }
     }
@@ -534,7 +534,7 @@ fn a_record_cut_after_any_phase_is_gone_on_with() {
         let torn = &whole[..whole.len().min(end + 40)];
         fs::write(&path, torn).unwrap();
         let mut listener = Listener::default();
-        let Some(report) = or_skip(resume(&path, &mut listener, &Control::default())) else { return };
+        let Some(report) = or_skip(resume(&path, false, &mut listener, &Control::default())) else { return };
         check_complete(&report, &options);
         let now = fs::read_to_string(&path).unwrap();
         assert!(now.starts_with(&whole[..end]), "{phase:?}: what was done is measured no more");
@@ -559,7 +559,7 @@ fn a_stopped_measurement_is_gone_on_with() {
     let mut listener = Listener { stop_at: Some(("random write", control.clone())), ..Listener::default() };
     let stopped = measure(&options, &mut listener, &control).unwrap();
     assert!(stopped.interrupted && stopped.write_iops.is_none());
-    let Some(report) = or_skip(resume(&path, &mut (), &Control::default())) else { return };
+    let Some(report) = or_skip(resume(&path, false, &mut (), &Control::default())) else { return };
     check_complete(&report, &options);
     assert_eq!(report.read_bandwidth, stopped.read_bandwidth);
 }
@@ -586,7 +586,7 @@ fn records_of_something_else_are_refused() {
     ];
     for (text, part) in cases {
         fs::write(&path, &text).unwrap();
-        match resume(&path, &mut (), &Control::default()) {
+        match resume(&path, false, &mut (), &Control::default()) {
             Err(error) => assert!(error.to_string().contains(part), "{part}: {error}"),
             Ok(_) => panic!("not refused: {part}"),
         }

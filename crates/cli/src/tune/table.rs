@@ -37,7 +37,7 @@ fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
     // A single sample says nothing of its scatter.
     let (interval, deviation) = match f.samples.len().saturating_sub(f.settled_at) {
         0 | 1 => ("unknown".to_owned(), "unknown".to_owned()),
-        _ => (format!("± {:.1} %", f.ci95_pct), format!("{:.1} %", f.deviation_pct)),
+        _ => (f.interval_text(), format!("{:.1} %", f.deviation_pct)),
     };
     vec![
         name.to_owned(),

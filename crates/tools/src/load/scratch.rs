@@ -73,7 +73,8 @@ fn remedy(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
-    files: Vec<PathBuf>,
+    /// Each is locked while it is used: a file without a lock is left from a program that is gone.
+    files: Vec<(PathBuf, std::fs::File)>,
     keep: bool,
 }
 
@@ -108,9 +109,26 @@ impl Scratch {
     pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
         let path = self.directory.join(name);
         let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
-        self.files.push(path.clone());
+        let file = created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
+        // Where locks are not to be had, nobody can take the file for a leftover either.
+        let _ = file.try_lock();
+        self.files.push((path.clone(), file));
         Ok(path)
+    }
+
+    /// Removes a scratch file of that name that a program which is gone has left. No file is no error.
+    ///
+    /// # Errors
+    /// [`ScratchError::Create`] when the file is in use, or cannot be removed.
+    pub fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
+        let path = directory.join(name);
+        let failed = |error: io::Error| ScratchError::Create { path: path.display().to_string(), error };
+        let file = match std::fs::File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(failed)?,
+        };
+        file.try_lock().map_err(|error| failed(error.into()))?;
+        std::fs::remove_file(&path).map_err(failed)
     }
 
     /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, past any scheduling.
@@ -166,7 +184,7 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            for path in &self.files {
+            for (path, _) in &self.files {
                 // Nobody is left who could act on an error; a file that is gone already is what was wanted.
                 let _ = std::fs::remove_file(path);
             }

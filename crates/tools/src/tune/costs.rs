@@ -25,6 +25,9 @@ use plimsoll::sys::submission::{
 use super::record::Entry;
 use super::report::{OperationCost, SubmissionCost};
 
+/// What the probes write at the most, in bytes: 64 MiB that are given back, blocks that are flushed and submitted.
+pub(super) const PROBE_MAX_BYTES: u64 = 96 << 20;
+
 /// Where to try.
 pub(super) enum CostPlace {
     /// Nowhere: the backend is in memory.

@@ -41,6 +41,14 @@ pub enum MergeError {
         /// The first run.
         first: String,
     },
+    /// The same run again, which would look like agreement.
+    #[error("{run} holds the same run as {same}: give each run once")]
+    Twice {
+        /// The file.
+        run: String,
+        /// The other that holds it.
+        same: String,
+    },
     /// A run without all four figures.
     #[error("{run}: {reason}; leave it out, or resume it (--resume)")]
     Unfinished {
@@ -52,7 +60,7 @@ pub enum MergeError {
 }
 
 /// What must be equal: by name, as text.
-fn identity(report: &TuneReport) -> [(&'static str, String); 5] {
+fn identity(report: &TuneReport) -> [(&'static str, String); 7] {
     let models = |report: &TuneReport| {
         let leaves = report.device.iter().flat_map(|device| &device.leaves);
         let models: Vec<&str> = leaves.map(|leaf| leaf.model.as_deref().unwrap_or("unknown")).collect();
@@ -62,6 +70,8 @@ fn identity(report: &TuneReport) -> [(&'static str, String); 5] {
         ("the disk", models(report)),
         ("the file system", if report.file_system.is_empty() { "none".into() } else { report.file_system.clone() }),
         ("the number of shards", report.shards.to_string()),
+        ("the backend", report.backend.name.clone()),
+        ("the mode", report.mode.name().to_owned()),
         ("the size of random reads", report.read_block.bytes.to_string()),
         ("the size of random writes", report.write_block.bytes.to_string()),
     ]
@@ -82,7 +92,10 @@ pub fn merge(runs: &[(String, TuneReport)]) -> Result<TuneReport, MergeError> {
             }
         }
     }
-    for (run, report) in runs {
+    for (at, (run, report)) in runs.iter().enumerate() {
+        if let Some((same, _)) = runs.iter().take(at).find(|(_, earlier)| earlier == report) {
+            return Err(MergeError::Twice { run: run.clone(), same: same.clone() });
+        }
         if let Err(missing) = report.four_figures() {
             return Err(MergeError::Unfinished { run: run.clone(), reason: missing.to_string() });
         }
@@ -123,6 +136,12 @@ fn all_warnings(runs: &[(String, TuneReport)]) -> Vec<Warning> {
     warnings
 }
 
+/// Half the 95 % interval of the mean of runs that know nothing of each other, in per cent; their order does not matter.
+fn interval_pct(rates: &[f64]) -> Option<f64> {
+    let count = rates.len() as f64;
+    (rates.len() > 1).then(|| series::student_t(count - 1.0) * series::deviation_pct(rates) / count.sqrt())
+}
+
 fn merge_figure<'a>(
     runs: &'a [(String, TuneReport)],
     name: &str,
@@ -144,11 +163,10 @@ fn merge_figure<'a>(
     }
     let rates: Vec<f64> = kept.iter().map(|figure| figure.value).collect();
     let typical = kept.first()?;
-    let interval = series::mean_interval(&rates);
     let value = series::mean(&rates);
     Some(Figure {
         value,
-        ci95_pct: interval.map_or(typical.ci95_pct, |interval| interval.half_width / value * 100.0),
+        ci95_pct: interval_pct(&rates).or(typical.ci95_pct),
         deviation_pct: series::deviation_pct(&rates),
         settled_at: 0,
         burst: None,

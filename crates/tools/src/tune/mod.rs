@@ -118,14 +118,20 @@ pub fn measure(options: &TuneOptions, observer: &mut dyn Observer, control: &Con
     measure_disk(options, None, observer, control)
 }
 
-/// Goes on with the record in `path`, which a crash (or Ctrl-C) left: phases that are done are not made again.
+/// Goes on with the record in `path`, which a crash (or Ctrl-C) left: phases that are done are not made again. A block
+/// device is overwritten again, so that must be allowed again (`destructive`).
 ///
 /// # Errors
 /// See [`TuneError`]; [`TuneError::Resume`] where the disk is not the one of the record, or the record is that of a
 /// simulated disk.
-pub fn resume(path: &Path, observer: &mut dyn Observer, control: &Control) -> Result<TuneReport, TuneError> {
+pub fn resume(
+    path: &Path,
+    destructive: bool,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<TuneReport, TuneError> {
     let record = Record::read(path)?;
-    let options = TuneOptions::of_header(&record.header);
+    let options = TuneOptions { destructive, ..TuneOptions::of_header(&record.header) };
     if record.header.backend.name == SIMULATED {
         let reason = "a simulated disk is measured in seconds; measure it again".to_owned();
         return Err(TuneError::Resume { path: path.display().to_string(), reason });
@@ -284,6 +290,13 @@ fn measure_disk(
         return Err(TuneError::NotDestructive { path: options.directory.display().to_string() });
     }
     let topology = Topology::new(options.shards, Classes::new(), vec![DiskSetup::unlimited()])?;
+    if let Some((path, record)) = &resumed {
+        check_same(path, &record.header, &place)?;
+        // What a crash left of this measurement is in the way of its scratch files, and takes their room.
+        for shard in 0..options.shards {
+            Scratch::reclaim(&place.directory, &scratch_name(shard))?;
+        }
+    }
     // Removes the files when this function ends, which is after every run has ended.
     let mut scratch = None;
     if !is_in_memory && !place.is_block_device {
@@ -299,32 +312,40 @@ fn measure_disk(
             let header = header(options, Site::of_place(&place), choice, info.offset_align_bytes, warnings)?;
             Recorder::create(options.record.as_deref(), header)?
         }
-        Some((path, record)) => {
-            check_same(path, &record.header, &place)?;
-            Recorder::resume(path, record)?
-        }
+        Some((path, record)) => Recorder::resume(path, record)?,
     };
     let header = &recorder.record.header;
     for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
     if let Some(max_write_bytes) = options.max_write_bytes {
-        control.bound_writes(max_write_bytes.saturating_sub(recorder.written_before_bytes));
+        // The probes at the end write past the load generator.
+        let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
+        control.bound_writes(max_write_bytes.saturating_sub(kept_bytes));
     }
     let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
     let mut rig = DiskRig { topology, shard_options, spans, seed: options.seed, control, begin, meter, place: costs };
     conduct(&mut rig, recorder, observer)
 }
 
-/// A record goes on only on the disk that it began on.
+/// A record goes on only on the disk that it began on: names of devices move from one disk to another between boots.
 fn check_same(path: &Path, header: &Header, place: &Place) -> Result<(), TuneError> {
-    let name = |device: &Option<Device>| device.as_ref().map_or("none".to_owned(), |device| device.name.clone());
-    let (there, here) = (name(&header.device), name(&place.device));
+    let identity = |device: &Option<Device>| {
+        let Some(device) = device else { return "no device".to_owned() };
+        let disks = device.leaves.iter().map(|leaf| {
+            let model = leaf.model.as_deref().unwrap_or("unknown model");
+            let serial = leaf.serial.as_deref().unwrap_or("unknown serial number");
+            format!("{model}, {serial}, {} bytes", leaf.size_bytes.unwrap_or(0))
+        });
+        let size_bytes = device.size_bytes.unwrap_or(0);
+        format!("{} of {size_bytes} bytes ({})", device.name, disks.collect::<Vec<String>>().join("; "))
+    };
+    let (there, here) = (identity(&header.device), identity(&place.device));
     if there == here && header.mountpoint == place.mountpoint {
         return Ok(());
     }
     let (was, is) = (&header.mountpoint, &place.mountpoint);
-    let reason = format!("it is of {was} (device {there}), and {} is now on {is} (device {here})", header.directory);
+    let reason = format!("it is of {was}, {there}; {} is now on {is}, {here}", header.directory);
     Err(TuneError::Resume { path: path.display().to_string(), reason })
 }
 
@@ -381,6 +402,10 @@ fn cost_place(options: &TuneOptions, place: &Place, is_in_memory: bool) -> Resul
     Ok(costs::CostPlace::Device { path, range_bytes: 0..options.data_bytes, claim: Some(claim) })
 }
 
+fn scratch_name(shard: u16) -> String {
+    format!("plimsoll-tune-{shard}")
+}
+
 /// A part for each shard, all of the same length: a file each, or a stretch of the device.
 fn make_spans(
     options: &TuneOptions,
@@ -399,9 +424,9 @@ fn make_spans(
     }
     let make = |shard: u16| {
         let (path, offset) = match &mut scratch {
-            Some(scratch) => (scratch.create(&format!("plimsoll-tune-{shard}"))?, 0),
+            Some(scratch) => (scratch.create(&scratch_name(shard))?, 0),
             None if place.is_block_device => (place.directory.clone(), u64::from(shard) * len_bytes),
-            None => (place.directory.join(format!("plimsoll-tune-{shard}")), 0),
+            None => (place.directory.join(scratch_name(shard)), 0),
         };
         let create_new = options.backend == Some(BackendKind::Memory);
         let how = OpenOptions { write: true, direct: true, create_new, ..OpenOptions::default() };

@@ -91,7 +91,7 @@ fn summary(report: &TuneReport) -> Section {
         Some(figure) => vec![
             name.to_owned(),
             figure.unit.text(figure.value),
-            format!("± {:.1} %", figure.ci95_pct),
+            figure.interval_text(),
             format_bytes_binary(u64::from(figure.block_bytes)),
             figure.depth.to_string(),
         ],

@@ -240,6 +240,7 @@ fn leaf(sys: &Path, name: String) -> Leaf {
     Leaf {
         name,
         model: hardware.model,
+        serial: hardware.serial,
         firmware: hardware.firmware,
         size_bytes: hardware.size_bytes,
         link_bytes_per_s: hardware.link_bytes_per_s,

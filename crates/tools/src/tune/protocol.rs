@@ -72,6 +72,16 @@ pub(super) fn phases(mode: Mode, figures_only: bool) -> Vec<Phase> {
     phases
 }
 
+/// Curves over sizes begin with 512 bytes at random positions, and with 4 KiB one after the other: powers of two.
+const RANDOM_FIRST_POWER: u32 = 9;
+pub(super) const SEQUENTIAL_FIRST_POWER: u32 = 12;
+
+/// Powers of two from the given one to 1 MiB, as far as direct I/O with this alignment takes them.
+pub(super) fn sizes_bytes(first_power: u32, align_bytes: u32) -> Vec<u32> {
+    let align_bytes = align_bytes.max(1);
+    (first_power..=20).map(|power| 1 << power).filter(|bytes: &u32| bytes.is_multiple_of(align_bytes)).collect()
+}
+
 /// Requests that came back in a sample, of both kinds.
 fn requests(sample: &Sample) -> u64 {
     [sample.reads, sample.writes].iter().flatten().map(|moved| moved.requests).sum()
@@ -114,6 +124,8 @@ impl<'a> Protocol<'a> {
     /// All phases that are not done yet, until a stop is asked for.
     pub(super) fn run(&mut self) -> Result<(), TuneError> {
         let (mode, figures_only) = (self.recorder.record.header.mode, self.recorder.record.header.figures_only);
+        // Said at the end, behind the last phase that is done: a run that goes on may make them.
+        let mut left_out = Vec::new();
         for phase in phases(mode, figures_only) {
             if self.rig.is_stopped() {
                 break;
@@ -126,13 +138,21 @@ impl<'a> Protocol<'a> {
             }
             let is_wanted = !matches!(phase, Phase::Sizes | Phase::SequentialSizes | Phase::Frontier);
             if is_wanted || self.rig.now_s() + self.expected_s(phase) <= self.timing.total_max_s + GRACE_S {
-                self.phase(phase)?;
+                match self.phase(phase) {
+                    // The four figures are known by then: they are worth keeping.
+                    Err(error) if phase > Phase::Rounds || phase == Phase::Blocks => {
+                        self.warn(WarningCode::NotMeasured, format!("{}: {error}", phase.name()))?;
+                    }
+                    other => other?,
+                }
             } else {
-                let name = phase.name();
-                let message =
-                    format!("{name}: left out, as the time is over; the machine is busy, or use the longer mode");
-                self.warn(WarningCode::NotMeasured, message)?;
+                left_out.push(phase);
             }
+        }
+        for phase in left_out {
+            let name = phase.name();
+            let message = format!("{name}: left out, as the time is over; the machine is busy, or use the longer mode");
+            self.warn(WarningCode::NotMeasured, message)?;
         }
         let end = Entry::End {
             written_bytes: self.recorder.written_before_bytes + self.rig.written_bytes(),
@@ -144,7 +164,10 @@ impl<'a> Protocol<'a> {
 
     fn phase(&mut self, phase: Phase) -> Result<(), TuneError> {
         self.phase = phase;
-        for attempt in 0..self.timing.attempts_max.max(1) {
+        // A phase that is made again after a crash does not add to what it did before.
+        let is_made = self.recorder.record.has_samples(phase);
+        let first = if is_made { self.recorder.record.last_attempt(phase) + 1 } else { 0 };
+        for attempt in first..first + self.timing.attempts_max.max(1) {
             self.attempt = attempt;
             self.begin(phase);
             self.once(phase)?;
@@ -160,12 +183,13 @@ impl<'a> Protocol<'a> {
             if is_clean || self.rig.now_s() + took_s + later_s > self.timing.total_max_s {
                 break;
             }
-            if attempt + 1 < self.timing.attempts_max {
+            if attempt + 1 < first + self.timing.attempts_max {
                 let name = phase.name();
                 self.observer.on_note(&format!("{name}: {foreign_pct:.1} % of the I/O was not ours; once more"));
             }
         }
-        self.recorder.push(Entry::Done { phase })?;
+        let written_bytes = self.recorder.written_before_bytes + self.rig.written_bytes();
+        self.recorder.push(Entry::Done { phase, attempts: self.attempt + 1, written_bytes })?;
         self.observer.on_progress(1.0);
         if let Some(line) = study::remark(&self.recorder.record, phase) {
             self.observer.on_note(&line);
@@ -236,16 +260,18 @@ impl<'a> Protocol<'a> {
         Ok(())
     }
 
-    /// Twice the data, one request after the other: the disk has then no free blocks left that it kept from better
-    /// times.
+    /// Twice the data, one request after the other, as SNIA's specification begins: within the range that is measured, the
+    /// disk then works as it does after long use. What it keeps free beyond that range helps it still; the report says how
+    /// much of the disk the range is.
     fn precondition(&mut self) -> Result<(), TuneError> {
         let wanted_bytes = 2 * self.recorder.record.data_bytes();
         let stream = self.stream(Order::Sequential, PRECONDITION_BYTES, PRECONDITION_DEPTH);
+        self.budget.begin_phase(0.5);
         let mut written_bytes = 0;
         while written_bytes < wanted_bytes {
             match self.sample(Step::Warmup, Load::writes(stream, self.timing.search_s))? {
                 Some(sample) => written_bytes += sample.moved().bytes,
-                None => break,
+                None => return self.warn_cut(),
             }
             self.observer.on_progress(written_bytes as f64 / wanted_bytes as f64);
         }
@@ -368,7 +394,7 @@ impl<'a> Protocol<'a> {
             for phase in [Phase::WriteBandwidth, Phase::ReadBandwidth, Phase::WriteIops, Phase::ReadIops] {
                 let load = self.figure_load(phase, self.depth(phase), round_s);
                 if self.sample(Step::Measure, load)?.is_none() {
-                    return Ok(());
+                    return self.warn_cut();
                 }
                 self.progress();
             }
@@ -387,7 +413,8 @@ impl<'a> Protocol<'a> {
             let writes = self.stream(Order::Random, bytes, depth(self.depth(Phase::WriteIops), bytes));
             (reads, writes)
         };
-        let streams = self.sizes_bytes(9).into_iter().map(streams).collect();
+        let streams =
+            sizes_bytes(RANDOM_FIRST_POWER, self.recorder.record.header.align_bytes).into_iter().map(streams).collect();
         self.budget.begin_phase(0.6);
         self.curve(streams)
     }
@@ -402,15 +429,12 @@ impl<'a> Protocol<'a> {
             let writes = depth(self.depth(Phase::WriteBandwidth), self.depth(Phase::WriteIops), bytes);
             (self.stream(Order::Sequential, bytes, reads), self.stream(Order::Sequential, bytes, writes))
         };
-        let streams = self.sizes_bytes(12).into_iter().map(streams).collect();
+        let streams = sizes_bytes(SEQUENTIAL_FIRST_POWER, self.recorder.record.header.align_bytes)
+            .into_iter()
+            .map(streams)
+            .collect();
         self.budget.begin_phase(0.5);
         self.curve(streams)
-    }
-
-    /// Powers of two from the given one to 1 MiB, as far as direct I/O takes them.
-    fn sizes_bytes(&self, first_power: u32) -> Vec<u32> {
-        let align_bytes = self.recorder.record.header.align_bytes.max(1);
-        (first_power..=20).map(|power| 1 << power).filter(|bytes: &u32| bytes.is_multiple_of(align_bytes)).collect()
     }
 
     /// Reads of all sizes, then writes, the longest first: a buffer in the disk that counts bytes is full when the short
@@ -421,11 +445,22 @@ impl<'a> Protocol<'a> {
             let reads = streams.iter().map(|(reads, _)| Load::reads(*reads, size_s));
             let writes = streams.iter().rev().map(|(_, writes)| Load::writes(*writes, size_s));
             for load in reads.chain(writes) {
-                self.sample(Step::Search, load)?;
+                if self.sample(Step::Search, load)?.is_none() && load.writes.is_some() {
+                    return self.warn_cut();
+                }
                 self.progress();
             }
         }
         Ok(())
+    }
+
+    /// A phase that ended early because no more may be written; not where somebody asked for the end.
+    fn warn_cut(&mut self) -> Result<(), TuneError> {
+        if self.rig.is_stopped() {
+            return Ok(());
+        }
+        let message = format!("{}: cut short, as no more may be written", self.phase.name());
+        self.warn(WarningCode::MaxWrite, message)
     }
 
     /// Reads alone, writes alone, and mixes of both: of each, the most that the disk carries, by bisection.
@@ -433,7 +468,10 @@ impl<'a> Protocol<'a> {
         self.budget.begin_phase(0.1);
         let needed_s = f64::from(self.timing.rays * self.timing.bisections + 1) * self.timing.ray_s;
         if self.budget.affordable_s() < needed_s {
-            let message = "reads beside writes: not measured, as no more may be written".to_owned();
+            let message = format!(
+                "reads beside writes: not measured: it writes for up to {needed_s:.0} s, and --max-write leaves {:.0} s",
+                self.budget.affordable_s()
+            );
             return self.warn(WarningCode::MaxWrite, message);
         }
         let read_bytes = self.recorder.record.header.read_block.bytes;
@@ -536,6 +574,7 @@ impl<'a> Protocol<'a> {
         if requests(&sample) == 0 && !self.rig.is_stopped() {
             return Err(TuneError::Silent { phase: self.phase.name(), seconds: load.seconds });
         }
+        sample.at_s += self.recorder.before_s;
         let (phase, attempt) = (self.phase, self.attempt);
         self.recorder.push(Entry::Sample { phase, attempt, step, sample })?;
         Ok(Some(sample))

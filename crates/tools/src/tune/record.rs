@@ -18,8 +18,8 @@
 //! use plimsoll_tools::tune::record::{Entry, Load, Order, Phase, Stream};
 //! let stream = Stream { order: Order::Random, block_bytes: 4096, depth: 32, rate_per_s: None, shift_bytes: 0 };
 //! let load = Load { reads: Some(stream), writes: None, seconds: 0.5 };
-//! let line = serde_json::to_string(&Entry::Done { phase: Phase::ReadIops })?;
-//! assert_eq!(line, r#"{"done":{"phase":"read_iops"}}"#);
+//! let line = serde_json::to_string(&Entry::Done { phase: Phase::ReadIops, attempts: 1, written_bytes: 4096 })?;
+//! assert_eq!(line, r#"{"done":{"phase":"read_iops","attempts":1,"written_bytes":4096}}"#);
 //! assert!(serde_json::to_string(&load)?.contains("\"depth\":32"));
 //! # Ok::<(), serde_json::Error>(())
 //! ```
@@ -305,6 +305,10 @@ pub enum Entry {
     Done {
         /// Which.
         phase: Phase,
+        /// How many attempts at it were brought to their end.
+        attempts: u32,
+        /// Bytes written by then, scratch data included.
+        written_bytes: u64,
     },
     /// The measurement ended, or a part of it when it goes on later.
     End {
@@ -330,7 +334,7 @@ impl Record {
     /// Whether `phase` was brought to its end.
     #[must_use]
     pub fn is_done(&self, phase: Phase) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done } if *done == phase))
+        self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done, .. } if *done == phase))
     }
 
     /// Whether all phases that were wanted are done.
@@ -363,7 +367,11 @@ impl Record {
     #[must_use]
     pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
         let measured = self.attempt(phase, attempt, Step::Measure);
-        let samples = if measured.is_empty() { self.attempt(phase, attempt, Step::Search) } else { measured };
+        let mut samples = measured;
+        // The frontier is its mixes; its ends are two samples.
+        if samples.is_empty() || phase == Phase::Frontier {
+            samples.extend(self.attempt(phase, attempt, Step::Search));
+        }
         let mut sums = (0.0, 0.0);
         for sample in samples {
             let Some(foreign_pct) = sample.foreign_pct else { continue };
@@ -372,6 +380,12 @@ impl Record {
             sums = (sums.0 + foreign_pct * moved, sums.1 + moved);
         }
         (sums.1 > 0.0).then(|| sums.0 / sums.1)
+    }
+
+    /// Whether anything was put on the disk for a phase.
+    #[must_use]
+    pub fn has_samples(&self, phase: Phase) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Sample { phase: of, .. } if *of == phase))
     }
 
     /// The last attempt at a phase, from 0; also 0 where there was none.
@@ -384,11 +398,18 @@ impl Record {
         attempts.max().unwrap_or(0)
     }
 
-    /// The attempt at a phase that counts: the one that others disturbed least, of equal ones the last.
+    /// The attempt at a phase that counts: of those that were brought to their end the one that others disturbed least
+    /// (one of which that is unknown comes last), of equal ones the last.
     #[must_use]
     pub fn best_attempt(&self, phase: Phase) -> u32 {
-        let foreign = |attempt: u32| self.foreign_pct(phase, attempt).unwrap_or(0.0);
-        (0..=self.last_attempt(phase)).rev().min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
+        let done = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
+            _ => None,
+        });
+        // An attempt that is going on counts only where there is no other.
+        let ended = done.unwrap_or_else(|| self.last_attempt(phase)).max(1);
+        let foreign = |attempt: u32| self.foreign_pct(phase, attempt).unwrap_or(f64::INFINITY);
+        (0..ended).rev().min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
     }
 
     /// Bytes of scratch data that lay when the figures were measured; 0 before.
@@ -404,16 +425,22 @@ impl Record {
     /// Bytes written and seconds gone by until the last entry, those of earlier parts of the measurement included.
     #[must_use]
     pub fn spent(&self) -> (u64, f64) {
-        let (mut written_bytes, mut at_s) = (0, 0.0_f64);
+        let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
         for entry in &self.entries {
             match entry {
                 Entry::Filled { data_bytes, seconds } => {
                     written_bytes += data_bytes;
-                    at_s = at_s.max(*seconds);
+                    at_s += seconds;
                 }
                 Entry::Sample { sample, .. } => {
                     written_bytes += sample.writes.map_or(0, |moved| moved.bytes);
                     at_s = at_s.max(sample.at_s + sample.elapsed_s);
+                }
+                // These know of warm-ups and of samples that did not count, too.
+                Entry::Done { written_bytes: known, .. } => written_bytes = written_bytes.max(*known),
+                Entry::End { written_bytes: known, duration_s, .. } => {
+                    written_bytes = written_bytes.max(*known);
+                    at_s = at_s.max(*duration_s);
                 }
                 _ => {}
             }
@@ -504,13 +531,13 @@ impl Recorder {
     /// Goes on with a record behind its last phase that is done: what follows that is measured again, and cut off.
     pub(super) fn resume(path: &Path, mut record: Record) -> Result<Recorder, TuneError> {
         let failed = |error: io::Error| TuneError::record(path, &error);
+        let (written_before_bytes, before_s) = record.spent();
         let is_done = |entry: &Entry| matches!(entry, Entry::Done { .. });
         record.entries.truncate(record.entries.iter().rposition(is_done).map_or(0, |at| at + 1));
         let text = std::fs::read_to_string(path).map_err(failed)?;
         let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
         let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
         file.set_len(kept_bytes as u64).map_err(failed)?;
-        let (written_before_bytes, before_s) = record.spent();
         Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
     }
 

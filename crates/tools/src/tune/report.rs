@@ -157,8 +157,8 @@ pub struct Figure {
     pub value: f64,
     /// Its unit, and that of `samples` and `probes`.
     pub unit: Unit,
-    /// Half the width of the 95 % confidence interval of the value, in per cent of it; 0 for a single sample.
-    pub ci95_pct: f64,
+    /// Half the width of the 95 % confidence interval of the value, in per cent of it; `null` for a single sample.
+    pub ci95_pct: Option<f64>,
     /// Standard deviation of the settled samples in per cent of their mean.
     pub deviation_pct: f64,
     /// The rate in each sample, in order; at least one.
@@ -184,14 +184,21 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// How well it is known, as people read it: `± 0.8 %`, `unknown`.
+    #[must_use]
+    pub fn interval_text(&self) -> String {
+        self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
+    }
+
     /// All that [`TuneReport::to_csv`] writes of it behind its name.
     fn csv_fields(&self) -> String {
         let unit = match self.unit {
             Unit::OperationsPerS => "operations_per_s",
             Unit::BytesPerS => "bytes_per_s",
         };
-        let (value, ci95_pct, deviation_pct) = (self.value, self.ci95_pct, self.deviation_pct);
-        format!("{value:.1},{unit},{ci95_pct:.2},{deviation_pct:.2},{},{}", self.block_bytes, self.depth)
+        let ci95_pct = self.ci95_pct.map_or_else(String::new, |percent| format!("{percent:.2}"));
+        let (value, deviation_pct) = (self.value, self.deviation_pct);
+        format!("{value:.1},{unit},{ci95_pct},{deviation_pct:.2},{},{}", self.block_bytes, self.depth)
     }
 }
 

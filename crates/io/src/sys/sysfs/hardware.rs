@@ -28,6 +28,8 @@ use super::{parsed, size_bytes, text};
 pub struct Hardware {
     /// `Samsung SSD 980 PRO 1TB`, as the disk calls itself.
     pub model: Option<String>,
+    /// Serial number (NVMe, virtio), or else the identifier that SCSI gives (`wwid`).
+    pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
     /// Size in bytes.
@@ -68,6 +70,9 @@ pub fn hardware(root: &Path, disk: &str) -> Hardware {
     let directory = root.join("block").join(disk).join("device");
     let model = text(&directory, "model");
     Hardware {
+        serial: text(&directory, "serial")
+            .or_else(|| text(&root.join("block").join(disk), "serial"))
+            .or_else(|| text(&directory, "wwid")),
         firmware: text(&directory, "firmware_rev").or_else(|| text(&directory, "rev")),
         size_bytes: size_bytes(root, disk),
         link_bytes_per_s: link_bytes_per_s(&directory.join("device")),
@@ -168,6 +173,7 @@ mod tests {
         tree.file("devices/sda/device/rev", "1\n")?;
         let expect = Hardware {
             model: Some("EphemeralDisk".into()),
+            serial: None,
             firmware: Some("1".into()),
             size_bytes: Some(1 << 30),
             link_bytes_per_s: None,

@@ -184,6 +184,8 @@ pub struct SteadyState {
     pub rounds: u32,
     /// Length of each condition of a round in seconds.
     pub round_s: f64,
+    /// Part of the disk that was written and measured, in per cent; `null` where the disk's size is unknown.
+    pub active_range_pct: Option<f64>,
     /// Bytes that were written beforehand, sequentially.
     pub precondition_bytes: u64,
     /// The four figures.

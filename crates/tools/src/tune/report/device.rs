@@ -47,6 +47,8 @@ pub struct Leaf {
     pub name: String,
     /// What its maker calls it.
     pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
     /// Version of its firmware.
     pub firmware: Option<String>,
     /// Size in bytes.

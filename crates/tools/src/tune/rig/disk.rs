@@ -113,6 +113,9 @@ impl Rig for DiskRig<'_> {
     }
 
     fn costs(&mut self) -> Result<Entry, TuneError> {
+        if matches!(self.place, costs::CostPlace::Directory(_)) {
+            self.control.add_written(costs::PROBE_MAX_BYTES);
+        }
         Ok(self.place.measure())
     }
 

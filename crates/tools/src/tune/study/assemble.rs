@@ -25,6 +25,8 @@ use crate::units::{format_bytes_binary, format_duration_ns};
 const CPU_BUSY_MAX_PCT: f64 = 90.0;
 /// A figure that is known less well is worth a warning: half its 95 % interval, in per cent.
 const INTERVAL_MAX_PCT: f64 = 5.0;
+/// A steady state of less of the disk than this, in per cent, is not that of a full disk.
+const RANGE_MIN_PCT: f64 = 50.0;
 /// Samples that scatter more are worth a warning.
 const DEVIATION_MAX_PCT: f64 = 5.0;
 /// Length of the requests by which the kernel's `io.cost.model` counts operations, in bytes.
@@ -149,9 +151,9 @@ pub(in crate::tune) fn remark(record: &Record, phase: Phase) -> Option<String> {
                 return Some(format!("{name}: depth {}", phases::depth(record, phase, record.best_attempt(phase))));
             };
             let value = figure.unit.text(figure.value);
-            let interval = match figure.samples.len() {
-                1 => "a single sample".to_owned(),
-                _ => format!("± {:.1} % (95 %)", figure.ci95_pct),
+            let interval = match figure.ci95_pct {
+                None => "a single sample".to_owned(),
+                Some(_) => format!("{} (95 %)", figure.interval_text()),
             };
             Some(format!("{name}: {value}, {interval}, depth {}", figure.depth))
         }
@@ -223,6 +225,15 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
         );
         warn(WarningCode::NotSteady, message);
     }
+    if let Some(part_pct) = report.steady_state.as_ref().and_then(|state| state.active_range_pct)
+        && part_pct < RANGE_MIN_PCT
+    {
+        let message = format!(
+            "the rounds wrote and read {part_pct:.1} % of the disk: what it collects and moves when it is full is not in the \
+             figures; --data-size sets how much"
+        );
+        warnings.push(Warning { code: WarningCode::LessData, message });
+    }
     warnings
 }
 
@@ -236,8 +247,9 @@ fn judge(name: &str, figure: &Figure, warn: &mut impl FnMut(WarningCode, String)
     }
     let settled = series::settled_from(&figure.samples);
     let is_explained = figure.burst.is_some() || !settled.is_settled;
-    if figure.ci95_pct > INTERVAL_MAX_PCT {
-        let message = format!("{name}: known to ± {:.0} % only: measure longer, or on a quieter disk", figure.ci95_pct);
+    if figure.ci95_pct.is_none_or(|percent| percent > INTERVAL_MAX_PCT) {
+        let known = figure.ci95_pct.map_or("by a single sample".to_owned(), |percent| format!("to ± {percent:.0} %"));
+        let message = format!("{name}: known {known} only: measure longer, or on a quieter disk");
         warn(WarningCode::Deviation, message);
     } else if figure.deviation_pct > DEVIATION_MAX_PCT && !is_explained {
         let message = format!(

@@ -237,7 +237,8 @@ mod tests {
         let mut rng = Rng::new(11);
         for servers in [1, 4, 16, 64] {
             for _ in 0..200 {
-                assert_eq!(knee(&noisy(&bank(servers), 0.05, &mut rng)).unwrap().depth, servers);
+                let hard = knee(&noisy(&bank(servers), 0.05, &mut rng)).unwrap().depth;
+                assert!((servers / 2..=servers * 2).contains(&hard), "{servers} servers: {hard}");
                 let soft = knee(&noisy(&queue(servers), 0.05, &mut rng)).unwrap().depth;
                 let still = knee(&queue(servers)).unwrap().depth;
                 assert!((still / 4..=still * 4).contains(&soft), "{servers} servers: {soft}, not {still}");

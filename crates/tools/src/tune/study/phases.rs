@@ -23,7 +23,7 @@ use super::super::report::{
     SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, Unit, UnloadedLatency,
 };
 use super::super::timing::Timing;
-use super::super::{Mode, SEQUENTIAL_BYTES, place};
+use super::super::{Mode, place};
 use super::{cost, curves, frontier, series, steady};
 
 /// By how much positions are shifted to see what misaligned writes cost, in bytes.
@@ -129,7 +129,7 @@ pub(in crate::tune) fn figure(record: &Record, phase: Phase) -> Option<Figure> {
     Some(Figure {
         value,
         unit: unit(phase),
-        ci95_pct: interval.map_or(0.0, |interval| interval.half_width / value * 100.0),
+        ci95_pct: interval.map(|interval| interval.half_width / value * 100.0),
         deviation_pct: series::deviation_pct(counted),
         settled_at,
         sample_s: measured_s / samples.len() as f64,
@@ -273,7 +273,9 @@ pub(super) fn cost_model(figures: &FourFigures, read_block: u32, write_block: u3
 pub(super) fn sequential_curve(record: &Record, is_write: bool) -> Option<SequentialCurve> {
     let points = size_points(record, Phase::SequentialSizes, is_write);
     let throughputs: Vec<(u32, f64)> = points.iter().map(|point| (point.block_bytes, point.bytes_per_s)).collect();
-    let is_whole = points.last().is_some_and(|point| point.block_bytes == SEQUENTIAL_BYTES);
+    // Writes come longest first: where they were cut short, the longest alone say nothing.
+    let expected = protocol::sizes_bytes(protocol::SEQUENTIAL_FIRST_POWER, record.header.align_bytes);
+    let is_whole = points.len() == expected.len();
     let saturation_bytes =
         curves::saturation_bytes(&throughputs).filter(|_| is_whole && record.is_done(Phase::SequentialSizes));
     (!points.is_empty()).then_some(SequentialCurve { points, saturation_bytes })
@@ -384,9 +386,16 @@ pub(in crate::tune) fn steady_state(record: &Record) -> Option<SteadyState> {
         attained: tracks.iter().all(|track| track.attained),
         rounds: tracks.iter().map(|track| track.rates.len() as u32).min().unwrap_or(0),
         round_s: record.header.round_s,
+        active_range_pct: active_range_pct(record),
         precondition_bytes: written.iter().map(|sample| sample.moved().bytes).sum(),
         tracks,
     })
+}
+
+/// How much of the disk the scratch data are, in per cent; `None` where its size is unknown.
+fn active_range_pct(record: &Record) -> Option<f64> {
+    let size_bytes = record.header.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)?;
+    Some(record.data_bytes() as f64 / size_bytes as f64 * 100.0)
 }
 
 /// The last round in a line.
