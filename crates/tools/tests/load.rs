@@ -272,6 +272,61 @@ fn limits_count_bytes() {
 }
 
 #[test]
+fn limits_count_what_is_given_back() {
+    let limited = JobSpec { limit_bytes: Some(40_960), ..job("trim", Pattern::Discard, 4) };
+    let total = run(&alone(BackendKind::Null, vec![limited], FOR_EVER_NS), &Control::default()).unwrap().total("trim");
+    assert_eq!(total.requests, 10, "{total:?}");
+}
+
+#[test]
+fn a_paced_job_ends_with_its_last_completion() {
+    // Each fiber's next due time is as good as never: only a job that does not wait for it ends.
+    for (limit_requests, limit_bytes) in [(Some(1), None), (None, Some(8192))] {
+        for rates in [(Some(1e-6), None), (None, Some(1e-6))] {
+            for sizes in [vec![], vec![SizeShare { bytes: 4096, percent: 100.0 }]] {
+                let paced = JobSpec {
+                    requests_per_s_per_fiber: rates.0,
+                    requests_per_s_per_shard: rates.1,
+                    batch: 2,
+                    limit_requests,
+                    limit_bytes,
+                    sizes,
+                    ..job("paced", Pattern::RandRead, 3)
+                };
+                let plan = alone(BackendKind::Memory, vec![paced], FOR_EVER_NS);
+                let watch = Watch { interval_ns: 1_000_000, steady: None };
+                let total = run_watched(&plan, &watch, &Control::default()).unwrap().run.total("paced");
+                assert_eq!((total.requests, total.errors), (2, 0), "{limit_requests:?} {rates:?}");
+                let intervals_ns: u64 = total.intervals.iter().map(|interval| interval.length_ns).sum();
+                assert_eq!(intervals_ns, total.elapsed_ns, "{total:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_due_at_the_end_is_counted() {
+    // Slices of 1 ms, due every 0.1 ms: nine of ten cannot be done in time, whoever has the CPU.
+    let slow = |name: &str| job(name, Pattern::Cpu { execution_ns: 1_000_000 }, 1);
+    let jobs = vec![
+        JobSpec { requests_per_s_per_shard: Some(10_000.0), ..slow("shard") },
+        JobSpec { requests_per_s_per_fiber: Some(10_000.0), ..slow("fiber") },
+        JobSpec { requests_per_s_per_shard: Some(10_000.0), limit_requests: Some(99), ..slow("limited") },
+        slow("closed"),
+    ];
+    let plan = alone(BackendKind::Null, jobs, 2 * DURATION_NS);
+    let watched = run_watched(&plan, &Watch::default(), &Control::default()).unwrap();
+    for (name, due) in [("shard", 1000), ("fiber", 1000), ("limited", 100)] {
+        let (total, detail) = (watched.run.total(name), watched.detail(name));
+        let seen = total.requests + detail.overdue;
+        // The window begins and ends a little beside the schedule.
+        assert!(seen.abs_diff(due) <= due / 50 + 2, "{name}: {} done, {} not", total.requests, detail.overdue);
+        assert!(detail.overdue_oldest_ns > 0 && detail.overdue_oldest_ns <= 2 * DURATION_NS + 1_000_000, "{detail:?}");
+    }
+    assert_eq!((watched.detail("closed").overdue, watched.detail("closed").overdue_oldest_ns), (0, 0));
+}
+
+#[test]
 fn flushes_come_after_writes_and_are_counted_by_themselves() {
     for (every, limit, flushes) in [(1, 99, 99), (10, 99, 9), (7, 99, 14)] {
         let flushed = JobSpec { flush_every: every, limit_requests: Some(limit), ..job("log", Pattern::Overwrite, 1) };
@@ -444,6 +499,16 @@ fn what_was_written_is_verified() {
             let total = run(&plan, &Control::default()).unwrap().total("verified");
             assert!(total.fault_count > 0 && total.faults.len() <= FAULTS_MAX, "{pattern:?}: {total:?}");
         }
+    }
+}
+
+#[test]
+fn runs_over_the_stamps_of_earlier_ones_find_no_faults() {
+    let verified = JobSpec { verify: true, limit_requests: Some(499), ..job("same", Pattern::Overwrite, 4) };
+    let plan = alone(BackendKind::Memory, vec![verified], FOR_EVER_NS);
+    for _ in 0..2 {
+        let total = run(&plan, &Control::default()).unwrap().total("same");
+        assert_eq!((total.errors, total.fault_count), (0, 0), "{total:?}");
     }
 }
 

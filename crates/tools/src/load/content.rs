@@ -10,7 +10,12 @@
 //! anything that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8
 //! bytes of a sector are random, so that no two sectors are the same, whatever the compressibility.
 //!
+//! A buffer that is written again keeps its data, but for the first word of each sector, which is new for each write
+//! ([`renew`]): 7 ns for 4 KiB, and 350 ns for 128 KiB, more than all else that such a request costs. So this is
+//! done for requests of at most 4 KiB, and for jobs that ask for a compressibility; stamps do it for jobs that verify.
+//!
 //! # Limits
+//! Other jobs write the same data again and again, each buffer its own: a disk that finds repetitions keeps one copy.
 //! A compressor needs a few bytes to say where zeros are. lz4 and deflate on blocks of 4 KiB save the chosen part
 //! within 5 percentage points. The data is not random enough for secrets.
 //!
@@ -32,6 +37,11 @@ use super::Content;
 const SECTOR_BYTES: usize = 512;
 const WORD_BYTES: usize = 8;
 const SECTOR_WORDS: usize = SECTOR_BYTES / WORD_BYTES;
+/// Odd, so that the sequence has every word; 2^64 divided by the golden ratio, so that neighbours have few bytes in
+/// common.
+const WORD_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Longer requests are renewed only on demand: see [`is_renewed`].
+const RENEWED_MAX_BYTES: u32 = 4096;
 /// 16 KiB: a part of every first-level cache.
 const POOL_WORDS: usize = 2048;
 
@@ -71,6 +81,23 @@ impl ContentMaker {
             rest.iter_mut().zip(key.to_le_bytes()).for_each(|(byte, source)| *byte = source);
             zeros.fill(0);
         }
+    }
+}
+
+/// Whether writes of a job that does not verify differ from one another. Of what a request of at most 4 KiB costs on
+/// the null backend, [`renew`] is 2 to 3 per cent.
+pub(super) fn is_renewed(content: Content, longest_bytes: u32) -> bool {
+    content.compressible_pct > 0 || longest_bytes <= RENEWED_MAX_BYTES
+}
+
+/// Makes data that was written before differ from everything written so far: the first word of each sector becomes one
+/// of a sequence that repeats after 2^64 words. What is left after the last whole word is not changed.
+pub(super) fn renew(buffer: &mut [u8], next_word: &mut u64) {
+    for sector in buffer.chunks_mut(SECTOR_BYTES) {
+        if let Some(word) = sector.first_chunk_mut() {
+            *word = next_word.to_le_bytes();
+        }
+        *next_word = next_word.wrapping_add(WORD_STEP);
     }
 }
 
@@ -114,6 +141,24 @@ mod tests {
                 maker.fill(&mut buffer);
                 assert!(buffer.chunks(SECTOR_BYTES).all(|sector| seen.insert(sector.to_vec())), "{compressible_pct}");
             }
+        }
+    }
+
+    #[test]
+    fn what_is_written_again_differs_and_compresses_alike() {
+        for compressible_pct in [0, 50, 100] {
+            let mut buffer = filled(compressible_pct, BLOCK_BYTES);
+            let (before, mut word, mut seen) = (lz4_bytes(&buffer) as i64, 7, HashSet::new());
+            for _ in 0..64 {
+                assert!(buffer.chunks(SECTOR_BYTES).all(|sector| seen.insert(sector.to_vec())), "{compressible_pct}");
+                renew(&mut buffer, &mut word);
+            }
+            assert!((lz4_bytes(&buffer) as i64 - before).abs() <= 64, "{compressible_pct}");
+        }
+        for len_bytes in [0, 7, 8, 513] {
+            let mut buffer = vec![0; len_bytes];
+            renew(&mut buffer, &mut 1);
+            assert_eq!(buffer.iter().any(|byte| *byte != 0), len_bytes >= 8);
         }
     }
 

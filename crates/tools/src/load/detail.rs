@@ -8,7 +8,8 @@
 //! Jobs that mix, or flush, keep these beside the common figures; others keep nothing.
 //!
 //! # Limits
-//! Only what completed in the measured window, as everywhere.
+//! Directions and flushes: only what completed in the measured window, as everywhere. What had not completed at its
+//! end is in no latency; [`JobDetail::overdue`] says how much of it there was.
 //!
 //! # Example
 //! ```
@@ -53,6 +54,12 @@ pub struct JobDetail {
     pub directions: Option<Box<Directions>>,
     /// The flushes that came after writes (not the requests of a job of type `flush`).
     pub flushes: DirectionResult,
+    /// Of an open loop: requests that were due in the measured window and had not completed at its end, whether they
+    /// were on their way or not sent yet; a few are normal, many are a stall that no latency shows. 0 for closed loops.
+    /// Those of a Poisson schedule that were not sent yet are counted by the mean of its gaps.
+    pub overdue: u64,
+    /// How long the oldest of them was overdue at the end of the window, in nanoseconds; 0 where there is none.
+    pub overdue_oldest_ns: u64,
 }
 
 impl DirectionResult {
@@ -89,5 +96,7 @@ impl JobDetail {
             (_, None) => {}
         }
         self.flushes.merge(&other.flushes);
+        self.overdue = self.overdue.saturating_add(other.overdue);
+        self.overdue_oldest_ns = self.overdue_oldest_ns.max(other.overdue_oldest_ns);
     }
 }

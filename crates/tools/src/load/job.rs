@@ -23,6 +23,7 @@ use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
 use plimsoll_sim::rng::Rng;
 
 use super::access::{AccessError, AccessPicker};
+use super::content::{is_renewed, renew};
 use super::detail::{DirectionResult, Directions, JobDetail};
 use super::pace::Pace;
 use super::result::ClassResult;
@@ -96,6 +97,8 @@ enum Places {
 pub(super) struct Extras {
     pub(super) picker: Option<AccessPicker>,
     pub(super) stamps: Option<Box<Stamps>>,
+    /// Where its sequence of words for [`renew`] begins.
+    pub(super) next_word: u64,
 }
 
 /// See [`Work`].
@@ -111,6 +114,8 @@ pub(super) struct Special {
     pub(super) flushes: DirectionResult,
     /// Bytes asked for so far, read and written.
     asked_bytes: [u64; 2],
+    /// Bytes asked to be given back so far.
+    discarded_bytes: u64,
     /// The part of the file that was written, as offsets.
     pub(super) written: Option<(u64, u64)>,
     pub(super) faults: Vec<BlockFault>,
@@ -133,9 +138,15 @@ pub(super) struct Job<'a> {
     live_fibers: u32,
     /// When it begins.
     pub(super) begin_ns: u64,
-    /// When the last of its fibers ended.
+    /// When it ended: see [`Job::fiber_ended`].
     pub(super) ended_ns: Option<u64>,
     pub(super) made: u64,
+    /// Its requests and flushes under way.
+    pub(super) under_way: u64,
+    /// Whether writes that are not stamped differ from one another.
+    is_renewed: bool,
+    /// The next word for [`renew`].
+    next_word: u64,
     /// It ends once so many were made.
     made_max: u64,
     pub(super) requests: u64,
@@ -162,6 +173,9 @@ impl<'a> Job<'a> {
         seed: u64,
         extras: Extras,
     ) -> Job<'a> {
+        let next_word = extras.next_word;
+        let lengths = spec.sizes.iter().map(|size| size.bytes).chain([spec.request_bytes]);
+        let is_renewed = is_renewed(spec.content, lengths.max().unwrap_or(0));
         let pacing = match (spec.requests_per_s_per_shard, spec.requests_per_s_per_fiber) {
             (Some(rate), _) => Pacing::Shard(Box::new(Pace::new(rate, spec.pause_distribution))),
             (None, Some(rate)) => Pacing::Fiber { period_ns: 1e9 / rate },
@@ -187,6 +201,9 @@ impl<'a> Job<'a> {
             begin_ns: 0,
             ended_ns: None,
             made: 0,
+            under_way: 0,
+            is_renewed,
+            next_word,
             made_max: limit.min(limit_by_bytes),
             requests: 0,
             bytes: 0,
@@ -203,7 +220,16 @@ impl<'a> Job<'a> {
 
     /// Whether it has reached a limit.
     pub(super) fn is_used_up(&self) -> bool {
-        self.made >= self.made_max
+        let has_asked = |special: &Special| special.has_asked(self.spec.limit_bytes);
+        self.made >= self.made_max || matches!(&self.work, Work::Special(special) if has_asked(special))
+    }
+
+    /// Requests that its limits leave.
+    pub(super) fn left(&self) -> u64 {
+        let left = self.made_max.saturating_sub(self.made);
+        let (Work::Special(special), Some(limit_bytes)) = (&self.work, self.spec.limit_bytes) else { return left };
+        let left_bytes = limit_bytes.saturating_sub(special.all_bytes());
+        left.min(left_bytes.div_ceil(u64::from(self.spec.request_bytes.max(1))))
     }
 
     /// Bytes that were asked for: read, written.
@@ -240,10 +266,12 @@ impl<'a> Job<'a> {
         self.first_error.get_or_insert(code);
     }
 
+    /// A fiber has ended. The job has ended, too, with its last fiber, or, at a limit, with its last completion:
+    /// fibers that wait for a due time then have nothing to wait for.
     pub(super) fn fiber_ended(&mut self, now_ns: u64) {
         self.live_fibers = self.live_fibers.saturating_sub(1);
-        if self.live_fibers == 0 {
-            self.ended_ns = Some(now_ns);
+        if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up()) {
+            self.ended_ns.get_or_insert(now_ns);
         }
     }
 
@@ -266,15 +294,32 @@ impl<'a> Job<'a> {
         Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
     }
 
-    /// Closes an interval of the measured window that began at `from_ns`.
-    pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
-        if self.ended_ns.is_some_and(|ended_ns| ended_ns <= from_ns) {
+    /// Makes the first `len_bytes` of what a write takes differ from what was written before, where the job does that.
+    #[inline]
+    pub(super) fn renew(&mut self, data: &mut Data, len_bytes: u32) {
+        if !self.is_renewed {
             return;
         }
+        let mut left_bytes = len_bytes as usize;
+        for buffer in pieces_mut(data) {
+            let piece_bytes = buffer.len().min(left_bytes);
+            left_bytes -= piece_bytes;
+            if let Some(bytes) = buffer.get_mut(..piece_bytes) {
+                renew(bytes, &mut self.next_word);
+            }
+        }
+    }
+
+    /// Closes an interval of the measured window that began at `from_ns`; it ends with the job.
+    pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
         let (requests, bytes, latency_sum_ns) = self.marked;
+        let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
+        if worked_ns == 0 && self.requests == requests {
+            return;
+        }
         self.marked = (self.requests, self.bytes, self.latency_sum_ns);
         self.intervals.push(Interval {
-            length_ns,
+            length_ns: worked_ns.max(1),
             requests: self.requests - requests,
             bytes: self.bytes - bytes,
             latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),
@@ -400,6 +445,7 @@ impl Special {
                 let (from, to) = self.written.unwrap_or((u64::MAX, 0));
                 self.written = Some((from.min(sent.offset), to.max(sent.offset + len_bytes)));
             }
+            RequestKind::Discard { len_bytes } => self.discarded_bytes += len_bytes,
             _ => {}
         }
     }
@@ -413,9 +459,26 @@ impl Special {
         }
     }
 
-    /// Whether so many bytes were asked for.
+    /// Moves `next` to the next request of `request_bytes` that a write has touched, and answers its length, which ends
+    /// at `to`; `None` when there is none.
+    pub(super) fn skip_unwritten(&self, next: &mut u64, to: u64, request_bytes: u32) -> Option<u32> {
+        while *next < to {
+            let len_bytes = u32::try_from(to - *next).unwrap_or(u32::MAX).min(request_bytes);
+            if self.stamps.as_ref().is_some_and(|stamps| stamps.is_touched(*next, u64::from(len_bytes))) {
+                return Some(len_bytes);
+            }
+            *next += u64::from(len_bytes.max(1));
+        }
+        None
+    }
+
+    /// Whether so many bytes were asked for, whatever for.
     pub(super) fn has_asked(&self, limit_bytes: Option<u64>) -> bool {
-        limit_bytes.is_some_and(|limit| self.asked_bytes.iter().sum::<u64>() >= limit)
+        limit_bytes.is_some_and(|limit| self.all_bytes() >= limit)
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.asked_bytes.iter().sum::<u64>() + self.discarded_bytes
     }
 
     /// How a request ended, in bytes, and how many would have been all of it. A whole discard counts what it gave back.
@@ -477,7 +540,7 @@ fn pieces_mut(data: &mut Data) -> &mut [AlignedBuf] {
 }
 
 fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
-    let Extras { picker, stamps } = extras;
+    let Extras { picker, stamps, .. } = extras;
     let len_bytes = spec.request_bytes;
     let verb = match spec.pattern {
         Pattern::SeqRead | Pattern::RandRead => Verb::Read,
@@ -517,6 +580,7 @@ fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
         stamps,
         flushes: DirectionResult::default(),
         asked_bytes: [0, 0],
+        discarded_bytes: 0,
         written: None,
         faults: Vec::new(),
         fault_count: 0,

@@ -64,7 +64,7 @@ pub(super) struct LiveShard {
     pub(super) slots: Vec<Slot>,
 }
 
-/// Everything done so far.
+/// Everything that one shard has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     pub(super) counted_ns: u64,
@@ -136,19 +136,19 @@ impl Board {
         jobs.into_iter().map(finish).collect()
     }
 
-    /// All jobs together; the shard that has measured longest says how long.
-    pub(super) fn totals(&self) -> Totals {
+    /// All jobs of each shard together. Shards write at different moments: each has its own measured time.
+    pub(super) fn totals(&self) -> Vec<Totals> {
         let all = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut totals = Totals::default();
-        for shard in all.iter() {
-            totals.counted_ns = totals.counted_ns.max(shard.counted_ns);
+        let of_shard = |shard: &LiveShard| {
+            let mut totals = Totals { counted_ns: shard.counted_ns, ..Totals::default() };
             for slot in &shard.slots {
                 totals.requests += slot.job.requests;
                 totals.bytes += slot.job.bytes;
                 totals.latency_sum_ns = totals.latency_sum_ns.saturating_add(slot.latency_sum_ns);
             }
-        }
-        totals
+            totals
+        };
+        all.iter().map(of_shard).collect()
     }
 }
 
@@ -212,6 +212,7 @@ mod tests {
         let seen: Vec<_> = jobs.iter().map(|j| (j.name.as_str(), j.requests, j.in_device, j.latency_p50_ns)).collect();
         assert_eq!(seen, [("a", 7, 2, 5), ("b", 1, 1, 0)]);
         assert_eq!(jobs[0].latency_p99_ns, 9);
-        assert_eq!(board.totals(), Totals { counted_ns: 8, requests: 8, bytes: 0, latency_sum_ns: 15 });
+        let totals = |counted_ns, requests, latency_sum_ns| Totals { counted_ns, requests, bytes: 0, latency_sum_ns };
+        assert_eq!(board.totals(), [totals(7, 4, 10), totals(8, 4, 5)]);
     }
 }

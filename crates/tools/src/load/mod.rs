@@ -51,8 +51,10 @@ mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
+use plimsoll_sim::rng::Rng;
 
 pub use crate::config::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, SizeShare};
 pub use access::{AccessError, AccessPicker};
@@ -407,6 +409,7 @@ pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watc
     prepare::check_size(plan)?;
     let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
     control.board().clear(plan.topology.shards());
+    let run_number = new_run_number();
     let (ends, steady) = std::thread::scope(|scope| {
         let (is_running, over) = std::sync::mpsc::channel();
         let watcher = watch.steady.map(|stop| {
@@ -416,7 +419,7 @@ pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watc
         });
         let (shared, watch, control, crew) = (Arc::new(plan.clone()), *watch, control.clone(), Arc::clone(&crew));
         let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
-            let result = runner::run_shard(reactor, &shared, &watch, &control, &crew);
+            let result = runner::run_shard(reactor, &shared, run_number, &watch, &control, &crew);
             (result, choice.clone())
         });
         drop(is_running);
@@ -431,4 +434,25 @@ pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watc
         backend.get_or_insert(choice);
     }
     Ok(Watched { run: RunResult { shards, backend }, steady, details })
+}
+
+/// A number that no other run has, of this process or another: from the clock, the process and a count.
+fn new_run_number() -> u64 {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let count = RUNS.fetch_add(1, Ordering::Relaxed);
+    // A clock that is before 1970 leaves the other two.
+    let clock_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let parts = [u64::from(std::process::id()), count];
+    parts.into_iter().fold(clock_ns, |number, part| Rng::new(number ^ part).next_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_different_numbers() {
+        let numbers: std::collections::HashSet<u64> = (0..100).map(|_| new_run_number()).collect();
+        assert_eq!(numbers.len(), 100);
+    }
 }

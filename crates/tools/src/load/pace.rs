@@ -69,12 +69,23 @@ impl Pace {
         })
     }
 
+    /// How many requests nobody has taken are due by `now_ns`: by the mean gap, where gaps are not even.
+    pub(super) fn overdue(&self, now_ns: u64) -> u64 {
+        due_by(now_ns, self.next_ns(), self.period_ns)
+    }
+
     fn advance(&mut self, rng: &mut Rng) {
         self.offset_ns += match self.distribution {
             PauseDistribution::Uniform => self.period_ns,
             PauseDistribution::Poisson => rng.exponential(self.period_ns),
         };
     }
+}
+
+/// How many of the times `next_ns` and, every `period_ns`, after it have come by `now_ns`.
+pub(super) fn due_by(now_ns: u64, next_ns: u64, period_ns: f64) -> u64 {
+    let late_ns = now_ns.checked_sub(next_ns);
+    late_ns.map_or(0, |late_ns| ((late_ns as f64 / period_ns) as u64).saturating_add(1))
 }
 
 #[cfg(test)]
@@ -114,6 +125,7 @@ mod tests {
         let mut rng = Rng::new(1);
         let mut pace = Pace::new(4.0, PauseDistribution::Uniform);
         pace.begin(1_000, &mut rng);
+        assert_eq!((pace.overdue(999), pace.overdue(1_000), pace.overdue(1_000_001_000)), (0, 1, 5));
         assert_eq!((pace.take(999, &mut rng), pace.take(1_000, &mut rng)), (None, Some(1_000)));
         assert_eq!((pace.take(1_001, &mut rng), pace.next_ns()), (None, 250_001_000));
         assert_eq!(pace.take(u64::MAX, &mut rng), Some(250_001_000));

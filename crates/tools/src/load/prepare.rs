@@ -18,6 +18,7 @@
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::QueueConfig;
 use plimsoll::{Data, Reactor, ReactorConfig};
+use plimsoll_sim::rng::Rng;
 
 use super::content::ContentMaker;
 use super::job::{Extras, Job, Work, picker};
@@ -58,7 +59,14 @@ pub(super) fn check_size(plan: &Plan) -> Result<(), LoadError> {
 }
 
 /// The jobs that belong to the reactor's shard, and their fibers.
-pub(super) fn prepare<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<Job<'a>>, Vec<Fiber>), LoadError> {
+///
+/// What is written carries numbers that come from `run_number`, different for each run: nobody takes what an earlier
+/// run, stage or sweep point wrote for what this one did.
+pub(super) fn prepare<'a>(
+    reactor: &mut Reactor,
+    plan: &'a Plan,
+    run_number: u64,
+) -> Result<(Vec<Job<'a>>, Vec<Fiber>), LoadError> {
     let shard = usize::from(reactor.shard());
     let mut jobs = Vec::new();
     let mut fibers = Vec::new();
@@ -71,7 +79,8 @@ pub(super) fn prepare<'a>(reactor: &mut Reactor, plan: &'a Plan) -> Result<(Vec<
         let batch = spec.batch.max(1) as usize;
         // Shards write different data, or the disk might keep one copy of them.
         let mut buffers = make_buffers(reactor, spec, plan.seed ^ number as u64 ^ ((shard as u64) << 32))?;
-        let job_is_made = Job::new(spec, target, positions, first, seed, extras(plan, number, target, seed)?);
+        let extras = extras(plan, number, target, identity(run_number, seed))?;
+        let job_is_made = Job::new(spec, target, positions, first, seed, extras);
         let remembered = if matches!(job_is_made.work, Work::Special(_)) { batch } else { 0 };
         for _ in 0..spec.parallelism {
             let mine = buffers.split_off(buffers.len().saturating_sub(batch));
@@ -86,8 +95,13 @@ fn unsuitable(spec: &JobSpec, reason: impl ToString) -> LoadError {
     LoadError::Unsuitable { job: spec.name.clone(), reason: reason.to_string() }
 }
 
+/// A number that jobs of other runs, shards or places in the plan do not have; `seed` is that of the job on its shard.
+fn identity(run_number: u64, seed: u64) -> u64 {
+    Rng::new(Rng::new(run_number).next_u64() ^ seed).next_u64()
+}
+
 /// What draws uneven positions, and what stamps and checks blocks, for jobs that want them.
-fn extras(plan: &Plan, number: usize, target: &Target, seed: u64) -> Result<Extras, LoadError> {
+fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<Extras, LoadError> {
     let Some(spec) = plan.jobs.get(number) else { return Ok(Extras::default()) };
     // The same positions are popular on all shards.
     let picker = picker(spec, target, plan.seed ^ number as u64).map_err(|error| unsuitable(spec, error))?;
@@ -95,12 +109,12 @@ fn extras(plan: &Plan, number: usize, target: &Target, seed: u64) -> Result<Extr
         true => {
             // The longest block that all requests are made of.
             let block_bytes = lengths(spec).fold(0, common_divisor);
-            let stamps = Stamps::new(seed, target.offset, target.len_bytes, block_bytes, Before::Unknown);
+            let stamps = Stamps::new(identity, target.offset, target.len_bytes, block_bytes, Before::Unknown);
             Some(Box::new(stamps.map_err(|error| unsuitable(spec, error))?))
         }
         false => None,
     };
-    Ok(Extras { picker, stamps })
+    Ok(Extras { picker, stamps, next_word: identity })
 }
 
 /// The greatest common divisor (Euclid).
@@ -197,6 +211,14 @@ mod tests {
         for (lengths, block) in cases {
             assert_eq!(lengths.iter().copied().fold(0, common_divisor), block, "{lengths:?}");
         }
+    }
+
+    #[test]
+    fn each_run_and_shard_has_its_own_identity() {
+        let seeds = [1, 2, 1 | 1 << 32, 1 | 1 << 48];
+        let all: Vec<u64> = (1..4).flat_map(|run| seeds.map(|seed| identity(run, seed))).collect();
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
+        assert_eq!(identity(7, 1), identity(7, 1));
     }
 
     #[test]

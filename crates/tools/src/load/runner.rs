@@ -81,9 +81,11 @@ pub(super) struct Fiber {
     then: Then,
     /// Writes since the last flush.
     unflushed: u32,
+    /// 0 while no flush is under way.
     flush_sent_ns: u64,
     /// What is under way in each buffer; empty for plain jobs.
     sent: Vec<Sent>,
+    has_ended: bool,
 }
 
 impl Fiber {
@@ -99,7 +101,13 @@ impl Fiber {
             unflushed: 0,
             flush_sent_ns: 0,
             sent: vec![Sent::default(); remembered],
+            has_ended: false,
         }
+    }
+
+    /// Requests that were due and have not come back.
+    fn under_way(&self) -> u64 {
+        if self.flush_sent_ns > 0 { 0 } else { u64::from(self.outstanding) }
     }
 }
 
@@ -137,16 +145,18 @@ struct Runner<'a> {
     running: bool,
 }
 
-/// Runs the jobs of `plan` that belong to the reactor's shard.
+/// Runs the jobs of `plan` that belong to the reactor's shard. No other run has `run_number`.
 pub(super) fn run_shard(
     mut reactor: Reactor,
     plan: &Plan,
+    run_number: u64,
     watch: &Watch,
     control: &Control,
     crew: &Crew,
 ) -> Result<(ShardResult, Vec<JobDetail>), LoadError> {
     let member = Member::new(crew, reactor.wake_handle());
-    let made = prepare(&mut reactor, plan).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
+    let made =
+        prepare(&mut reactor, plan, run_number).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
     // Whoever failed must still come to the start, or the others wait for ever.
     if made.is_err() {
         control.stop();
@@ -335,6 +345,7 @@ impl Runner<'_> {
         if let Some(buffer) = fiber.buffers.get_mut(number) {
             *buffer = end.data;
         }
+        job.under_way -= 1;
         fiber.outstanding -= 1;
         self.outstanding -= 1;
         if fiber.outstanding == 0 && self.running {
@@ -344,13 +355,30 @@ impl Runner<'_> {
 
     /// The fiber's batch is back: what comes next?
     fn go_on(&mut self, at: usize, now_ns: u64) {
-        let job = &mut self.jobs[self.fibers[at].job];
+        let job = &self.jobs[self.fibers[at].job];
         if job.is_used_up() {
-            job.fiber_ended(now_ns);
+            self.end_fiber(at, now_ns);
         } else if job.is_simple {
             self.send(at, now_ns);
         } else if !self.flush_if_due(at, now_ns) {
             self.go_on_later(at, now_ns);
+        }
+    }
+
+    /// The fiber makes no more requests. When the job has ended with it, its other fibers wait for nothing.
+    fn end_fiber(&mut self, at: usize, now_ns: u64) {
+        let fiber = &mut self.fibers[at];
+        fiber.has_ended = true;
+        let number = fiber.job;
+        let job = &mut self.jobs[number];
+        let had_ended = job.ended_ns.is_some();
+        job.fiber_ended(now_ns);
+        if job.ended_ns.is_some() && !had_ended {
+            let fibers = &self.fibers;
+            self.timers.retain(|Reverse((_, which))| match which & SCHEDULE != 0 {
+                true => (which & !SCHEDULE) as usize != number,
+                false => fibers[*which as usize].job != number,
+            });
         }
     }
 
@@ -423,8 +451,8 @@ impl Runner<'_> {
             let Pacing::Shard(pace) = &mut job.pacing else { return };
             if is_used_up {
                 pace.is_armed = false;
-                for _ in std::mem::take(&mut pace.free) {
-                    job.fiber_ended(now_ns);
+                for at in std::mem::take(&mut pace.free) {
+                    self.end_fiber(at as usize, now_ns);
                 }
                 return;
             }
@@ -469,6 +497,7 @@ impl Runner<'_> {
         if self.counting && self.running {
             self.jobs[fiber.job].count(result, 0, now_ns.saturating_sub(fiber.due_ns));
         }
+        self.jobs[fiber.job].under_way -= 1;
         fiber.outstanding = 0;
         self.outstanding -= 1;
         if self.running {
@@ -520,6 +549,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
                 job.fail(code);
             }
         }
+        fiber.flush_sent_ns = 0;
         return;
     };
     special.verify(sent, end);

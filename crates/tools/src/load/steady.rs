@@ -89,14 +89,19 @@ impl SteadyStop {
         self.window_ns.max(WINDOW_MIN_NS) / self.samples()
     }
 
-    fn value(&self, before: Totals, now: Totals) -> f64 {
-        let seconds = now.counted_ns.saturating_sub(before.counted_ns) as f64 / 1e9;
-        let requests = now.requests.saturating_sub(before.requests) as f64;
+    /// A sample, of what each shard has done since the last: rates over the shard's own time, added up.
+    fn value(&self, since: &[Totals]) -> f64 {
+        let rates = |count: fn(&Totals) -> u64| {
+            let rate = |shard: &Totals| count(shard) as f64 * 1e9 / shard.counted_ns.max(1) as f64;
+            since.iter().map(rate).sum::<f64>()
+        };
         match self.criterion {
-            SteadyCriterion::Iops => requests / seconds,
-            SteadyCriterion::Bandwidth => now.bytes.saturating_sub(before.bytes) as f64 / seconds,
+            SteadyCriterion::Iops => rates(|shard| shard.requests),
+            SteadyCriterion::Bandwidth => rates(|shard| shard.bytes),
             SteadyCriterion::LatencyMean => {
-                now.latency_sum_ns.saturating_sub(before.latency_sum_ns) as f64 / requests.max(1.0)
+                let requests: u64 = since.iter().map(|shard| shard.requests).sum();
+                let latency_ns: f64 = since.iter().map(|shard| shard.latency_sum_ns as f64).sum();
+                latency_ns / requests.max(1) as f64
             }
         }
     }
@@ -124,19 +129,33 @@ impl SteadyStop {
     }
 }
 
+/// What each shard has done between two looks at the board.
+fn differences(before: &[Totals], now: &[Totals]) -> Vec<Totals> {
+    let nothing = std::iter::repeat(&Totals { counted_ns: 0, requests: 0, bytes: 0, latency_sum_ns: 0 });
+    let pairs = now.iter().zip(before.iter().chain(nothing));
+    let difference = |(now, before): (&Totals, &Totals)| Totals {
+        counted_ns: now.counted_ns.saturating_sub(before.counted_ns),
+        requests: now.requests.saturating_sub(before.requests),
+        bytes: now.bytes.saturating_sub(before.bytes),
+        latency_sum_ns: now.latency_sum_ns.saturating_sub(before.latency_sum_ns),
+    };
+    pairs.map(difference).collect()
+}
+
 /// Watches `board` until the run is steady, which `end` is told, or until the sender of `over` is gone.
 pub(super) fn watch(stop: &SteadyStop, board: &Board, over: &Receiver<()>, end: impl FnOnce()) -> Steady {
     let mut samples = VecDeque::new();
-    let mut before = Totals::default();
+    let mut before = Vec::new();
     let mut seen = Steady::default();
     // Looks more often than once a sample: when a shard publishes is not known.
     let look = Duration::from_nanos(stop.sample_ns() / 4);
     while over.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
         let now = board.totals();
-        if now.counted_ns.saturating_sub(before.counted_ns) < stop.sample_ns() {
+        let since = differences(&before, &now);
+        if since.iter().any(|shard| shard.counted_ns < stop.sample_ns()) {
             continue;
         }
-        samples.push_back(stop.value(before, now));
+        samples.push_back(stop.value(&since));
         before = now;
         if samples.len() as u64 > stop.samples() {
             samples.pop_front();
@@ -180,12 +199,22 @@ mod tests {
     }
 
     #[test]
-    fn values_are_differences() {
-        let before = Totals { counted_ns: 1_000_000_000, requests: 10, bytes: 100, latency_sum_ns: 50 };
-        let now = Totals { counted_ns: 3_000_000_000, requests: 30, bytes: 500, latency_sum_ns: 250 };
-        let of = |criterion| SteadyStop { criterion, is_slope: false, limit_pct: 1.0, window_ns: 0 }.value(before, now);
-        assert_eq!(of(SteadyCriterion::Iops), 10.0);
-        assert_eq!(of(SteadyCriterion::Bandwidth), 200.0);
-        assert_eq!(of(SteadyCriterion::LatencyMean), 10.0);
+    fn values_are_differences_of_each_shard_over_its_own_time() {
+        let second_ns = 1_000_000_000;
+        let before = [Totals { counted_ns: second_ns, requests: 10, bytes: 100, latency_sum_ns: 50 }];
+        let now = [
+            Totals { counted_ns: 3 * second_ns, requests: 30, bytes: 500, latency_sum_ns: 250 },
+            // It has published half as often: the same rate counts as much.
+            Totals { counted_ns: 4 * second_ns, requests: 40, bytes: 800, latency_sum_ns: 400 },
+        ];
+        let of = |criterion, now: &[Totals]| {
+            let stop = SteadyStop { criterion, is_slope: false, limit_pct: 1.0, window_ns: 0 };
+            stop.value(&differences(&before, now))
+        };
+        for (shards, rates) in [(&now[..1], [10.0, 200.0, 10.0]), (&now[..], [20.0, 400.0, 10.0])] {
+            assert_eq!(of(SteadyCriterion::Iops, shards), rates[0]);
+            assert_eq!(of(SteadyCriterion::Bandwidth, shards), rates[1]);
+            assert_eq!(of(SteadyCriterion::LatencyMean, shards), rates[2]);
+        }
     }
 }

@@ -286,6 +286,15 @@ impl Stamps {
         }
     }
 
+    /// Whether a write of any part of `len_bytes` at `offset` of the file has begun; `false` outside of the region.
+    #[must_use]
+    pub fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
+        let is_written = |writes: &[Write]| writes.iter().any(|write| write.generation != BEFORE);
+        self.blocks(offset, len_bytes).unwrap_or_default().any(|block| {
+            self.settled_at(block) != BEFORE || self.busy.get(&block).is_some_and(|busy| is_written(&busy.writes))
+        })
+    }
+
     /// The blocks of a request.
     fn blocks(&self, offset: u64, len_bytes: u64) -> Result<Range<u64>, StampError> {
         let outside = StampError::Outside { offset, len_bytes };

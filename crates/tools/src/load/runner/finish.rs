@@ -19,7 +19,8 @@ use plimsoll::{Done, RefusedReason, RequestKind};
 
 use super::super::crew::Member;
 use super::super::detail::JobDetail;
-use super::super::job::{Sent, Work};
+use super::super::job::{Job, Pacing, Sent, Work};
+use super::super::pace::due_by;
 use super::super::{LoadError, ShardResult};
 use super::{LOOK_UP_NS, Runner, error_of};
 
@@ -44,7 +45,10 @@ impl Runner<'_> {
         let jobs = self.jobs.iter_mut().map(|job| job.take_result(reactor, begin_ns, end_ns));
         let jobs = jobs.collect();
         let mut result = ShardResult { shard, cpu_ns, elapsed_ns: end_ns.saturating_sub(begin_ns), jobs };
-        let details = self.jobs.iter_mut().map(|job| job.take_detail(shard)).collect();
+        let mut details: Vec<_> = self.jobs.iter_mut().map(|job| job.take_detail(shard)).collect();
+        if end_ns > begin_ns {
+            self.count_overdue(&mut details, end_ns);
+        }
         self.running = false;
         self.drain(&mut done)?;
         self.read_back(&mut done)?;
@@ -65,6 +69,39 @@ impl Runner<'_> {
             self.control.add_written(written_bytes);
         }
         Ok((result, details))
+    }
+
+    /// What was due by the end of the window and had not come back: see [`JobDetail::overdue`].
+    fn count_overdue(&self, details: &mut [JobDetail], end_ns: u64) {
+        let mut left: Vec<u64> = self.jobs.iter().map(Job::left).collect();
+        let mut add = |number: usize, requests: u64, due_ns: u64| {
+            if let (Some(detail), true) = (details.get_mut(number), requests > 0) {
+                detail.overdue = detail.overdue.saturating_add(requests);
+                detail.overdue_oldest_ns = detail.overdue_oldest_ns.max(end_ns.saturating_sub(due_ns));
+            }
+        };
+        for fiber in &self.fibers {
+            let job = &self.jobs[fiber.job];
+            if !matches!(job.pacing, Pacing::Closed) {
+                add(fiber.job, fiber.under_way(), fiber.due_ns);
+            }
+            let Pacing::Fiber { period_ns } = job.pacing else { continue };
+            if fiber.has_ended || job.ended_ns.is_some() {
+                continue;
+            }
+            // What is under way was due one period before the next.
+            let next_ns = fiber.due_ns.saturating_add(if fiber.outstanding > 0 { period_ns as u64 } else { 0 });
+            let unsent = due_by(end_ns, next_ns, period_ns).saturating_mul(fiber.buffers.len() as u64);
+            let unsent = unsent.min(left[fiber.job]);
+            left[fiber.job] -= unsent;
+            add(fiber.job, unsent, next_ns);
+        }
+        for (number, job) in self.jobs.iter().enumerate() {
+            if let (Pacing::Shard(pace), None) = (&job.pacing, job.ended_ns) {
+                let unsent = pace.overdue(end_ns).saturating_mul(u64::from(job.spec.batch.max(1)));
+                add(number, unsent.min(left[number]), pace.next_ns());
+            }
+        }
     }
 
     /// Waits for what is still under way: no write may land in a file that is being removed.
@@ -94,7 +131,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Jobs that verify read what they have written once more, each with all its fibers.
+    /// Jobs that verify read what they have written once more (and no places between, which they have not), each with all its fibers.
     fn read_back(&mut self, done: &mut Vec<Done>) -> Result<(), LoadError> {
         for number in 0..self.jobs.len() {
             let Work::Special(special) = &self.jobs[number].work else { continue };
@@ -123,15 +160,15 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Reads a request's length from `next` on, which moves on; `false` when there is no room for it now.
+    /// Reads the next request's length that was written in, from `next` on, which moves on; `false` when there is no
+    /// room for it now, or nothing left.
     fn send_read_back(&mut self, at: usize, next: &mut u64, to: u64) -> bool {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
-        let left_bytes = u32::try_from(to - *next).unwrap_or(u32::MAX);
-        let len_bytes = left_bytes.min(job.spec.request_bytes);
+        let Work::Special(special) = &mut job.work else { return false };
+        let Some(len_bytes) = special.skip_unwritten(next, to, job.spec.request_bytes) else { return false };
         let (Some(buffer), Some(sent)) = (fiber.buffers.first_mut(), fiber.sent.first_mut()) else { return false };
         *sent = Sent::read(*next, len_bytes);
-        let Work::Special(special) = &mut job.work else { return false };
         if special.begin(sent, buffer).is_err() {
             *next = to;
             return false;

@@ -28,7 +28,7 @@ impl Runner<'_> {
         fiber.due_ns = due_ns;
         let job = &mut self.jobs[fiber.job];
         if job.is_used_up() {
-            job.fiber_ended(now_ns);
+            self.end_fiber(at, now_ns);
             return;
         }
         let has_sent = match job.work {
@@ -36,6 +36,7 @@ impl Runner<'_> {
             Work::Special(_) => self.send_special(at),
             Work::Cpu { .. } => {
                 job.made += 1;
+                job.under_way += 1;
                 fiber.outstanding = 1;
                 self.outstanding += 1;
                 self.slices.push_back(at as u32);
@@ -47,7 +48,7 @@ impl Runner<'_> {
             // No completion will move this fiber on.
             match has_sent {
                 Err(RefusedReason::Full) => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::Send),
-                _ => self.jobs[self.fibers[at].job].fiber_ended(now_ns),
+                _ => self.end_fiber(at, now_ns),
             }
         }
     }
@@ -64,6 +65,9 @@ impl Runner<'_> {
                 break;
             }
             let tag = ((at as u64) << 32) | number as u64;
+            if is_write {
+                job.renew(buffer, job.spec.request_bytes);
+            }
             let request = job.next_plain(kind, is_random, std::mem::take(buffer), tag);
             if let Err(refused) = self.reactor.submit(request) {
                 let Refused { reason, request } = *refused;
@@ -79,6 +83,7 @@ impl Runner<'_> {
             fiber.outstanding += 1;
             self.outstanding += 1;
             job.made += 1;
+            job.under_way += 1;
         }
         Ok(())
     }
@@ -104,6 +109,9 @@ impl Runner<'_> {
                 // Its length was checked against the region: cannot be.
                 return Err(RefusedReason::BufferTooSmall);
             }
+            if is_transfer && !job.spec.verify {
+                job.renew(buffer, sent.len_bytes);
+            }
             let tag = ((at as u64) << 32) | number as u64;
             let request = job.request(kind, sent.offset, std::mem::take(buffer), tag);
             let submitted = self.reactor.submit(request);
@@ -125,6 +133,7 @@ impl Runner<'_> {
             fiber.outstanding += 1;
             self.outstanding += 1;
             job.made += 1;
+            job.under_way += 1;
         }
         Ok(())
     }
@@ -142,6 +151,7 @@ impl Runner<'_> {
         match self.reactor.submit(request) {
             Ok(_) => {
                 fiber.flush_sent_ns = now_ns;
+                job.under_way += 1;
                 fiber.outstanding = 1;
                 self.outstanding += 1;
             }
@@ -151,7 +161,7 @@ impl Runner<'_> {
                 }
                 match refused.reason {
                     RefusedReason::Full => self.set_timer(at, now_ns.saturating_add(RETRY_NS), Then::GoOn),
-                    _ => job.fiber_ended(now_ns),
+                    _ => self.end_fiber(at, now_ns),
                 }
             }
         }
@@ -163,12 +173,13 @@ impl Runner<'_> {
         let job = &mut self.jobs[fiber.job];
         let (Work::Unlink { files, next }, Some(unlinker)) = (&mut job.work, &self.unlinker) else { return };
         if next >= files {
-            job.fiber_ended(now_ns);
+            self.end_fiber(at, now_ns);
             return;
         }
         unlinker.send(at as u32, unlink_path(job.target.file.path(), *next));
         *next += 1;
         job.made += 1;
+        job.under_way += 1;
         fiber.outstanding = 1;
         self.outstanding += 1;
     }

@@ -353,6 +353,20 @@ impl FakeDisk {
 }
 
 #[test]
+fn only_what_was_written_is_touched() {
+    let mut stamps = Stamps::new(1, 4096, 1 << 20, 4096, Before::Unknown).unwrap();
+    let settled = stamps.begin_write(8192, 8192).unwrap();
+    stamps.acknowledged(8192, 8192, settled);
+    let failed = stamps.begin_write(65_536, 4096).unwrap();
+    stamps.failed(65_536, 4096, failed);
+    // Somebody reads it: that is no write.
+    stamps.begin_read(20_480, 4096).unwrap();
+    let cases = [(4096, 4096), (4096, 8192), (8192, 4096), (12_288, 4096), (16_384, 8192), (65_536, 4096), (0, 4096)];
+    let touched = cases.map(|(offset, len_bytes)| stamps.is_touched(offset, len_bytes));
+    assert_eq!(touched, [false, true, true, true, false, true, false]);
+}
+
+#[test]
 fn no_false_alarm_in_a_hundred_thousand_operations() {
     let mut disk = FakeDisk::new(1);
     let faults = disk.work(100_000);
