@@ -12,7 +12,7 @@ use plimsoll_tools::experiment::pictures;
 use plimsoll_tools::fio_json::{self, FioJson};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::page::Table;
-use plimsoll_tools::report::TestReport;
+use plimsoll_tools::report::{FaultReport, JobReport, TestReport};
 use plimsoll_tools::setup::DiskChoice;
 use plimsoll_tools::test::{TestError, TestResult};
 use plimsoll_tools::units::{
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         }
         other => other?,
     };
-    let report = TestReport::of(&result);
+    let report = TestReport::of(&result).with_options(&checked.situation.options);
     let written = outputs.write("test", &[], page_table(&report), || pictures::of_run(&result));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
@@ -99,6 +99,7 @@ fn conclude(report: &TestReport, scratch: &str) -> Outcome {
         let first = job.first_error.as_deref().unwrap_or("unknown");
         screen::error(&format!("job `{}`: {} requests failed, the first: {first}", job.name, job.errors));
     }
+    tell_faults(report);
     if report.interrupted {
         screen::note(&format!("interrupted: the figures are of the time until then; {scratch}"));
         return Outcome::Interrupted;
@@ -107,8 +108,24 @@ fn conclude(report: &TestReport, scratch: &str) -> Outcome {
         let written = format_bytes_binary(report.written_bytes);
         screen::note(&format!("jobs that write ended early: --max-write was reached ({written} written)"));
     }
-    let has_failed = report.jobs.iter().any(|job| job.errors > 0);
-    if has_failed { Outcome::Finding } else { Outcome::Done }
+    let has_failed = |job: &JobReport| job.errors > 0 || job.fault_count > 0;
+    if report.jobs.iter().any(has_failed) { Outcome::Finding } else { Outcome::Done }
+}
+
+/// Blocks that did not hold what they should, a line each.
+fn tell_faults(report: &TestReport) {
+    for job in report.jobs.iter().filter(|job| job.fault_count > 0) {
+        for fault in &job.faults {
+            let FaultReport { offset, kind, expected, found } = fault;
+            screen::error(&format!(
+                "job `{}`: {kind} block at offset {offset}: expected {expected}, found {found}",
+                job.name
+            ));
+        }
+        let shown = job.faults.len() as u64;
+        let more = if job.fault_count > shown { format!(", the first {shown} above") } else { String::new() };
+        screen::error(&format!("job `{}`: {} blocks did not hold what was written{more}", job.name, job.fault_count));
+    }
 }
 
 fn tell_steady(result: &TestResult) {

@@ -13,7 +13,8 @@
 //! one result. All files are made before the first. Failed requests are counted with their job, and the others go on.
 //!
 //! # Limits
-//! Named files are read only, unless `overwrite`; devices, unless `destructive`.
+//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is claimed
+//! for the whole run; one that is mounted, or otherwise used, is refused.
 //! `max_write_bytes` holds for all of it: files that would not fit in it are refused, and writers end when it is used up.
 //! Jobs that verify know what they wrote themselves: on a named file such a job must be the only one of its stage that
 //! writes, on one shard.
@@ -48,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod device;
 mod files;
 
 use std::collections::BTreeSet;
@@ -162,15 +164,43 @@ pub enum TestError {
         /// The flag that allows it.
         flag: &'static str,
     },
+    /// A device that jobs would write to, and that somebody uses.
+    #[error("{path} is in use, and the jobs would destroy what is on it: {}", device::join(.uses))]
+    InUse {
+        /// The device.
+        path: String,
+        /// Who uses it; at least one.
+        uses: Vec<plimsoll::sys::block::Use>,
+    },
+    /// A device that jobs would write to, of which nobody can say whether it is used.
+    #[error("{path}: it is not known whether somebody uses it ({error}): run this where /proc and /sys can be read")]
+    UsesUnknown {
+        /// The device.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A device that jobs would write to cannot be had for this program alone.
+    #[error("{error}")]
+    Claim {
+        /// What the system said, with the device and what to do.
+        error: std::io::Error,
+    },
     /// A named file or device is too short.
     #[error(
-        "{path} has {file_bytes} bytes, too few for one request of {request_bytes} bytes of job `{job}`: name a longer file, or lower reqsize"
+        "{path} has {file_bytes} bytes{}, too few for one request of {request_bytes} bytes of job `{job}`: {}",
+        files::region_text(*.offset_bytes, *.data_size_bytes),
+        files::region_advice(*.offset_bytes, *.data_size_bytes, *.request_bytes)
     )]
     TooShort {
         /// The file or device.
         path: String,
         /// Its length.
         file_bytes: u64,
+        /// Where the job's region begins.
+        offset_bytes: u64,
+        /// How long the region may be, where the job says so.
+        data_size_bytes: Option<u64>,
         /// The job.
         job: String,
         /// Length of its requests.

@@ -373,6 +373,7 @@ fn content_flushes_and_verification() {
         ("cpu", "compressible: 50", Code::Ignored),
         ("discard", "verify: true", Code::Ignored),
         ("randwrite", "verify: maybe", Code::InvalidValue),
+        ("randread", "verify: true", Code::Ignored),
     ];
     for (kind, text, code) in bad {
         refused(&options(kind, text), code, 4, "");

@@ -169,7 +169,7 @@ fn stonewalls_and_waits_become_stages() {
 fn storage_goal_steady_state_and_remarks() {
     let file = one(
         "directory=/mnt\nfilename=a\\:b\nlatency_target=2ms\nlatency_percentile=99\nlatency_window=5s\nss=iops_slope:0.1%\n\
-         ss_dur=30\nrandseed=5\ncpus_allowed=0-3\nwrite_bw_log=x\nverify=md5",
+         ss_dur=30\nrandseed=5\ncpus_allowed=0-3\nwrite_bw_log=x\nrw=randwrite\nverify=md5",
     )
     .unwrap();
     assert_eq!(file.storage.as_deref(), Some("/mnt/a:b".as_ref()));
@@ -225,6 +225,7 @@ fn what_cannot_run_is_refused_at_its_line() {
         ("filename=a:b", NotSupported, "one"),
         ("filename=a\nfilename=b", NotSupported, "one"),
         ("verify=md6", InvalidValue, "md5"),
+        ("rw=randread\nverify=md5", NotSupported, "rwmixread"),
         ("numjobs=5000", OutOfRange, "4096"),
         ("thinktime=5\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
         ("ss=iops", InvalidValue, "number"),

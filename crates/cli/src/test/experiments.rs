@@ -114,7 +114,10 @@ fn show(shown: &Shown, format: Format, outputs: &Outputs) -> Result<Outcome, Fai
     screen::print(&text)?;
     written?;
     if shown.errors > 0 {
-        screen::error(&format!("{} requests failed: run the job by itself to see why", shown.errors));
+        screen::error(&format!(
+            "{} requests failed or read wrong data: run the job by itself to see why",
+            shown.errors
+        ));
     }
     if shown.interrupted {
         let bytes = format_bytes_binary(shown.written_bytes);

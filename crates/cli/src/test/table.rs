@@ -1,13 +1,13 @@
 //! What a single run shows to people.
 
-use plimsoll_tools::report::TestReport;
+use plimsoll_tools::report::{DirectionReport, JobReport, TestReport};
 use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::screen;
 
 pub(super) fn table(report: &TestReport) -> String {
     let us = |us: f64| format_duration_ns((us * 1e3) as u64);
-    let rows = report.jobs.iter().map(|job| {
+    let own = |job: &JobReport| {
         vec![
             job.name.clone(),
             job.kind.to_owned(),
@@ -20,16 +20,45 @@ pub(super) fn table(report: &TestReport) -> String {
             us(job.latency.p99_9_us),
             format!("{:.1}", job.device_depth.average),
         ]
-    });
+    };
+    // A job that mixes has a line for each direction below its own, one that flushes a line for its flushes.
+    let part = |kind: &str, part: &DirectionReport| {
+        let empty = String::new;
+        vec![
+            empty(),
+            kind.to_owned(),
+            empty(),
+            empty(),
+            format_iops(part.iops),
+            format_throughput_decimal(part.throughput_bytes_per_s),
+            us(part.latency.p50_us),
+            us(part.latency.p99_us),
+            us(part.latency.p99_9_us),
+            empty(),
+        ]
+    };
     let mut headers = vec!["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth"];
-    let mut rows: Vec<Vec<String>> = rows.collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    // Where each job's own line is.
+    let mut lines: Vec<usize> = Vec::new();
+    for job in &report.jobs {
+        lines.push(rows.len());
+        rows.push(own(job));
+        let parts = [("- reads", &job.reads), ("- writes", &job.writes), ("- flushes", &job.flushes)];
+        rows.extend(parts.into_iter().filter_map(|(kind, direction)| Some(part(kind, direction.as_ref()?))));
+    }
     // Columns of zeros would take the width that the others need.
     let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
     let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
-    for (name, counts) in [("splits", splits), ("errors", errors)] {
+    let faults: Vec<u64> = report.jobs.iter().map(|job| job.fault_count).collect();
+    let overdue: Vec<u64> = report.jobs.iter().map(|job| job.overdue).collect();
+    for (name, counts) in [("splits", splits), ("errors", errors), ("faults", faults), ("overdue", overdue)] {
         if counts.iter().any(|count| *count > 0) {
             headers.push(name);
-            rows.iter_mut().zip(counts).for_each(|(row, count)| row.push(count.to_string()));
+            rows.iter_mut().enumerate().for_each(|(at, row)| {
+                let count = lines.iter().position(|line| *line == at).and_then(|job| counts.get(job));
+                row.push(count.map_or_else(String::new, u64::to_string));
+            });
         }
     }
     let mut text = screen::table(&headers, rows);

@@ -98,17 +98,30 @@ fn job_files_with_mistakes() {
         ),
         ("no parallelism", job("  shard_info: {shares: 3}\n"), &["bad.yaml:4:", "`parallelism: 1` or more"]),
         (
-            "a key that is not supported",
-            job("  shard_info: {parallelism: 3, bandwidth: 3MB}\n"),
-            &["bad.yaml:4:32", "`bandwidth` is not supported", "use `rps`"],
+            "a check of what nobody wrote",
+            job("  shard_info: {parallelism: 3}\n  options: {verify: true}\n"),
+            &["bad.yaml:5:21", "has written nothing", "`type: randrw` with `rwmixread: 70`"],
+        ),
+        (
+            "scheduling groups",
+            "- {name: a, shares: 100}\n".to_owned(),
+            &["bad.yaml:1:", "looks like a file of scheduling groups", "--sched-groups"],
         ),
         (
             "a shard too many",
             job("  shard_info: {parallelism: 3}\n").replace(": all", ": [3]"),
             &["bad.yaml:3:", "shard 3"],
         ),
-        ("a type that is not supported", job("").replace("randread", "cpu"), &["bad.yaml:2:9", "`cpu`"]),
-        ("an unknown type", job("").replace("randread", "randreed"), &["bad.yaml:2:9", "randread"]),
+        (
+            "no number of files",
+            job("  shard_info: {parallelism: 3}\n").replace("randread", "unlink"),
+            &["bad.yaml:1:", "`files_count`", "such as `files_count: 5000`"],
+        ),
+        (
+            "an unknown type",
+            job("  shard_info: {parallelism: 3}\n").replace("randread", "randreed"),
+            &["bad.yaml:2:9", "randread"],
+        ),
         ("a class that nobody has", job("  shard_info: {parallelism: 3, class: b}\n"), &["bad.yaml:4:", "\"b\""]),
         (
             "a request too large",

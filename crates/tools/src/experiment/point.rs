@@ -56,7 +56,7 @@ pub struct Point {
     pub wait: Option<Wait>,
     /// Part of the disk's capacity that was used, by the model; nothing where the disk is unlimited.
     pub capacity_used: Option<f64>,
-    /// Requests that failed, or came back short.
+    /// Requests that failed or came back short, and blocks that did not hold what was written.
     pub errors: u64,
     /// Measured window in seconds.
     pub elapsed_s: f64,
@@ -87,7 +87,7 @@ impl Point {
             let total = result.run.total(&job.job.name);
             point.iops += total.iops();
             point.throughput_bytes_per_s += total.bytes_per_s();
-            point.errors += total.errors;
+            point.errors += total.errors + total.fault_count;
             latency.merge(&total.latency);
             if seen.contains(&job.class.as_str()) {
                 continue;

@@ -168,7 +168,10 @@ pub fn run(
 /// A copy with the settings made, seen to be possible.
 fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, ExperimentError> {
     let mut situation = situation.clone();
-    settings.iter().try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
+    // A rate is divided over shards and batches: it comes when those are known.
+    let (rates, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|setting| setting.key == Key::Rate);
+    let mut in_order = others.into_iter().chain(rates);
+    in_order.try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
     situation.options.jobs.validate(u32::from(situation.options.shards))?;
     situation.disk()?;
     Ok(situation)
@@ -303,6 +306,16 @@ mod tests {
         assert_eq!(found.kind, Kind::LimitedAbove, "{found:?} of {curve:?}");
         let last = curve.last().unwrap();
         assert!((last.throughput / 8188.0 - 1.0).abs() < 0.02 && (3.5..4.7).contains(&last.in_device), "{last:?}");
+    }
+
+    #[test]
+    fn a_rate_is_of_requests_on_all_shards_whatever_the_order() {
+        for order in [["rate=800", "batch=4", "shards=2"], ["shards=2", "batch=4", "rate=800"]] {
+            let axes = order.map(|axis| Axis::parse(axis).unwrap());
+            let settings: Vec<&Setting> = axes.iter().flat_map(|axis| &axis.settings).collect();
+            let job = changed(&situation(READS), &settings).unwrap().options.jobs.jobs.remove(0);
+            assert_eq!((job.requests_per_s_per_shard, job.batch), (Some(100.0), 4), "{order:?}");
+        }
     }
 
     #[test]

@@ -30,7 +30,6 @@ const TRIM: usize = 2;
 struct Part {
     requests: u64,
     bytes: u64,
-    short: u64,
     latency: Histogram,
 }
 
@@ -129,19 +128,17 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
 
 impl Part {
     fn of(job: &JobResult) -> Part {
-        let short = if job.first_error == Some(0) { job.errors } else { 0 };
-        Part { requests: job.requests, bytes: job.bytes, short, latency: (*job.latency).clone() }
+        Part { requests: job.requests, bytes: job.bytes, latency: (*job.latency).clone() }
     }
 
     fn of_direction(direction: &DirectionResult) -> Part {
         let DirectionResult { requests, bytes, latency, .. } = direction;
-        Part { requests: *requests, bytes: *bytes, short: 0, latency: (**latency).clone() }
+        Part { requests: *requests, bytes: *bytes, latency: (**latency).clone() }
     }
 
     fn add(&mut self, other: &Part) {
         self.requests += other.requests;
         self.bytes += other.bytes;
-        self.short += other.short;
         self.latency.merge(&other.latency);
     }
 }
@@ -278,7 +275,8 @@ impl Entry {
             iops: per_second(part.requests, self.elapsed_ns),
             runtime: if is_busy { self.elapsed_ns / 1_000_000 } else { 0 },
             total_ios: part.requests,
-            short_ios: part.short,
+            // Errors are counted together: how many of them were short is not known.
+            short_ios: 0,
             drop_ios: 0,
             slat_ns: Times::of(queue, bins),
             clat_ns: Times::of(device, bins),

@@ -14,7 +14,8 @@
 //!   writes, `clat_ns` is `lat_ns`, and `slat_ns` has no samples. A request that was split counts once for each piece.
 //! - `iodepth_level` is sampled: pieces in the device of each I/O queue, at most once a millisecond.
 //! - `usr_cpu` is all CPU time of the shards that the entry ran on, shared with other jobs; `sys_cpu` is 0.
-//! - `error` is the number of the first error; a transfer that came back short is EIO (5), and counts as `short_ios`.
+//! - `error` is the number of the first error; a transfer that came back short is EIO (5).
+//! - `short_ios` is 0: short transfers are among the errors, and not counted by themselves.
 //!
 //! # Limits
 //! What is not counted is 0: context switches, page faults, submission batches. Standard deviations come from buckets,

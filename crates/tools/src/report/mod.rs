@@ -25,17 +25,19 @@
 
 mod buckets;
 mod options;
+mod parts;
 mod text;
 
 use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::load::{BlockFault, FaultKind, Interval, JobResult, RunResult};
+use crate::load::{BlockFault, FaultKind, Interval, JobDetail, JobResult, RunResult};
 use crate::test::{TestJob, TestOptions, TestResult};
 
 pub use buckets::Buckets;
 pub use options::JobOptions;
+pub use parts::{DirectionReport, SteadyReport};
 
 /// Version of the form of the JSON. It rises when a key changes its meaning or goes.
 pub const SCHEMA: u64 = 1;
@@ -163,6 +165,21 @@ pub struct JobReport {
     pub faults: Vec<FaultReport>,
     /// How many there were.
     pub fault_count: u64,
+    /// Its reads, of a job that mixes; nothing for others.
+    #[serde(default)]
+    pub reads: Option<DirectionReport>,
+    /// Its writes, of a job that mixes; nothing for others.
+    #[serde(default)]
+    pub writes: Option<DirectionReport>,
+    /// Flushes that came after its writes; nothing where there were none.
+    #[serde(default)]
+    pub flushes: Option<DirectionReport>,
+    /// Requests that were due and had not completed at the end of the window; 0 of closed loops.
+    #[serde(default)]
+    pub overdue: u64,
+    /// How long the oldest of them was overdue, in microseconds; 0 where there is none.
+    #[serde(default)]
+    pub overdue_oldest_us: f64,
 }
 
 /// A stretch of the measured window.
@@ -243,6 +260,9 @@ pub struct TestReport {
     pub written_bytes: u64,
     /// Whether writers ended because no more may be written.
     pub max_write_reached: bool,
+    /// How steady it was, where it was to end when it is steady; of several stages, the first that was not, or the last.
+    #[serde(default)]
+    pub steady: Option<SteadyReport>,
     /// CPU seconds of the shards in a million requests, over the measured window.
     pub cpu_s_per_million_requests: Option<f64>,
     /// Each job over all shards.
@@ -290,10 +310,21 @@ impl TestReport {
     #[must_use]
     pub fn of(result: &TestResult) -> TestReport {
         let RunResult { shards, backend } = &result.run;
-        let jobs = result.jobs.iter().map(|job| job_report(job, &result.run.total(&job.job.name), None)).collect();
+        let total = |job: &TestJob| {
+            let name = &job.job.name;
+            job_report(job, &result.run.total(name), &result.detail(name), None)
+        };
+        let jobs = result.jobs.iter().map(total).collect();
+        let detail = |name: &str, shard: u16| {
+            let is_it = |detail: &&JobDetail| detail.name == name && detail.shard == shard;
+            result.details.iter().find(is_it).cloned().unwrap_or_default()
+        };
         let find = |name: &str| result.jobs.iter().find(|j| j.job.name == name);
         let by_shard = shards.iter().flat_map(|shard| {
-            let report = |job: &JobResult| Some(job_report(find(&job.name)?, job, Some(shard.shard)));
+            let report = |job: &JobResult| {
+                let number = shard.shard;
+                Some(job_report(find(&job.name)?, job, &detail(&job.name, number), Some(number)))
+            };
             shard.jobs.iter().filter_map(report).collect::<Vec<_>>()
         });
         TestReport {
@@ -310,6 +341,7 @@ impl TestReport {
             interrupted: result.interrupted,
             written_bytes: result.written_bytes,
             max_write_reached: result.max_write_reached,
+            steady: result.steady.map(SteadyReport::from),
             cpu_s_per_million_requests: result.run.cpu_s_per_million(),
             jobs,
             by_shard: by_shard.collect(),
@@ -321,7 +353,8 @@ impl TestReport {
     pub fn with_options(self, options: &TestOptions) -> TestReport {
         TestReport {
             seed: Some(options.seed),
-            duration_s: Some(options.duration_ns as f64 / 1e9),
+            // A run that ends when its jobs have done everything has no duration.
+            duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
             warmup_s: Some(options.warmup_ns as f64 / 1e9),
             ..self
         }
@@ -366,7 +399,10 @@ impl TestReport {
     }
 }
 
-fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> JobReport {
+fn job_report(test_job: &TestJob, result: &JobResult, detail: &JobDetail, shard: Option<u16>) -> JobReport {
+    let directions = detail.directions.as_deref();
+    let of = |direction| DirectionReport::of(direction, result.elapsed_ns);
+    let has_flushed = detail.flushes.requests + detail.flushes.errors > 0;
     JobReport {
         name: test_job.job.name.clone(),
         shard,
@@ -393,6 +429,11 @@ fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> Job
         intervals: result.intervals.iter().map(interval_report).collect(),
         faults: result.faults.iter().map(fault_report).collect(),
         fault_count: result.fault_count,
+        reads: directions.map(|both| of(&both.reads)),
+        writes: directions.map(|both| of(&both.writes)),
+        flushes: has_flushed.then(|| of(&detail.flushes)),
+        overdue: detail.overdue,
+        overdue_oldest_us: detail.overdue_oldest_ns as f64 / 1e3,
     }
 }
 

@@ -16,6 +16,7 @@
 //! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; files to remove have `.0`, `.1`, ...
 //! behind that.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use plimsoll::backend::choose::BackendKind;
@@ -24,7 +25,7 @@ use plimsoll::backend::{Backend, OpenOptions};
 use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptions, Topology, run_shards};
 
-use super::{Storage, TestError, TestOptions};
+use super::{Storage, TestError, TestOptions, device};
 use crate::config::jobs::{Job, JobKind};
 use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
 use crate::setup::is_in_memory;
@@ -47,15 +48,31 @@ pub(super) struct Files {
     to_reserve: Vec<(String, PathBuf, u64)>,
     /// How far each appending job of a directory may go that does not say so itself.
     append_room_bytes: u64,
+    /// Keeps others off a device that is written to.
+    _claim: Option<File>,
 }
 
 impl Files {
     /// Looks at everything that can be refused before anything is made.
     pub(super) fn check(options: &TestOptions) -> Result<Files, TestError> {
-        let nothing =
-            |append_room_bytes| Files { scratch: None, to_fill: Vec::new(), to_reserve: Vec::new(), append_room_bytes };
+        let nothing = |append_room_bytes| Files {
+            scratch: None,
+            to_fill: Vec::new(),
+            to_reserve: Vec::new(),
+            append_room_bytes,
+            _claim: None,
+        };
         check_named(options)?;
-        let Storage::Directory(directory) = &options.storage else { return Ok(nothing(0)) };
+        let directory = match &options.storage {
+            Storage::Directory(directory) => directory,
+            Storage::File(_) => return Ok(nothing(0)),
+            Storage::Device(path) => {
+                let is_written =
+                    !is_in_memory(options.backend) && options.jobs.jobs.iter().any(|job| job.kind.is_write());
+                let claim = is_written.then(|| device::claim(path)).transpose()?;
+                return Ok(Files { _claim: claim, ..nothing(0) });
+            }
+        };
         if is_in_memory(options.backend) {
             return Ok(nothing(APPEND_IN_MEMORY_BYTES));
         }
@@ -154,7 +171,9 @@ impl Files {
         if len_bytes < job.request_bytes {
             return Err(TestError::TooShort {
                 path: path.display().to_string(),
-                file_bytes: after_bytes,
+                file_bytes,
+                offset_bytes: job.offset_bytes,
+                data_size_bytes: job.data_size_bytes,
                 job: job.name.clone(),
                 request_bytes: job.request_bytes,
             });
@@ -206,6 +225,25 @@ impl Files {
             Some(scratch) => Ok(scratch.fill(&self.to_fill, options.backend, control)?),
             None => Ok(()),
         }
+    }
+}
+
+/// The part of a file of which a job has too little.
+pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> String {
+    match (offset_bytes, data_size_bytes) {
+        (0, None) => String::new(),
+        (offset, None) => format!(", and the job begins at offset {offset}"),
+        (0, Some(size)) => format!(", of which the job uses a data_size of {size}"),
+        (offset, Some(size)) => format!(", of which the job uses a data_size of {size} from offset {offset} on"),
+    }
+}
+
+/// What to do about it.
+pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, request_bytes: u64) -> String {
+    match (offset_bytes, data_size_bytes) {
+        (_, Some(size)) if size < request_bytes => "raise data_size, or lower reqsize".to_owned(),
+        (0, _) => "name a longer file, or lower reqsize".to_owned(),
+        _ => "lower offset, name a longer file, or lower reqsize".to_owned(),
     }
 }
 
@@ -324,6 +362,22 @@ mod tests {
         assert_eq!(file_name(0, "a b", 1), "plimsoll-test-0-a_b-1");
         assert_eq!(file_name(1, "a_b", 1), "plimsoll-test-1-a_b-1");
         assert!(file_name(65_535, &"x".repeat(5000), 65_535).len() < 128);
+    }
+
+    #[test]
+    fn a_region_that_is_too_short_says_why() {
+        for (offset_bytes, data_size_bytes, parts) in [
+            (0, None, ["f has 5000 bytes, too few for one request of 8192 bytes of job `a`", "name a longer file"]),
+            (4096, None, ["begins at offset 4096", "lower offset"]),
+            (0, Some(512), ["a data_size of 512", "raise data_size"]),
+            (4096, Some(1 << 20), ["a data_size of 1048576 from offset 4096 on", "lower offset"]),
+        ] {
+            let (path, job) = ("f".to_owned(), "a".to_owned());
+            let (file_bytes, request_bytes) = (5000, 8192);
+            let error = TestError::TooShort { path, file_bytes, offset_bytes, data_size_bytes, job, request_bytes };
+            let text = error.to_string();
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) fn read(reader: &mut Reader<'_>, name: &str) -> Result<(Common, Job),
         sizes,
         access: access::read(reader, kind)?,
         content: Content { compressible_pct: compressible_pct(reader)? },
-        verify: verify(reader)?,
+        verify: verify(reader, kind)?,
         flush_every,
         flush_data_only,
         requests_per_s_per_shard: requests_per_s,
@@ -456,7 +456,7 @@ fn compressible_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
     Ok(u8::try_from(pct).unwrap_or(100))
 }
 
-fn verify(reader: &mut Reader<'_>) -> Result<bool, ConfigError> {
+fn verify(reader: &mut Reader<'_>, kind: JobKind) -> Result<bool, ConfigError> {
     let Some(method) = reader.text("verify")? else { return Ok(false) };
     if !VERIFY_METHODS.contains(&method) {
         let error = reader.error("verify", Code::InvalidValue, format!("{} is not a checksum of fio", quoted(method)));
@@ -468,6 +468,12 @@ fn verify(reader: &mut Reader<'_>) -> Result<bool, ConfigError> {
     if matches!(method, "null" | "0") {
         reader.note("verify", "this checks nothing, as in fio", "write `verify=crc32c` to check blocks");
         return Ok(false);
+    }
+    if !kind.is_write() {
+        let message = "a job that only reads has written nothing that it could check";
+        let help = "write in the same job: `rw=randrw` with `rwmixread=70`, for example; or set `verify` in the job that \
+                    writes, which reads its blocks again after the run";
+        return not_supported(reader, "verify", message, help);
     }
     reader.note(
         "verify",

@@ -42,6 +42,7 @@ pub(super) fn read(source: Source, groups: &SchedGroups) -> Result<JobFile, Conf
     let root = yaml::parse(&source)?;
     let help = "write one `- name: ...` entry with `type`, `shards` and `shard_info` per job";
     let entries = Field::root(&source, &root, help)?.list()?;
+    check_not_groups(&entries)?;
     let (jobs, warnings) = read_entries(&entries, groups, Dialect::Real)?;
     Ok(JobFile { jobs, warnings, source })
 }
@@ -67,6 +68,16 @@ pub(super) fn read_entries(
     classes::check(&jobs, entries, groups, dialect)?;
     check_stages(&jobs, entries, dialect)?;
     Ok((jobs, warnings))
+}
+
+/// A file of scheduling groups is easily taken for one of jobs.
+fn check_not_groups(entries: &[Field<'_>]) -> Result<(), ConfigError> {
+    let is_group = |entry: &&Field<'_>| {
+        entry.has_key("shares") && ["type", "shards", "shard_info"].iter().all(|key| !entry.has_key(key))
+    };
+    let Some(entry) = entries.iter().find(is_group) else { return Ok(()) };
+    let error = entry.error(Code::UnknownKey, "an entry with `shares` and without a `type` is no job");
+    Err(error.with_help("this looks like a file of scheduling groups: pass it with --sched-groups"))
 }
 
 /// The value of a key of an entry, or the entry itself.

@@ -56,11 +56,24 @@ pub(super) fn read(
         pause_distribution: read_pause_distribution(&fields)?,
         extent_size_hint_bytes: read_extent_hint(&fields, warnings)?,
         fallocate: read_fallocate(&fields, kind, warnings)?,
-        verify: verify.map_or(Ok(false), |field| field.boolean())?,
+        verify: verify.map_or(Ok(false), |field| read_verify(&field, kind))?,
         content: Content { compressible_pct: u8::try_from(compressible_pct).unwrap_or(100) },
         flush_every,
         flush_data_only,
     })
+}
+
+/// A job knows of the blocks that it wrote itself only.
+fn read_verify(field: &Field<'_>, kind: JobKind) -> Result<bool, ConfigError> {
+    let is_wanted = field.boolean()?;
+    if is_wanted && !kind.is_write() {
+        let error = field.error(Code::Ignored, "a job that only reads has written nothing that it could check");
+        return Err(error.with_help(
+            "write in the same job: `type: randrw` with `rwmixread: 70`, for example; or set `verify` in the job that \
+             writes, which reads its blocks again after the run",
+        ));
+    }
+    Ok(is_wanted)
 }
 
 fn read_pause_distribution(fields: &Fields<'_>) -> Result<PauseDistribution, ConfigError> {

@@ -246,10 +246,11 @@ impl Setting {
     }
 }
 
-/// An open loop of `rate` requests a second on all shards of the job together.
+/// An open loop of `rate` requests a second on all shards of the job together, in batches of the job's size.
 pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
     let running = (0..shards).filter(|shard| job.shards.contains(*shard)).count().max(1);
-    job.requests_per_s_per_shard = Some(rate / running as f64);
+    // The job's own figure counts batches.
+    job.requests_per_s_per_shard = Some(rate / running as f64 / f64::from(job.batch.max(1)));
     job.requests_per_s_per_fiber = None;
     (job.think_time_ns, job.think_after_ns) = (0, 0);
 }

@@ -1,0 +1,65 @@
+//! A block device that jobs write to: nobody else may use it, from before the first byte to the end of the run.
+//!
+//! # Why
+//! `--destructive` allows the loss of what is on a device. It does not mean the file system that somebody has mounted.
+//!
+//! # How it works
+//! [`claim`] asks the kernel who uses the device or its partitions, names them, and then claims the device.
+//!
+//! # Limits
+//! Between the question and the claim somebody may mount it: then the claim fails, without a name.
+//!
+//! # Example
+//! `/dev/sdb` with a mounted partition: "sdb1 is mounted on /data: unmount it first (`umount /data`)".
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use plimsoll::sys::block::{self, Use};
+use plimsoll::sys::sysfs;
+
+use super::TestError;
+
+/// Claims the device at `path`, until the file is dropped.
+pub(super) fn claim(path: &Path) -> Result<File, TestError> {
+    let name = path.display().to_string();
+    let uses = uses(path).map_err(|error| TestError::UsesUnknown { path: name.clone(), error })?;
+    if !uses.is_empty() {
+        return Err(TestError::InUse { path: name, uses });
+    }
+    block::claim(path).map_err(|error| TestError::Claim { error })
+}
+
+fn uses(path: &Path) -> io::Result<Vec<Use>> {
+    let (sys, proc) = (Path::new("/sys"), Path::new("/proc"));
+    let (major, minor) = sysfs::major_minor(std::fs::metadata(path)?.rdev());
+    let device = sysfs::device(sys, major, minor)?;
+    block::uses(sys, proc, &device.name)
+}
+
+/// All of them in one line.
+pub(super) fn join(uses: &[Use]) -> String {
+    uses.iter().map(Use::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_names_the_holder_and_the_remedy() {
+        let mounted = Use::Mounted { device: "sdb1".to_owned(), mountpoint: "/data".to_owned() };
+        let error = TestError::InUse { path: "/dev/sdb".to_owned(), uses: vec![mounted] };
+        let text = error.to_string();
+        for part in ["/dev/sdb is in use", "sdb1 is mounted on /data", "umount /data"] {
+            assert!(text.contains(part), "no `{part}` in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_device_is_not_claimed() {
+        assert!(matches!(claim(Path::new("/")), Err(TestError::UsesUnknown { .. } | TestError::Claim { .. })));
+    }
+}
