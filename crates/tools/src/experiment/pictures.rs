@@ -7,7 +7,7 @@
 //! # How it works
 //! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
 //! queue in the device below. [`of_run`] draws what each job did over time, [`of_search`] the rates that were tried.
-//! [`page`] puts named pictures and texts into one HTML page.
+//! [`page()`] puts named pictures and texts into one HTML page.
 //!
 //! # Limits
 //! A sweep without an axis of parallelism or shards has its points drawn by their number.

@@ -4,7 +4,7 @@
 //! Whether a knee is sharp, a fit holds, or a figure was taken from a steady stretch is seen at once, and believed.
 //!
 //! # How it works
-//! [`charts`] makes each picture of a report, by name; what was not measured has none. [`page`] puts them into one
+//! [`charts`] makes each picture of a report, by name; what was not measured has none. [`page()`] puts them into one
 //! self-contained HTML page beside the figures, the warnings and the lines to apply.
 //!
 //! # Limits

@@ -50,7 +50,7 @@ pub struct DiscardCost {
 /// in `directory`.
 ///
 /// # Errors
-/// As [`probe_submissions`], but for AIO and context switches, which it does not need.
+/// As [`probe_submissions`](super::probe_submissions), but for AIO and context switches, which it does not need.
 pub fn probe_flush(directory: &Path, limits: ProbeLimits) -> io::Result<OperationCost> {
     flush_times(directory, limits)
         .map(|times_ns| cost(&times_ns))
