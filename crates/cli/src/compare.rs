@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use plimsoll_tools::compare::{self, ALPHA, CompareOptions, CompareReport, Comparison, Source, Verdict};
-use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_binary};
+use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::failure::{Failure, Outcome};
 use crate::screen;
@@ -185,7 +185,7 @@ fn metric_name(metric: &str) -> String {
 
 fn figure(metric: &str, value: f64) -> String {
     match metric {
-        "throughput_bytes_per_s" => format_throughput_binary(value),
+        "throughput_bytes_per_s" => format_throughput_decimal(value),
         "iops" => format_iops(value),
         _ if metric.starts_with("latency_") && metric.ends_with("_us") => format_duration_ns((value * 1e3) as u64),
         _ if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:.3e}"),
