@@ -145,6 +145,13 @@ impl Histogram {
         self.max_ns
     }
 
+    /// How many nanoseconds the bucket that holds a duration of `duration_ns` covers: 1 below 128, then a 64th of the power
+    /// of two that it is in.
+    #[must_use]
+    pub const fn bucket_width_ns(duration_ns: u64) -> u64 {
+        if duration_ns < 2 * SUB_BUCKETS { 1 } else { (1 << duration_ns.ilog2()) / SUB_BUCKETS }
+    }
+
     /// The buckets that counted something, in rising order: the longest duration in nanoseconds that the bucket holds
     /// (inclusive; what is beyond [`Histogram::LIMIT_NS`] is in the last one, too), and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {

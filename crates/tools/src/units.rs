@@ -252,12 +252,22 @@ pub fn format_duration_ns(duration_ns: u64) -> String {
     scaled_text(duration_ns as f64, &DURATION)
 }
 
+/// A field of CSV, quoted where it must be (RFC 4180).
+#[must_use]
+pub fn csv_field(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
 const NOT_A_FIGURE: &str = "n/a";
 
 /// Units in ascending order: factor and name. The first one has factor 1.
-type UnitTable = [(f64, &'static str)];
+pub(crate) type UnitTable = [(f64, &'static str)];
 
-const BINARY_BYTES: [(f64, &str); 6] = [
+pub(crate) const BINARY_BYTES: [(f64, &str); 6] = [
     (1.0, "B"),
     (1024.0, "KiB"),
     (1_048_576.0, "MiB"),
@@ -266,8 +276,8 @@ const BINARY_BYTES: [(f64, &str); 6] = [
     (1_125_899_906_842_624.0, "PiB"),
 ];
 const DECIMAL_BYTES: [(f64, &str); 6] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB")];
-const DECIMAL_COUNT: [(f64, &str); 4] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
-const DURATION: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
+pub(crate) const DECIMAL_COUNT: [(f64, &str); 4] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
+pub(crate) const DURATION: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 
 /// Prints `value` in the smallest unit in which the printed figure stays below the next unit.
 fn scaled_text(value: f64, units: &UnitTable) -> String {

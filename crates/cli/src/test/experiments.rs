@@ -11,7 +11,9 @@ use plimsoll_tools::experiment::sweep::{self, SweepReport};
 use plimsoll_tools::experiment::{ExperimentError, Point};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::page::Table;
-use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_tools::units::{
+    csv_field, format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal,
+};
 use serde_json::{Value, json};
 
 use super::Steps;
@@ -142,14 +144,7 @@ fn table(shown: &Shown) -> String {
 }
 
 fn csv(table: &Table) -> String {
-    let quoted = |field: &String| {
-        if field.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", field.replace('"', "\"\""))
-        } else {
-            field.clone()
-        }
-    };
-    let line = |row: &Vec<String>| row.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n";
+    let line = |row: &Vec<String>| row.iter().map(|field| csv_field(field)).collect::<Vec<_>>().join(",") + "\n";
     std::iter::once(&table.headers).chain(&table.rows).map(line).collect()
 }
 

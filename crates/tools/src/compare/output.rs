@@ -15,6 +15,7 @@
 use std::fmt::Write as _;
 
 use super::CompareReport;
+use crate::units::csv_field;
 
 impl CompareReport {
     /// As JSON.
@@ -35,9 +36,9 @@ impl CompareReport {
             let _ = writeln!(
                 text,
                 "{},{},{},{},{},{},{},{},{},{},{}",
-                csv(&comparison.job),
+                csv_field(&comparison.job),
                 comparison.side,
-                csv(&comparison.metric),
+                csv_field(&comparison.metric),
                 comparison.base,
                 comparison.other,
                 pct(comparison.change_pct),
@@ -49,14 +50,5 @@ impl CompareReport {
             );
         }
         text
-    }
-}
-
-/// A field, quoted where it must be (RFC 4180).
-fn csv(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
     }
 }

@@ -23,6 +23,7 @@
 //! Latencies with a mean of 100 us, a standard deviation of 50 us, and a mean known to 0.3 us: n = (50 / 0.3)^2 =
 //! 27 800, 28 of them beyond the p99.9.
 
+use plimsoll_core::Histogram;
 use plimsoll_sim::dist::{normal, uniform};
 use plimsoll_sim::rng::Rng;
 
@@ -51,7 +52,7 @@ impl Buckets {
         let (mut buckets, mut below_ns, mut sum) = (Buckets::default(), 0.0_f64, 0.0);
         let (mut first, mut second) = (0.0, 0.0);
         for (upper_ns, count) in counts {
-            let lower_ns = below_ns.max(upper_ns.saturating_sub(width_ns(upper_ns)) as f64);
+            let lower_ns = below_ns.max(upper_ns.saturating_sub(Histogram::bucket_width_ns(upper_ns)) as f64);
             let (upper_ns, count) = (upper_ns as f64, count as f64);
             let middle_ns = (lower_ns + upper_ns) / 2.0;
             (first, second, sum) = (first + count * middle_ns, second + count * middle_ns * middle_ns, sum + count);
@@ -88,11 +89,6 @@ impl Buckets {
         let count = if variance > 0.0 { self.variance_ns2 / variance } else { self.count() };
         if count.is_finite() { count.min(self.count()) } else { 0.0 }
     }
-}
-
-/// Width of the bucket that ends at `upper_ns`: those of [`plimsoll::core::Histogram`].
-fn width_ns(upper_ns: u64) -> u64 {
-    if upper_ns < 128 { 1 } else { (1 << upper_ns.ilog2()) / 64 }
 }
 
 /// The latencies of a side.

@@ -14,9 +14,11 @@ use std::collections::HashMap;
 use plimsoll::core::Histogram;
 
 use super::FioJson;
-use super::shape::{Job, Pairs, Side, Sync, Times, middle_ns};
+use super::shape::{Job, Pairs, Side, Sync, Times};
 use crate::config::jobs::JobKind;
+use crate::load::result::per_second;
 use crate::load::{DirectionResult, Interval, JobResult};
+use crate::report::buckets::middle_ns;
 use crate::test::{TestJob, TestResult};
 
 /// fio's number for a transfer that came back short: EIO.
@@ -120,10 +122,6 @@ fn totals(entries: &[Entry]) -> HashMap<(u32, usize), f64> {
         }
     }
     totals
-}
-
-fn per_second(count: u64, elapsed_ns: u64) -> f64 {
-    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
 impl Part {

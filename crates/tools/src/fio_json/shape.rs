@@ -11,6 +11,8 @@
 use plimsoll::core::Histogram;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::report::buckets::middle_ns;
+
 /// fio's percentiles.
 const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
@@ -137,12 +139,6 @@ impl Times {
             bins: (with_bins && !times.is_empty()).then(|| Pairs(bins())),
         }
     }
-}
-
-/// The middle of the histogram's bucket that ends at `upper_ns`: of every power of two a bucket takes the 64th part.
-pub(super) fn middle_ns(upper_ns: u64) -> u64 {
-    let width_ns: u64 = if upper_ns < 128 { 1 } else { 1 << (upper_ns.ilog2() - 6) };
-    upper_ns + 1 - (width_ns - width_ns / 2)
 }
 
 fn stddev_ns(times: &Histogram) -> f64 {

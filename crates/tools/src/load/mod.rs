@@ -42,7 +42,7 @@ mod job;
 mod live;
 mod pace;
 mod prepare;
-mod result;
+pub(crate) mod result;
 mod runner;
 mod scratch;
 mod steady;

@@ -165,7 +165,7 @@ impl JobResult {
     }
 }
 
-fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+pub(crate) fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 

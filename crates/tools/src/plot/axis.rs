@@ -19,6 +19,7 @@
 
 use super::text::text_width_px;
 use super::{Axis, Chart, Layer, Scale, Unit};
+use crate::units::{BINARY_BYTES, DECIMAL_COUNT, DURATION, UnitTable};
 
 const FONT_SIZE: f64 = 12.0;
 /// The largest magnitude that is shown, and 1 over it the smallest on a logarithmic axis. Well inside of `f64`, so that
@@ -256,27 +257,17 @@ impl<'a> Ruler<'a> {
     }
 }
 
-const BINARY_BYTES: [(f64, &str); 6] = [
-    (1.0, "B"),
-    (1024.0, "KiB"),
-    (1_048_576.0, "MiB"),
-    (1_073_741_824.0, "GiB"),
-    (1_099_511_627_776.0, "TiB"),
-    (1_125_899_906_842_624.0, "PiB"),
-];
-const RATE: [(f64, &str); 4] = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 const THROUGHPUT: [(f64, &str); 5] = [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s"), (1e12, "TB/s")];
-const DURATION: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 const MINUTE_NS: f64 = 60e9;
 const HOUR_NS: f64 = 3600e9;
 
 impl Unit {
     /// Factors and names in ascending order.
-    fn table(self) -> &'static [(f64, &'static str)] {
+    fn table(self) -> &'static UnitTable {
         match self {
             Unit::None => &[(1.0, "")],
             Unit::Bytes => &BINARY_BYTES,
-            Unit::PerSecond => &RATE,
+            Unit::PerSecond => &DECIMAL_COUNT,
             Unit::BytesPerSecond => &THROUGHPUT,
             Unit::Nanoseconds => &DURATION,
             Unit::Fraction => &[(0.01, "%")],

@@ -26,9 +26,6 @@ use plimsoll::core::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Values below this have a bucket each; above, every power of two has half as many buckets, as in
-/// [`Histogram`].
-const EXACT_BELOW_NS: u64 = 128;
-
 /// See the module's documentation. As JSON a list of `[upper_ns, count]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
@@ -88,13 +85,10 @@ impl Buckets {
     }
 }
 
-/// The middle of the bucket whose longest latency is `upper_ns`.
-fn middle_ns(upper_ns: u64) -> u64 {
-    if upper_ns < EXACT_BELOW_NS {
-        return upper_ns;
-    }
-    let width_ns = (1 << upper_ns.ilog2()) / (EXACT_BELOW_NS / 2);
-    upper_ns - (width_ns / 2 - 1)
+/// The middle of the histogram's bucket whose longest latency is `upper_ns`.
+pub(crate) fn middle_ns(upper_ns: u64) -> u64 {
+    let width_ns = Histogram::bucket_width_ns(upper_ns);
+    upper_ns - (width_ns - 1 - width_ns / 2)
 }
 
 impl TryFrom<Vec<(u64, u64)>> for Buckets {

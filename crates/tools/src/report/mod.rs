@@ -23,7 +23,7 @@
 //! assert!((latency.p50_us - 20.0).abs() < 0.2);
 //! ```
 
-mod buckets;
+pub(crate) mod buckets;
 mod options;
 mod parts;
 mod text;

@@ -17,6 +17,7 @@
 use std::fmt::Write;
 
 use super::{ClassReport, Depth, JobReport, TestReport};
+use crate::units::csv_field;
 
 /// Each job over all shards, with a header.
 pub(super) fn csv(report: &TestReport) -> String {
@@ -67,15 +68,6 @@ pub(super) fn yaml(report: &TestReport) -> String {
     }
     out.push_str("...\n");
     out
-}
-
-/// A CSV field, quoted where it must be (RFC 4180).
-fn csv_field(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }
 
 /// Plain words that some YAML reader takes for a truth value or for nothing.

@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 use super::run::{Finished, Measured};
 use super::stats::Spread;
 use super::surface::Surface;
+use crate::units::csv_field;
 
 /// The crate that has the scenarios of the simulator.
 pub const CRATE: &str = "plimsoll-sim";
@@ -41,7 +42,7 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
     let mut text = String::from("name,title,seed_items,crate\n");
     for scenario in scenarios {
         let items = scenario.seed_items.join(" ");
-        let _ = writeln!(text, "{},{},{items},{CRATE}", scenario.name, csv(scenario.title));
+        let _ = writeln!(text, "{},{},{items},{CRATE}", scenario.name, csv_field(scenario.title));
     }
     text
 }
@@ -135,7 +136,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
     let mut text = String::from("scenario,sweep,seed,figure,value,at_least,at_most,passed,log_hash\n");
     for run in finished {
         let Ok(result) = &run.result else { continue };
-        let (name, sweep) = (csv(run.task.subject.name()), csv(&sweep_text(&run.task.changes)));
+        let (name, sweep) = (csv_field(run.task.subject.name()), csv_field(&sweep_text(&run.task.changes)));
         for figure in &result.figures {
             let (least, most) = match figure.target {
                 None => (String::new(), String::new()),
@@ -149,7 +150,7 @@ pub fn runs_csv(finished: &[Finished]) -> String {
                 text,
                 "{name},{sweep},{},{},{value},{least},{most},{passed},{:016x}",
                 run.task.seed,
-                csv(&figure.name),
+                csv_field(&figure.name),
                 result.log_hash
             );
         }
@@ -170,7 +171,7 @@ pub fn series_csv(series: &[Series]) -> String {
     for panel in series {
         for (curve, points) in &panel.curves {
             for (x, y) in points {
-                let _ = writeln!(text, "{},{},{x},{}", csv(&panel.title), csv(curve), finite(*y));
+                let _ = writeln!(text, "{},{},{x},{}", csv_field(&panel.title), csv_field(curve), finite(*y));
             }
         }
     }
@@ -236,13 +237,4 @@ pub fn surface_json(surface: &Surface) -> String {
 
 fn finite(value: f64) -> String {
     if value.is_finite() { value.to_string() } else { String::new() }
-}
-
-/// A CSV field, quoted where it must be (RFC 4180).
-fn csv(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }
