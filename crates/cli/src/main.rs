@@ -9,6 +9,7 @@ mod failure;
 mod flags;
 mod info;
 mod interrupt;
+mod output;
 mod screen;
 mod sim;
 mod test;

@@ -1,6 +1,5 @@
 //! `plimsoll tune`: measure the disk under a directory, and write what the scheduler needs to know of it.
 
-pub(crate) mod output;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +8,6 @@ use clap::Args;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_tools::config::{disk, io_properties};
 use plimsoll_tools::load::Control;
-use plimsoll_tools::plot;
 use plimsoll_tools::tune::record::Record;
 use plimsoll_tools::tune::{
     self, Mode, SimulatedDisk, TuneOptions, TuneReport, analyse, measure, measure_simulated, merge, pictures, resume,
@@ -17,9 +15,9 @@ use plimsoll_tools::tune::{
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{TuneFormat, check_shards};
+use crate::output::{Output, Pictures};
 use crate::test::{parse_bytes, parse_seconds};
 use crate::{interrupt, screen};
-use output::Output;
 pub(crate) use table::table;
 
 /// Flags that say how to measure: none where nothing is, or where a record says it.
@@ -319,8 +317,7 @@ struct Outputs {
     properties: Option<Output>,
     disk: Option<Output>,
     page: Option<Output>,
-    /// A file for each picture, by its name; whether they are made is known afterwards.
-    pictures: Option<(PathBuf, bool)>,
+    pictures: Option<Pictures>,
 }
 
 impl Outputs {
@@ -330,19 +327,13 @@ impl Outputs {
             Some(path) => Output::check(path, arguments.force, flag).map(Some),
             None => Ok(None),
         };
-        if let Some(directory) = arguments.pictures.as_deref().filter(|directory| !directory.is_dir()) {
-            return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
-        }
-        if let Some(directory) = &arguments.pictures {
-            for name in pictures::NAMES {
-                Output::check(&directory.join(format!("{name}.svg")), arguments.force, "--pictures")?;
-            }
-        }
+        let pictures = arguments.pictures.as_deref();
+        let pictures = pictures.map(|directory| Pictures::check(directory, arguments.force, &pictures::NAMES));
         Ok(Outputs {
             properties: check(&arguments.output, "--output")?,
             disk: check(&arguments.disk_output, "--disk-output")?,
             page: check(&arguments.page, "--page")?,
-            pictures: arguments.pictures.clone().map(|directory| (directory, arguments.force)),
+            pictures: pictures.transpose()?,
         })
     }
 
@@ -357,10 +348,9 @@ impl Outputs {
         if let Some(output) = &self.page {
             output.write(&pictures::page(report))?;
         }
-        if let Some((directory, force)) = &self.pictures {
+        if let Some(output) = &self.pictures {
             for (name, charts) in pictures::charts(report) {
-                let output = Output::check(&directory.join(format!("{name}.svg")), *force, "--pictures")?;
-                output.write(&plot::svg(&report.mountpoint, &charts))?;
+                output.write(name, &report.mountpoint, &charts)?;
             }
         }
         Ok(())

@@ -209,6 +209,8 @@ mod tests {
             let (low_ns, width_ns) = range_of(index);
             assert_eq!(low_ns, next_ns, "bucket {index}");
             assert_eq!((bucket_of(low_ns), bucket_of(low_ns + width_ns - 1)), (index, index));
+            assert_eq!(Histogram::bucket_width_ns(low_ns), width_ns, "bucket {index}");
+            assert_eq!(Histogram::bucket_width_ns(low_ns + width_ns - 1), width_ns, "bucket {index}");
             assert!(width_ns == 1 || width_ns * SUB_BUCKETS <= low_ns, "bucket {index} is too wide");
             next_ns = low_ns + width_ns;
         }

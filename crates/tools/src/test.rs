@@ -165,7 +165,7 @@ pub enum TestError {
         flag: &'static str,
     },
     /// A device that jobs would write to, and that somebody uses.
-    #[error("{path} is in use, and the jobs would destroy what is on it: {}", device::join(.uses))]
+    #[error("{path} is in use, and the jobs would destroy what is on it: {}", plimsoll::sys::block::uses_text(.uses))]
     InUse {
         /// The device.
         path: String,

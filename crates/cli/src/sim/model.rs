@@ -12,8 +12,8 @@ use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_d
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::SimFormat;
+use crate::output::Output;
 use crate::screen;
-use crate::tune::output::Output;
 
 /// Make a disk model from a measured surface of read latencies
 ///

@@ -64,6 +64,12 @@ pub enum Use {
     },
 }
 
+/// All of them in one line.
+#[must_use]
+pub fn uses_text(uses: &[Use]) -> String {
+    uses.iter().map(Use::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl fmt::Display for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -39,11 +39,6 @@ fn uses(path: &Path) -> io::Result<Vec<Use>> {
     block::uses(sys, proc, &device.name)
 }
 
-/// All of them in one line.
-pub(super) fn join(uses: &[Use]) -> String {
-    uses.iter().map(Use::to_string).collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,7 +64,7 @@ pub enum PlaceError {
         reason: String,
     },
     /// A block device that somebody uses.
-    #[error("{path} is in use, and measuring would destroy what is on it: {}", join(.uses))]
+    #[error("{path} is in use, and measuring would destroy what is on it: {}", block::uses_text(.uses))]
     InUse {
         /// The device.
         path: String,
@@ -79,10 +79,6 @@ pub enum PlaceError {
         /// What the system said.
         error: io::Error,
     },
-}
-
-fn join(uses: &[Use]) -> String {
-    uses.iter().map(Use::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Where a directory lies, or a block device.

@@ -22,11 +22,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::fdatasync;
 
+use super::super::block::claim;
 use super::scratch::{PIECE_BYTES, Scratch};
 use super::{OperationCost, ProbeLimits, cost, explain, now_ns};
 use crate::backend::pool::PoolBackend;
@@ -85,12 +86,7 @@ pub fn probe_discard(directory: &Path, limits: ProbeLimits) -> io::Result<Discar
 pub fn probe_discard_device(device: &Path, range_bytes: Range<u64>, limits: ProbeLimits) -> io::Result<DiscardCost> {
     let end_ns = now_ns().saturating_add(limits.time_ns);
     let probe = || {
-        // Looked at first, because opening some files (a tape, a watchdog) has effects.
-        if !std::fs::metadata(device)?.file_type().is_block_device() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a block device: name one"));
-        }
-        // For a block device O_EXCL means: not while it is mounted, or part of another device.
-        let claim = std::fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(device)?;
+        let claim = claim(device)?;
         let mut backend = PoolBackend::new(1, 1)?;
         let (file, info) =
             backend.open(device, &OpenOptions { write: true, direct: true, ..OpenOptions::default() })?;

@@ -20,6 +20,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use plimsoll_tools::plot::{self, Chart};
+
 use crate::failure::Failure;
 
 /// Where a result is to be written.
@@ -104,6 +106,33 @@ impl Output {
     /// Whether there is something that is no regular file, so that nothing can take its place.
     fn is_special(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file())
+    }
+}
+
+/// A directory that pictures go into, a file each.
+pub(crate) struct Pictures {
+    directory: PathBuf,
+    force: bool,
+}
+
+impl Pictures {
+    /// Sees whether there is such a directory, and whether the pictures of these names can be written into it.
+    pub(crate) fn check(directory: &Path, force: bool, names: &[&str]) -> Result<Pictures, Failure> {
+        if !directory.is_dir() {
+            return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
+        }
+        let pictures = Pictures { directory: directory.to_owned(), force };
+        names.iter().try_for_each(|name| pictures.file(name).map(drop))?;
+        Ok(pictures)
+    }
+
+    /// Writes one of them.
+    pub(crate) fn write(&self, name: &str, title: &str, charts: &[Chart]) -> Result<(), Failure> {
+        self.file(name)?.write(&plot::svg(title, charts))
+    }
+
+    fn file(&self, name: &str) -> Result<Output, Failure> {
+        Output::check(&self.directory.join(format!("{name}.svg")), self.force, "--pictures")
     }
 }
 
