@@ -1,0 +1,43 @@
+"""What the scripts of this directory have in common: running programs, building plimsoll, saying why not."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+class Unable(Exception):
+    """This machine cannot do it; the message says why and what to do."""
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_tool(command):
+    """Output of a program; its last line of complaint where it fails."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        raise Unable(f"{command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        raise Unable(f"{Path(command[0]).name} failed ({done.returncode}): {said}")
+    return done.stdout
+
+
+def build_plimsoll():
+    root = Path(__file__).resolve().parent.parent
+    note("building plimsoll (cargo build --release)")
+    command = ["cargo", "build", "--release", "--package", "plimsoll-cli", "--message-format", "json"]
+    try:
+        done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise Unable(f"cargo: {error.strerror}: name a binary with --plimsoll") from error
+    if done.returncode != 0:
+        raise Unable("cargo could not build plimsoll: see above, or name a binary with --plimsoll")
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "plimsoll":
+            return message["executable"]
+    raise Unable("cargo built no binary called plimsoll: name one with --plimsoll")
