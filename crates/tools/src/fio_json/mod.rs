@@ -34,6 +34,8 @@
 mod entry;
 mod shape;
 
+use jiff::Timestamp;
+
 use crate::config::fio::FioFile;
 use crate::test::TestResult;
 use shape::{Document, Pairs};
@@ -65,31 +67,10 @@ pub fn to_json(result: &TestResult, options: &FioJson<'_>) -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
-/// A date as C's `asctime` prints it, in UTC: `Thu Mar 10 00:52:35 2022`.
+/// A date as C's `asctime` prints it, in UTC: `Thu Mar 10 00:52:35 2022`. What lies beyond the year 9999 is its end.
 fn date_text(unix_s: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (mut days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let weekday = DAYS.get((days % 7) as usize).copied().unwrap_or("");
-    // The calendar repeats every 400 years of 146 097 days.
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = "";
-    for (name, length) in MONTHS.iter().zip(lengths) {
-        month = name;
-        if days < length {
-            break;
-        }
-        days -= length;
-    }
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{weekday} {month} {:>2} {hour:02}:{minute:02}:{second:02} {year}", days + 1)
+    let at = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    at.unwrap_or(Timestamp::MAX).strftime("%a %b %e %H:%M:%S %Y").to_string()
 }
 
 #[cfg(test)]
