@@ -8,6 +8,7 @@ pub mod demo;
 pub mod experiment;
 pub mod fio_json;
 pub mod info;
+pub mod instance;
 pub mod load;
 pub mod page;
 pub mod plot;
