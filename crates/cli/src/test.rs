@@ -1,6 +1,7 @@
-//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment.
+//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment; or look at real blocks.
 
 mod arguments;
+mod examine;
 mod experiments;
 mod live;
 mod outputs;
@@ -44,6 +45,9 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
+    if let Some(path) = &arguments.examine {
+        return examine::run(path, arguments);
+    }
     if let (Some(path), None, false) = (&arguments.rbd, &arguments.conf, arguments.dual) {
         return experiments::rbd_alone(path, arguments.format);
     }

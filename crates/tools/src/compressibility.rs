@@ -2,45 +2,51 @@
 //!
 //! # Why
 //! A cache or disk that compresses is planned with an assumption ("8 KiB become 2 to 7"). When the data is encrypted or
-//! compressed already, nothing is saved. This looks at samples of the real data and says which it is.
+//! compressed already, nothing is saved. This looks at samples of the real data and says which it is, and which
+//! `compressible` lets a job write such data.
 //!
 //! # How it works
-//! [`examine`] reads blocks from evenly spread parts of the file, a random block in each part, and compresses each by
-//! itself with lz4 and with deflate (level 3), one that does not shrink counting as stored as it is. Beside the sizes
-//! it counts zero blocks, blocks equal to an earlier sample, and the entropy of the bytes (8 bits a byte: encrypted,
-//! compressed, or random).
+//! [`examine`] takes a file, a block device, or all files below a directory one after the other. It reads blocks from
+//! evenly spread parts of them, a random block in each part, and compresses each by itself with lz4 and with deflate
+//! (level 3), one that does not shrink counting as stored as it is. Beside the sizes it counts zero blocks, blocks
+//! equal to an earlier sample, and the entropy of the bytes (8 bits a byte: encrypted, compressed, or random).
 //!
 //! Deflate stands in for zstd, whose encoder needs a C compiler to build. On blocks of 4 to 64 KiB of text, tables and
 //! programs it saved within 5 percentage points of zstd's level 1.
 //!
 //! # Limits
-//! Reads go through the page cache and never write. A block at the end that is not whole is left out. Equal blocks are
-//! found by 64-bit hashes among the samples only: with few samples, most duplicates of a large device are missed.
+//! Reads go through the page cache and never write. Blocks are those of files: where a file ends with a part of a
+//! block, that part is left out, and so are files shorter than a block. Links are not followed, other file systems
+//! below the directory not entered. Equal blocks are found by 64-bit hashes among the samples only: with few samples,
+//! most duplicates of a large device are missed.
 //!
 //! # Example
 //! ```
-//! use plimsoll_tools::compressibility::examine;
+//! use plimsoll_tools::compressibility::{Options, examine};
+//! use plimsoll_tools::load::Control;
 //! let path = std::env::temp_dir().join(format!("plimsoll-examine-{}", std::process::id()));
 //! std::fs::write(&path, "all work and no play makes a dull disk. ".repeat(1000))?;
-//! let report = examine(&path, 4096, 100, 1)?;
+//! let options = Options { block_bytes: vec![4096], ..Options::default() };
+//! let examination = examine(&path, &options, &Control::default(), &mut |_| ())?;
 //! std::fs::remove_file(&path)?;
-//! assert_eq!(report.samples, 9);
-//! assert!(report.lz4.saved_pct > 90.0);
+//! assert_eq!(examination.blocks[0].samples, 9);
+//! assert!(examination.blocks[0].lz4.saved_pct > 90.0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod files;
+
 use std::collections::HashSet;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plimsoll_sim::rng::Rng;
 use serde::Serialize;
 
+use crate::load::Control;
 use crate::page::Table;
 use crate::units::format_bytes_binary;
+use files::{BlockReader, Files};
 
 /// The smallest block, in bytes.
 pub const BLOCK_MIN_BYTES: u32 = 512;
@@ -48,6 +54,8 @@ pub const BLOCK_MIN_BYTES: u32 = 512;
 pub const BLOCK_MAX_BYTES: u32 = 16 << 20;
 /// The most samples.
 pub const SAMPLES_MAX: u32 = 1_000_000;
+/// The most that is read for each length of a block, in bytes: 256 MiB, some seconds of compressing.
+pub const SAMPLED_MAX_BYTES: u32 = 256 << 20;
 /// Bins of the histogram: a tenth of the block each, the last one for blocks that did not shrink.
 pub const BINS: usize = 11;
 /// Below this a compressor is not worth its time.
@@ -55,16 +63,48 @@ const HARDLY_PCT: f64 = 3.0;
 /// Of deflate. See the module's documentation.
 const DEFLATE_LEVEL: u8 = 3;
 
-/// What the samples showed.
+/// What to look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Lengths of blocks in bytes, at least one: powers of two from [`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`].
+    pub block_bytes: Vec<u32>,
+    /// Blocks of each length, 1 to [`SAMPLES_MAX`]; fewer where they are more than [`SAMPLED_MAX_BYTES`] together.
+    pub samples: u32,
+    /// Decides which.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    /// Ten thousand blocks of 4, 8 and 16 KiB.
+    fn default() -> Options {
+        Options { block_bytes: vec![4 << 10, 8 << 10, 16 << 10], samples: 10_000, seed: 1 }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Examination {
+    /// The file, device or directory.
+    pub path: String,
+    /// Files with data: 1, or those below the directory.
+    pub files: u64,
+    /// Files and directories below the directory that could not be read.
+    pub unreadable: u64,
+    /// Length of the files or the device, in bytes.
+    pub bytes: u64,
+    /// Whether it was stopped: the last length then has the samples until that time, from the first part of the data,
+    /// and those after it are left out.
+    pub interrupted: bool,
+    /// By length of a block, in the order of the options; lengths of which no file has a whole block are left out.
+    pub blocks: Vec<Report>,
+}
+
+/// What the samples of one length showed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// The file or device.
-    pub path: String,
-    /// Its length in bytes.
-    pub file_bytes: u64,
     /// Length of a block in bytes.
     pub block_bytes: u32,
-    /// Blocks that were read; all blocks of the file where it has no more than were asked for.
+    /// Blocks that were read; all blocks there are where that are no more than were asked for.
     pub samples: u32,
     /// Those that hold nothing but zeros.
     pub zero_blocks: u32,
@@ -95,26 +135,44 @@ pub struct Compressed {
     pub histogram: [u32; BINS],
 }
 
-/// Why there is no report.
+/// Why nothing was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExamineError {
     /// A block length outside its range.
-    #[error("blocks of {0} bytes cannot be examined: choose {BLOCK_MIN_BYTES} to {BLOCK_MAX_BYTES}")]
+    #[error(
+        "blocks of {0} bytes cannot be examined: choose a power of two from {BLOCK_MIN_BYTES} to {BLOCK_MAX_BYTES}"
+    )]
     Block(u32),
     /// A number of samples outside its range.
     #[error("{0} samples cannot be taken: choose 1 to {SAMPLES_MAX}")]
     Samples(u32),
     /// Less than a block.
-    #[error("{path} has {file_bytes} bytes, less than one block of {block_bytes}: choose a smaller block")]
+    #[error(
+        "{path}: its longest file has {file_bytes} bytes, less than one block of {block_bytes}: choose a smaller block"
+    )]
     TooShort {
-        /// The file.
+        /// The file, or the directory.
         path: String,
-        /// Its length.
+        /// The longest file.
         file_bytes: u64,
-        /// Length of a block.
+        /// Length of the shortest block.
         block_bytes: u32,
     },
+    /// A file or device without data.
+    #[error("{0} is empty: there is nothing to examine")]
+    Empty(String),
+    /// A directory without data.
+    #[error("{path} holds no file with data that can be read ({unreadable} of its files and directories cannot be)")]
+    NoFiles {
+        /// The directory.
+        path: String,
+        /// Files and directories that could not be read.
+        unreadable: u64,
+    },
+    /// A pipe, terminal or the like.
+    #[error("{0} is no file, directory or block device: name one that holds data")]
+    NotData(String),
     /// It could not be read.
     #[error("{path}: {error}")]
     Read {
@@ -123,36 +181,78 @@ pub enum ExamineError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// It was stopped before anything was read.
+    #[error("interrupted before a block was read")]
+    Interrupted,
 }
 
-/// Reads up to `samples` (1 to [`SAMPLES_MAX`]) blocks of `block_bytes` ([`BLOCK_MIN_BYTES`] to [`BLOCK_MAX_BYTES`])
-/// and compresses each. `seed` decides which. The file or device is opened for reading only.
+/// Reads blocks of a file, of a block device, or of the files below a directory, and compresses each. Everything is
+/// opened for reading only. `on_progress` hears, now and then, which part (0 to 1) is done.
 ///
 /// # Errors
 /// See [`ExamineError`].
-pub fn examine(path: &Path, block_bytes: u32, samples: u32, seed: u64) -> Result<Report, ExamineError> {
-    if !(BLOCK_MIN_BYTES..=BLOCK_MAX_BYTES).contains(&block_bytes) {
-        return Err(ExamineError::Block(block_bytes));
+pub fn examine(
+    path: &Path,
+    options: &Options,
+    control: &Control,
+    on_progress: &mut dyn FnMut(f64),
+) -> Result<Examination, ExamineError> {
+    let is_block = |bytes: &u32| bytes.is_power_of_two() && (BLOCK_MIN_BYTES..=BLOCK_MAX_BYTES).contains(bytes);
+    if let Some(bytes) = options.block_bytes.iter().find(|bytes| !is_block(bytes)) {
+        return Err(ExamineError::Block(*bytes));
     }
-    if !(1..=SAMPLES_MAX).contains(&samples) {
-        return Err(ExamineError::Samples(samples));
+    let shortest = options.block_bytes.iter().copied().min().ok_or(ExamineError::Block(0))?;
+    if !(1..=SAMPLES_MAX).contains(&options.samples) {
+        return Err(ExamineError::Samples(options.samples));
     }
-    let name = path.display().to_string();
-    let unreadable = |error| ExamineError::Read { path: path.display().to_string(), error };
-    let mut file = File::open(path).map_err(unreadable)?;
-    // Devices tell their length only this way.
-    let file_bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-    let blocks = file_bytes / u64::from(block_bytes);
-    if blocks == 0 {
-        return Err(ExamineError::TooShort { path: name, file_bytes, block_bytes });
+    let mut files = Files::find(path, control, on_progress)?;
+    let mut blocks = Vec::new();
+    let lengths = options.block_bytes.len() as f64;
+    for (number, &block_bytes) in options.block_bytes.iter().enumerate() {
+        if control.is_stopped() {
+            break;
+        }
+        let mut on_part = |part: f64| on_progress((number as f64 + part) / lengths);
+        let tally = sample(&mut files, block_bytes, options, control, &mut on_part)?;
+        blocks.extend(tally.map(|tally| tally.report(block_bytes)));
     }
+    let interrupted = control.is_stopped();
+    if blocks.is_empty() {
+        return Err(if interrupted { ExamineError::Interrupted } else { files.nothing_read(shortest) });
+    }
+    Ok(Examination {
+        path: path.display().to_string(),
+        files: files.count(),
+        unreadable: files.unreadable(),
+        bytes: files.bytes(),
+        interrupted,
+        blocks,
+    })
+}
+
+/// The samples of one length; `None` where there is none.
+fn sample(
+    files: &mut Files,
+    block_bytes: u32,
+    options: &Options,
+    control: &Control,
+    on_part: &mut dyn FnMut(f64),
+) -> Result<Option<Tally>, ExamineError> {
+    let blocks = files.blocks(block_bytes);
+    let samples = options.samples.min(SAMPLED_MAX_BYTES / block_bytes);
     let mut tally = Tally::default();
     let mut block = vec![0; block_bytes as usize];
-    for number in sample_numbers(blocks, samples, seed) {
-        file.read_exact_at(&mut block, number * u64::from(block_bytes)).map_err(unreadable)?;
-        tally.add(&block);
+    let mut reader = BlockReader::new(files, block_bytes);
+    for number in sample_numbers(blocks, samples, options.seed) {
+        if control.is_stopped() {
+            break;
+        }
+        if reader.read(number, &mut block)? {
+            tally.add(&block);
+        }
+        on_part(number as f64 / blocks as f64);
     }
-    Ok(tally.report(name, file_bytes, block_bytes))
+    Ok(Some(tally).filter(|tally| !tally.lz4_bytes.is_empty()))
 }
 
 /// One block of each of `samples` equal parts, in order; all blocks where there are no more.
@@ -209,10 +309,8 @@ impl Tally {
         self.deflate_bytes.push(deflate_bytes(block).min(block.len()) as u32);
     }
 
-    fn report(self, path: String, file_bytes: u64, block_bytes: u32) -> Report {
+    fn report(self, block_bytes: u32) -> Report {
         Report {
-            path,
-            file_bytes,
             block_bytes,
             samples: self.lz4_bytes.len() as u32,
             zero_blocks: self.zero_blocks,
@@ -258,153 +356,131 @@ pub(crate) fn deflate_bytes(block: &[u8]) -> usize {
 }
 
 impl Report {
-    /// One sentence: what to expect of compression here.
-    #[must_use]
-    pub fn summary(&self) -> String {
-        let best_pct = self.lz4.saved_pct.max(self.deflate.saved_pct);
-        if self.zero_blocks == self.samples {
-            return "All samples are zeros: they say nothing about the data that will be written.".to_owned();
-        }
-        if best_pct < HARDLY_PCT {
-            let bits = self.entropy_bits_per_byte;
-            return format!(
-                "Hardly compressible ({best_pct:.1} % saved, {bits:.2} bits a byte): the data is encrypted or \
-                 compressed already; plan with full blocks."
-            );
-        }
+    /// What the better of the compressors saves, in per cent.
+    fn best_pct(&self) -> f64 {
+        self.lz4.saved_pct.max(self.deflate.saved_pct)
+    }
+
+    fn sentence(&self) -> String {
+        let sizes = |it: &Compressed| format!("{} to {}", it.smallest_bytes, it.largest_bytes);
         format!(
-            "Blocks of {} become {} to {} with lz4 (median {}), {} to {} with deflate (median {}).",
+            "Blocks of {} become {} bytes with lz4 (median {}), {} with deflate (median {}).",
             format_bytes_binary(u64::from(self.block_bytes)),
-            self.lz4.smallest_bytes,
-            self.lz4.largest_bytes,
+            sizes(&self.lz4),
             self.lz4.median_bytes,
-            self.deflate.smallest_bytes,
-            self.deflate.largest_bytes,
+            sizes(&self.deflate),
             self.deflate.median_bytes,
         )
     }
+}
 
-    /// The report as tables: figures, compressors, and the histogram of compressed sizes.
+impl Examination {
+    /// In a few sentences: what to expect of compression here, and how a job writes such data.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        if self.blocks.iter().all(|report| report.zero_blocks == report.samples) {
+            return "All samples are zeros: they say nothing about the data that will be written.".to_owned();
+        }
+        let best_pct = self.blocks.iter().map(Report::best_pct).fold(0.0, f64::max);
+        if best_pct < HARDLY_PCT {
+            let bits = self.blocks.first().map_or(0.0, |report| report.entropy_bits_per_byte);
+            return format!(
+                "Hardly compressible ({best_pct:.1} % saved, {bits:.2} bits a byte): the data is encrypted or \
+                 compressed already; plan with full blocks. Jobs write such data when nothing else is said."
+            );
+        }
+        let mut sentences: Vec<String> = self.blocks.iter().map(Report::sentence).collect();
+        if let Some(first) = self.blocks.first() {
+            sentences.push(format!(
+                "A job writes data that saves as much in blocks of {} with `compressible: {:.0}` (lz4) or `{:.0}` \
+                 (deflate) in its `options`; without, its data saves nothing.",
+                format_bytes_binary(u64::from(first.block_bytes)),
+                first.lz4.saved_pct,
+                first.deflate.saved_pct
+            ));
+        }
+        sentences.join(" ")
+    }
+
+    /// The figures as tables: samples, compressors, and the histogram of compressed sizes.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
-        let part = |count: u32| format!("{count} ({:.1} %)", 100.0 * f64::from(count) / f64::from(self.samples.max(1)));
-        let figures = vec![
-            vec!["length".to_owned(), format_bytes_binary(self.file_bytes)],
-            vec!["block".to_owned(), format_bytes_binary(u64::from(self.block_bytes))],
-            vec!["samples".to_owned(), self.samples.to_string()],
-            vec!["zero blocks".to_owned(), part(self.zero_blocks)],
-            vec!["duplicates among the samples".to_owned(), part(self.duplicate_blocks)],
-            vec!["entropy, bits a byte".to_owned(), format!("{:.3}", self.entropy_bits_per_byte)],
-        ];
-        let compressor = |name: &str, it: &Compressed| {
-            let sizes = [it.smallest_bytes, it.median_bytes, it.largest_bytes].map(|bytes| bytes.to_string());
-            let mut row = vec![name.to_owned(), format!("{:.2}", it.mean_ratio), format!("{:.1}", it.saved_pct)];
-            row.extend(sizes);
-            row
-        };
-        let bins = self.lz4.histogram.iter().zip(&self.deflate.histogram).enumerate();
-        let bins = bins.map(|(bin, (&lz4, &deflate))| {
-            let size =
-                if bin + 1 == BINS { "does not shrink".into() } else { format!("{} to {}", bin * 10, bin * 10 + 10) };
-            vec![size, part(lz4), part(deflate)]
+        let length = |report: &Report| format_bytes_binary(u64::from(report.block_bytes));
+        let samples = self.blocks.iter().map(|report| {
+            let part = |count| format!("{:.1} %", percent(count, report.samples));
+            vec![
+                length(report),
+                report.samples.to_string(),
+                part(report.zero_blocks),
+                part(report.duplicate_blocks),
+                format!("{:.3}", report.entropy_bits_per_byte),
+            ]
         });
+        let compressors = self.blocks.iter().flat_map(|report| {
+            [("lz4", &report.lz4), ("deflate (about zstd -1)", &report.deflate)].map(|(name, it)| {
+                let sizes = [it.smallest_bytes, it.median_bytes, it.largest_bytes].map(|bytes| bytes.to_string());
+                let figures = [format!("{:.2}", it.mean_ratio), format!("{:.1} %", it.saved_pct)];
+                [vec![format!("{} {name}", length(report))], figures.to_vec(), sizes.to_vec()].concat()
+            })
+        });
+        let bins = (0..BINS).map(|bin| {
+            let part = |count: Option<&u32>, report: &Report| percent(*count.unwrap_or(&0), report.samples);
+            let cell = |report: &Report| {
+                let (lz4, deflate) = (report.lz4.histogram.get(bin), report.deflate.histogram.get(bin));
+                format!("{:.0} / {:.0}", part(lz4, report), part(deflate, report))
+            };
+            let name =
+                if bin + 1 == BINS { "does not shrink".into() } else { format!("{} to {} %", bin * 10, bin * 10 + 10) };
+            std::iter::once(name).chain(self.blocks.iter().map(cell)).collect()
+        });
+        let files = format!("{}: {} in {} file(s)", self.path, format_bytes_binary(self.bytes), self.files);
+        let by_length = std::iter::once("of the block".to_owned()).chain(self.blocks.iter().map(length)).collect();
+        let headers = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         vec![
-            table(&self.path, &["figure", "value"], figures),
-            table(
-                "Compressors",
-                &["compressor", "ratio", "saved, %", "smallest, bytes", "median, bytes", "largest, bytes"],
-                vec![compressor("lz4", &self.lz4), compressor("deflate (about zstd -1)", &self.deflate)],
-            ),
-            table("Blocks by compressed size", &["% of the block", "lz4", "deflate"], bins.collect()),
+            Table {
+                caption: files,
+                headers: headers(&["block", "samples", "zeros", "equal to another", "bits a byte"]),
+                rows: samples.collect(),
+            },
+            Table {
+                caption: "What compressors make of one block (bytes)".to_owned(),
+                headers: headers(&["block, compressor", "ratio", "saved", "smallest", "median", "largest"]),
+                rows: compressors.collect(),
+            },
+            Table {
+                caption: "Blocks by compressed size (% with lz4 / with deflate)".to_owned(),
+                headers: by_length,
+                rows: bins.collect(),
+            },
         ]
+    }
+
+    /// A line for each length and compressor, for programs.
+    #[must_use]
+    pub fn csv(&self) -> Table {
+        let headers = "block_bytes,compressor,samples,zero_blocks,duplicate_blocks,entropy_bits_per_byte,mean_ratio,\
+                       saved_pct,smallest_bytes,median_bytes,largest_bytes";
+        let rows = self.blocks.iter().flat_map(|report| {
+            [("lz4", &report.lz4), ("deflate", &report.deflate)].map(|(name, it)| {
+                let counts = [report.samples, report.zero_blocks, report.duplicate_blocks];
+                let figures = [report.entropy_bits_per_byte, it.mean_ratio, it.saved_pct];
+                let sizes = [it.smallest_bytes, it.median_bytes, it.largest_bytes];
+                [
+                    vec![report.block_bytes.to_string(), name.to_owned()],
+                    counts.map(|count| count.to_string()).to_vec(),
+                    figures.map(|figure| format!("{figure:.3}")).to_vec(),
+                    sizes.map(|bytes| bytes.to_string()).to_vec(),
+                ]
+                .concat()
+            })
+        });
+        Table { caption: String::new(), headers: headers.split(',').map(str::to_owned).collect(), rows: rows.collect() }
     }
 }
 
-fn table(caption: &str, headers: &[&str], rows: Vec<Vec<String>>) -> Table {
-    Table { caption: caption.to_owned(), headers: headers.iter().map(|&header| header.to_owned()).collect(), rows }
+fn percent(count: u32, samples: u32) -> f64 {
+    100.0 * f64::from(count) / f64::from(samples.max(1))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::load::{Content, ContentMaker};
-
-    fn report_of(data: &[u8], block_bytes: u32, samples: u32) -> Result<Report, ExamineError> {
-        static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("plimsoll-compressibility-{}-{number}", std::process::id()));
-        std::fs::write(&path, data).unwrap();
-        let report = examine(&path, block_bytes, samples, 3);
-        std::fs::remove_file(&path).unwrap();
-        report
-    }
-
-    fn made(compressible_pct: u8, len_bytes: usize) -> Vec<u8> {
-        let mut data = vec![0; len_bytes];
-        ContentMaker::new(Content { compressible_pct }, 1).fill(&mut data);
-        data
-    }
-
-    #[test]
-    fn random_data_does_not_shrink() {
-        let report = report_of(&made(0, 1 << 20), 8192, 1000).unwrap();
-        assert_eq!((report.samples, report.zero_blocks, report.duplicate_blocks), (128, 0, 0));
-        assert!(report.entropy_bits_per_byte > 7.99, "{}", report.entropy_bits_per_byte);
-        for compressed in [&report.lz4, &report.deflate] {
-            assert_eq!((compressed.histogram[BINS - 1], compressed.median_bytes), (128, 8192));
-            assert_eq!((compressed.mean_ratio, compressed.saved_pct), (1.0, 0.0));
-        }
-        assert!(report.summary().contains("encrypted or compressed already"));
-    }
-
-    #[test]
-    fn half_of_the_data_is_saved() {
-        let report = report_of(&made(50, 1 << 20), 8192, 40).unwrap();
-        assert_eq!(report.samples, 40);
-        assert!((report.lz4.saved_pct - 50.0).abs() < 3.0 && (report.deflate.saved_pct - 50.0).abs() < 3.0);
-        assert!((report.lz4.mean_ratio - 2.0).abs() < 0.1);
-        assert_eq!(report.lz4.histogram[4] + report.lz4.histogram[5], 40);
-        assert!(report.summary().starts_with("Blocks of 8 KiB become 4"), "{}", report.summary());
-    }
-
-    #[test]
-    fn zeros_and_duplicates_are_counted() {
-        let mut data = vec![0; 4 * 4096];
-        data.extend(made(0, 4096).repeat(3));
-        data.extend([1; 100]);
-        let report = report_of(&data, 4096, 100).unwrap();
-        assert_eq!((report.samples, report.zero_blocks, report.duplicate_blocks), (7, 4, 2));
-        let zeros = report_of(&[0; 8192], 4096, 100).unwrap();
-        assert_eq!(zeros.entropy_bits_per_byte, 0.0);
-        assert!(zeros.summary().contains("zeros"));
-    }
-
-    #[test]
-    fn samples_are_spread_and_distinct() {
-        for (blocks, samples) in [(1, 1), (7, 100), (100, 7), (1 << 50, 1000)] {
-            let numbers: Vec<_> = sample_numbers(blocks, samples, 5).collect();
-            assert_eq!(numbers.len() as u64, blocks.min(u64::from(samples)));
-            assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last().is_some_and(|&last| last < blocks));
-        }
-    }
-
-    #[test]
-    fn tables_are_complete() {
-        let tables = report_of(&made(30, 1 << 16), 4096, 10).unwrap().tables();
-        assert_eq!(tables.iter().map(|table| table.rows.len()).collect::<Vec<_>>(), [6, 2, BINS]);
-        for table in &tables {
-            assert!(table.rows.iter().all(|row| row.len() == table.headers.len()), "{}", table.caption);
-        }
-        assert_eq!(tables[2].rows[10][0], "does not shrink");
-    }
-
-    #[test]
-    fn what_cannot_be_examined_is_said() {
-        let error = |result: Result<Report, ExamineError>| result.unwrap_err().to_string();
-        assert!(error(report_of(b"short", 4096, 1)).contains("less than one block of 4096"));
-        assert!(error(examine("/".as_ref(), 0, 1, 0)).contains("choose 512 to 16777216"));
-        assert!(error(examine("/".as_ref(), 512, 0, 0)).contains("choose 1 to 1000000"));
-        assert!(error(examine("/nonexistent-file".as_ref(), 512, 1, 0)).starts_with("/nonexistent-file: "));
-        assert!(examine("/".as_ref(), 512, 1, 0).is_err());
-    }
-}
+mod tests;

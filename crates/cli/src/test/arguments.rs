@@ -28,6 +28,40 @@ const STEADY_WINDOW_NS: u64 = 10_000_000_000;
 const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
+/// Whatever says what to run, or where; --examine runs nothing.
+const WORKLOAD_FLAGS: [&str; 30] = [
+    "conf",
+    "storage",
+    "duration",
+    "warmup",
+    "sched_groups",
+    "overwrite",
+    "destructive",
+    "keep_files",
+    "max_write",
+    "sweep",
+    "find_rate",
+    "matrix",
+    "data_size",
+    "dual",
+    "rbd",
+    "ss",
+    "ss_window",
+    "pictures",
+    "page",
+    "force",
+    "io_properties",
+    "disk",
+    "model",
+    "mode",
+    "max_io_requests",
+    "num_io_queues",
+    "latency_goal",
+    "capacity_scale",
+    "shards",
+    "backend",
+];
+
 /// Run the jobs of an io_tester or fio job file on a directory, a file or a device
 ///
 /// All jobs run at the same time, each in its class, through the scheduler. In a directory each job gets a scratch
@@ -36,7 +70,7 @@ const INTERVAL_MIN_NS: u64 = 100_000_000;
 #[command(group(clap::ArgGroup::new("experiment").args(["sweep", "find_rate", "matrix", "dual", "ss"])))]
 pub(crate) struct TestArguments {
     /// Job file: io_tester's YAML, or fio's (by .fio, .ini, or its first line)
-    #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd"])]
+    #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd", "examine"])]
     pub(super) conf: Option<PathBuf>,
 
     /// Directory, file or block device to work on [default: that of a fio job file, else the working directory]
@@ -71,7 +105,7 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(super) max_write: Option<u64>,
 
-    /// Seed of the positions and gaps [default: that of a fio job file, else 1]
+    /// Seed of the positions and gaps, or of the blocks that are looked at [default: that of a fio job file, else 1]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
@@ -104,6 +138,15 @@ pub(crate) struct TestArguments {
           conflicts_with_all = ["sweep", "find_rate", "matrix", "ss"])]
     pub(super) rbd: Option<PathBuf>,
 
+    /// Run nothing: see how compressible the blocks of a file, device or directory are, to compare with what jobs write
+    #[arg(long, value_name = "PATH", help_heading = "Real data", conflicts_with_all = WORKLOAD_FLAGS)]
+    pub(super) examine: Option<PathBuf>,
+
+    /// Lengths of the blocks that --examine looks at: powers of two from 512 to 16M [default: 4k,8k,16k]
+    #[arg(long, value_name = "BYTES,...", value_delimiter = ',', value_parser = parse_block, help_heading = "Real data",
+          requires = "examine", conflicts_with_all = WORKLOAD_FLAGS)]
+    pub(super) block_size: Vec<u32>,
+
     /// End once it is steady: iops, bw or lat within so many per cent of its mean, or with _slope its slope
     #[arg(long, value_name = "iops:5%", value_parser = parse_steady, help_heading = "Experiments")]
     pub(super) ss: Option<SteadyStop>,
@@ -129,6 +172,12 @@ pub(crate) struct TestArguments {
 
     #[command(flatten)]
     pub(super) shards: ShardFlags,
+}
+
+/// A length of blocks; its range is checked by those who read them.
+fn parse_block(text: &str) -> Result<u32, String> {
+    let bytes = parse_bytes(text)?;
+    u32::try_from(bytes).map_err(|_| "blocks are at most 16M long".to_owned())
 }
 
 /// Reads `iops:5%`, `bw_slope:0.3%`, `lat:10%`.

@@ -143,7 +143,7 @@ fn table(shown: &Shown) -> String {
     text
 }
 
-fn csv(table: &Table) -> String {
+pub(super) fn csv(table: &Table) -> String {
     let line = |row: &Vec<String>| row.iter().map(|field| csv_field(field)).collect::<Vec<_>>().join(",") + "\n";
     std::iter::once(&table.headers).chain(&table.rows).map(line).collect()
 }

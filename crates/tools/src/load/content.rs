@@ -10,12 +10,17 @@
 //! anything that looks for repetition this is as good as fresh random numbers, at the speed of memory. At least 8
 //! bytes of a sector are random, so that no two sectors are the same, whatever the compressibility.
 //!
-//! A buffer that is written again keeps its data, but for the first word of each sector, which is new for each write
-//! ([`renew`]): 7 ns for 4 KiB, and 350 ns for 128 KiB, more than all else that such a request costs. So this is
-//! done for requests of at most 4 KiB, and for jobs that ask for a compressibility; stamps do it for jobs that verify.
+//! A buffer that is written again keeps its data, but for single words that are new for each write ([`renew`]): the
+//! first of each sector, or of each 4 KiB in longer requests without a compressibility. No disk that looks for equal
+//! blocks finds any. That costs 7 ns for 4 KiB and 90 ns for 128 KiB, where each sector would cost 350 ns, more than
+//! all else that the generator does for a request. Stamps do the same for jobs that verify.
+//!
+//! What stands between those words comes again, and a compressor that remembers enough finds it. So the writes of a job
+//! go through at least 1 MiB of buffers in turns ([`spares`]), however few are under way.
 //!
 //! # Limits
-//! Other jobs write the same data again and again, each buffer its own: a disk that finds repetitions keeps one copy.
+//! A compressor that remembers more than 1 MiB (or what is under way, where that is more) of a stream that a job writes
+//! finds repetitions; jobs that verify, whose stamps hide nothing from a compressor, have the buffers under way only.
 //! A compressor needs a few bytes to say where zeros are. lz4 and deflate on blocks of 4 KiB save the chosen part
 //! within 5 percentage points. The data is not random enough for secrets.
 //!
@@ -40,8 +45,11 @@ const SECTOR_WORDS: usize = SECTOR_BYTES / WORD_BYTES;
 /// Odd, so that the sequence has every word; 2^64 divided by the golden ratio, so that neighbours have few bytes in
 /// common.
 const WORD_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Longer requests are renewed only on demand: see [`is_renewed`].
-const RENEWED_MAX_BYTES: u32 = 4096;
+/// A block: disks and file systems look for equal ones in units of this or more.
+const BLOCK_BYTES: usize = 4096;
+/// A job's writes come again after so many bytes, or more: 1 MiB, the window of zstd's level 3 being 2 MiB, that of lz4
+/// 64 KiB, and the largest unit that file systems compress by default 128 KiB.
+const DISTINCT_MIN_BYTES: u64 = 1 << 20;
 /// 16 KiB: a part of every first-level cache.
 const POOL_WORDS: usize = 2048;
 
@@ -84,17 +92,23 @@ impl ContentMaker {
     }
 }
 
-/// Whether writes of a job that does not verify differ from one another. Of what a request of at most 4 KiB costs on
-/// the null backend, [`renew`] is 2 to 3 per cent.
-pub(super) fn is_renewed(content: Content, longest_bytes: u32) -> bool {
-    content.compressible_pct > 0 || longest_bytes <= RENEWED_MAX_BYTES
+/// Distance of the words that [`renew`] changes in requests of a job of up to `longest_bytes`.
+pub(super) fn renewal_bytes(content: Content, longest_bytes: u32) -> usize {
+    if content.compressible_pct > 0 || longest_bytes as usize <= BLOCK_BYTES { SECTOR_BYTES } else { BLOCK_BYTES }
 }
 
-/// Makes data that was written before differ from everything written so far: the first word of each sector becomes one
-/// of a sequence that repeats after 2^64 words. What is left after the last whole word is not changed.
-pub(super) fn renew(buffer: &mut [u8], next_word: &mut u64) {
-    for sector in buffer.chunks_mut(SECTOR_BYTES) {
-        if let Some(word) = sector.first_chunk_mut() {
+/// Buffers of `request_bytes` that a job needs beside the `buffers` that can be under way, so that what it writes comes
+/// again late enough. See the module's documentation.
+pub(super) fn spares(request_bytes: u32, buffers: u64) -> u64 {
+    DISTINCT_MIN_BYTES.div_ceil(u64::from(request_bytes.max(1))).saturating_sub(buffers)
+}
+
+/// Makes data that was written before differ from everything written so far: the first word of each `every_bytes` (at
+/// least 1) becomes one of a sequence that repeats after 2^64 words. What is left after the last whole word is not
+/// changed.
+pub(super) fn renew(buffer: &mut [u8], every_bytes: usize, next_word: &mut u64) {
+    for part in buffer.chunks_mut(every_bytes.max(1)) {
+        if let Some(word) = part.first_chunk_mut() {
             *word = next_word.to_le_bytes();
         }
         *next_word = next_word.wrapping_add(WORD_STEP);
@@ -107,8 +121,6 @@ mod tests {
 
     use super::*;
     use crate::compressibility::{deflate_bytes, lz4_bytes};
-
-    const BLOCK_BYTES: usize = 4096;
 
     fn filled(compressible_pct: u8, len_bytes: usize) -> Vec<u8> {
         let mut buffer = vec![0xaa; len_bytes];
@@ -151,15 +163,46 @@ mod tests {
             let (before, mut word, mut seen) = (lz4_bytes(&buffer) as i64, 7, HashSet::new());
             for _ in 0..64 {
                 assert!(buffer.chunks(SECTOR_BYTES).all(|sector| seen.insert(sector.to_vec())), "{compressible_pct}");
-                renew(&mut buffer, &mut word);
+                renew(&mut buffer, SECTOR_BYTES, &mut word);
             }
             assert!((lz4_bytes(&buffer) as i64 - before).abs() <= 64, "{compressible_pct}");
         }
         for len_bytes in [0, 7, 8, 513] {
             let mut buffer = vec![0; len_bytes];
-            renew(&mut buffer, &mut 1);
+            renew(&mut buffer, SECTOR_BYTES, &mut 1);
             assert_eq!(buffer.iter().any(|byte| *byte != 0), len_bytes >= 8);
         }
+    }
+
+    /// What a job writes one after the other that has `buffers` requests of `request_bytes` under way.
+    fn stream(request_bytes: u32, buffers: u64, len_bytes: usize) -> Vec<u8> {
+        let count = buffers + spares(request_bytes, buffers);
+        let mut ring = filled(0, count as usize * request_bytes as usize);
+        let (mut stream, mut word) = (Vec::new(), 7);
+        while stream.len() < len_bytes {
+            for buffer in ring.chunks_mut(request_bytes as usize) {
+                renew(buffer, renewal_bytes(Content::default(), request_bytes), &mut word);
+                stream.extend_from_slice(buffer);
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn a_stream_of_writes_has_no_equal_blocks_and_does_not_compress() {
+        for (request_bytes, buffers) in [(512, 1), (4096, 1), (4096, 64), (16 << 10, 3), (128 << 10, 2), (1 << 20, 1)] {
+            let stream = stream(request_bytes, buffers, 3 << 20);
+            let mut seen = HashSet::new();
+            assert!(stream.chunks(BLOCK_BYTES).all(|block| seen.insert(block)), "{request_bytes} x {buffers}");
+            // A megabyte wherever it begins: half of it could be of the next turn.
+            for from in [0, 700 << 10] {
+                for compress in [lz4_bytes as fn(&[u8]) -> usize, deflate_bytes] {
+                    let left = compress(&stream[from..from + (1 << 20)]);
+                    assert!(left >= 1 << 20, "{request_bytes} x {buffers}: {left} of 1 MiB");
+                }
+            }
+        }
+        assert_eq!((spares(4096, 1), spares(4096, 256), spares(1 << 20, 1), spares(0, 0)), (255, 0, 0, 1 << 20));
     }
 
     #[test]

@@ -16,6 +16,8 @@
 //! # Example
 //! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
 
+use std::collections::VecDeque;
+
 use plimsoll::backend::OpResult;
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::Histogram;
@@ -23,7 +25,7 @@ use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
 use plimsoll_sim::rng::Rng;
 
 use super::access::{AccessError, AccessPicker};
-use super::content::{is_renewed, renew};
+use super::content::{renew, renewal_bytes};
 use super::detail::{DirectionResult, Directions, JobDetail};
 use super::pace::Pace;
 use super::result::ClassResult;
@@ -99,6 +101,8 @@ pub(super) struct Extras {
     pub(super) stamps: Option<Box<Stamps>>,
     /// Where its sequence of words for [`renew`] begins.
     pub(super) next_word: u64,
+    /// Buffers beside those of its fibers: see [`super::content::spares`].
+    pub(super) spares: VecDeque<Data>,
 }
 
 /// See [`Work`].
@@ -143,10 +147,12 @@ pub(super) struct Job<'a> {
     pub(super) made: u64,
     /// Its requests and flushes under way.
     pub(super) under_way: u64,
-    /// Whether writes that are not stamped differ from one another.
-    is_renewed: bool,
+    /// Distance of the words that [`renew`] changes.
+    renewal_bytes: usize,
     /// The next word for [`renew`].
     next_word: u64,
+    /// What the next writes take, while what they would have taken waits for its turn.
+    spares: VecDeque<Data>,
     /// It ends once so many were made.
     made_max: u64,
     pub(super) requests: u64,
@@ -171,11 +177,11 @@ impl<'a> Job<'a> {
         positions: u64,
         next_position: u64,
         seed: u64,
-        extras: Extras,
+        mut extras: Extras,
     ) -> Job<'a> {
-        let next_word = extras.next_word;
+        let (next_word, spares) = (extras.next_word, std::mem::take(&mut extras.spares));
         let lengths = spec.sizes.iter().map(|size| size.bytes).chain([spec.request_bytes]);
-        let is_renewed = is_renewed(spec.content, lengths.max().unwrap_or(0));
+        let renewal_bytes = renewal_bytes(spec.content, lengths.max().unwrap_or(0));
         let pacing = match (spec.requests_per_s_per_shard, spec.requests_per_s_per_fiber) {
             (Some(rate), _) => Pacing::Shard(Box::new(Pace::new(rate, spec.pause_distribution))),
             (None, Some(rate)) => Pacing::Fiber { period_ns: 1e9 / rate },
@@ -202,8 +208,9 @@ impl<'a> Job<'a> {
             ended_ns: None,
             made: 0,
             under_way: 0,
-            is_renewed,
+            renewal_bytes,
             next_word,
+            spares,
             made_max: limit.min(limit_by_bytes),
             requests: 0,
             bytes: 0,
@@ -294,18 +301,18 @@ impl<'a> Job<'a> {
         Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
     }
 
-    /// Makes the first `len_bytes` of what a write takes differ from what was written before, where the job does that.
+    /// Takes the buffer whose turn it is, and makes its first `len_bytes` differ from what was written before.
     #[inline]
     pub(super) fn renew(&mut self, data: &mut Data, len_bytes: u32) {
-        if !self.is_renewed {
-            return;
+        if let Some(next) = self.spares.pop_front() {
+            self.spares.push_back(std::mem::replace(data, next));
         }
         let mut left_bytes = len_bytes as usize;
         for buffer in pieces_mut(data) {
             let piece_bytes = buffer.len().min(left_bytes);
             left_bytes -= piece_bytes;
             if let Some(bytes) = buffer.get_mut(..piece_bytes) {
-                renew(bytes, &mut self.next_word);
+                renew(bytes, self.renewal_bytes, &mut self.next_word);
             }
         }
     }

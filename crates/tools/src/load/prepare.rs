@@ -20,7 +20,7 @@ use plimsoll::core::QueueConfig;
 use plimsoll::{Data, Reactor, ReactorConfig};
 use plimsoll_sim::rng::Rng;
 
-use super::content::ContentMaker;
+use super::content::{ContentMaker, spares};
 use super::job::{Extras, Job, Work, picker};
 use super::runner::Fiber;
 use super::verify::{Before, Stamps};
@@ -79,7 +79,8 @@ pub(super) fn prepare<'a>(
         let batch = spec.batch.max(1) as usize;
         // Shards write different data, or the disk might keep one copy of them.
         let mut buffers = make_buffers(reactor, spec, plan.seed ^ number as u64 ^ ((shard as u64) << 32))?;
-        let extras = extras(plan, number, target, identity(run_number, seed))?;
+        let mut extras = extras(plan, number, target, identity(run_number, seed))?;
+        extras.spares = buffers.drain(requests_at_once(spec) as usize..).collect();
         let job_is_made = Job::new(spec, target, positions, first, seed, extras);
         let remembered = if matches!(job_is_made.work, Work::Special(_)) { batch } else { 0 };
         for _ in 0..spec.parallelism {
@@ -114,7 +115,7 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
         }
         false => None,
     };
-    Ok(Extras { picker, stamps, next_word: identity })
+    Ok(Extras { picker, stamps, next_word: identity, ..Extras::default() })
 }
 
 /// The greatest common divisor (Euclid).
@@ -167,12 +168,15 @@ fn lengths(spec: &JobSpec) -> impl Iterator<Item = u32> + '_ {
     std::iter::once(spec.request_bytes).chain(spec.sizes.iter().map(|size| size.bytes))
 }
 
+/// A buffer for each request that can be under way at once, and then the spare ones.
 fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<Data>, LoadError> {
     let requests = requests_at_once(spec);
     let request_bytes = lengths(spec).max().unwrap_or(spec.request_bytes);
     let no_memory =
         |error: std::io::Error| LoadError::NoMemory { job: spec.name.clone(), requests, request_bytes, error };
-    let count = usize::try_from(requests).map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
+    let is_written = spec.pattern.is_write() && has_transfers(spec.pattern);
+    let spares = if is_written && !spec.verify { spares(request_bytes, requests) } else { 0 };
+    let count = usize::try_from(requests + spares).map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
     if !has_transfers(spec.pattern) {
         return Ok((0..count).map(|_| Data::None).collect());
     }

@@ -67,56 +67,35 @@ pub(in super::super) const SIMULATED_JOB: Schema = Schema {
     ],
 };
 
-const SHARD_INFO: Schema = Schema {
-    what: "shard_info",
-    known: &[
-        "parallelism",
-        "rps",
-        "batch",
-        "limit",
-        "reqsize",
-        "shares",
-        "class",
-        "bandwidth",
-        "think_time",
-        "think_after",
-        "execution_time",
-        "vectorized",
-        "iov_count",
-        "bssplit",
-        "access",
-        "rate",
-        "ramp_up",
-        "start_delay",
-        "limit_bytes",
-        "io_size",
-    ],
-    refused: &[],
-};
+/// The first is the key that io_tester passes over: only [`MISSPELT_SHARD_INFO`] has it.
+const SHARD_INFO_KEYS: &[&str] = &[
+    MISSPELT_PARALLELISM,
+    "parallelism",
+    "rps",
+    "batch",
+    "limit",
+    "reqsize",
+    "shares",
+    "class",
+    "bandwidth",
+    "think_time",
+    "think_after",
+    "execution_time",
+    "vectorized",
+    "iov_count",
+    "bssplit",
+    "access",
+    "rate",
+    "ramp_up",
+    "start_delay",
+    "limit_bytes",
+    "io_size",
+];
+
+const SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS.split_at(1).1, refused: &[] };
 
 /// [`SHARD_INFO`] with the key that io_tester passes over.
-pub(super) const MISSPELT_SHARD_INFO: Schema = Schema {
-    what: "shard_info",
-    known: &[
-        "parallelism",
-        "rps",
-        "batch",
-        "limit",
-        "reqsize",
-        "shares",
-        "class",
-        "bandwidth",
-        "think_time",
-        "think_after",
-        "execution_time",
-        "vectorized",
-        "iov_count",
-        "ramp_up",
-        "start_delay",
-        MISSPELT_PARALLELISM,
-    ],
-    refused: &[],
-};
+pub(super) const MISSPELT_SHARD_INFO: Schema = Schema { what: "shard_info", known: SHARD_INFO_KEYS, refused: &[] };
 
 const SIMULATED_SHARD_INFO: Schema = Schema {
     what: "shard_info",

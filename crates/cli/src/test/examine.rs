@@ -1,0 +1,110 @@
+//! `--examine`: how compressible the real blocks of a file, device or directory are.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plimsoll_tools::compressibility::{Examination, ExamineError, Options, examine};
+use plimsoll_tools::load::Control;
+use plimsoll_tools::tune::Observer;
+use plimsoll_tools::units::format_bytes_binary;
+
+use super::arguments::TestArguments;
+use super::experiments::csv;
+use crate::failure::{Failure, Outcome};
+use crate::flags::Format;
+use crate::screen::Phases;
+use crate::{interrupt, screen};
+
+/// What takes no longer needs no bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl From<ExamineError> for Failure {
+    fn from(error: ExamineError) -> Failure {
+        Failure::Input(format!("--examine: {error}"))
+    }
+}
+
+/// Looks at `path`, and prints what was found.
+pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
+    if !matches!(arguments.format, Format::Table | Format::Json | Format::Csv) {
+        return Err(Failure::Input("--format: take table, json or csv for --examine".to_owned()));
+    }
+    let mut options = Options::default();
+    if !arguments.block_size.is_empty() {
+        options.block_bytes.clone_from(&arguments.block_size);
+    }
+    options.seed = arguments.seed.unwrap_or(options.seed);
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let mut progress = Progress { begin: Instant::now(), bar: None };
+    let examined = examine(path, &options, &control, &mut |part| progress.show(part));
+    drop(progress);
+    let examination = match examined {
+        Err(error @ ExamineError::Interrupted) => {
+            screen::note(&error.to_string());
+            return Ok(Outcome::Interrupted);
+        }
+        examined => examined?,
+    };
+    screen::print(&match arguments.format {
+        Format::Csv => csv(&examination.csv()),
+        Format::Table => table(&examination),
+        // Plain values: cannot fail.
+        _ => serde_json::to_string_pretty(&examination).unwrap_or_default(),
+    })?;
+    Ok(conclude(&examination, &options))
+}
+
+/// What the result does not say, on stderr.
+fn conclude(examination: &Examination, options: &Options) -> Outcome {
+    if examination.unreadable > 0 {
+        screen::warning(&format!("{} files or directories could not be read: left out", examination.unreadable));
+    }
+    if examination.interrupted {
+        screen::note("interrupted: the figures are of the blocks until then, from the first part of the data");
+        return Outcome::Interrupted;
+    }
+    for bytes in &options.block_bytes {
+        if examination.blocks.iter().all(|report| report.block_bytes != *bytes) {
+            let length = format_bytes_binary(u64::from(*bytes));
+            screen::note(&format!("blocks of {length} are left out: no file holds a whole one"));
+        }
+    }
+    Outcome::Done
+}
+
+fn table(examination: &Examination) -> String {
+    let mut text = String::new();
+    for table in examination.tables() {
+        let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
+        text.push_str(&format!("{}\n{}\n\n", table.caption, screen::table(&headers, table.rows)));
+    }
+    text + &screen::wrap(&examination.summary()) + "\n"
+}
+
+/// A bar on a terminal, once it takes longer than a moment.
+struct Progress {
+    begin: Instant,
+    bar: Option<Phases>,
+}
+
+impl Progress {
+    fn show(&mut self, part: f64) {
+        if self.bar.is_none() && self.begin.elapsed() > PATIENCE {
+            let mut bar = Phases::new();
+            bar.on_phase("reading and compressing", 0.0);
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &mut self.bar {
+            bar.on_progress(part);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish();
+        }
+    }
+}
