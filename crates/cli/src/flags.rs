@@ -84,7 +84,7 @@ pub(crate) struct DiskFlags {
     #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
     pub(crate) io_properties: Option<PathBuf>,
 
-    /// A disk model: a disk file, or the name of a preset (i4i.2xlarge)
+    /// A disk model: a disk file, or the name of a preset (i4i.2xlarge, 4x983-dct: see `plimsoll presets`)
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     pub(crate) disk: Option<String>,
 

@@ -8,8 +8,10 @@ mod demo;
 mod failure;
 mod flags;
 mod info;
+mod instance;
 mod interrupt;
 mod output;
+mod presets;
 mod screen;
 mod sim;
 mod test;
@@ -41,6 +43,8 @@ enum Command {
     Compare(compare::CompareArguments),
     Sim(sim::SimArguments),
     Info(info::InfoArguments),
+    Instance(instance::InstanceArguments),
+    Presets(presets::PresetsArguments),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +56,8 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Instance(arguments) => instance::run(&arguments),
+        Command::Presets(arguments) => presets::run(&arguments),
     };
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,

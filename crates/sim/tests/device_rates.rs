@@ -104,7 +104,7 @@ fn raid0_scales_with_its_members() {
 
 #[test]
 fn presets_reach_their_own_figures() {
-    for name in presets::names() {
+    for name in PRESETS {
         let preset = presets::find(name).unwrap();
         let figures = &preset.figures;
         let members = u64::from(preset.spec.raid0.members);

@@ -246,7 +246,7 @@ fn the_same_seed_gives_the_same_times() {
         closed_loop(&mut device, 64, 0, 50 * MS, next, |done| all.push(*done));
         all
     };
-    for name in presets::names() {
+    for name in PRESETS {
         assert_eq!(run(name, 1), run(name, 1), "{name}");
         if !run(name, 1).is_empty() {
             assert_ne!(run(name, 1), run(name, 2), "{name}");
@@ -256,7 +256,7 @@ fn the_same_seed_gives_the_same_times() {
 
 #[test]
 fn no_request_is_too_odd() {
-    for name in presets::names() {
+    for name in PRESETS {
         let mut spec = presets::find(name).unwrap().spec;
         spec.weather = WeatherSpec { stalls_per_s: 10.0, noise_sigma: 0.1, drift_per_s: 1.0, ..spec.weather };
         let mut device = device(&spec);

@@ -3,7 +3,7 @@
 //! **Why.** The same `1M` means different things to different programs. Configuration files follow the grammar of the
 //! program that defined them, the command line follows ours, and every table prints figures the same way.
 //!
-//! **How.** One reader per grammar, none of which guesses. In all of them the size suffixes are *binary*
+//! **How.** One reader per grammar, none of which guesses. In all of these the size suffixes are *binary*
 //! (k = 2^10, M = 2^20, G = 2^30, T = 2^40), as in Seastar:
 //!
 //! | reader | grammar | example |
@@ -15,6 +15,9 @@
 //! | [`parse_rate_bytes_per_s`] | a size, optionally followed by `/s` | `100MiB/s` |
 //! | [`parse_duration_ns`] | decimal number + `ns us ms s min m h` | `1.5ms` |
 //! | [`parse_count`] | digits, `_` between digits | `1_000_000` |
+//!
+//! The figures of vendors and clouds are the exception: there 1 MB is 10^6 bytes. They have readers of their own:
+//! [`parse_data_sheet_bytes`], [`parse_data_sheet_bytes_per_s`], [`parse_operations_per_s`].
 //!
 //! **Limits.** Values are `u64`; an overflow is an error, never a wrap. Printing rounds to three significant digits, so
 //! printed figures are for people: files get plain integers.
@@ -29,7 +32,11 @@
 //! assert_eq!(units::format_duration_ns(750_000), "750 us");
 //! ```
 
+mod data_sheet;
+
 use std::fmt;
+
+pub use data_sheet::{parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s};
 
 /// Why a text is not a size, rate, duration or count, and what to write in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]

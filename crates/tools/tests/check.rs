@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::sys::sysfs;
 use plimsoll_tools::check::{Beside, CheckOptions, CheckReport, Finding, check_file, check_text};
 use plimsoll_tools::config::Code;
-use plimsoll_tools::presets::{self, Figures, Instance};
+use plimsoll_tools::presets::{self, Evidence, Figures, Instance};
 
 /// A disk of a file, with `more` keys.
 fn disk(mountpoint: &str, figures: &Figures, more: &str) -> String {
@@ -61,7 +61,8 @@ fn honest_rows_of_the_table_pass_and_suspect_ones_are_found() {
 
 #[test]
 fn totals_that_were_multiplied_again_are_found() {
-    for row in presets::instances() {
+    // A derived row has more disks than any that was measured: its product is beyond every link first.
+    for row in presets::instances().iter().filter(|row| row.evidence != Evidence::Derived) {
         let Some(n_disks) = row.n_disks.filter(|n_disks| *n_disks > 1) else { continue };
         let figures = row.total().times(n_disks);
         let text = format!("disks:\n{}", disk("/none", &figures, ""));

@@ -84,5 +84,5 @@ fn names_that_are_no_disk_get_a_suggestion() {
     let error = disk::find("i4i.2xlarg", Path::new("")).unwrap_err();
     assert!(error.to_string().contains("did you mean `i4i.2xlarge`"), "{error}");
     let error = disk::find("nowhere.yaml", Path::new("")).unwrap_err();
-    assert!(error.to_string().contains("the presets are"), "{error}");
+    assert!(error.to_string().contains("plimsoll presets list"), "{error}");
 }

@@ -5,10 +5,15 @@
 //! skips a test with one line saying so.
 
 mod compare;
+mod examine;
 mod experiment;
 mod info;
+mod instance_card;
+mod instance_claims;
+mod instance_compare;
 mod interrupt;
 mod machine;
+mod presets;
 mod refused;
 mod results;
 mod sim;

@@ -13,7 +13,8 @@
 //! write say that it does. The measure and its threshold are those of fsqual, the file system test that came with
 //! Seastar. Some writes more, with `RWF_NOWAIT`, tell how often the kernel itself says that it would have to block.
 //! [`probe_flush`] overwrites a block and takes the time of the `fdatasync` behind it; [`probe_discard`] punches holes
-//! into a file, and [`probe_discard_device`] discards a range of a block device.
+//! into a file, and [`probe_discard_device`] discards a range of a block device. [`probe_reads`] tells what a read costs in
+//! CPU time by io_uring, Linux AIO and `pread`.
 //!
 //! Scratch files are created exclusively, and lose their name before the first byte is written: nothing is left behind
 //! even when the process is killed. Every probe stops by time or by count, whichever comes first.
@@ -36,6 +37,7 @@
 //! 500 appending writes, one at a time, slept 398 times inside `io_submit`: 0.796 switches each, so appending blocks;
 //! reserve the space ahead. 500 overwriting writes slept once: 0.002, overwriting does not block.
 
+mod read;
 mod scratch;
 mod space;
 
@@ -51,6 +53,7 @@ use super::rusage::thread_voluntary_switches;
 use crate::backend::choose::BackendKind;
 use crate::backend::{Backend, Kind, Memory, OpResult, Operation, Submit};
 use crate::buffer::AlignedBuf;
+pub use read::{READ_FILE_BYTES, READS_AT_A_TIME, ReadCost, ReadPath, probe_reads};
 use scratch::{PIECE_BYTES, Scratch};
 pub use space::{DiscardCost, probe_discard, probe_discard_device, probe_flush};
 

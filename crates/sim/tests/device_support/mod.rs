@@ -8,6 +8,34 @@ use plimsoll_sim::rng::Rng;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const S: u64 = 1_000_000_000;
 
+/// Presets that differ in more than their rates: every behaviour, every rule of a volume, few and many disks.
+pub(crate) const PRESETS: [&str; 24] = [
+    "i3.2xlarge",
+    "i3en.3xlarge",
+    "i3en.24xlarge",
+    "i4i.2xlarge",
+    "i4i.large",
+    "i4g.8xlarge",
+    "im4gn.large",
+    "i7i.12xlarge",
+    "i7i.48xlarge",
+    "Standard_L8s_v3",
+    "Standard_L2s_v4",
+    "z3-highmem-8-highlssd",
+    "850-pro",
+    "983-dct",
+    "samsung-983-dct-1.92tb",
+    "hdd",
+    "lexar-ssd-nm790-2tb",
+    "samsung-ssd-990-pro-2tb",
+    "samsung-ssd-870",
+    "gp2",
+    "gp3",
+    "io1",
+    "io2",
+    "st1",
+];
+
 pub(crate) fn device(spec: &DeviceSpec) -> Device {
     Device::new(spec, 7).expect("a specification that makes a device")
 }

@@ -36,9 +36,10 @@ use plimsoll_sim::fit::Fit;
 
 use super::device;
 use super::error::{Code, ConfigError, Source};
-use super::fields::{Field, Fields, Schema, closest, list_of};
+use super::fields::{Field, Fields, Schema};
 use super::io_properties::MAX_FIGURE;
 use super::yaml;
+use crate::presets::{ResolveError, resolve};
 use crate::units::{parse_io_properties_figure, quoted};
 
 /// The length at which operations are counted where nothing else is said: 4 KiB.
@@ -94,7 +95,7 @@ impl DiskModel {
     #[must_use]
     pub fn of_preset(preset: &presets::Preset) -> DiskModel {
         DiskModel {
-            name: Some(preset.name.to_owned()),
+            name: Some(preset.name.clone()),
             figures: preset.figures,
             mix_exponent_p: preset.mix_exponent_p,
             unloaded_latency_ns: preset.unloaded_latency_ns,
@@ -190,27 +191,25 @@ pub fn parse_from_file(path: &Path) -> Result<DiskModel, ConfigError> {
     parse_source(&yaml::read_file(path)?)
 }
 
-/// The preset of this name, or else the file; relative paths start at `base`.
+/// The preset that `name` stands for (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`: see [`resolve`]), or else the file;
+/// relative paths start at `base`.
 ///
 /// # Errors
-/// As [`parse_from_file`]; where there is neither, the presets are named.
+/// As [`parse_from_file`]; where there is neither, the preset that was probably meant, or why there is none such.
 pub fn find(name: &str, base: &Path) -> Result<DiskModel, ConfigError> {
-    if let Some(preset) = presets::find(name) {
-        return Ok(DiskModel::of_preset(&preset));
-    }
+    let error = match resolve(name) {
+        Ok(resolved) => return Ok(DiskModel::of_preset(&resolved.preset)),
+        Err(error) => error,
+    };
     let path = base.join(name);
     if path.exists() {
         return parse_from_file(&path);
     }
-    let names: Vec<&str> = presets::names().collect();
-    let source = Source::new(name, "");
-    let help = match closest(name, names.iter().copied()) {
-        Some(candidate) => format!("did you mean `{candidate}`?"),
-        None => format!("the presets are {}", list_of(&names)),
+    let message = match &error {
+        ResolveError::Unknown { .. } => format!("{} is neither a preset nor a file", quoted(name)),
+        ResolveError::Refused(reason) => reason.clone(),
     };
-    Err(source
-        .error(Code::UnknownReference, format!("{} is neither a preset nor a file", quoted(name)))
-        .with_help(help))
+    Err(Source::new(name, "").error(Code::UnknownReference, message).with_help(error.help()))
 }
 
 fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {

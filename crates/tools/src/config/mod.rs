@@ -26,7 +26,7 @@ pub mod csv;
 mod device;
 pub mod disk;
 pub mod error;
-mod fields;
+pub(crate) mod fields;
 pub mod fio;
 pub mod io_properties;
 pub(crate) mod io_properties_lenient;
@@ -35,7 +35,7 @@ pub mod jobs;
 mod qos;
 pub mod scenario;
 pub mod sched_groups;
-mod yaml;
+pub(crate) mod yaml;
 
 pub use error::{Code, ConfigError, Diagnostic, Severity};
 

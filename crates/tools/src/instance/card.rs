@@ -55,7 +55,8 @@ impl Figure {
     pub fn interval(&self) -> Option<[f64; 2]> {
         let of_samples = || {
             let interval = (self.samples.len() >= 3).then(|| series::mean_interval(&self.samples)).flatten()?;
-            Some([interval.mean - interval.half_width, interval.mean + interval.half_width])
+            // No figure is below 0, and neither is its interval.
+            Some([(interval.mean - interval.half_width).max(0.0), interval.mean + interval.half_width])
         };
         self.interval.or_else(of_samples)
     }

@@ -30,6 +30,15 @@
 //! ```
 
 mod card;
+pub mod claims;
+pub mod compare;
+pub mod economics;
 pub mod figures;
+pub mod find;
+pub mod measure;
+pub mod page;
+pub mod prices;
+pub mod published;
+pub mod scaling;
 
 pub use card::{Card, CardError, Figure, Origin, OriginKind};

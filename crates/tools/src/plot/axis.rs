@@ -18,7 +18,7 @@
 //! Sizes from 512 B to 1 MiB on a [`Scale::Log2`] axis have twelve ticks: `512 B`, `1 KiB`, ... `1 MiB`.
 
 use super::text::text_width_px;
-use super::{Axis, Chart, Layer, Scale, Unit};
+use super::{Axis, Bar, Chart, Layer, Scale, Unit};
 use crate::units::{BINARY_BYTES, DECIMAL_COUNT, DURATION, UnitTable};
 
 const FONT_SIZE: f64 = 12.0;
@@ -88,13 +88,17 @@ impl Span {
 pub(super) fn horizontal_span(chart: &Chart) -> Span {
     let scale = chart.x.scale;
     let marks = chart.layers.iter().flat_map(|layer| match layer {
-        Layer::VerticalMark { x, .. } => [Some(*x), None],
+        Layer::VerticalMark { x, .. } | Layer::Bars { from: x, .. } => [Some(*x), None],
         Layer::Band { from, to, .. } if from <= to => [Some(*from), Some(*to)],
         _ => [None, None],
     });
-    let values = chart.drawable().map(|(x, _)| x).chain(marks.flatten());
+    let ranges = chart.layers.iter().flat_map(|layer| {
+        let bars: &[Bar] = if let Layer::Bars { bars, .. } = layer { bars } else { &[] };
+        bars.iter().filter_map(|bar| bar.range).flat_map(|(low, high)| [low, high])
+    });
+    let values = chart.drawable().map(|(x, _)| x).chain(marks.flatten()).chain(ranges);
     let span = Span::of(values.filter_map(|value| scale.place(value)), scale, false);
-    let has_points = chart.layers.iter().any(|layer| matches!(layer, Layer::Points { .. }));
+    let has_points = chart.layers.iter().any(|layer| matches!(layer, Layer::Points { .. } | Layer::Bars { .. }));
     match scale {
         Scale::Linear => {
             // An axis that begins just above 0 begins at 0.

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use super::axis::{Ruler, Span, Tick, vertical_span};
 use super::labels::{self, Style, Styles};
 use super::text::{escaped, shortened, text_width_px, wrapped};
-use super::{Chart, Layer, Point, WIDTH};
+use super::{Chart, Layer, Point, WIDTH, bars};
 
 /// Height of the plot itself.
 pub(super) const PLOT_HEIGHT: f64 = 220.0;
@@ -59,7 +59,7 @@ impl Canvas {
         };
     }
 
-    fn rect(&mut self, frame: &Frame, attributes: &str) {
+    pub(super) fn rect(&mut self, frame: &Frame, attributes: &str) {
         let (width, height) = (frame.right - frame.left, frame.bottom - frame.top);
         let _ = writeln!(
             self.markup,
@@ -108,7 +108,8 @@ pub(super) struct Margins {
 impl Margins {
     /// What the widest labels need.
     pub(super) fn of(charts: &[&Chart]) -> Margins {
-        let ticks = charts.iter().flat_map(|chart| vertical_ruler(chart, 0.0, vertical_span(chart)).ticks_up());
+        let has_ticks = charts.iter().filter(|chart| !bars::has_bars(chart));
+        let ticks = has_ticks.flat_map(|chart| vertical_ruler(chart, 0.0, vertical_span(chart)).ticks_up());
         let widest = |widths: &mut dyn Iterator<Item = f64>| widths.fold(0.0, f64::max);
         let left = widest(&mut ticks.map(|tick| text_width_px(&tick.label, FONT_SIZE)));
         let marks = charts.iter().flat_map(|chart| &chart.layers).filter_map(|layer| match layer {
@@ -116,7 +117,15 @@ impl Margins {
             _ => None,
         });
         let right = widest(&mut marks.map(|width| width + 22.0));
-        Margins { left: AXIS_NAME + left.clamp(28.0, 160.0) + 8.0, right: right.clamp(RIGHT_LEAST, RIGHT_MOST) }
+        let names = widest(&mut charts.iter().map(|chart| bars::names_width(chart)));
+        Margins {
+            left: AXIS_NAME + left.clamp(28.0, 160.0).max(names) + 8.0,
+            right: right.clamp(RIGHT_LEAST, RIGHT_MOST),
+        }
+    }
+
+    pub(super) fn right(&self) -> f64 {
+        self.right
     }
 }
 
@@ -143,6 +152,9 @@ pub(super) fn draw_chart(canvas: &mut Canvas, chart: &Chart, span: Span, margins
     }
     let styles = Styles::of(chart);
     top = labels::draw_legend(canvas, chart, &styles, left, top);
+    if bars::has_bars(chart) {
+        return bars::draw(canvas, chart, span, margins, top);
+    }
     let x = Ruler::new(&chart.x, span, left, right);
     let flags = labels::flags(chart, &x, left, right);
     top += 4.0 + labels::flags_height(&flags);
@@ -278,7 +290,7 @@ fn thinned<T: Copy>(points: Vec<T>, y: impl Fn(&T) -> f64) -> Vec<T> {
 }
 
 /// The remark below a chart; returns where the chart ends.
-fn draw_note(canvas: &mut Canvas, chart: &Chart, left: f64, top: f64) -> f64 {
+pub(super) fn draw_note(canvas: &mut Canvas, chart: &Chart, left: f64, top: f64) -> f64 {
     let note = chart.note.as_deref().unwrap_or("");
     let lines = wrapped(note, WIDTH - left - 16.0, NOTE_SIZE, 6);
     for (at, line) in lines.iter().enumerate() {

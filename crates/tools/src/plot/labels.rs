@@ -79,7 +79,7 @@ impl<'a> Styles<'a> {
     pub(super) fn of(chart: &'a Chart) -> Styles<'a> {
         let mut names: Vec<&str> = Vec::new();
         for layer in &chart.layers {
-            if let Layer::Line { name, .. } | Layer::Points { name, .. } = layer
+            if let Layer::Line { name, .. } | Layer::Points { name, .. } | Layer::Bars { name, .. } = layer
                 && !names.contains(&name.as_str())
             {
                 names.push(name);
@@ -132,7 +132,9 @@ fn draw_key(canvas: &mut Canvas, chart: &Chart, name: &str, style: Style, x: f64
     if let Some(dashed) = line {
         canvas.line((x, y), (x + key_width(chart, name), y), &style.stroke(dashed));
     }
-    if chart.layers.iter().any(|layer| matches!(layer, Layer::Points { name: of, .. } if of == name)) {
+    let is_of_name =
+        |layer: &Layer| matches!(layer, Layer::Points { name: of, .. } | Layer::Bars { name: of, .. } if of == name);
+    if chart.layers.iter().any(is_of_name) {
         canvas.marker(x + key_width(chart, name) / 2.0, y, style);
     }
 }

@@ -16,6 +16,7 @@
 //!   horizontal marks at its right, the note below.
 //! * The range of an axis holds all values of all layers, marks and ends of bands included, so that nothing has to be
 //!   cut off. A linear vertical axis includes 0.
+//! * A chart with [`Layer::Bars`] has a row for each name of a bar in place of a vertical axis.
 //! * More than a thousand points of a layer are thinned to the least and the largest of each of 500 parts.
 //!
 //! # Limits
@@ -47,6 +48,7 @@
 //! ```
 
 mod axis;
+mod bars;
 mod draw;
 #[cfg(test)]
 pub(crate) mod gallery;
@@ -165,6 +167,16 @@ pub enum Layer {
         /// The points.
         points: Vec<Point>,
     },
+    /// Bars along the horizontal axis, a row for each name: ratios of many figures. A chart with bars has rows in place
+    /// of its vertical axis; lines and points are not drawn in it.
+    Bars {
+        /// In the legend; empty for none.
+        name: String,
+        /// Where the bars begin, in the unit of the horizontal axis.
+        from: f64,
+        /// The bars, each in the row of its name.
+        bars: Vec<Bar>,
+    },
     /// A line across the chart at one horizontal value, such as a knee.
     VerticalMark {
         /// Where, in the unit of the horizontal axis.
@@ -189,6 +201,17 @@ pub enum Layer {
         /// Shown above the chart; empty for none.
         label: String,
     },
+}
+
+/// A bar of a layer, in the unit of its chart's horizontal axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// The name of its row.
+    pub row: String,
+    /// Where it ends.
+    pub value: f64,
+    /// The ends of its error bar, if it has one.
+    pub range: Option<(f64, f64)>,
 }
 
 /// A point of a layer, in the units of its chart's axes.
@@ -235,15 +258,17 @@ impl From<&Series> for Chart {
 }
 
 impl Chart {
-    /// Lines and points with both values in the range of their axes.
+    /// Lines, points and bars with both values in the range of their axes; bars are at the vertical value 1.
     fn drawable(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let pairs = self.layers.iter().flat_map(|layer| {
-            let (line, points): (&[(f64, f64)], &[Point]) = match layer {
-                Layer::Line { points, .. } => (points, &[]),
-                Layer::Points { points, .. } => (&[], points),
-                _ => (&[], &[]),
+            let (line, points, bars): (&[(f64, f64)], &[Point], &[Bar]) = match layer {
+                Layer::Line { points, .. } => (points, &[], &[]),
+                Layer::Points { points, .. } => (&[], points, &[]),
+                Layer::Bars { bars, .. } => (&[], &[], bars),
+                _ => (&[], &[], &[]),
             };
-            line.iter().copied().chain(points.iter().map(|point| (point.x, point.y)))
+            let points = points.iter().map(|point| (point.x, point.y));
+            line.iter().copied().chain(points).chain(bars.iter().map(|bar| (bar.value, 1.0)))
         });
         pairs.filter(|(x, y)| self.x.scale.place(*x).is_some() && self.y.scale.place(*y).is_some())
     }

@@ -1,27 +1,15 @@
-//! Disks of cloud instances: what others measured, in one table.
+//! Named devices as the commands use them: found by name or figures, multiplied, provisioned, compared.
 //!
 //! **Why.** A measured figure says little alone. Beside the figures of the same instance, or of its sisters with more
-//! or fewer of the same disks, a wrong one stands out: see [`crate::check`].
+//! or fewer of the same disks, a wrong one stands out: see [`crate::check`]. And a disk that one does not have can be
+//! simulated, if it has a name.
 //!
-//! **How.** `instances.csv` is part of the program and parsed once. A row states the figures of one disk or of all
-//! disks of the instance together ([`Basis`]), as its source does; [`Instance::total`] and [`Instance::per_disk`]
-//! convert.
+//! **How.** The tables and the devices made of them are those of [`plimsoll_sim::device::presets`], where every figure
+//! stands once. [`resolve`] reads what a command line says: a name, `4xNAME` for an array, `gp3:500GiB:16000iops` for
+//! a volume that was asked for more than its base. [`PresetInfo`] is everything that is known of one; [`search`] finds
+//! rows by what they carry; [`ArrayReport`] compares an array with the limit of what it hangs on.
 //!
-//! The figures were copied in 2025:
-//!
-//! - `aws`: from the io preset file of ScyllaDB's machine image (Apache-2.0), measured with iotune; numbers of disks
-//!   from the size tables of the AWS documentation. Sizes that the file treats as one (all of i3 from 2xlarge on, all
-//!   of i3en from 3xlarge on) are rows of their own here.
-//! - `azure`, `oci`: from the same image's presets for those clouds, measured, for the whole instance. The Azure
-//!   figures are those after their correction of that year.
-//! - `gcp`: the limits that Google's documentation states for the local SSDs of Z3 machines.
-//!
-//! The source gives the newer AWS families (i7i, i7ie, i8g, i8ge) for the whole instance; readers that multiply them
-//! by the number of disks once more promise up to eight times the truth. Two rows have write IOPS that cannot be
-//! right. They are kept as published, with the reason in [`Instance::suspect`], and are never a measure for others.
-//!
-//! **Limits.** Instances with local disks only. The number of disks is known for AWS only. Figures are rates of a
-//! disk that is in use for minutes, not for hours, and of the best case: one kind of request at a time.
+//! **Limits.** [`find`], [`family`] and [`nearest_by_reads`] know instances only, as the checks of files do.
 //!
 //! **Example.**
 //!
@@ -31,115 +19,30 @@
 //! assert_eq!(instance.n_disks, Some(2));
 //! assert_eq!(instance.total().read_iops, 2 * 384_561);
 //! assert_eq!(presets::family("i4i.8xlarge").len(), 10);
-//! # Ok::<(), &str>(())
+//! let array = presets::resolve("4x983-dct")?;
+//! assert_eq!(array.preset.figures.read_iops.get(), Some(4 * 540_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::sync::LazyLock;
+mod array;
+mod info;
+mod resolve;
+mod search;
 
-/// The four figures of io-properties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Figures {
-    /// Reads per second, at least 1.
-    pub read_iops: u64,
-    /// Bytes read per second, at least 1.
-    pub read_bandwidth_bytes_per_s: u64,
-    /// Writes per second, at least 1.
-    pub write_iops: u64,
-    /// Bytes written per second, at least 1.
-    pub write_bandwidth_bytes_per_s: u64,
-}
-
-impl Figures {
-    /// The figures in the order of [`FIGURE_KEYS`].
-    #[must_use]
-    pub fn in_order(&self) -> [u64; 4] {
-        [self.read_iops, self.read_bandwidth_bytes_per_s, self.write_iops, self.write_bandwidth_bytes_per_s]
-    }
-
-    /// All four figures times `n`; a product that does not fit is the largest number.
-    #[must_use]
-    pub fn times(&self, n: u32) -> Figures {
-        self.map(|figure| figure.saturating_mul(u64::from(n)))
-    }
-
-    fn map(&self, change: impl Fn(u64) -> u64) -> Figures {
-        Figures {
-            read_iops: change(self.read_iops),
-            read_bandwidth_bytes_per_s: change(self.read_bandwidth_bytes_per_s),
-            write_iops: change(self.write_iops),
-            write_bandwidth_bytes_per_s: change(self.write_bandwidth_bytes_per_s),
-        }
-    }
-}
+pub use array::{ArrayReport, Direction};
+pub use info::{Cap, FigureInfo, PresetInfo, properties, to_csv};
+pub use plimsoll_sim::device::presets::{
+    Basis, Drive, Evidence, Figures, Instance, Preset, PresetKind, Volume, drives, instances, volumes,
+};
+pub use resolve::{ResolveError, Resolved, Row, resolve};
+pub use search::{Filter, FilterError, Minimum, all, list, search};
 
 /// The keys of the four figures in an io-properties file.
 pub const FIGURE_KEYS: [&str; 4] = ["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"];
 
-/// What the published figures of an instance stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// One of its disks.
-    PerDisk,
-    /// All its disks together.
-    InstanceTotal,
-}
-
-/// One kind of cloud instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instance {
-    /// Its name, as the cloud writes it: `i4i.2xlarge`.
-    pub name: &'static str,
-    /// `aws`, `azure`, `gcp` or `oci`.
-    pub cloud: &'static str,
-    /// How many local disks it has, at least 1; `None`: not known.
-    pub n_disks: Option<u32>,
-    /// What `published` stands for.
-    pub basis: Basis,
-    /// The figures as published.
-    pub published: Figures,
-    /// Why a figure of this row is not to be trusted.
-    pub suspect: Option<&'static str>,
-}
-
-impl Instance {
-    /// The figures of all disks together.
-    #[must_use]
-    pub fn total(&self) -> Figures {
-        match (self.basis, self.n_disks) {
-            (Basis::PerDisk, Some(n_disks)) => self.published.times(n_disks),
-            _ => self.published,
-        }
-    }
-
-    /// The figures of one disk; `None` where the number of disks is not known.
-    #[must_use]
-    pub fn per_disk(&self) -> Option<Figures> {
-        let n_disks = u64::from(self.n_disks?.max(1));
-        Some(match self.basis {
-            Basis::PerDisk => self.published,
-            Basis::InstanceTotal => self.published.map(|figure| figure / n_disks),
-        })
-    }
-
-    /// The name without the size: `i4i`, `Standard_Ls_v4`, `z3-highmem-highlssd`, `VM.DenseIO.E5.Flex`.
-    #[must_use]
-    pub fn family(&self) -> String {
-        family_name(self.cloud, self.name)
-    }
-}
-
 /// How far a figure may be from a preset's to count as the same, as a part of it: two runs on the same kind of disk
 /// differ by some per cent.
 pub const SAME_FIGURE: f64 = 0.10;
-
-static INSTANCES: LazyLock<Vec<Instance>> =
-    LazyLock::new(|| include_str!("instances.csv").lines().skip(1).filter_map(parse_row).collect());
-
-/// All instances, in the order of the table.
-#[must_use]
-pub fn instances() -> &'static [Instance] {
-    &INSTANCES
-}
 
 /// The instance of that name, in any case.
 #[must_use]
@@ -180,53 +83,13 @@ pub fn distance(figure: u64, reference: u64) -> f64 {
     if low == 0 { f64::INFINITY } else { high as f64 / low as f64 - 1.0 }
 }
 
-fn parse_row(line: &'static str) -> Option<Instance> {
-    let mut cells = line.split(',');
-    let (cloud, name) = (cells.next()?, cells.next()?);
-    let n_disks = match cells.next()? {
-        "" => None,
-        text => Some(text.parse().ok()?),
-    };
-    let basis = match cells.next()? {
-        "per_disk" => Basis::PerDisk,
-        "instance_total" => Basis::InstanceTotal,
-        _ => return None,
-    };
-    let mut figure = || cells.next()?.parse::<u64>().ok();
-    let published = Figures {
-        read_iops: figure()?,
-        read_bandwidth_bytes_per_s: figure()?,
-        write_iops: figure()?,
-        write_bandwidth_bytes_per_s: figure()?,
-    };
-    let suspect = cells.next().filter(|reason| !reason.is_empty());
-    Some(Instance { name, cloud, n_disks, basis, published, suspect })
-}
-
-fn family_name(cloud: &str, name: &str) -> String {
-    let is_size = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    match cloud {
-        "aws" => name.split_once('.').map_or(name, |(family, _)| family).to_owned(),
-        "azure" => {
-            let (front, version) = name.rsplit_once('_').unwrap_or((name, ""));
-            let front: String = front.chars().filter(|c| !c.is_ascii_digit()).collect();
-            format!("{front}_{version}")
-        }
-        _ => name.split('-').filter(|part| !is_size(part)).collect::<Vec<_>>().join("-"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_table_is_a_row_and_every_name_is_its_own() {
-        let lines = include_str!("instances.csv").lines().count() - 1;
-        assert_eq!(instances().len(), lines);
+    fn only_aws_rows_have_a_number_of_disks() {
         for instance in instances() {
-            let known = find(instance.name).map(|found| found.published);
-            assert_eq!(known, Some(instance.published), "{} is in the table twice", instance.name);
             assert!(instance.basis == Basis::InstanceTotal || instance.n_disks.is_some(), "{}", instance.name);
             assert_eq!(instance.cloud == "aws", instance.n_disks.is_some(), "{}", instance.name);
         }

@@ -1,0 +1,155 @@
+//! `plimsoll instance card`: what this machine does, in a file that can be compared with others.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plimsoll_tools::instance::measure::iperf3::Peer;
+use plimsoll_tools::instance::measure::{self, Budgets, CardOptions, Group, Measured, measure};
+use plimsoll_tools::instance::{Card, page};
+use plimsoll_tools::load::Control;
+use plimsoll_tools::tune::TuneOptions;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::test::parse_bytes;
+use crate::{interrupt, screen};
+
+/// Measure what this machine does: processor, memory, timers, submission, disk, and by stress-ng and iperf3
+///
+/// Takes six minutes at most. The disk is measured where --storage names a directory on it; scratch files there are
+/// removed. What is not installed or not asked for is listed as missing, with what to do about it.
+#[derive(Args, Debug)]
+pub(crate) struct CardArguments {
+    /// Write the card here, for `plimsoll instance compare` (JSON; `-`: stdout)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write a page with tables and pictures here (HTML)
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+
+    /// What to call the machine [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Directory on the disk to measure; it writes 8 GiB of scratch data there and more, with --quick 2 GiB
+    #[arg(long, value_name = "DIR")]
+    storage: Option<PathBuf>,
+
+    /// 90 seconds at most, instead of six minutes
+    #[arg(long)]
+    quick: bool,
+
+    /// Leave these out: disk, submission, cpu, memory, timer, stress-ng, network
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    skip: Vec<Group>,
+
+    /// Measure the network to this host, on which `iperf3 -s` runs [default: a server of its own on this machine: its
+    /// network stack, no network]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    peer: Option<Peer>,
+
+    /// Write no more than this to the disk
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "storage")]
+    max_write: Option<u64>,
+
+    /// Write over existing output files
+    #[arg(long)]
+    force: bool,
+
+    /// Format of the result on stdout
+    #[arg(long, value_enum, default_value_t = CardFormat::Table)]
+    format: CardFormat,
+}
+
+/// Format of what `instance card` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CardFormat {
+    /// For people.
+    Table,
+    /// The card itself; the schema is in docs/formats.md.
+    Json,
+    /// A line for each figure.
+    Csv,
+}
+
+pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
+    let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let file = arguments.output.as_deref().filter(|_| !is_to_stdout);
+    if file.is_some() && file == arguments.page.as_deref() {
+        return Err(Failure::Input("--output and --page name the same file".to_owned()));
+    }
+    let output = file.map(|path| Output::check(path, arguments.force, "--output")).transpose()?;
+    let html = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
+    let options = options(arguments)?;
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let mut progress = screen::Phases::new();
+    let measured = measure(&options, &mut progress, &control);
+    progress.finish();
+    let Measured { card, disk } = measured?;
+    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+    let written = output.map_or(Ok(()), |output| output.write(&card.to_json()));
+    let written = written.and(html.map_or(Ok(()), |output| output.write(&page::html(&card, disk.as_ref()))));
+    let format = if is_to_stdout { CardFormat::Json } else { arguments.format };
+    screen::print(&match format {
+        CardFormat::Table => table(&card),
+        CardFormat::Json => card.to_json(),
+        CardFormat::Csv => page::csv(&card),
+    })?;
+    written?;
+    if control.is_stopped() {
+        screen::note("interrupted: the card holds what was measured until then; scratch files are removed");
+        return Ok(Outcome::Interrupted);
+    }
+    Ok(Outcome::Done)
+}
+
+fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
+    let name = arguments.name.clone().unwrap_or_else(measure::host_name);
+    if name.trim().is_empty() {
+        return Err(Failure::Input("--name: a machine needs a name".to_owned()));
+    }
+    let disk = match &arguments.storage {
+        Some(path) if !path.is_dir() => {
+            let message = format!(
+                "--storage {}: no such directory: name one on the disk to be measured (a block device is measured by \
+                 `plimsoll tune --destructive`)",
+                path.display()
+            );
+            return Err(Failure::Input(message));
+        }
+        Some(path) => {
+            let options = if arguments.quick { TuneOptions::quick(path) } else { TuneOptions::new(path) };
+            Some(TuneOptions { max_write_bytes: arguments.max_write, ..options })
+        }
+        None => None,
+    };
+    let budgets = if arguments.quick { Budgets::QUICK } else { Budgets::STANDARD };
+    let (skip, peer) = (arguments.skip.clone(), arguments.peer.clone());
+    Ok(CardOptions { disk, budgets, skip, peer, ..CardOptions::new(name) })
+}
+
+/// A card on a screen or two.
+fn table(card: &Card) -> String {
+    let mut rows = Vec::new();
+    for (heading, of_group) in page::rows(card) {
+        rows.push(vec![heading.to_owned()]);
+        let row = |row: page::Row| vec![format!("  {}", row.title), row.value, row.interval];
+        rows.extend(of_group.into_iter().map(row));
+    }
+    let model = card.facts.get("cpu.model").map_or_else(String::new, |model| format!(", {model}"));
+    let mut parts =
+        vec![screen::wrap(&format!("{}{model}", card.name)), screen::table(&["", "value", "95 % interval"], rows)];
+    let list = |heading: &str, lines: Vec<String>| {
+        let lines = lines.iter().map(|line| screen::wrap(&format!("- {line}")).replace('\n', "\n  "));
+        format!("{heading}:\n{}", lines.collect::<Vec<String>>().join("\n"))
+    };
+    if !card.missing.is_empty() {
+        parts.push(list("Missing", card.missing.iter().map(|(key, why)| format!("{key}: {why}")).collect()));
+    }
+    if !card.warnings.is_empty() {
+        parts.push(list("Warnings", card.warnings.clone()));
+    }
+    parts.join("\n\n")
+}

@@ -1,0 +1,80 @@
+//! `plimsoll instance claims`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::instance::claims::{self, Checked, ClaimsReport, Verdict};
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::SimFormat;
+use crate::output::Output;
+use crate::screen;
+
+/// Compute again what others claim about machines: exact, within rounding, or wrong, and by which slip
+///
+/// Without FILE: what ScyllaDB's article of May 2019 says about i3en.24xlarge, with its tables. Exit code 1 if a claim
+/// is wrong.
+#[derive(Args, Debug)]
+pub(crate) struct ClaimsArguments {
+    /// Files of claims (YAML, see docs/formats.md) [default: the built-in ones]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
+    format: SimFormat,
+
+    /// Also write everything as one HTML page
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+
+    /// Write over an existing page
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
+    let page = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
+    let ledgers = if arguments.files.is_empty() {
+        vec![claims::built_in()?]
+    } else {
+        arguments.files.iter().map(|path| claims::parse_from_file(path)).collect::<Result<_, _>>()?
+    };
+    let reports: Vec<ClaimsReport> = ledgers.iter().map(claims::check).collect();
+    if let Some(output) = page {
+        output.write(&claims::page(&reports))?;
+    }
+    let text = match arguments.format {
+        SimFormat::Table => reports.iter().map(table).collect::<Vec<_>>().join("\n"),
+        SimFormat::Json => claims::to_json(&reports),
+        SimFormat::Csv => claims::to_csv(&reports),
+    };
+    screen::print(&text)?;
+    Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
+}
+
+/// The tables of the machines, the claims, and why those that are not exact are not.
+fn table(report: &ClaimsReport) -> String {
+    let mut text = screen::wrap(&format!("{}, {} ({})", report.source, report.date, report.file)) + "\n";
+    for (at, table) in report.tables.iter().enumerate() {
+        let headers = table.headers();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        let title = format!("Table {}: {}; differences in per cent of {}", at + 1, table.title, table.base);
+        text.push_str(&format!("\n{}\n{}\n", screen::wrap(&title), screen::table(&headers, table.cells())));
+    }
+    let row = |claim: &Checked| {
+        vec![claim.claim.clone(), claim.stated.clone(), claim.computed.clone(), claim.verdict.as_str().to_owned()]
+    };
+    let claims = screen::table(&["claim", "stated", "computed", "verdict"], report.claims.iter().map(row).collect());
+    text.push_str(&format!("\nClaims, computed again\n{claims}\n\n"));
+    for claim in report.claims.iter().filter(|claim| !claim.why.is_empty()) {
+        let verdict = claim.verdict.as_str();
+        let slip = claim.slip.map_or_else(String::new, |slip| format!(" [{slip}]"));
+        text.push_str(&screen::wrap(&format!("{verdict}: {}: {}{slip}.", claim.claim, claim.why)));
+        text.push('\n');
+    }
+    let rounded = report.claims.iter().filter(|claim| claim.verdict == Verdict::WithinRounding).count();
+    let exact = report.claims.len() - report.wrong - rounded;
+    text.push_str(&format!("\n{exact} exact, {rounded} within rounding, {} wrong\n", report.wrong));
+    text
+}

@@ -1,0 +1,236 @@
+//! `plimsoll instance compare`: machines beside each other, what they cost, and which for which need.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plimsoll_tools::instance::compare::needs::{Need, Recommendation};
+use plimsoll_tools::instance::compare::{CompareOptions, Comparison, MARKS, compare};
+use plimsoll_tools::instance::find::find_all;
+use plimsoll_tools::instance::prices;
+use plimsoll_tools::page;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Pictures};
+use crate::screen;
+
+/// Machines in one table: the base and three others.
+const OTHERS_PER_TABLE: usize = 3;
+
+/// The longest name of a machine in a table.
+const NAME_WIDTH: usize = 20;
+
+/// The picture that is written.
+const PICTURE: &str = "ratios";
+
+/// Compare machines: ratios to a base, what explains them, what they cost, which for which need
+///
+/// Cards that `plimsoll instance card` wrote, published machines and instances of the table of presets, in any mixture.
+/// Ratios have 95 % intervals where samples exist; without evidence no winner is named. Exit code 1 if --need finds no
+/// machine to recommend.
+#[derive(Args, Debug)]
+pub(crate) struct CompareArguments {
+    /// Cards (files) or names of instances
+    #[arg(value_name = "CARD|NAME", num_args = 1.., required = true)]
+    machines: Vec<String>,
+
+    /// Which of them the ratios are to [default: the first]
+    #[arg(long, value_name = "CARD|NAME")]
+    base: Option<String>,
+
+    /// Prices of instances and network volumes, as docs/formats.md describes them; repeatable
+    #[arg(long, value_name = "FILE")]
+    prices: Vec<PathBuf>,
+
+    /// What the load runs out of first: recommend a machine for it, by price where there are prices
+    #[arg(long, value_enum, value_name = "NEED")]
+    need: Option<NeedName>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = CompareFormat::Table)]
+    format: CompareFormat,
+
+    /// Also write a page for people (HTML)
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+
+    /// Also write the chart of ratios as ratios.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
+
+    /// Write over files that exist
+    #[arg(long)]
+    force: bool,
+}
+
+/// What a load runs out of first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NeedName {
+    /// Processors.
+    Cpu,
+    /// Bytes on local disks.
+    Capacity,
+    /// Random reads a second.
+    ReadIops,
+    /// Bytes written a second.
+    WriteBandwidth,
+}
+
+impl From<NeedName> for Need {
+    fn from(name: NeedName) -> Need {
+        match name {
+            NeedName::Cpu => Need::Cpu,
+            NeedName::Capacity => Need::Capacity,
+            NeedName::ReadIops => Need::ReadIops,
+            NeedName::WriteBandwidth => Need::WriteBandwidth,
+        }
+    }
+}
+
+/// Format of what `instance compare` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CompareFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each figure and machine.
+    Csv,
+}
+
+pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
+    let input = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
+    let machines = find_all(&arguments.machines).map_err(|error| input(&error))?;
+    let prices = prices::read_files(&arguments.prices)?;
+    let page = arguments.page.as_ref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
+    let pictures =
+        arguments.pictures.as_ref().map(|dir| Pictures::check(dir, arguments.force, &[PICTURE])).transpose()?;
+    let options = CompareOptions {
+        base: arguments.base.as_deref(),
+        prices: prices.as_ref(),
+        need: arguments.need.map(Need::from),
+    };
+    let comparison = compare(&machines, &options).map_err(|error| input(&error))?;
+    comparison.warnings.iter().for_each(|warning| screen::warning(warning));
+    if let Some(page) = page {
+        let (title, sections) = comparison.page();
+        page.write(&page::html(&title, &sections))?;
+    }
+    if let Some(pictures) = pictures {
+        pictures.write(PICTURE, &format!("Machines beside {}", comparison.base), &comparison.charts())?;
+    }
+    let text = match arguments.format {
+        CompareFormat::Table => table(&comparison),
+        CompareFormat::Json => comparison.to_json(),
+        CompareFormat::Csv => comparison.to_csv(),
+    };
+    screen::print(&text)?;
+    let is_undecided = comparison.recommendation.as_ref().is_some_and(|recommended| recommended.winner.is_none());
+    Ok(if is_undecided { Outcome::Finding } else { Outcome::Done })
+}
+
+/// Everything on one screen, or a few.
+fn table(comparison: &Comparison) -> String {
+    let mut parts = vec![machines(comparison)];
+    let others: Vec<usize> = (1..comparison.machines.len()).collect();
+    for group in others.chunks(OTHERS_PER_TABLE) {
+        parts.push(ratios(comparison, group));
+    }
+    parts.push(screen::wrap(MARKS));
+    parts.extend(list("What stands out", comparison.outlier_texts()));
+    let all: Vec<usize> = (0..comparison.machines.len()).collect();
+    for group in all.chunks(OTHERS_PER_TABLE + 1) {
+        parts.push(economics(comparison, group));
+    }
+    parts.extend(list("Local disks against network volumes", comparison.break_even_texts()));
+    parts.extend(list("What is missing", comparison.missing_texts()));
+    if let Some(recommended) = &comparison.recommendation {
+        parts.push(recommendation(comparison, recommended));
+    }
+    parts.join("\n\n")
+}
+
+/// A heading and an entry for each text; nothing without texts.
+fn list(heading: &str, texts: Vec<String>) -> Option<String> {
+    let entries: Vec<String> = texts.iter().map(|text| screen::wrap(&format!("- {text}"))).collect();
+    (!entries.is_empty()).then(|| format!("{heading}\n{}", entries.join("\n")))
+}
+
+/// A line for each machine: where its figures come from.
+fn machines(comparison: &Comparison) -> String {
+    let line = |machine: &plimsoll_tools::instance::compare::Machine| {
+        let role = if machine.label == comparison.base { " (base)" } else { "" };
+        let origin = &machine.origin;
+        let preset = machine.from_preset.as_ref().map_or_else(String::new, |fact| format!("; {fact}"));
+        screen::wrap(&format!("{}{role}: {} ({}){preset}", machine.label, origin.source, origin.date))
+    };
+    comparison.machines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The figures of the base, and the ratios of some others.
+fn ratios(comparison: &Comparison, others: &[usize]) -> String {
+    let names: Vec<String> = others.iter().map(|at| name(comparison, *at)).collect();
+    let base = name(comparison, 0);
+    let headers: Vec<&str> = ["", base.as_str()].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut rows = Vec::new();
+    for row in &comparison.figures {
+        let cells: Vec<_> = others.iter().filter_map(|at| row.cells.get(*at)).collect();
+        let Some(base) = row.cells.first() else { continue };
+        if base.value.is_none() && cells.iter().all(|cell| cell.value.is_none()) {
+            continue;
+        }
+        let of_base = Comparison::value_text(row, base);
+        let shown = cells.iter().map(|cell| match (base.value, cell.value) {
+            // There is no ratio to show, but the figure is worth showing.
+            (None, Some(_)) => Comparison::value_text(row, cell),
+            _ => Comparison::ratio_text(cell),
+        });
+        rows.push([row.titled(), of_base].into_iter().chain(shown).collect());
+    }
+    format!("Ratios to {}\n{}", comparison.base, screen::table(&headers, rows))
+}
+
+/// Amounts per core, per TB and so on.
+fn economics(comparison: &Comparison, columns: &[usize]) -> String {
+    let names: Vec<String> = columns.iter().map(|at| name(comparison, *at)).collect();
+    let heading = match &comparison.currency {
+        Some(currency) => format!("Balance and prices, in {currency} a year"),
+        None => "Balance (no prices: give some with --prices)".to_owned(),
+    };
+    let headers: Vec<&str> = std::iter::once("").chain(names.iter().map(String::as_str)).collect();
+    let row = |row: &plimsoll_tools::instance::compare::AmountRow| {
+        let shown = |at: &usize| {
+            row.cells.get(*at).map(|cell| match cell.value {
+                Some(_) => cell.shown.clone(),
+                None if cell.shown == "no price" => cell.shown.clone(),
+                None => "missing".to_owned(),
+            })
+        };
+        std::iter::once(row.title.to_owned()).chain(columns.iter().filter_map(shown)).collect()
+    };
+    let rows = comparison.economics.iter().map(row).collect();
+    format!("{heading}\n{}", screen::table(&headers, rows))
+}
+
+fn recommendation(comparison: &Comparison, recommended: &Recommendation) -> String {
+    let unit = match (&comparison.currency, recommended.by_price) {
+        (Some(currency), true) => format!("{currency} a year per {}", recommended.price_unit),
+        _ => String::new(),
+    };
+    let ranked = recommended.ranking.iter().filter(|ranked| ranked.unranked.is_none()).map(|ranked| {
+        let price = ranked.price_per_unit_year.map_or_else(String::new, plimsoll_tools::instance::economics::money);
+        vec![ranked.label.clone(), ranked.shown.clone(), price]
+    });
+    let lines = comparison.recommendation_lines(recommended);
+    let text: Vec<String> = lines.iter().map(|line| screen::wrap(line)).collect();
+    let table = screen::table(&["", recommended.measure.as_str(), unit.as_str()], ranked.collect());
+    format!("{}\n{table}", text.join("\n"))
+}
+
+/// The name of a machine, short enough for a column.
+fn name(comparison: &Comparison, at: usize) -> String {
+    let label = comparison.machines.get(at).map_or("", |machine| machine.label.as_str());
+    if label.chars().count() <= NAME_WIDTH {
+        return label.to_owned();
+    }
+    label.chars().take(NAME_WIDTH - 1).chain(['\u{2026}']).collect()
+}

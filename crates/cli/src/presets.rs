@@ -1,0 +1,461 @@
+//! `plimsoll presets`: the named devices, what is known of them, and what an array of them carries.
+
+use clap::{Args, Subcommand, ValueEnum};
+use plimsoll_tools::presets::{self, ArrayReport, Direction, Filter, Minimum, PresetInfo, PresetKind, Resolved};
+use plimsoll_tools::units::{
+    UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
+    parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
+};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// Show the devices that --disk knows by name: instances, drives, volumes, and arrays of them
+#[derive(Args, Debug)]
+pub(crate) struct PresetsArguments {
+    #[command(subcommand)]
+    command: PresetsCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum PresetsCommand {
+    List(ListArguments),
+    Show(ShowArguments),
+    Find(Box<FindArguments>),
+    Array(ArrayArguments),
+}
+
+/// List the presets: figures of all disks together
+#[derive(Args, Debug)]
+struct ListArguments {
+    /// Only instances of this cloud: aws, azure, gcp, oci
+    #[arg(long, value_name = "NAME")]
+    cloud: Option<String>,
+
+    /// Only instances of this family, such as i4i
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
+    /// Only presets of this kind
+    #[arg(long, value_enum)]
+    kind: Option<KindName>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
+    format: PresetsFormat,
+}
+
+/// Show everything that is known of a preset, with where it comes from
+///
+/// NAME is a preset (i4i.2xlarge), an array of them (4x983-dct), or a volume with what is asked for beyond its base,
+/// each part with its unit (gp3:500GiB:16000iops:1000MiB/s). It is what --disk takes.
+#[derive(Args, Debug)]
+struct ShowArguments {
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// With --format yaml: where the disk is mounted
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/data")]
+    mountpoint: String,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ShowFormat::Table)]
+    format: ShowFormat,
+}
+
+/// Find presets by words, and by what they carry at least; the nearest comes first
+///
+/// Rates are by the second or, with /min, by the minute, as some graphs of AWS count: 13.2M/min are 220,000 operations
+/// a second. 1 MB is 10^6 bytes, 1 MiB 2^20 bytes, 1 Mb 10^6 bits.
+#[derive(Args, Debug)]
+struct FindArguments {
+    /// Words that name, family or source must have
+    #[arg(value_name = "TEXT")]
+    text: Vec<String>,
+
+    /// Reads a second, such as 600k or 13.2M/min
+    #[arg(long, value_name = "N[/s|/min]", value_parser = operations)]
+    read_iops: Option<Understood>,
+
+    /// Writes a second
+    #[arg(long, value_name = "N[/s|/min]", value_parser = operations)]
+    write_iops: Option<Understood>,
+
+    /// Bytes read a second, such as 3GB/s
+    #[arg(long, value_name = "BYTES/s", value_parser = bandwidth)]
+    read_bandwidth: Option<Understood>,
+
+    /// Bytes written a second
+    #[arg(long, value_name = "BYTES/s", value_parser = bandwidth)]
+    write_bandwidth: Option<Understood>,
+
+    /// Bytes, such as 7.5TB
+    #[arg(long, value_name = "BYTES", value_parser = capacity)]
+    capacity: Option<Understood>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
+    format: PresetsFormat,
+}
+
+/// Multiply a disk, and compare the sum with what the instance lets through; exit code 1 if the instance is the limit
+#[derive(Args, Debug)]
+struct ArrayArguments {
+    /// Members: 4x983-dct, or 3xgp3:50GB:250MB/s
+    #[arg(value_name = "COUNTxNAME")]
+    array: String,
+
+    /// Bandwidth of the instance: 6800Mb/s (megabits) or 850MB/s
+    #[arg(long, value_name = "BYTES/s|BITS/s", value_parser = bandwidth)]
+    limit: Option<Understood>,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
+    format: PresetsFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum KindName {
+    Instance,
+    Drive,
+    Volume,
+}
+
+impl KindName {
+    fn kind(self) -> PresetKind {
+        match self {
+            KindName::Instance => PresetKind::Instance,
+            KindName::Drive => PresetKind::Drive,
+            KindName::Volume => PresetKind::Volume,
+        }
+    }
+}
+
+/// Format of what `presets` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PresetsFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each preset, or for each direction of an array.
+    Csv,
+}
+
+/// Format of what `presets show` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ShowFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each preset.
+    Csv,
+    /// An io-properties file of all disks of one preset, for `info`, `test` and Seastar.
+    Yaml,
+}
+
+/// A figure as it was written, and what it was taken for.
+#[derive(Clone, Debug)]
+struct Understood {
+    text: String,
+    value: u64,
+    /// The value for people, with its unit.
+    meaning: String,
+}
+
+impl Understood {
+    fn read(
+        text: &str,
+        read: fn(&str) -> Result<u64, UnitError>,
+        meaning: impl Fn(u64) -> String,
+    ) -> Result<Understood, UnitError> {
+        let value = read(text)?;
+        Ok(Understood { text: text.trim().to_owned(), value, meaning: meaning(value) })
+    }
+}
+
+fn operations(text: &str) -> Result<Understood, UnitError> {
+    Understood::read(text, parse_operations_per_s, |value| format!("{} operations/s", format_count(value)))
+}
+
+fn bandwidth(text: &str) -> Result<Understood, UnitError> {
+    Understood::read(text, parse_data_sheet_bytes_per_s, |value| {
+        format!("{} bytes/s ({})", format_count(value), format_throughput_decimal(value as f64))
+    })
+}
+
+fn capacity(text: &str) -> Result<Understood, UnitError> {
+    Understood::read(text, parse_data_sheet_bytes, |value| format!("{} bytes", format_count(value)))
+}
+
+pub(crate) fn run(arguments: &PresetsArguments) -> Result<Outcome, Failure> {
+    match &arguments.command {
+        PresetsCommand::List(arguments) => list(arguments),
+        PresetsCommand::Show(arguments) => show(arguments),
+        PresetsCommand::Find(arguments) => find(arguments),
+        PresetsCommand::Array(arguments) => array(arguments),
+    }
+}
+
+fn resolve(name: &str) -> Result<Resolved, Failure> {
+    presets::resolve(name).map_err(|error| Failure::Input(format!("{error}; {}", error.help())))
+}
+
+fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
+    let ListArguments { cloud, family, kind, format } = arguments;
+    let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: kind.map(KindName::kind) };
+    let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
+    let text = match format {
+        PresetsFormat::Table => overview(&found),
+        PresetsFormat::Json => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        PresetsFormat::Csv => presets::to_csv(&found),
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// The version of the JSON; it rises when a key changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+fn pretty(value: &Value) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+}
+
+/// A line for each preset, and why some of them are suspect.
+fn overview(presets: &[PresetInfo]) -> String {
+    if presets.is_empty() {
+        return "no preset".to_owned();
+    }
+    let rows = presets.iter().map(|preset| {
+        let total = &preset.total;
+        vec![
+            preset.name.clone(),
+            preset.disks.map_or_else(|| "?".to_owned(), |disks| disks.to_string()),
+            format_iops_short(total.read_iops as f64),
+            format_iops_short(total.write_iops as f64),
+            megabytes(total.read_bandwidth),
+            megabytes(total.write_bandwidth),
+            preset.capacity_bytes.map_or_else(|| "?".to_owned(), format_bytes_decimal),
+            format!("{}{}", preset.evidence, if preset.suspect.is_some() { ", suspect" } else { "" }),
+        ]
+    });
+    let headers = ["name", "disks", "reads/s", "writes/s", "read\nMB/s", "write\nMB/s", "capacity", "figures"];
+    let mut parts = vec![screen::table(&headers, rows.collect())];
+    let suspects = presets.iter().filter_map(|preset| Some((preset, preset.suspect?)));
+    parts.extend(suspects.map(|(preset, reason)| screen::wrap(&format!("{}: {reason}.", preset.name))));
+    parts.join("\n\n")
+}
+
+fn megabytes(bytes_per_s: u64) -> String {
+    format_count((bytes_per_s as f64 / 1e6).round() as u64)
+}
+
+fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
+    let found: Vec<PresetInfo> =
+        arguments.names.iter().map(|name| Ok(PresetInfo::of(&resolve(name)?))).collect::<Result<_, Failure>>()?;
+    let text = match (arguments.format, found.as_slice()) {
+        (ShowFormat::Table, _) => found.iter().map(sheet).collect::<Vec<_>>().join("\n\n\n"),
+        (ShowFormat::Json, _) => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        (ShowFormat::Csv, _) => presets::to_csv(&found),
+        (ShowFormat::Yaml, [one]) => presets::properties(one, &arguments.mountpoint),
+        (ShowFormat::Yaml, _) => {
+            return Err(Failure::Input(
+                "--format yaml prints the file of one disk: name one preset, or an array of them (4xNAME)".to_owned(),
+            ));
+        }
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+/// Everything about one preset.
+fn sheet(preset: &PresetInfo) -> String {
+    let disks =
+        preset.disks.map_or_else(|| "an unknown number of disks".to_owned(), |disks| format!("{disks} disk(s)"));
+    let what = [preset.cloud, preset.title].into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let what = if what.is_empty() { String::new() } else { format!(" ({what})") };
+    let heading = format!("{}: {}{what}, {disks}", preset.name, preset.kind);
+    let lines = facts(preset).into_iter().map(|line| screen::wrap(&line)).collect::<Vec<_>>().join("\n");
+    [heading, figures_table(preset), lines].join("\n\n")
+}
+
+/// Figures of one disk, of all disks, and as advertised.
+fn figures_table(preset: &PresetInfo) -> String {
+    let unknown = || "?".to_owned();
+    let row = |label: &str, one: Option<u64>, all: u64, advertised: Option<u64>, text: fn(u64) -> String| {
+        let advertised = advertised.map_or_else(String::new, text);
+        vec![label.to_owned(), one.map_or_else(unknown, text), text(all), advertised]
+    };
+    let (one, all) = (preset.per_disk.as_ref(), &preset.total);
+    let mut rows = vec![
+        row("reads/s", one.map(|f| f.read_iops), all.read_iops, preset.advertised_read_iops, format_count),
+        row("writes/s", one.map(|f| f.write_iops), all.write_iops, preset.advertised_write_iops, format_count),
+        row("read MB/s", one.map(|f| f.read_bandwidth), all.read_bandwidth, None, megabytes),
+        row("write MB/s", one.map(|f| f.write_bandwidth), all.write_bandwidth, None, megabytes),
+    ];
+    let part = |bytes: u64| preset.disks.map(|disks| format_bytes_decimal(bytes / u64::from(disks.max(1))));
+    rows.push(vec![
+        "capacity".to_owned(),
+        preset.capacity_bytes.and_then(part).unwrap_or_else(unknown),
+        preset.capacity_bytes.map_or_else(unknown, format_bytes_decimal),
+        String::new(),
+    ]);
+    screen::table(&["", "one disk", "all disks", "advertised"], rows)
+}
+
+/// What is known beside the figures, a line each.
+fn facts(preset: &PresetInfo) -> Vec<String> {
+    let default = |what: &str| match preset.defaults.contains(&what) {
+        true => " (not known: default of its generation)",
+        false => "",
+    };
+    let mix = match preset.mix_exponent {
+        Some(p) => format!("mix exponent {p}"),
+        None => "reads and writes do not disturb each other".to_owned(),
+    };
+    let mut lines = vec![
+        format!("Frontier: {mix}{}.", default("mix_exponent")),
+        format!("Small read on the idle disk: {} us{}.", preset.unloaded_read_us, default("read_latency")),
+        format!("Small write on the idle disk: {} us{}.", preset.unloaded_write_us, default("write_latency")),
+    ];
+    let machine: Vec<String> = [
+        preset.vcpus.map(|vcpus| format!("{vcpus} vCPUs")),
+        preset.memory_gib.map(|memory| format!("{memory} GiB of memory")),
+        preset.network_gbps.map(|network| format!("network {network} Gb/s")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !machine.is_empty() {
+        lines.push(format!("Instance: {}.", machine.join(", ")));
+    }
+    for cap in &preset.caps {
+        let [base, burst, credits] = [cap.base_per_s, cap.burst_per_s, cap.credits].map(|value| value.round() as u64);
+        let lasts_s = if burst > base { credits / (burst - base) } else { 0 };
+        lines.push(format!(
+            "Burst: {} {} a second while {} credits last ({} s from full), then {}.",
+            format_count(burst),
+            cap.unit,
+            format_count(credits),
+            format_count(lasts_s),
+            format_count(base)
+        ));
+    }
+    if let (Some(part), Some(time)) = (preset.promised_pct, preset.promised_time_pct) {
+        lines.push(format!("Promised: {part} % of the performance, {time} % of a year."));
+    }
+    let stated = if preset.basis == "per_disk" { "for one disk" } else { "for all disks" };
+    lines.push(format!("Figures: {}, stated {stated}, {}: {}.", preset.evidence, preset.date, preset.source));
+    lines.extend(preset.suspect.map(|reason| format!("Suspect: {reason}.")));
+    lines
+}
+
+fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
+    let FindArguments { read_iops, write_iops, read_bandwidth, write_bandwidth, capacity, .. } = arguments;
+    let asked = [
+        ("read_iops", read_iops),
+        ("write_iops", write_iops),
+        ("read_bandwidth", read_bandwidth),
+        ("write_bandwidth", write_bandwidth),
+        ("capacity", capacity),
+    ];
+    let asked: Vec<(&str, &Understood)> =
+        asked.into_iter().filter_map(|(key, figure)| Some((key, figure.as_ref()?))).collect();
+    let text = arguments.text.join(" ");
+    if asked.is_empty() && text.trim().is_empty() {
+        return Err(Failure::Input("say what to find: a text, or a minimum such as --read-iops 600k".to_owned()));
+    }
+    let value = |figure: &Option<Understood>| figure.as_ref().map(|figure| figure.value);
+    let minimum = Minimum {
+        read_iops: value(read_iops),
+        write_iops: value(write_iops),
+        read_bandwidth_bytes_per_s: value(read_bandwidth),
+        write_bandwidth_bytes_per_s: value(write_bandwidth),
+        capacity_bytes: value(capacity),
+    };
+    let found = presets::search(&text, &minimum);
+    let understood: Vec<String> =
+        asked.iter().map(|(key, figure)| format!("{key} {} is {}", figure.text, figure.meaning)).collect();
+    let understood = understood.join("; ");
+    let text = match arguments.format {
+        PresetsFormat::Table if asked.is_empty() => overview(&found),
+        PresetsFormat::Table => {
+            format!("{}\n\n{}", screen::wrap(&format!("At least: {understood}.")), overview(&found))
+        }
+        PresetsFormat::Json => {
+            let object = |(key, figure): &(&str, &Understood)| {
+                ((*key).to_owned(), json!({ "text": figure.text, "value": figure.value }))
+            };
+            let asked: serde_json::Map<String, Value> = asked.iter().map(object).collect();
+            pretty(&json!({ "schema": SCHEMA, "text": text, "asked": asked, "presets": found }))?
+        }
+        PresetsFormat::Csv => {
+            if !asked.is_empty() {
+                screen::note(&format!("at least: {understood}"));
+            }
+            presets::to_csv(&found)
+        }
+    };
+    screen::print(&text)?;
+    Ok(if found.is_empty() { Outcome::Finding } else { Outcome::Done })
+}
+
+fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
+    let resolved = resolve(&arguments.array)?;
+    let report = ArrayReport::new(&resolved, arguments.limit.as_ref().map(|limit| limit.value));
+    let text = match arguments.format {
+        PresetsFormat::Table => array_table(&report, arguments.limit.as_ref()),
+        PresetsFormat::Json => {
+            let mut value = json!({ "schema": SCHEMA });
+            if let (Value::Object(object), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(&report)) {
+                object.extend(rest);
+            }
+            pretty(&value)?
+        }
+        PresetsFormat::Csv => report.to_csv(),
+    };
+    screen::print(&text)?;
+    Ok(if report.limit_binds { Outcome::Finding } else { Outcome::Done })
+}
+
+fn array_table(report: &ArrayReport, limit: Option<&Understood>) -> String {
+    let (member, array) = (&report.member.total, &report.array.total);
+    let row = |label: &str, one: u64, all: u64, text: fn(u64) -> String| vec![label.to_owned(), text(one), text(all)];
+    let rows = vec![
+        row("reads/s", member.read_iops, array.read_iops, format_count),
+        row("writes/s", member.write_iops, array.write_iops, format_count),
+        row("read MB/s", member.read_bandwidth, array.read_bandwidth, megabytes),
+        row("write MB/s", member.write_bandwidth, array.write_bandwidth, megabytes),
+    ];
+    let array_header = format!("{} of them", report.members);
+    let mut parts = vec![
+        format!("{}: {} x {}", report.array.name, report.members, report.member.name),
+        screen::table(&["", "one", &array_header], rows),
+    ];
+    if let Some(limit) = limit {
+        let mut lines = vec![format!("Limit: {} is {}.", limit.text, limit.meaning)];
+        lines.push(verdict("Reads", &report.read));
+        lines.push(verdict("Writes", &report.write));
+        parts.push(lines.iter().map(|line| screen::wrap(line)).collect::<Vec<_>>().join("\n"));
+    }
+    parts.join("\n\n")
+}
+
+/// Which of limit and members binds, and what that leaves.
+fn verdict(what: &str, direction: &Direction) -> String {
+    let rate = |bytes_per_s: u64| format_throughput_decimal(bytes_per_s as f64);
+    let bound = if direction.bound_by == "limit" {
+        format!("the limit binds, {} less than the members carry", rate(direction.lost_bytes_per_s()))
+    } else {
+        format!("the members bind, {} of the limit are left", rate(direction.left_bytes_per_s.unwrap_or(0)))
+    };
+    format!(
+        "{what}: {} of {}: {bound}; each member carries {} ({:.0} % of what it could).",
+        rate(direction.carried_bytes_per_s),
+        rate(direction.sum_bytes_per_s),
+        rate(direction.per_member_bytes_per_s),
+        direction.per_member_pct
+    )
+}

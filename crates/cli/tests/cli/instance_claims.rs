@@ -1,0 +1,112 @@
+//! `plimsoll instance claims` and `plimsoll instance scaling`: exit codes, tables, formats, and what they refuse.
+
+use crate::world::World;
+
+const CLAIM: &str = "\
+source: an article
+date: 2019-05
+machines: [{card: i3.metal}, {card: i3en.24xlarge}]
+claims:
+  - {claim: a third more cores, kind: percent, figure: cpu.cores, of: i3en.24xlarge, against: i3.metal, stated: 33 %}
+";
+
+/// What an article states of a family: writes 25 % low at 4xlarge and 42 % at 48xlarge, bandwidth of 8.5 GB/s.
+const FAMILY: &str = "\
+instance,write_iops,write_bytes_per_s,advertised_write_iops,advertised_write_bytes_per_s
+i7i.4xlarge,247500,3370000000,330000,3370000000
+i7i.12xlarge,,8500000000,,9600000000
+i7i.48xlarge,2296800,8500000000,3960000,40000000000
+";
+
+fn world() -> World {
+    World::new(&[
+        ("right.yaml", CLAIM),
+        ("wrong.yaml", &CLAIM.replace("33 %", "50 %")),
+        ("no-figure.yaml", &CLAIM.replace("cpu.cores", "cpu.threads")),
+        ("family.csv", FAMILY),
+        ("foreign.csv", "model,GB\nx,1\n"),
+        ("one.csv", "instance,read_iops\na.large,100\n"),
+    ])
+}
+
+#[test]
+fn the_built_in_claims_come_with_tables_and_reasons() {
+    let ended = world().run(&["instance", "claims"]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{ended:#?}");
+    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    let words = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for fragment in [
+        "price per TB USD a year 1,853.68 1,832.64 -1.14 % 1,006.74 -45.69 %",
+        "memcpy operations/s 567.87 381.34 -32.85 %",
+        "random read k IOPS 1,200 3,100 +158.33 % 2,000 +66.67 %",
+        "-36 % -26.7 % WRONG",
+        "[swapped-base]",
+        "[other-base]",
+        "[of-for-more]",
+        "[sister-figure]",
+        "[power-of-ten]",
+        "[binary-prefix]",
+        "8 wrong",
+    ] {
+        assert!(words.contains(fragment), "no `{fragment}` in {}", ended.out);
+    }
+}
+
+#[test]
+fn exit_codes_of_claims_and_scaling() {
+    let world = world();
+    let cases: [(&[&str], i32); 5] = [
+        (&["claims", "right.yaml"], 0),
+        (&["claims", "wrong.yaml"], 1),
+        (&["claims", "right.yaml", "wrong.yaml"], 1),
+        (&["scaling", "family.csv"], 1),
+        (&["scaling", "Standard_Las_v4"], 0),
+    ];
+    for (arguments, code) in cases {
+        let ended = world.run(&[&["instance"], arguments].concat());
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:#?}");
+        assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
+    }
+}
+
+#[test]
+fn scaling_tells_the_shapes_apart_and_draws_them() {
+    let world = world();
+    let arguments = ["instance", "scaling", "family.csv", "--pictures", ".", "--page", "page.html"];
+    let ended = world.run(&arguments);
+    let words = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for fragment in [
+        "scales but low: -25 % at i7i.4xlarge, -42 % at i7i.48xlarge",
+        "plateaus at 8.50 GB/s from i7i.12xlarge on (2 sizes)",
+        "2^33 bytes per second (8.59 GB/s)",
+    ] {
+        assert!(words.contains(fragment), "no `{fragment}` in {}", ended.out);
+    }
+    for (file, start) in [("scaling-i7i.svg", "<svg"), ("page.html", "<!DOCTYPE html>")] {
+        let text = std::fs::read_to_string(world.path().join(file)).expect("it was written");
+        assert!(text.starts_with(start) && text.contains("plateau"), "{file}");
+    }
+    world.run(&arguments).assert_refused(2, &["page.html exists", "--force"]);
+    let ended = world.run(&["instance", "scaling", "family.csv", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!(report["families"][0]["figures"][1]["plateau"]["from"], "i7i.12xlarge");
+    let ended = world.run(&["instance", "claims", "wrong.yaml", "--format", "csv"]);
+    assert!(ended.out.contains("50 %,33.3 %,wrong,"), "{}", ended.out);
+}
+
+#[test]
+fn what_claims_and_scaling_refuse() {
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["claims", "missing.yaml"], &["missing.yaml", "cannot read the file"]),
+        (&["claims", "no-figure.yaml"], &["no-figure.yaml:5", "has no figure", "cpu.threads"]),
+        (&["claims", "family.csv"], &["family.csv:"]),
+        (&["scaling"], &["FAMILY"]),
+        (&["scaling", "i7j"], &["did you mean `i7i`"]),
+        (&["scaling", "foreign.csv"], &["foreign.csv:1", "`instance` is missing"]),
+        (&["scaling", "one.csv"], &["one measured size only of a"]),
+        (&["scaling", "family.csv", "--pictures", "nowhere"], &["nowhere: no such directory"]),
+    ];
+    for (arguments, fragments) in cases {
+        world().run(&[&["instance"], arguments].concat()).assert_refused(2, fragments);
+    }
+}

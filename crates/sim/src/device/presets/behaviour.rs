@@ -1,0 +1,85 @@
+//! How a disk behaves, whatever its size: `behaviours.csv`.
+//!
+//! # Why
+//! Rates differ from size to size of an instance, behaviour does not: it belongs to the generation of the disk.
+//!
+//! # How it works
+//! A row gives the mix exponent and the two latencies of the idle disk, each with whether a source tells it
+//! (`published`) or it is taken from a similar disk (`default`), and for flash how programs hold reads up.
+//!
+//! # Limits
+//! Interference is fitted for i3 and i3en alone; it is that of a similar disk elsewhere.
+//!
+//! # Example
+//! `i3en`: mix exponent 1.2, reads 138 us, and programs of up to 550 us that are suspended for reads.
+
+use std::sync::LazyLock;
+
+use super::table::{Cells, rows};
+
+/// A row of `behaviours.csv`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Behaviour {
+    pub(super) name: &'static str,
+    /// p in (r/R)^p + (w/W)^p = 1; may be infinite.
+    pub(super) mix_exponent_p: f64,
+    /// Medians on the idle disk.
+    pub(super) read_ns: f64,
+    pub(super) write_ns: f64,
+    /// Whether a source tells mix exponent, read and write latency.
+    pub(super) is_published: [bool; 3],
+    pub(super) device: Device,
+}
+
+/// What a behaviour is built as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Device {
+    /// See `InterferenceSpec`; `channels` of 0: one queue.
+    Flash { program_ns: f64, suspend: bool, block_probability: f64, channels: u32 },
+    /// Behind a network.
+    Network,
+    /// A hard disk.
+    Arm,
+}
+
+impl Behaviour {
+    fn read(cells: &mut Cells) -> Option<Behaviour> {
+        let (name, kind) = (cells.text()?, cells.text()?);
+        let mut published = || Some((cells.number::<f64>()?, cells.either("published", "default")?));
+        let (mix, read, write) = (published()?, published()?, published()?);
+        let device = match kind {
+            "flash" => Device::Flash {
+                program_ns: cells.number()?,
+                suspend: cells.either("yes", "no")?,
+                block_probability: cells.number()?,
+                channels: cells.number()?,
+            },
+            "network" => Device::Network,
+            "arm" => Device::Arm,
+            _ => return None,
+        };
+        Some(Behaviour {
+            name,
+            mix_exponent_p: mix.0,
+            read_ns: read.0,
+            write_ns: write.0,
+            is_published: [mix.1, read.1, write.1],
+            device,
+        })
+    }
+
+    /// The behaviour that the next cell names.
+    pub(super) fn of_cell(cells: &mut Cells) -> Option<&'static Behaviour> {
+        let name = cells.text()?;
+        BEHAVIOURS.iter().find(|behaviour| behaviour.name == name)
+    }
+
+    /// What of it no source tells.
+    pub(super) fn defaults(&self) -> Vec<&'static str> {
+        let names = ["mix_exponent", "read_latency", "write_latency"];
+        names.into_iter().zip(self.is_published).filter(|(_, known)| !known).map(|(name, _)| name).collect()
+    }
+}
+
+pub(super) static BEHAVIOURS: LazyLock<Vec<Behaviour>> =
+    LazyLock::new(|| rows(include_str!("behaviours.csv"), Behaviour::read));

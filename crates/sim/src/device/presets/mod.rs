@@ -1,0 +1,207 @@
+//! Devices that one can name: instances, drives and volumes, what they are rated at, and a model of each.
+//!
+//! # Why
+//! "What would this schedule do on an i4i.2xlarge" should not need an i4i.2xlarge. And a figure that stands twice is
+//! sooner or later two figures, so every published one stands here, once.
+//!
+//! # How it works
+//! The tables are CSV files beside this module, compiled in and parsed once. `instances.csv`, `drives.csv` and
+//! `volumes.csv` hold figures; each row names its source (`sources.csv`) and its behaviour (`behaviours.csv`): how
+//! reads and writes share the disk, how long a request takes on the idle disk, how it disturbs others. Row and
+//! behaviour together are a [`Preset`]. What no source tells is that of the generation, and [`Preset::defaults`] says
+//! so.
+//!
+//! [`Instance`], [`Drive`] and [`Volume`] give the rows as they are. [`Volume::provision`] asks a volume for more than
+//! its base; [`Preset::array`] puts several of the same into a RAID 0.
+//!
+//! Mix exponents of i3, i3en, im4gn, i4i and gp3, latencies of i3, i3en, i4i and gp3, and the interference of i3 and
+//! i3en: fitted to read-latency surfaces that ScyllaDB published with diskplorer (2021-2022).
+//!
+//! # Limits
+//! Where a source gives no number of disks, all disks are modelled as one. Only the 983 DCT models garbage collection
+//! (a full disk); switch it on for others in [`DeviceSpec::flash`]. 850 PRO writes are those of a fresh disk. Volumes
+//! keep what they promise, without the hour in a hundred in which they need not.
+//!
+//! # Example
+//! ```
+//! use plimsoll_sim::device::presets;
+//! let preset = presets::find("i3en.24xlarge").unwrap();
+//! assert_eq!(preset.spec.raid0.members, 8);
+//! assert_eq!(preset.figures.read_iops.get(), Some(8 * 257_024));
+//! assert!(presets::names().any(|name| name == "gp3"));
+//! let array = presets::find("983-dct").unwrap().array(4).unwrap();
+//! assert_eq!(array.figures.write_iops.get(), Some(4 * 50_000));
+//! ```
+
+mod behaviour;
+mod build;
+mod drives;
+mod instances;
+mod table;
+mod volumes;
+
+use std::fmt;
+
+use plimsoll_core::{FourFigures, Rate};
+
+use super::spec::DeviceSpec;
+
+pub use drives::{Drive, drives};
+pub use instances::{Basis, Figures, Instance, instances};
+pub use volumes::{Provision, Volume, volumes};
+
+/// What kind of thing a preset is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PresetKind {
+    /// The local disks of a cloud instance.
+    Instance,
+    /// A drive.
+    Drive,
+    /// A network volume.
+    Volume,
+}
+
+impl PresetKind {
+    /// All of them.
+    pub const ALL: [PresetKind; 3] = [PresetKind::Instance, PresetKind::Drive, PresetKind::Volume];
+
+    /// Its name: `instance`, `drive` or `volume`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PresetKind::Instance => "instance",
+            PresetKind::Drive => "drive",
+            PresetKind::Volume => "volume",
+        }
+    }
+}
+
+/// How its source came to the four figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// A tool measured them.
+    Measured,
+    /// The vendor or the provider states them.
+    Rated,
+    /// They follow from others.
+    Derived,
+}
+
+impl Evidence {
+    /// Its name: `measured`, `rated` or `derived`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Evidence::Measured => "measured",
+            Evidence::Rated => "rated",
+            Evidence::Derived => "derived",
+        }
+    }
+}
+
+/// A named device.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// Its name, as on a command line.
+    pub name: String,
+    /// What it is.
+    pub kind: PresetKind,
+    /// Where the figures come from.
+    pub source: &'static str,
+    /// As of when: year, or year and month (`2026-06`).
+    pub date: &'static str,
+    /// How the source came to the figures.
+    pub evidence: Evidence,
+    /// The model. `raid0.members` is the number of disks.
+    pub spec: DeviceSpec,
+    /// What iotune would write for the whole device: all its disks together.
+    pub figures: FourFigures,
+    /// p in (r/R)^p + (w/W)^p = 1; infinite for independent directions.
+    pub mix_exponent_p: f64,
+    /// Median of a small read on the idle device, in ns.
+    pub unloaded_latency_ns: u64,
+    /// What of the model no source tells, so that it is that of the generation: `mix_exponent`, `read_latency`,
+    /// `write_latency`, `capacity`, `disks`.
+    pub defaults: Vec<&'static str>,
+    /// Why a figure is not to be trusted.
+    pub suspect: Option<&'static str>,
+}
+
+/// Why a device cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresetError {
+    message: String,
+}
+
+impl PresetError {
+    fn new(message: impl Into<String>) -> PresetError {
+        PresetError { message: message.into() }
+    }
+}
+
+impl fmt::Display for PresetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for PresetError {}
+
+/// The most disks of a device; see [`RaidSpec::members`](super::RaidSpec).
+const MAX_MEMBERS: u32 = 256;
+
+impl Preset {
+    /// So many of them as one RAID 0, called `4xNAME`. One of them is itself.
+    ///
+    /// # Errors
+    /// None of them, or more than 256 disks in all.
+    pub fn array(&self, count: u32) -> Result<Preset, PresetError> {
+        let members = self.spec.raid0.members.saturating_mul(count);
+        if count == 0 || members > MAX_MEMBERS {
+            return Err(PresetError::new(format!(
+                "{count} x {} are {members} disks: an array has 1 to {MAX_MEMBERS}",
+                self.name
+            )));
+        }
+        if count == 1 {
+            return Ok(self.clone());
+        }
+        let mut array = Preset { name: format!("{count}x{}", self.name), ..self.clone() };
+        array.spec.raid0.members = members;
+        array.spec.capacity_bytes = self.spec.capacity_bytes.saturating_mul(u64::from(count));
+        for cap in &mut array.spec.caps {
+            cap.base_per_s *= f64::from(count);
+            cap.burst_per_s *= f64::from(count);
+            cap.credits *= f64::from(count);
+        }
+        let times =
+            |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second(per_s.saturating_mul(u64::from(count))));
+        array.figures = FourFigures {
+            read_iops: times(self.figures.read_iops),
+            read_bandwidth: times(self.figures.read_bandwidth),
+            write_iops: times(self.figures.write_iops),
+            write_bandwidth: times(self.figures.write_bandwidth),
+        };
+        Ok(array)
+    }
+}
+
+/// The names of all presets: instances, drives, volumes, in the order of their tables.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let instances = instances().iter().map(|row| row.name);
+    let drives = drives().iter().map(|row| row.name);
+    instances.chain(drives).chain(volumes().iter().map(|row| row.name))
+}
+
+/// The preset of that name, in any case.
+#[must_use]
+pub fn find(name: &str) -> Option<Preset> {
+    let same = |other: &str| other.eq_ignore_ascii_case(name);
+    let instance = || instances().iter().find(|row| same(row.name)).map(Instance::preset);
+    let drive = || drives().iter().find(|row| same(row.name)).map(Drive::preset);
+    let volume = || volumes().iter().find(|row| same(row.name)).map(Volume::preset);
+    instance().or_else(drive).or_else(volume)
+}
+
+#[cfg(test)]
+mod tests;

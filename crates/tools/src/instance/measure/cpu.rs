@@ -1,0 +1,138 @@
+//! What the processor does: hashing, products of matrices, sorting; on one thread and on all.
+//!
+//! **Why.** Cores and clocks do not say what a processor does in a second, and a machine sold by hardware threads does
+//! not do twice as much on twice as many of them.
+//!
+//! **How.** Three kinds of work that stay in the second-level cache: XXH3 of 64 KiB (bytes in, multiplications), the
+//! product of two matrices of 192 x 192 `f64` (floating point), and sorting 65 536 random `u64` keys (branches). Each
+//! on the last processor that this process may use (the first takes most interrupts), then on all at once.
+//!
+//! **Limits.** One program, compiled for every machine of its architecture: what a build for this very processor would
+//! gain is not in it. Compare cards of the same version of this program only.
+//!
+//! **Example.** A product of two 192 x 192 matrices takes 2 x 192^3 = 14.2 million operations; 250 of them in a second
+//! are 3.5 Gflop/s.
+
+use std::hint::black_box;
+
+use twox_hash::XxHash3_64;
+
+use super::sampler::{Sampling, Work, rates};
+use super::{Part, Random};
+use crate::tune::Observer;
+
+/// Bytes that are hashed at once.
+const HASH_BYTES: usize = 64 << 10;
+/// Hashes of a round.
+const HASHES: usize = 16;
+/// Rows and columns of the matrices.
+const MATRIX_SIDE: usize = 192;
+/// Keys that are sorted at once.
+const KEYS: usize = 64 << 10;
+
+/// Name, and how to make the work.
+type Kernel = (&'static str, &'static str, fn() -> Work);
+
+/// What the processor does, and the ends of the names of its figures.
+const KERNELS: [Kernel; 3] = [("hash", "bytes_per_s", hash), ("matrix", "flop_per_s", matrix), ("sort", "per_s", sort)];
+
+/// Measurements that [`run`] makes.
+pub(super) const MEASUREMENTS: usize = 2 * KERNELS.len();
+
+/// Measures all three, on one of `cpus` and on all of them.
+pub(super) fn run(sampling: &Sampling<'_>, cpus: &[usize], observer: &mut dyn Observer) -> Part {
+    let mut part = Part::default();
+    let one: Vec<usize> = cpus.last().copied().into_iter().collect();
+    let mut done = 0;
+    for (name, unit, make) in KERNELS {
+        for (who, cpus) in [("one", one.as_slice()), ("all", cpus)] {
+            part.sampled(&format!("cpu.{name}_{who}_{unit}"), rates(sampling, cpus, &|| Ok(make())));
+            done += 1;
+            observer.on_progress(done as f64 / MEASUREMENTS as f64);
+        }
+    }
+    let method = format!(
+        "XXH3 of {HASH_BYTES} bytes, product of {MATRIX_SIDE} x {MATRIX_SIDE} f64, unstable sort of {KEYS} u64; pinned \
+         to {} thread(s)",
+        cpus.len()
+    );
+    part.fact("cpu.method", method);
+    part
+}
+
+fn hash() -> Work {
+    let mut random = Random::default();
+    let data: Vec<u8> = (0..HASH_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
+    Box::new(move || {
+        for _ in 0..HASHES {
+            black_box(XxHash3_64::oneshot(black_box(&data)));
+        }
+        (HASHES * HASH_BYTES) as f64
+    })
+}
+
+fn matrix() -> Work {
+    let mut random = Random::default();
+    let mut fill = || -> Vec<f64> { (0..MATRIX_SIDE * MATRIX_SIDE).map(|_| random.next_u64() as f64 / 1e19).collect() };
+    let (left, right) = (fill(), fill());
+    let mut product = vec![0.0; MATRIX_SIDE * MATRIX_SIDE];
+    Box::new(move || {
+        multiply(black_box(&left), black_box(&right), &mut product, MATRIX_SIDE);
+        black_box(&product);
+        2.0 * (MATRIX_SIDE as f64).powi(3)
+    })
+}
+
+/// `product = left x right`, square matrices of `side` rows, row by row. The innermost loop goes along rows of both, so
+/// that the compiler makes vectors of it.
+fn multiply(left: &[f64], right: &[f64], product: &mut [f64], side: usize) {
+    for (left_row, product_row) in left.chunks_exact(side).zip(product.chunks_exact_mut(side)) {
+        product_row.fill(0.0);
+        for (factor, right_row) in left_row.iter().zip(right.chunks_exact(side)) {
+            for (sum, value) in product_row.iter_mut().zip(right_row) {
+                *sum += factor * value;
+            }
+        }
+    }
+}
+
+fn sort() -> Work {
+    let mut random = Random::default();
+    let keys: Vec<u64> = (0..KEYS).map(|_| random.next_u64()).collect();
+    let mut sorted = keys.clone();
+    Box::new(move || {
+        sorted.copy_from_slice(&keys);
+        black_box(&mut sorted).sort_unstable();
+        KEYS as f64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::figures;
+    use crate::load::Control;
+
+    #[test]
+    fn a_product_is_the_product() {
+        // (1 2; 3 4) x (5 6; 7 8)
+        let mut product = vec![9.0; 4];
+        multiply(&[1.0, 2.0, 3.0, 4.0], &[5.0, 6.0, 7.0, 8.0], &mut product, 2);
+        assert_eq!(product, [19.0, 22.0, 43.0, 50.0]);
+    }
+
+    #[test]
+    fn every_kernel_has_its_figures() {
+        let control = Control::default();
+        let sampling = Sampling { samples: 2, sample_ns: 1, control: &control };
+        let part = run(&sampling, &[0, 0], &mut ());
+        assert_eq!((part.figures.len(), &part.missing), (MEASUREMENTS, &Vec::new()));
+        for (key, figure) in &part.figures {
+            assert!(figures::kind(key).is_some(), "{key}");
+            assert!(figure.samples.len() == 2 && figure.value > 0.0, "{key}: {figure:?}");
+        }
+        control.stop();
+        let sampling = Sampling { samples: 2, sample_ns: 1, control: &control };
+        assert_eq!(run(&sampling, &[0], &mut ()).missing.len(), MEASUREMENTS);
+    }
+}

@@ -1,0 +1,53 @@
+//! What a 4 KiB read costs in CPU time: io_uring, Linux AIO, `pread`.
+//!
+//! **Why.** Disks of a million operations a second are bound by the processor on small machines; this figure times the
+//! rate is how many cores the disk takes.
+//!
+//! **How.** [`plimsoll::sys::submission::probe_reads`] for each way, one after the other, on a scratch file of the
+//! storage.
+//!
+//! **Limits.** Those of the probe: what the kernel does in interrupts is not in it.
+//!
+//! **Example.** 2500 ns at 400 000 reads a second: one core does nothing else.
+
+use std::path::Path;
+
+use plimsoll::sys::submission::{ReadPath, probe_reads};
+
+use super::sampler::Sampling;
+use super::{INTERRUPTED, Part};
+use crate::tune::Observer;
+
+/// Key of each way.
+const KEYS: [(ReadPath, &str); 3] = [
+    (ReadPath::IoUring, "submission.io_uring_ns"),
+    (ReadPath::LinuxAio, "submission.aio_ns"),
+    (ReadPath::Pread, "submission.pread_ns"),
+];
+
+/// Ways that [`run`] measures.
+pub(super) const MEASUREMENTS: usize = KEYS.len();
+
+/// Measures all ways on the disk of `directory`.
+pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn Observer) -> Part {
+    let mut part = Part::default();
+    let is_stopped = || sampling.control.is_stopped();
+    for (done, (path, key)) in KEYS.into_iter().enumerate() {
+        if is_stopped() {
+            part.miss(key, INTERRUPTED);
+            continue;
+        }
+        let cost = probe_reads(directory, path, sampling.samples, sampling.sample_ns, &is_stopped);
+        let samples = match cost {
+            Ok(_) if is_stopped() => Err(INTERRUPTED.to_owned()),
+            Ok(cost) if cost.block_bytes != 4096 => {
+                Err(format!("direct I/O takes {} bytes here, and the figure is of 4 KiB", cost.block_bytes))
+            }
+            Ok(cost) => Ok(cost.cpu_ns_per_read),
+            Err(error) => Err(error.to_string()),
+        };
+        part.sampled(key, samples);
+        observer.on_progress((done + 1) as f64 / MEASUREMENTS as f64);
+    }
+    part
+}

@@ -1,0 +1,94 @@
+//! Why a figure stands still: known causes, tried against the number.
+//!
+//! **Why.** 8.5 GB/s on every large machine looked like a slow disk, and was 2^33 bytes per second: a counter that was
+//! never told to be unlimited. Numbers like that can be recognised.
+//!
+//! **How.** Each function looks at the sizes on the plateau and gives a sentence where its cause fits:
+//!
+//! - *A power of two* of bytes or operations per second, within 1 % and the rounding of the figure.
+//! - *The same disks*: all sizes on the plateau have the same number of local disks.
+//! - *One thread*: operations per second are those that one thread can submit, by the CPU time of a read on the card.
+//! - *Before the disks*: reads and writes stop at the same rate, although other ones are
+//!   advertised, and both are low.
+//!
+//! **Limits.** Powers of two are near by chance for 3 of 100 numbers.
+//!
+//! **Example.** 8 585 068 032 B/s is 0.06 % below 2^33.
+
+use super::{FIGURES, SAME_FIGURE, Size, format_figure, is_iops};
+
+/// How near to a power of two counts, as a part of it.
+const NEAR_POWER: f64 = 0.01;
+/// Powers of two that limits have been seen at: from a million on.
+const POWERS: std::ops::RangeInclusive<i32> = 20..=48;
+/// How near reads and writes are that stop at the same rate: closer than two runs usually are.
+const SAME_RATE: f64 = 0.05;
+/// How different figures are that cannot be taken for the same.
+const DIFFERENT: f64 = 1.25;
+
+/// The causes that fit a plateau of `figure` at `value`, on which `sizes` stand.
+pub(super) fn of_plateau(sizes: &[&Size], figure: usize, value: f64) -> Vec<String> {
+    let power = power_of_two(value).map(|power| {
+        let unit = if is_iops(figure) { "operations" } else { "bytes" };
+        format!(
+            "it is 2^{power} {unit} per second ({}) within 1 %: a limit in software, such as an integer of that many \
+             bits or a default that stands for \"unlimited\"",
+            format_figure(figure, 2f64.powi(power))
+        )
+    });
+    [power, same_disks(sizes), one_thread(sizes, figure, value), before_the_disks(sizes, figure)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The power of two that `value` is near to. A number of few digits is near by its rounding.
+pub(super) fn power_of_two(value: f64) -> Option<i32> {
+    let power = value.log2().round() as i32;
+    let limit = 2f64.powi(power);
+    let rounding = crate::instance::claims::half_digit_of(value).min(value * NEAR_POWER);
+    (POWERS.contains(&power) && (value - limit).abs() <= limit * NEAR_POWER + rounding).then_some(power)
+}
+
+fn same_disks(sizes: &[&Size]) -> Option<String> {
+    let disks = sizes.first()?.n_disks?;
+    let all_same = sizes.len() > 1 && sizes.iter().all(|size| size.n_disks == Some(disks));
+    all_same.then(|| format!("these sizes have the same number of disks ({disks}): it is the sum of the disks"))
+}
+
+fn one_thread(sizes: &[&Size], figure: usize, value: f64) -> Option<String> {
+    let nanoseconds = sizes.iter().find_map(|size| size.submission_ns).filter(|ns| is_iops(figure) && *ns > 0.0)?;
+    let of_one_thread = 1e9 / nanoseconds;
+    ((value / of_one_thread - 1.0).abs() <= SAME_FIGURE).then(|| {
+        format!(
+            "one thread can submit {} a second (a read takes {nanoseconds:.0} ns of CPU): one submitted the load",
+            format_figure(figure, of_one_thread)
+        )
+    })
+}
+
+/// Reads and writes that are stopped by something that cannot tell them apart.
+pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String> {
+    let other = figure ^ 2;
+    let last = sizes.last()?;
+    let of = |figures: &[Option<f64>; 4], at: usize| figures.get(at).copied().flatten();
+    let measured = (of(&last.measured, figure)?, of(&last.measured, other)?);
+    let advertised = (of(&last.advertised, figure)?, of(&last.advertised, other)?);
+    let apart = |(a, b): (f64, f64)| a.max(b) / a.min(b);
+    let both_low = measured.0.max(measured.1 * advertised.0 / advertised.1) < advertised.0 * (1.0 - SAME_FIGURE);
+    if !both_low || apart(measured) > 1.0 + SAME_RATE || apart(advertised) < DIFFERENT {
+        return None;
+    }
+    let name = |at: usize| FIGURES.get(at).map_or("", |(_, name)| *name);
+    Some(format!(
+        "{} and {} of {} are nearly the same ({} and {}), advertised are {} and {}: look before the disks, at the \
+         CPUs that submit, the driver, or a limit in software",
+        name(figure),
+        name(other),
+        last.name,
+        format_figure(figure, measured.0),
+        format_figure(other, measured.1),
+        format_figure(figure, advertised.0),
+        format_figure(other, advertised.1)
+    ))
+}

@@ -1,0 +1,154 @@
+//! The shape of one figure over the sizes of a family.
+//!
+//! **Why.** "Scales but low" and "plateaus" have different causes; a table of numbers shows neither at a glance.
+//!
+//! **How.** [`judge`] takes the sizes that have the figure, by rising size. First the plateau is looked for, from the
+//! smallest size on, so that it is as long as it can be; then where the trailing run of departures begins.
+//!
+//! **Limits.** A figure that two sizes have can plateau by chance; the sentence says how many sizes it stands on.
+//!
+//! **Example.** 2.0, 4.1, 8.5, 8.5 GB/s at 16, 32, 64 and 192 vCPUs: a plateau of two sizes.
+
+use super::{FIGURES, FigureReport, Plateau, SAME_FIGURE, ScalePoint, Shape, Size, cause, format_figure, is_iops};
+
+/// How much has to be expected to grow over a plateau, at least.
+const GROWTH: f64 = 1.25;
+
+/// The report on a figure; `None` if fewer than two of `sizes`, which rise, have it.
+pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
+    let (key, title) = *FIGURES.get(figure)?;
+    let with_point = |size| Some((size, point(size, figure)?));
+    let (sizes, points): (Vec<&Size>, Vec<ScalePoint>) = sizes.iter().filter_map(with_point).unzip();
+    if points.len() < 2 {
+        return None;
+    }
+    // Sizes for which nothing is advertised neither depart nor end a run of those that do.
+    let judged: Vec<&ScalePoint> = points.iter().filter(|point| point.advertised.is_some()).collect();
+    let plateau = plateau_from(&points, figure).and_then(|from| {
+        let on_it = points.get(from..)?;
+        let value = on_it.iter().map(|point| point.measured).sum::<f64>() / on_it.len() as f64;
+        let causes = cause::of_plateau(sizes.get(from..)?, figure, value);
+        Some(Plateau { value, from: on_it.first()?.instance.clone(), sizes: on_it.len(), causes })
+    });
+    let trailing = judged.iter().rev().take_while(|point| point.departs).count();
+    let departs_from = judged.get(judged.len() - trailing).map(|point| point.instance.clone());
+    let shape = match &plateau {
+        Some(_) => Shape::Plateaus,
+        None if trailing > 0 => Shape::ScalesButLow,
+        None if judged.iter().any(|point| point.departs) => Shape::LowAtSomeSizes,
+        None if judged.is_empty() => Shape::Grows,
+        None => Shape::AsAdvertised,
+    };
+    let mut sentence = match (&plateau, shape) {
+        (Some(plateau), _) => on_plateau(plateau, &points, figure),
+        (None, Shape::ScalesButLow) => but_low(&judged, trailing),
+        (None, shape) => otherwise(shape, &points),
+    };
+    let remark = (shape == Shape::ScalesButLow).then(|| cause::before_the_disks(&sizes, figure)).flatten();
+    sentence.extend(remark.map(|remark| format!("; {remark}")));
+    Some(FigureReport { key, title, shape, departs_from, plateau, sentence, points })
+}
+
+fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
+    let measured = size.measured.get(figure).copied().flatten()?;
+    let advertised = size.advertised.get(figure).copied().flatten();
+    let part = advertised.map(|advertised| measured / advertised);
+    Some(ScalePoint {
+        instance: size.name.clone(),
+        vcpus: size.vcpus,
+        measured,
+        advertised,
+        difference_pct: part.map(|part| (part - 1.0) * 100.0),
+        departs: part.is_some_and(|part| part < 1.0 - SAME_FIGURE),
+    })
+}
+
+/// The place of the first size on the plateau.
+fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
+    let last = points.last()?;
+    // What is as advertised stands where it should.
+    if last.advertised.is_some() && !last.departs {
+        return None;
+    }
+    let is_flat = |from: &usize| {
+        let on_it = points.get(*from..).unwrap_or_default();
+        let measured = || on_it.iter().map(|point| point.measured);
+        let (low, high) = (measured().fold(f64::INFINITY, f64::min), measured().fold(0.0, f64::max));
+        high <= low * (1.0 + SAME_FIGURE) && on_it.first().is_some_and(|first| expected_growth(first, last) >= GROWTH)
+    };
+    let single = || {
+        let is_limit = last.departs && !is_iops(figure) && cause::power_of_two(last.measured).is_some();
+        is_limit.then_some(points.len() - 1)
+    };
+    (0..points.len() - 1).find(is_flat).or_else(single)
+}
+
+/// How many times as much `last` should carry as `first`.
+fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
+    match (first.advertised, last.advertised) {
+        (Some(first), Some(last)) => last / first,
+        _ => last.vcpus / first.vcpus,
+    }
+}
+
+fn on_plateau(plateau: &Plateau, points: &[ScalePoint], figure: usize) -> String {
+    let value = format_figure(figure, plateau.value);
+    let largest = points.last();
+    let name = largest.map_or("", |last| &last.instance);
+    let beside = largest.and_then(|last| last.advertised).map_or_else(
+        || "nothing is advertised there".to_owned(),
+        |advertised| format!("advertised are {}", format_figure(figure, advertised)),
+    );
+    let place = match plateau.sizes {
+        1 => format!("at {value}, seen at {name} only, where {beside}"),
+        sizes => format!("at {value} from {} on ({sizes} sizes); at {name} {beside}", plateau.from),
+    };
+    match plateau.causes.join("; ") {
+        causes if causes.is_empty() => format!("plateaus {place}; no known cause fits"),
+        causes => format!("plateaus {place}; {causes}"),
+    }
+}
+
+fn but_low(points: &[&ScalePoint], trailing: usize) -> String {
+    let percent = |point: &ScalePoint| point.difference_pct.unwrap_or(0.0);
+    let low: Vec<&ScalePoint> = points.iter().copied().skip(points.len() - trailing).collect();
+    let (Some(first), Some(last)) = (low.first(), low.last()) else { return String::new() };
+    let earlier = points.iter().take(points.len() - trailing).filter(|point| point.departs).count();
+    let also = if earlier > 0 { format!(", and at {earlier} smaller size(s)") } else { String::new() };
+    if low.len() == 1 {
+        return format!("scales but low: {:+.0} % at {}, the largest size{also}", percent(last), last.instance);
+    }
+    let trend = match percent(last) - percent(first) {
+        change if change < -5.0 => "it falls further behind with size",
+        change if change > 5.0 => "it catches up with size",
+        _ => "the same part is missing at every size",
+    };
+    format!(
+        "scales but low: {:+.0} % at {}, {:+.0} % at {}{also}; {trend}",
+        percent(first),
+        first.instance,
+        percent(last),
+        last.instance
+    )
+}
+
+fn otherwise(shape: Shape, points: &[ScalePoint]) -> String {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
+    let low: Vec<String> = points
+        .iter()
+        .filter(|point| point.departs)
+        .map(|point| format!("{} ({:+.0} %)", point.instance, point.difference_pct.unwrap_or(0.0)))
+        .collect();
+    match shape {
+        Shape::LowAtSomeSizes => format!("low at some sizes: {}", low.join(", ")),
+        Shape::Grows => format!(
+            "grows {:.1} times over {:.0} times the vCPUs; nothing is advertised to hold it against",
+            last.measured / first.measured,
+            last.vcpus / first.vcpus
+        ),
+        _ => {
+            let last = points.iter().rev().find(|point| point.advertised.is_some()).unwrap_or(last);
+            format!("as advertised within 10 %, up to {}", last.instance)
+        }
+    }
+}
