@@ -323,6 +323,18 @@ impl Disk {
         }
     }
 
+    /// Device time for which there are tokens at `now_ns`, in nanoseconds, in the emptiest bucket: at most
+    /// [`Disk::effective_goal_ns`]; below 0 where somebody has taken ahead. `None`: the disk is unlimited, and needs none.
+    #[must_use]
+    pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
+        let lanes = if self.config.duplex { 2 } else { 1 };
+        let in_use = self.buckets.chunks(2).flat_map(|lane| lane.iter().take(lanes));
+        let ahead_ns = in_use.map(|bucket| (bucket.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
+        let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
+        let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
+        (!self.is_unlimited()).then_some(left_ns)
+    }
+
     pub(crate) fn targets(&self) -> &Targets {
         &self.targets
     }

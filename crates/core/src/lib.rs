@@ -32,6 +32,7 @@ mod snapshot;
 mod stats;
 mod sync;
 mod target;
+pub mod trace;
 mod tree;
 mod units;
 

@@ -39,6 +39,7 @@
 mod back;
 mod follow;
 mod gates;
+mod mode;
 mod piece;
 mod report;
 mod urgent;
@@ -198,12 +199,7 @@ impl IoQueue {
     /// A queue for `disk`, with the classes of the disk.
     #[must_use]
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
-        let fairness = match config.mode {
-            Mode::Depth(_) => Fairness::Decaying { tau_ns: DECAY_TAU_NS },
-            _ => {
-                Fairness::Virtual { credit: Cost::from_ns(config.wakeup_credit_ns.unwrap_or(disk.effective_goal_ns())) }
-            }
-        };
+        let fairness = fairness(&config, &disk);
         let lanes = if disk.config().duplex { 2 } else { 1 };
         let lane = |_| Lane {
             tree: Tree::new(fairness),
@@ -241,6 +237,10 @@ impl IoQueue {
         queue.disk.add_queue();
         queue.follow();
         queue
+    }
+
+    fn fairness(&self) -> Fairness {
+        fairness(&self.config, &self.disk)
     }
 
     /// Whether clocks are shared with the other queues: not where nothing is scarce, and not in the other modes.
@@ -524,6 +524,16 @@ impl IoQueue {
         }
     }
 
+    /// What queued work waits for, as of the last [`IoQueue::poll_dispatch`] that gave nothing; `None` when nothing is queued.
+    #[must_use]
+    pub fn blocked_on(&self) -> Option<WaitReason> {
+        if self.queued == 0 {
+            return None;
+        }
+        let otherwise = if self.parked.is_empty() { WaitReason::Fairness } else { WaitReason::Limit };
+        Some(self.blocked.reason().unwrap_or(otherwise))
+    }
+
     /// When to call [`IoQueue::poll_dispatch`] again if nothing else happens before: at once when the answer is in the
     /// past, never when `None` (then only a completion or a new request changes anything). Poll also after each
     /// enqueue, completion, cancellation, refusal and change of shares: the answer is that of the last poll.
@@ -575,6 +585,16 @@ impl Member {
             yields: 0,
             backlogged_since: 0,
             held: None,
+        }
+    }
+}
+
+/// How the clocks of a queue run.
+fn fairness(config: &QueueConfig, disk: &Disk) -> Fairness {
+    match config.mode {
+        Mode::Depth(_) => Fairness::Decaying { tau_ns: DECAY_TAU_NS },
+        Mode::Scheduled | Mode::Drain => {
+            Fairness::Virtual { credit: Cost::from_ns(config.wakeup_credit_ns.unwrap_or(disk.effective_goal_ns())) }
         }
     }
 }

@@ -166,6 +166,10 @@ impl Tree {
         &self.node(at).shared
     }
 
+    pub(crate) fn shares(&self, at: u32) -> u32 {
+        self.node(at).shares
+    }
+
     pub(crate) fn parent(&self, at: u32) -> u32 {
         self.node(at).parent
     }

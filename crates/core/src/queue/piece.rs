@@ -50,6 +50,12 @@ impl Dispatch {
         self.user_data
     }
 
+    /// Its cost in the disk model: device time.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
     /// What its class waited for most before this dispatch; `None` when it did not wait.
     #[must_use]
     pub fn waited_for(&self) -> Option<WaitReason> {

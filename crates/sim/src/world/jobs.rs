@@ -2,7 +2,7 @@
 
 use plimsoll_core::Op;
 
-use super::log::EventKind;
+use super::log::{Event, EventKind};
 use super::run::{Moment, Run};
 use super::shard::{Due, End};
 use super::spec::{Change, WorldSpec};
@@ -256,7 +256,8 @@ impl World<'_> {
                 self.totals.finished += 1;
                 let disk = self.queues[run.queue as usize].disk;
                 self.measures.note_finish((disk, request.class), bytes, latency_ns);
-                self.log.note(request.event(EventKind::Finish, (self.now_ns, shard, disk)));
+                let event = request.event(EventKind::Finish, (self.now_ns, shard, disk));
+                self.log.note(Event { errno: result.err().unwrap_or(0), ..event });
             }
             End::Refused => {
                 run.counts.refused += 1;

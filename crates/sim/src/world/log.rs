@@ -3,7 +3,7 @@
 //! The number is a hash over all events in their order. Two runs that agree in it did the same things at the same
 //! times. It is two multiplications an event, and no more than a fingerprint: not for secrets.
 
-use plimsoll_core::Op;
+use plimsoll_core::{Op, WaitReason};
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,13 @@ pub struct Event {
     pub offset_bytes: u64,
     /// Length of the request or piece, in bytes; of completions, what was moved.
     pub len_bytes: u32,
+    /// Of dispatches: cost in the disk model, in nanoseconds of device time; of completions: for how many nanoseconds it had
+    /// been done before its shard looked. Else 0.
+    pub detail: u32,
+    /// Of dispatches: what its class waited for most.
+    pub reason: Option<WaitReason>,
+    /// Of completions and ends: the error number, or 0.
+    pub errno: i32,
 }
 
 pub(crate) struct Log<'a> {

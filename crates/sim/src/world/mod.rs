@@ -66,7 +66,7 @@ mod spec;
 use std::ops::Range;
 use std::sync::Arc;
 
-use plimsoll_core::{Disk, Dispatch, IoQueue, Mode, Op, Outcome, Progress, QueueConfig, depth_of_queue};
+use plimsoll_core::{Disk, Dispatch, FS_PER_NS, IoQueue, Mode, Op, Outcome, Progress, QueueConfig, depth_of_queue};
 
 pub use check::{MAX_REQUESTS_PER_S, MAX_SHARDS, WorldError};
 pub use jobs::REFUSED_RETRY_NS;
@@ -380,6 +380,8 @@ impl<'a> World<'a> {
             let mut event = request.event(EventKind::Complete, (self.now_ns, shard, state.disk));
             event.offset_bytes += u64::from(dispatch.offset_bytes());
             event.len_bytes = moved_bytes;
+            event.detail = u32::try_from(self.now_ns.saturating_sub(completion.at_ns)).unwrap_or(u32::MAX);
+            event.errno = completion.result.err().unwrap_or(0);
             self.log.note(event);
         }
         match state.queue.complete(self.now_ns, dispatch, outcome) {
@@ -401,7 +403,8 @@ impl<'a> World<'a> {
 impl Request {
     fn event(&self, kind: EventKind, (at_ns, shard, disk): (u64, u32, u32)) -> Event {
         let Request { key, class, op, offset_bytes, len_bytes, .. } = *self;
-        Event { at_ns, kind, shard, disk, class, key, op, offset_bytes, len_bytes }
+        let (detail, reason, errno) = (0, None, 0);
+        Event { at_ns, kind, shard, disk, class, key, op, offset_bytes, len_bytes, detail, reason, errno }
     }
 }
 
@@ -421,7 +424,9 @@ fn send_piece(
         offset_bytes += request.offset_bytes;
         // The queue does not know the length of what is not a transfer.
         len_bytes = if op.is_transfer() { len_bytes } else { request.len_bytes };
-        log.note(Event { offset_bytes, len_bytes, ..request.event(EventKind::Dispatch, (now_ns, shard, disk_number)) });
+        let detail = u32::try_from(piece.cost().as_fs() / FS_PER_NS).unwrap_or(u32::MAX);
+        let event = request.event(EventKind::Dispatch, (now_ns, shard, disk_number));
+        log.note(Event { offset_bytes, len_bytes, detail, reason: piece.waited_for(), ..event });
     }
     let key = u64::from(pieces.insert(Piece { dispatch: piece, queue }));
     disk.in_device.enter(now_ns);
