@@ -214,7 +214,8 @@ impl Classes {
         self.0.epoch.load(Ordering::Acquire)
     }
 
-    fn changed(&self) {
+    /// Shards look at the table, and at whatever else follows its epoch.
+    pub(crate) fn changed(&self) {
         self.0.epoch.fetch_add(1, Ordering::Release);
     }
 

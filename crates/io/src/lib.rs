@@ -27,6 +27,8 @@ pub mod buffer;
 mod class;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+#[cfg(feature = "control")]
+pub mod control;
 mod file;
 mod mailbox;
 mod queues;
@@ -38,6 +40,7 @@ mod shard;
 mod sim_runtime;
 pub mod sys;
 mod topology;
+pub mod trace;
 
 pub use class::{Class, ClassError, ClassInfo, Classes};
 pub use file::SharedFile;

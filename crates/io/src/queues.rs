@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_core::{
-    Cancel, ClassId, ClassStats, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, NodeId, Op, Outcome, Progress,
-    Qos, QueueError, RequestId, Reservation, Snapshot,
+    Cancel, ClassId, ClassStats, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, Mode, NodeId, Op, Outcome,
+    Progress, Qos, QueueError, RequestId, Reservation, Snapshot, WaitReason,
 };
 
 use crate::class::{Class, ClassInfo};
@@ -136,6 +136,38 @@ fn remove(disk: &Disk, node: Node) {
     }
 }
 
+/// What one queue, or several of a disk, say of a class.
+#[cfg(feature = "control")]
+pub(crate) struct ClassView {
+    pub(crate) class: Class,
+    pub(crate) stats: ClassStats,
+    /// How long the oldest queued request has waited.
+    pub(crate) delay_ns: u64,
+    pub(crate) waits_for: Option<WaitReason>,
+    /// None before its first request.
+    pub(crate) latencies: Option<Box<Latencies>>,
+}
+
+#[cfg(feature = "control")]
+impl ClassView {
+    fn add(&mut self, latencies: &Latencies) {
+        let mine = self.latencies.get_or_insert_default();
+        mine.queue.merge(&latencies.queue);
+        mine.device.merge(&latencies.device);
+        mine.total.merge(&latencies.total);
+    }
+
+    /// The same class in another queue.
+    pub(crate) fn merge(&mut self, other: &ClassView) {
+        self.stats = self.stats.plus(other.stats);
+        self.delay_ns = self.delay_ns.max(other.delay_ns);
+        self.waits_for = self.waits_for.or(other.waits_for);
+        if let Some(latencies) = &other.latencies {
+            self.add(latencies);
+        }
+    }
+}
+
 pub(crate) struct DiskQueue {
     queue: IoQueue,
     nodes: Vec<Node>,
@@ -157,6 +189,11 @@ impl DiskQueue {
     ) {
         self.nodes = classes.follow(self.queue.disk(), epoch, table, per_shard);
         self.queue.follow_classes(|key| cancelled.push(key));
+    }
+
+    /// Nothing where it is the mode already.
+    pub(crate) fn set_mode(&mut self, now_ns: u64, mode: Mode) {
+        self.queue.set_mode(now_ns, mode);
     }
 
     pub(crate) fn enqueue(
@@ -196,6 +233,10 @@ impl DiskQueue {
         self.queue.cancel(id)
     }
 
+    pub(crate) fn blocked_on(&self) -> Option<WaitReason> {
+        self.queue.blocked_on()
+    }
+
     pub(crate) fn next_wakeup(&self) -> Option<u64> {
         self.queue.next_wakeup()
     }
@@ -223,6 +264,33 @@ impl DiskQueue {
                 visit(latencies);
             }
         }
+    }
+
+    /// All classes that the queue knows, in the order of their numbers.
+    #[cfg(feature = "control")]
+    pub(crate) fn class_views(&self, now_ns: u64) -> Vec<ClassView> {
+        let classes = self.queue.snapshot(now_ns).classes;
+        let numbers = (0..self.nodes.len()).map(|at| Class(at as u16));
+        let view = |class: Class| {
+            let ids = self.ids(class);
+            let mut mine = classes.iter().filter(|snapshot| ids.contains(&snapshot.class));
+            let first = mine.next()?;
+            let mut view = ClassView {
+                class,
+                stats: first.stats,
+                delay_ns: first.delay_ns,
+                waits_for: first.waits_for,
+                latencies: None,
+            };
+            for other in mine {
+                view.stats = view.stats.plus(other.stats);
+                view.delay_ns = view.delay_ns.max(other.delay_ns);
+                view.waits_for = view.waits_for.or(other.waits_for);
+            }
+            self.class_latencies(class, &mut |latencies| view.add(latencies));
+            Some(view)
+        };
+        numbers.filter_map(view).collect()
     }
 
     pub(crate) fn reset_stats(&mut self) {

@@ -38,6 +38,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod stations;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -53,6 +55,7 @@ use crate::mailbox::Message;
 use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, RequestKind, memory, stand_in_of};
 use crate::topology::Topology;
+use crate::trace::Tracer;
 
 /// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
 /// passes nothing on before the whole batch has been prepared.
@@ -87,7 +90,10 @@ const BUSY_RETRY_NS: u64 = 100_000;
 /// A request of this shard's table.
 struct Pending {
     request: Request,
-    serial: u32,
+    /// Counts the requests of the shard; a ticket holds the low half.
+    number: u64,
+    /// Pieces dispatched so far.
+    pieces: u16,
     at: Place,
     /// Whose it is: none for this shard's own, else the shard that sent it.
     from: Option<u16>,
@@ -111,6 +117,8 @@ struct OpenFile {
 struct Piece {
     dispatch: Dispatch,
     disk: u16,
+    /// Counts the pieces of its request.
+    number: u16,
     /// The pieces of memory of a vectored transfer; the kernel reads the list while the piece is in flight.
     iov: Option<Box<[libc::iovec]>>,
 }
@@ -133,7 +141,9 @@ pub struct Reactor {
     reaped: Vec<Completion>,
     jobs: VecDeque<crate::shard::Job>,
     classes_epoch: u64,
-    serial: u32,
+    /// The number of the last request.
+    number: u64,
+    tracer: Tracer,
     now_ns: u64,
 }
 
@@ -159,10 +169,12 @@ impl Reactor {
             reaped: Vec::new(),
             jobs: VecDeque::new(),
             classes_epoch: 0,
-            serial: 0,
+            number: topology.recorder().last_number(shard),
+            tracer: Tracer::new(topology.recorder(), shard),
             now_ns,
         };
         reactor.follow_classes();
+        reactor.follow_trace();
         reactor
     }
 
@@ -281,7 +293,7 @@ impl Reactor {
         if self.pending.len() >= self.config.max_requests as usize {
             return refuse(RefusedReason::Full, request);
         }
-        self.serial = self.serial.wrapping_add(1);
+        self.number = self.number.wrapping_add(1);
         let source = from.unwrap_or(self.shard);
         let mut queued = self.enqueue(&request, source);
         if queued == Err(QueueError::Unknown) && self.follow_classes() {
@@ -298,8 +310,11 @@ impl Reactor {
             }
             Err(_) => return refuse(RefusedReason::UnknownClass, request),
         };
-        let key = self.pending.insert(Pending { request, serial: self.serial, at, from });
-        Ok(Ticket { key: key as u32, serial: self.serial })
+        let key = self.pending.insert(Pending { request, number: self.number, pieces: 0, at, from });
+        if self.tracer.is_on() {
+            self.note_queued(key);
+        }
+        Ok(self.ticket(key))
     }
 
     /// Puts a request into its queue, under the key that it will have; `None` when the queue is on another shard.
@@ -313,23 +328,32 @@ impl Reactor {
     /// The queue of `disk` is on another shard: the request travels there; a stand-in remembers its tag.
     fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
         let stand_in = stand_in_of(&request);
-        let key =
-            self.pending.insert(Pending { request: stand_in, serial: self.serial, at: Place::Remote, from: None });
+        let (number, at) = (self.number, Place::Remote);
+        let key = self.pending.insert(Pending { request: stand_in, number, pieces: 0, at, from: None });
         request.tag = key as u64;
         let coordinator = self.topology.coordinator(disk, self.shard);
         self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, request });
-        Ticket { key: key as u32, serial: self.serial }
+        self.ticket(key)
+    }
+
+    /// Of the request that came last.
+    fn ticket(&self, key: usize) -> Ticket {
+        Ticket { key: key as u32, serial: self.number as u32 }
     }
 
     /// Cancels what is still queued of a request. If nothing of it had gone out it ends with `ECANCELED`; what is in the
     /// device ends as always. A request that was sent to another shard's queue is not cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
-        let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.serial == ticket.serial) else {
+        let Some(pending) = self.pending.get(ticket.key as usize).filter(|p| p.number as u32 == ticket.serial) else {
             return false;
         };
         let Place::Here { disk, id } = pending.at else { return false };
         let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
-        match queue.cancel(id) {
+        let cancel = queue.cancel(id);
+        if self.tracer.is_on() && !matches!(cancel, Cancel::TooLate) {
+            self.note_cancelled(ticket.key as usize);
+        }
+        match cancel {
             Cancel::Cancelled(key) => {
                 self.end(key as usize, Err(libc::ECANCELED), 0);
                 true
@@ -342,15 +366,22 @@ impl Reactor {
     /// Collects what has come back, and gives what has ended to `done`. Does not block.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
         self.now_ns = self.backend.now_ns();
+        self.follow_trace();
         self.collect_completions();
         self.read_mail();
         self.follow_classes();
+        if self.tracer.is_on() {
+            self.note_callbacks();
+        }
         done.append(&mut self.finished);
     }
 
     fn collect_completions(&mut self) {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.backend.reap(&mut |completion| reaped.push(completion));
+        if self.tracer.is_on() {
+            self.note_completed(&reaped);
+        }
         for completion in reaped.drain(..) {
             self.piece_is_back(completion.key as usize, completion.result);
         }
@@ -374,10 +405,13 @@ impl Reactor {
     /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
     fn send_stalled(&mut self, disk: usize) -> bool {
         while let Some(key) = self.stalled.pop_front() {
-            if !self.send_piece(key) {
+            if !self.send_piece(key, None) {
                 self.stalled.push_front(key);
                 if let Some(queue) = &mut self.queues[disk] {
                     queue.backend_is_busy(self.now_ns);
+                }
+                if self.tracer.is_on() {
+                    self.note_blocked(disk);
                 }
                 return false;
             }
@@ -390,14 +424,33 @@ impl Reactor {
         let Some(queue) = &mut self.queues[disk] else { return false };
         if self.backend.in_flight() >= self.backend.capacity() {
             queue.backend_is_busy(self.now_ns);
+            if self.tracer.is_on() {
+                self.note_blocked(disk);
+            }
             return false;
         }
-        let Some(dispatch) = queue.poll_dispatch(self.now_ns) else { return false };
-        let key = self.pieces.insert(Piece { dispatch, disk: disk as u16, iov: None });
-        if !self.send_piece(key) {
+        let Some(dispatch) = queue.poll_dispatch(self.now_ns) else {
+            if self.tracer.is_on() {
+                self.note_blocked(disk);
+            }
+            return false;
+        };
+        let (key, before_ns) = self.add_piece(dispatch, disk as u16);
+        if !self.send_piece(key, before_ns) {
             self.stalled.push_back(key);
         }
         true
+    }
+
+    /// A piece that is to go to the backend; and when that was, if it is recorded.
+    fn add_piece(&mut self, dispatch: Dispatch, disk: u16) -> (usize, Option<u64>) {
+        let mut number = 0;
+        if let Some(pending) = self.pending.get_mut(dispatch.user_data() as usize) {
+            number = pending.pieces;
+            pending.pieces = pending.pieces.wrapping_add(1);
+        }
+        let key = self.pieces.insert(Piece { dispatch, disk, number, iov: None });
+        (key, self.tracer.is_on().then(|| self.note_dispatched(key)))
     }
 
     /// Hands everything dispatched to the system. Does not block.
@@ -428,7 +481,23 @@ impl Reactor {
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
             return self.backend.flush();
         }
-        self.backend.wait(wakeup_ns)
+        if !self.tracer.is_on() {
+            return self.backend.wait(wakeup_ns);
+        }
+        let from_ns = self.backend.now_ns();
+        let waited = self.backend.wait(wakeup_ns);
+        let until_ns = self.backend.now_ns();
+        if let Some(on) = self.tracer.on() {
+            on.has_waited(from_ns, until_ns);
+        }
+        waited
+    }
+
+    /// Sees whether a record has begun or ended.
+    fn follow_trace(&mut self) {
+        if let Some(after) = self.tracer.follow(self.now_ns) {
+            self.number = self.number.max(after);
+        }
     }
 
     /// Tasks that came by mail since the last call, in order.
@@ -451,6 +520,8 @@ impl Reactor {
                 }
                 Message::Done(done) => self.remote_is_done(done),
                 Message::Run(job) => self.jobs.push_back(job),
+                #[cfg(feature = "control")]
+                Message::Look(look) => look(self),
                 Message::Close { number, uid } => {
                     let place = self.files.get_mut(number as usize);
                     if let Some(open) = place.and_then(|p| p.take_if(|open| open.uid == uid)) {
@@ -469,7 +540,7 @@ impl Reactor {
         Some(queue.snapshot(self.now_ns))
     }
 
-    /// Brings the queues up to the registry of classes; whether anything had changed.
+    /// Brings the queues up to the registry of classes and the modes of the disks; whether anything had changed.
     fn follow_classes(&mut self) -> bool {
         let epoch = self.topology.classes().epoch();
         if epoch == self.classes_epoch {
@@ -481,16 +552,20 @@ impl Reactor {
         for (disk, queue) in self.queues.iter_mut().enumerate() {
             if let (Some(queue), Some((classes, per_shard))) = (queue, self.topology.disk_classes(disk)) {
                 queue.follow_classes(classes, epoch, &table, per_shard, &mut cancelled);
+                queue.set_mode(self.now_ns, self.topology.queue_mode(disk as u16, self.shard));
             }
         }
         for key in cancelled {
+            if self.tracer.is_on() {
+                self.note_cancelled(key as usize);
+            }
             self.end(key as usize, Err(libc::ECANCELED), 0);
         }
         true
     }
 
-    /// Gives a piece to the backend; `false` when it has no room.
-    fn send_piece(&mut self, key: usize) -> bool {
+    /// Gives a piece to the backend; `false` when it has no room. `before_ns`: the time now, where it is known.
+    fn send_piece(&mut self, key: usize, before_ns: Option<u64>) -> bool {
         let Some(piece) = self.pieces.get(key) else { return true };
         let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return true };
         let file = match self.known_file(&pending.request.file) {
@@ -507,9 +582,17 @@ impl Reactor {
             }
         };
         let operation = self.operation(key, file);
+        let before_ns = if self.tracer.is_on() { before_ns.unwrap_or_else(|| self.backend.now_ns()) } else { 0 };
         // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
         // reactor neither touches nor frees until the piece has been reaped; the backend field is dropped before both.
         let answer = unsafe { self.backend.submit(operation) };
+        if self.tracer.is_on() {
+            match answer {
+                Submit::Queued => self.note_submitted(key, before_ns, None),
+                Submit::Done(result) => self.note_submitted(key, before_ns, Some(result)),
+                Submit::Busy => {}
+            }
+        }
         match answer {
             Submit::Queued => true,
             Submit::Busy => false,
@@ -541,12 +624,15 @@ impl Reactor {
         let pending = self.pending.get(piece.dispatch.user_data() as usize);
         let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
         let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
+        if self.tracer.is_on() {
+            self.note_reaped(&piece, result);
+        }
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
         match queue.complete(self.now_ns, piece.dispatch, outcome) {
             Progress::Pending => {}
             Progress::Finished(f) => self.end(f.user_data as usize, f.result, f.total_ns),
             Progress::Continue(dispatch) => {
-                let key = self.pieces.insert(Piece { dispatch, disk: piece.disk, iov: None });
+                let (key, _) = self.add_piece(dispatch, piece.disk);
                 self.stalled.push_back(key);
             }
         }
@@ -555,6 +641,9 @@ impl Reactor {
     /// The piece never reached the device.
     fn refuse_piece(&mut self, key: usize, code: i32) {
         let Some(piece) = self.pieces.try_remove(key) else { return };
+        if self.tracer.is_on() {
+            self.note_reaped(&piece, Err(code));
+        }
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
         if let Progress::Finished(f) = queue.refuse(self.now_ns, piece.dispatch, code) {
             self.end(f.user_data as usize, f.result, f.total_ns);
@@ -564,6 +653,9 @@ impl Reactor {
     /// A request of the table has ended: to its owner, here or elsewhere.
     fn end(&mut self, key: usize, result: OpResult, total_ns: u64) {
         let Some(pending) = self.pending.try_remove(key) else { return };
+        if self.tracer.is_on() {
+            self.note_finished(&pending, result);
+        }
         match pending.from {
             None => {
                 let Request { tag, data, .. } = pending.request;
@@ -597,6 +689,13 @@ impl Reactor {
         }
     }
 
+    /// The classes in this shard's queue of disk number `disk`; none when that is on another shard.
+    #[cfg(feature = "control")]
+    pub(crate) fn class_views(&self, disk: u16) -> Vec<crate::queues::ClassView> {
+        let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
+        queue.map_or(Vec::new(), |queue| queue.class_views(self.now_ns))
+    }
+
     /// Starts all counters and histograms anew.
     pub fn reset_stats(&mut self) {
         self.queues.iter_mut().flatten().for_each(DiskQueue::reset_stats);
@@ -628,6 +727,7 @@ impl Drop for Reactor {
             }
         }
         self.topology.mailboxes().close(self.shard);
+        self.topology.recorder().set_last_number(self.shard, self.number);
     }
 }
 

@@ -11,7 +11,6 @@
 //! # Limits
 //! Queues are never fewer than NUMA nodes, so that (with shards numbered by node) no message crosses one.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +24,7 @@ use crate::file::SharedFile;
 use crate::mailbox::Mailboxes;
 use crate::queues::{DiskClasses, DiskQueue};
 use crate::reactor::ReactorConfig;
+use crate::trace::{Recorder, Tracing};
 
 /// What holds a disk's requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum DiskMode {
 pub struct DiskSetup {
     /// The model and its limits.
     pub config: DiskConfig,
-    /// What holds requests back.
+    /// What holds requests back at first; [`Topology::set_mode`] changes it.
     pub mode: DiskMode,
     /// How many I/O queues: `None` for one a shard.
     pub num_io_queues: Option<u16>,
@@ -121,20 +121,23 @@ struct Inner {
     mailboxes: Mailboxes,
     reactor_config: ReactorConfig,
     next_uid: AtomicU64,
-    file_numbers: Mutex<FileNumbers>,
+    recorder: Arc<Recorder>,
     memory: MemoryStore,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody is left who could record anything; what there is is written.
+        drop(self.recorder.stop());
+    }
 }
 
 struct TopologyDisk {
     setup: DiskSetup,
+    /// As it is now; the setup has what it was at first.
+    mode: Mutex<DiskMode>,
     disk: Arc<Disk>,
     classes: DiskClasses,
-}
-
-#[derive(Default)]
-struct FileNumbers {
-    next: u32,
-    free: VecDeque<u32>,
 }
 
 /// See the module's documentation. Clones share everything.
@@ -178,9 +181,12 @@ impl Topology {
         let make = |mut setup: DiskSetup| {
             let queues = setup.num_io_queues.unwrap_or(shards);
             setup.config.groups = setup.config.groups.max(numa_nodes).min(queues);
-            TopologyDisk { disk: Arc::new(Disk::new(setup.config.clone())), classes: DiskClasses::default(), setup }
+            let (disk, mode) = (Arc::new(Disk::new(setup.config.clone())), Mutex::new(setup.mode));
+            TopologyDisk { disk, classes: DiskClasses::default(), mode, setup }
         };
-        let disks = disks.into_iter().map(make).collect();
+        let disks: Vec<TopologyDisk> = disks.into_iter().map(make).collect();
+        let shared = disks.iter().map(|disk| Arc::clone(&disk.disk)).collect();
+        let recorder = Arc::new(Recorder::new(shards, classes.clone(), shared));
         Ok(Topology(Arc::new(Inner {
             shards,
             classes,
@@ -188,7 +194,7 @@ impl Topology {
             mailboxes: Mailboxes::new(shards),
             reactor_config,
             next_uid: AtomicU64::new(0),
-            file_numbers: Mutex::default(),
+            recorder,
             memory: MemoryStore::default(),
         })))
     }
@@ -222,29 +228,63 @@ impl Topology {
         self.0.disks.get(usize::from(disk)).map(|disk| &disk.disk)
     }
 
+    /// What holds the requests of disk number `disk` back now.
+    #[must_use]
+    pub fn mode(&self, disk: u16) -> Option<DiskMode> {
+        let disk = self.0.disks.get(usize::from(disk))?;
+        Some(*disk.mode.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets `mode` hold the requests of disk number `disk` back from now on, while shards run: each follows at its next
+    /// turn, within 100 ms where requests wait. Nothing queued is lost, requests of a class keep their order, and what is in
+    /// the device ends as always. Whether there is such a disk.
+    pub fn set_mode(&self, disk: u16, mode: DiskMode) -> bool {
+        let Some(disk) = self.0.disks.get(usize::from(disk)) else { return false };
+        *disk.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+        // The shards look at both in one.
+        self.0.classes.changed();
+        true
+    }
+
+    /// What holds the I/O queue back that `shard` coordinates for `disk`.
+    pub(crate) fn queue_mode(&self, disk: u16, shard: u16) -> Mode {
+        let (queues, shards) = (u32::from(self.queue_count(disk)), u32::from(self.0.shards));
+        match self.mode(disk).unwrap_or(DiskMode::Scheduled) {
+            DiskMode::Scheduled => Mode::Scheduled,
+            DiskMode::Drain => Mode::Drain,
+            DiskMode::Depth { max_io_requests } => {
+                Mode::Depth(depth_of_queue(max_io_requests, queues, u32::from(shard) * queues / shards))
+            }
+        }
+    }
+
     /// A file of disk number `disk` (too large a number is taken as 0); nothing is opened yet.
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
         let disk = if disk < self.disks() { disk } else { 0 };
         let uid = self.0.next_uid.fetch_add(1, Ordering::Relaxed);
-        let number = {
-            let mut numbers = self.0.file_numbers.lock().unwrap_or_else(PoisonError::into_inner);
-            numbers.free.pop_front().unwrap_or_else(|| {
-                numbers.next += 1;
-                numbers.next - 1
-            })
-        };
+        let number = self.0.recorder.files().take(path, disk);
         Arc::new(SharedFile::new(self, number, uid, path, options, disk))
     }
 
     pub(crate) fn give_back_file_number(&self, number: u32) {
-        self.0.file_numbers.lock().unwrap_or_else(PoisonError::into_inner).free.push_back(number);
+        self.0.recorder.files().give_back(number);
     }
 
     /// The files of the memory backend.
     #[must_use]
     pub fn memory(&self) -> &MemoryStore {
         &self.0.memory
+    }
+
+    /// The switch of the record of what happens to every request.
+    #[must_use]
+    pub fn trace(&self) -> Tracing {
+        Tracing::new(Arc::clone(&self.0.recorder))
+    }
+
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.0.recorder
     }
 
     pub(crate) fn mailboxes(&self) -> &Mailboxes {
@@ -288,15 +328,8 @@ impl Topology {
         let TopologyDisk { setup, disk: shared, .. } = &self.0.disks[usize::from(disk)];
         let queues = self.queue_count(disk);
         let number = (u32::from(shard) * u32::from(queues) / u32::from(self.0.shards)) as u16;
-        let mode = match setup.mode {
-            DiskMode::Scheduled => Mode::Scheduled,
-            DiskMode::Drain => Mode::Drain,
-            DiskMode::Depth { max_io_requests } => {
-                Mode::Depth(depth_of_queue(max_io_requests, u32::from(queues), u32::from(number)))
-            }
-        };
         let config = QueueConfig {
-            mode,
+            mode: self.queue_mode(disk, shard),
             max_requests: setup.max_requests,
             wakeup_credit_ns: setup.wakeup_credit_ns,
             // Shards are numbered by NUMA node, so neighbouring queues are of one node.

@@ -1,0 +1,231 @@
+//! The other end of the control socket: what `plimsoll attach` uses, for any program.
+//!
+//! # Why
+//! Whoever asks must be sure who answers, and must not wait for ever.
+//!
+//! # How it works
+//! [`Client::connect`] sees that the socket belongs to a process of this user (or to root, or that this user is root) and
+//! says hello; another version of the protocol is an error. Each request waits for its answer for [`PATIENCE`].
+//!
+//! # Limits
+//! One request at a time.
+//!
+//! # Example
+//! See [`super`].
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::place;
+use super::protocol::{Answer, ErrorCode, Hello, PROTOCOL, Request, Snapshot, TraceStopped};
+
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of an answer at the most.
+const ANSWER_MAX_BYTES: u64 = 64 << 20;
+
+/// Why a program could not be asked, or said no.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// There is no such socket, or nobody listens.
+    NotServed {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// It is another user's.
+    NotAllowed {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Whatever answers is not a Plimsoll program.
+    NotPlimsoll {
+        /// What was wrong.
+        reason: String,
+    },
+    /// It speaks another version of the protocol.
+    Version {
+        /// Its version.
+        theirs: u32,
+    },
+    /// It said no.
+    Refused {
+        /// What kind of error.
+        code: ErrorCode,
+        /// What and why.
+        message: String,
+    },
+    /// It has ended, or does not answer.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for ClientError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ClientError::NotServed { path } => {
+                write!(f, "{}: no running program serves this socket", path.display())
+            }
+            ClientError::NotAllowed { path } => {
+                write!(f, "{}: it belongs to another user: only its owner and root may attach", path.display())
+            }
+            ClientError::NotPlimsoll { reason } => write!(f, "what answers is not a Plimsoll program: {reason}"),
+            ClientError::Version { theirs } => write!(
+                f,
+                "the program speaks version {theirs} of the control protocol, this is version {PROTOCOL}: use the \
+                 plimsoll command of its version"
+            ),
+            ClientError::Refused { message, .. } => f.write_str(message),
+            ClientError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                f.write_str("the program has ended")
+            }
+            ClientError::Io(error) => write!(f, "the program does not answer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// A connection to a running program.
+#[derive(Debug)]
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    hello: Hello,
+}
+
+impl Client {
+    /// Attaches to the program behind the socket `path`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn connect(path: &Path) -> Result<Client, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::NotServed { path: path.to_owned() }
+            }
+            io::ErrorKind::PermissionDenied => ClientError::NotAllowed { path: path.to_owned() },
+            _ => ClientError::Io(error),
+        })?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| ClientError::Io(error.into()))?;
+        let (theirs, ours) = (peer.uid.as_raw(), place::own_uid());
+        if theirs != ours && theirs != 0 && ours != 0 {
+            return Err(ClientError::NotAllowed { path: path.to_owned() });
+        }
+        stream.set_read_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
+        let mut stream = BufReader::new(stream);
+        let hello = say_hello(&mut stream)?;
+        Ok(Client { stream, hello })
+    }
+
+    /// What the program said of itself when it was attached to.
+    #[must_use]
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Asks again who the program is: its classes, their shares and limits as they are now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn refresh(&mut self) -> Result<&Hello, ClientError> {
+        self.hello = say_hello(&mut self.stream)?;
+        Ok(&self.hello)
+    }
+
+    /// What is going on. Rates are those since the last call.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn snapshot(&mut self) -> Result<Snapshot, ClientError> {
+        match ask(&mut self.stream, &Request::Snapshot {})? {
+            Answer::Snapshot(snapshot) => Ok(snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Changes something.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; then nothing has changed.
+    pub fn change(&mut self, request: &Request) -> Result<(), ClientError> {
+        match ask(&mut self.stream, request)? {
+            Answer::Done {} => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends the record that a `trace-start` began.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn stop_trace(&mut self) -> Result<TraceStopped, ClientError> {
+        match ask(&mut self.stream, &Request::TraceStop {})? {
+            Answer::TraceStopped(stopped) => Ok(stopped),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn say_hello(stream: &mut BufReader<UnixStream>) -> Result<Hello, ClientError> {
+    send(stream, &Request::Hello {})?;
+    let line = receive(stream)?;
+    // The version first: all else may look different there.
+    let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| not_plimsoll(&error))?;
+    let theirs = value.get("protocol").and_then(serde_json::Value::as_u64);
+    if let Some(theirs) = theirs.and_then(|theirs| u32::try_from(theirs).ok()).filter(|theirs| *theirs != PROTOCOL) {
+        return Err(ClientError::Version { theirs });
+    }
+    match serde_json::from_value(value).map_err(|error| not_plimsoll(&error))? {
+        Answer::Hello(hello) => Ok(hello),
+        Answer::Error { code, message } => Err(ClientError::Refused { code, message }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn ask(stream: &mut BufReader<UnixStream>, request: &Request) -> Result<Answer, ClientError> {
+    send(stream, request)?;
+    let line = receive(stream)?;
+    match serde_json::from_slice(&line).map_err(|error| not_plimsoll(&error))? {
+        Answer::Error { code, message } => Err(ClientError::Refused { code, message }),
+        answer => Ok(answer),
+    }
+}
+
+fn send(stream: &mut BufReader<UnixStream>, request: &Request) -> Result<(), ClientError> {
+    let mut line = serde_json::to_vec(request).map_err(|error| ClientError::Io(error.into()))?;
+    line.push(b'\n');
+    match stream.get_mut().write_all(&line) {
+        // It has hung up; why is in what it said before.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ClientError::Io(error)),
+        _ => Ok(()),
+    }
+}
+
+fn receive(stream: &mut BufReader<UnixStream>) -> Result<Vec<u8>, ClientError> {
+    let mut line = Vec::new();
+    match stream.by_ref().take(ANSWER_MAX_BYTES).read_until(b'\n', &mut line) {
+        Err(error) if error.kind() != io::ErrorKind::ConnectionReset => return Err(ClientError::Io(error)),
+        _ => {}
+    }
+    match line.pop() {
+        Some(b'\n') => Ok(line),
+        _ => Err(ClientError::Io(io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+fn not_plimsoll(error: &serde_json::Error) -> ClientError {
+    ClientError::NotPlimsoll { reason: error.to_string() }
+}
+
+fn unexpected(answer: &Answer) -> ClientError {
+    let reason = match answer {
+        Answer::Hello(_) => "it answers with `hello`",
+        Answer::Snapshot(_) => "it answers with `snapshot`",
+        Answer::Done {} => "it answers with `done`",
+        Answer::TraceStopped(_) => "it answers with `trace-stopped`",
+        Answer::Error { .. } => "it answers with an error",
+    };
+    ClientError::NotPlimsoll { reason: reason.to_owned() }
+}

@@ -1,0 +1,130 @@
+//! Where the sockets of running programs are: a directory of their owner alone.
+//!
+//! # Why
+//! Whoever reaches a socket can slow a program down. The directory keeps others out before they can try, and tells a client
+//! which programs there are.
+//!
+//! # How it works
+//! `$XDG_RUNTIME_DIR/plimsoll`, or where there is no such variable `/tmp/plimsoll-UID`, with mode 0700. A directory that
+//! is somebody else's, or open to others, is refused: in `/tmp` anybody may have made it first. Each program has
+//! `PID.sock` in it, with mode 0600. A program that died leaves its socket; the next that begins removes it.
+//!
+//! # Limits
+//! One socket a process. Processes in other PID namespaces that share the directory are not listed.
+//!
+//! # Example
+//! A program with number 4711, run by user 1000 on a desktop, is at `/run/user/1000/plimsoll/4711.sock`.
+
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The directory of this user's sockets.
+#[must_use]
+pub fn directory() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    match runtime {
+        Some(runtime) => runtime.join("plimsoll"),
+        None => in_tmp(own_uid()),
+    }
+}
+
+fn in_tmp(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/plimsoll-{uid}"))
+}
+
+pub(super) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The socket of process `pid` in `directory`.
+pub(super) fn socket_in(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(format!("{pid}.sock"))
+}
+
+/// The socket of process `pid`, which may be another user's, if there is one that this user may see.
+#[must_use]
+pub fn socket_of(pid: u32) -> Option<PathBuf> {
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok();
+    let of_owner = owner.map(|uid| [PathBuf::from(format!("/run/user/{uid}/plimsoll")), in_tmp(uid)]);
+    let places = std::iter::once(directory()).chain(of_owner.into_iter().flatten());
+    places.map(|place| socket_in(&place, pid)).find(|path| is_socket(path))
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+/// This user's running programs that can be attached to, by number.
+///
+/// # Errors
+/// When the directory cannot be read; there being none is no error.
+pub fn programs() -> io::Result<Vec<(u32, PathBuf)>> {
+    programs_in(&directory())
+}
+
+pub(super) fn programs_in(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found: Vec<_> =
+        entries.flatten().filter_map(|entry| Some((pid_of(&entry.path())?, entry.path()))).collect();
+    found.retain(|(pid, path)| is_running(*pid) && is_socket(path));
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn pid_of(path: &Path) -> Option<u32> {
+    path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()
+}
+
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// Makes the directory where it is missing, and sees that it is this user's alone.
+///
+/// # Errors
+/// What the system said, and `PermissionDenied` with a sentence where it is not.
+pub(super) fn prepare(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // Not through a link: what it points to may be changed later.
+    let meta = std::fs::symlink_metadata(directory)?;
+    let refused = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    match why_unsafe(&meta, own_uid()) {
+        Some(reason) => refused(format!("{} {reason}", directory.display())),
+        None => Ok(()),
+    }
+}
+
+fn why_unsafe(meta: &Metadata, uid: u32) -> Option<String> {
+    let mode = meta.mode() & 0o777;
+    if !meta.is_dir() {
+        Some("is not a directory".to_owned())
+    } else if meta.uid() != uid {
+        Some(format!("belongs to user {}, not to this one ({uid})", meta.uid()))
+    } else if mode & 0o077 != 0 {
+        Some(format!("is open to other users (mode {mode:03o}): chmod 700 it"))
+    } else {
+        None
+    }
+}
+
+/// Removes the sockets of processes that are gone.
+pub(super) fn remove_stale(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_dead = pid_of(&path).is_some_and(|pid| !is_running(pid)) && is_socket(&path);
+        // In another PID namespace it may live nevertheless.
+        if is_dead && UnixStream::connect(&path).is_err() {
+            // Another program may have done it meanwhile.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}

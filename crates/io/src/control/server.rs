@@ -1,0 +1,422 @@
+//! The thread that serves a program's control socket.
+//!
+//! # Why
+//! Whatever clients do, the program's own threads must not notice.
+//!
+//! # How it works
+//! One thread polls the socket and all clients. Settings go into the program's registries, which shards follow on their own;
+//! snapshots are asked of the shards ([`super::look`]).
+//!
+//! # Limits
+//! [`CLIENTS_MAX`] clients. While the shards are asked (200 ms at the most) other clients wait.
+//!
+//! # Example
+//! See [`super`].
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::connection::{Connection, Line};
+use super::look::{Look, Looker};
+use super::place;
+use super::protocol::{
+    Answer, ClassInfo, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request, TraceStopped,
+};
+use crate::class::Class;
+use crate::sys::clock::now_ns;
+use crate::topology::Topology;
+use crate::trace::format::{Clock, Writer};
+use crate::trace::{TraceConfig, TraceSummary};
+
+/// Clients at a time.
+const CLIENTS_MAX: usize = 16;
+/// How long to wait after a client could not be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_millis(10);
+/// Bytes of a trace that go to the file at once.
+const TRACE_BUFFER_BYTES: usize = 1 << 18;
+
+/// Why a program's socket could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The directory for sockets is not this user's alone, or cannot be made.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// This process serves one already.
+    AlreadyServed {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The socket or its thread could not be made.
+    Io(io::Error),
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ServeError::Directory { path, error } => {
+                write!(f, "cannot use {} for the control socket: {error}", path.display())
+            }
+            ServeError::AlreadyServed { path } => {
+                write!(f, "this process serves {} already: one socket a process", path.display())
+            }
+            ServeError::Io(error) => write!(f, "cannot make the control socket: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<io::Error> for ServeError {
+    fn from(error: io::Error) -> ServeError {
+        ServeError::Io(error)
+    }
+}
+
+/// Serves a program's control socket until it is dropped. See [`super`].
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    /// Closing it ends the thread.
+    end: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves the program that runs on `topology`, and calls itself `program`, in the [directory](super::directory) of this
+    /// user's sockets.
+    ///
+    /// # Errors
+    /// See [`ServeError`]. A program can do without.
+    pub fn start(topology: &Topology, program: &str) -> Result<Server, ServeError> {
+        Server::start_in(&place::directory(), topology, program)
+    }
+
+    /// As [`Server::start`], in a directory of the caller's, which is made with mode 0700 where it is missing.
+    ///
+    /// # Errors
+    /// See [`ServeError`].
+    pub fn start_in(directory: &Path, topology: &Topology, program: &str) -> Result<Server, ServeError> {
+        place::prepare(directory).map_err(|error| ServeError::Directory { path: directory.to_owned(), error })?;
+        place::remove_stale(directory);
+        let path = place::socket_in(directory, std::process::id());
+        let listener = match UnixListener::bind(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if UnixStream::connect(&path).is_ok() {
+                    return Err(ServeError::AlreadyServed { path });
+                }
+                // Of a dead process that had our number.
+                std::fs::remove_file(&path)?;
+                UnixListener::bind(&path)?
+            }
+            other => other?,
+        };
+        // Nobody else could come through the directory before this.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        let (end, ended) = UnixStream::pair()?;
+        let office = Office::new(topology, program);
+        let serve = move || Desk { listener, ended, office, clients: Vec::new() }.serve();
+        let thread = std::thread::Builder::new().name("plimsoll-control".to_owned()).spawn(serve)?;
+        Ok(Server { path, end: Some(end), thread: Some(thread) })
+    }
+
+    /// The socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have been removed by hand.
+        let _ = std::fs::remove_file(&self.path);
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            // If it failed, there is nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Client {
+    connection: Connection<UnixStream>,
+    /// What it was shown last.
+    seen: Option<Arc<Look>>,
+    is_broken: bool,
+}
+
+/// The socket and its clients.
+struct Desk {
+    listener: UnixListener,
+    ended: UnixStream,
+    office: Office,
+    clients: Vec<Client>,
+}
+
+impl Desk {
+    fn serve(mut self) {
+        while let Some(ready) = self.wait() {
+            for (client, flags) in self.clients.iter_mut().zip(ready) {
+                client.serve(flags, &mut self.office);
+            }
+            self.clients.retain(|client| !client.is_broken && !client.connection.is_over());
+            self.accept();
+        }
+        // A record that nobody will stop any more.
+        drop(self.office.stop_trace());
+    }
+
+    /// What each client is ready for, when something is; `None` at the end.
+    fn wait(&self) -> Option<Vec<PollFlags>> {
+        let mut fds = vec![PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+        for client in &self.clients {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, client.connection.wants_to_read());
+            flags.set(PollFlags::OUT, client.connection.wants_to_write());
+            fds.push(PollFd::new(&client.connection.stream, flags));
+        }
+        loop {
+            match poll(&mut fds, None) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                // Without memory for it there is nothing to serve with.
+                Err(_) => return None,
+            }
+        }
+        let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        let (first, clients) = ready.split_at_checked(2)?;
+        first.first()?.is_empty().then(|| clients.to_vec())
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // No descriptors are left, perhaps: the client goes on waiting, and this thread must not spin.
+                    std::thread::sleep(ACCEPT_RETRY);
+                    return;
+                }
+            };
+            if stream.set_nonblocking(true).is_err() || !is_allowed(&stream) {
+                continue;
+            }
+            let mut client = Client { connection: Connection::new(stream), seen: None, is_broken: false };
+            if self.clients.len() >= CLIENTS_MAX {
+                let message = format!("{CLIENTS_MAX} clients are attached already: end one of them");
+                client.tell(&refusal(ErrorCode::Busy, message));
+                continue;
+            }
+            self.clients.push(client);
+        }
+    }
+}
+
+/// The same user, or root: the permissions say so too, but a descriptor can be handed on.
+fn is_allowed(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {
+        let uid = peer.uid.as_raw();
+        uid == 0 || uid == place::own_uid()
+    })
+}
+
+impl Client {
+    fn serve(&mut self, ready: PollFlags, office: &mut Office) {
+        if ready.is_empty() {
+            return;
+        }
+        // What it said before it hung up still counts.
+        let has_gone = ready.intersects(PollFlags::HUP | PollFlags::ERR);
+        let result = match ready.contains(PollFlags::OUT) {
+            true => self.connection.send(),
+            false => self.connection.receive(),
+        };
+        self.is_broken |= result.is_err();
+        while !self.is_broken && !self.connection.wants_to_write() {
+            match self.connection.next_line() {
+                None => break,
+                Some(Line::Whole(line)) => {
+                    let answer = office.answer(&line, &mut self.seen);
+                    self.tell(&answer);
+                }
+                Some(Line::TooLong) => {
+                    let message = format!("a request has at most {LINE_MAX_BYTES} bytes");
+                    self.connection.end();
+                    self.tell(&refusal(ErrorCode::BadRequest, message));
+                }
+            }
+        }
+        self.is_broken |= has_gone;
+    }
+
+    fn tell(&mut self, answer: &Answer) {
+        let sent = match serde_json::to_string(answer) {
+            Ok(line) => self.connection.answer(&line),
+            Err(error) => Err(error.into()),
+        };
+        self.is_broken |= sent.is_err();
+    }
+}
+
+fn refusal(code: ErrorCode, message: String) -> Answer {
+    Answer::Error { code, message }
+}
+
+/// Knows the program, and what a request means.
+struct Office {
+    topology: Topology,
+    program: String,
+    looker: Looker,
+    trace: Option<PathBuf>,
+}
+
+impl Office {
+    fn new(topology: &Topology, program: &str) -> Office {
+        let looker = Looker::new(topology);
+        Office { topology: topology.clone(), program: program.to_owned(), looker, trace: None }
+    }
+
+    fn answer(&mut self, line: &[u8], seen: &mut Option<Arc<Look>>) -> Answer {
+        let request = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) => {
+                let message = format!("not a request of protocol {PROTOCOL}: {error}");
+                return refusal(ErrorCode::BadRequest, message);
+            }
+        };
+        let done = match request {
+            Request::Hello {} => Ok(Answer::Hello(self.hello())),
+            Request::Snapshot {} => {
+                let look = self.looker.look();
+                let snapshot = self.looker.snapshot(&look, seen.as_deref());
+                *seen = Some(look);
+                Ok(Answer::Snapshot(snapshot))
+            }
+            Request::SetShares { class, shares } => self.set_shares(&class, shares),
+            Request::SetLimits { class, limits } => self.set_limits(&class, limits),
+            Request::SetMode { disk, mode } => self.set_mode(disk, mode),
+            Request::TraceStart { path } => self.start_trace(path),
+            Request::TraceStop {} => self.stop_trace().map(Answer::TraceStopped).ok_or_else(|| {
+                refusal(ErrorCode::Trace, "no trace is being recorded that was started here".to_owned())
+            }),
+        };
+        done.unwrap_or_else(|refusal| refusal)
+    }
+
+    fn hello(&self) -> Hello {
+        let topology = &self.topology;
+        let disk = |disk: u16| {
+            let is_unlimited = topology.disk(disk)?.is_unlimited();
+            Some(DiskInfo { disk, mode: topology.mode(disk)?.into(), is_unlimited })
+        };
+        let table = topology.classes().list();
+        let class = |info: &crate::class::ClassInfo| ClassInfo {
+            class: info.name.to_string(),
+            group: info.parent.and_then(|group| table.get(group.index())).map(|group| group.name.to_string()),
+            is_group: info.is_group,
+            shares: info.shares,
+            limits: LimitsChange::from(info.qos.limits),
+        };
+        Hello {
+            protocol: PROTOCOL,
+            plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            program: self.program.clone(),
+            shards: topology.shards(),
+            disks: (0..topology.disks()).filter_map(disk).collect(),
+            classes: table.iter().filter(|info| !info.removed).map(class).collect(),
+            is_tracing: topology.trace().is_recording(),
+        }
+    }
+
+    fn class(&self, name: &str) -> Result<Class, Answer> {
+        let unknown = || refusal(ErrorCode::UnknownClass, format!("there is no class or group `{name}`"));
+        self.topology.classes().find(name).ok_or_else(unknown)
+    }
+
+    fn set_shares(&self, name: &str, shares: u32) -> Result<Answer, Answer> {
+        let class = self.class(name)?;
+        if shares == 0 {
+            return Err(refusal(ErrorCode::BadValue, "shares are 1 to 4294967295".to_owned()));
+        }
+        let set = self.topology.classes().set_shares(class, shares);
+        set.map(|()| Answer::Done {}).map_err(|error| refusal(ErrorCode::UnknownClass, error.to_string()))
+    }
+
+    fn set_limits(&self, name: &str, limits: LimitsChange) -> Result<Answer, Answer> {
+        let class = self.class(name)?;
+        let table = self.topology.classes().list();
+        let Some(info) = table.get(class.index()) else { return self.class(name).map(|_| Answer::Done {}) };
+        let Some(limits) = limits.applied_to(info.qos.limits) else {
+            let message = "a limit is at least 1 a second, or \"unlimited\"".to_owned();
+            return Err(refusal(ErrorCode::BadValue, message));
+        };
+        let set = self.topology.classes().set_qos(class, plimsoll_core::Qos { limits, ..info.qos });
+        set.map(|()| Answer::Done {}).map_err(|error| refusal(ErrorCode::UnknownClass, error.to_string()))
+    }
+
+    fn set_mode(&self, disk: Option<u16>, mode: Mode) -> Result<Answer, Answer> {
+        if mode == Mode::Depth(0) {
+            return Err(refusal(ErrorCode::BadValue, "a depth is 1 to 4294967295".to_owned()));
+        }
+        let disks = self.topology.disks();
+        if let Some(disk) = disk.filter(|disk| *disk >= disks) {
+            let message = format!("there is no disk {disk}: they are 0 to {}", disks.saturating_sub(1));
+            return Err(refusal(ErrorCode::UnknownDisk, message));
+        }
+        for disk in (0..disks).filter(|number| disk.is_none_or(|disk| disk == *number)) {
+            self.topology.set_mode(disk, mode.into());
+        }
+        Ok(Answer::Done {})
+    }
+
+    fn start_trace(&mut self, path: PathBuf) -> Result<Answer, Answer> {
+        let trace = |message: String| refusal(ErrorCode::Trace, message);
+        if !path.is_absolute() {
+            let message = format!("{}: give an absolute path: the program has a directory of its own", path.display());
+            return Err(refusal(ErrorCode::BadValue, message));
+        }
+        if self.topology.trace().is_recording() {
+            return Err(trace("a trace is being recorded already: stop it first".to_owned()));
+        }
+        let cannot = |error: &dyn std::fmt::Display| trace(format!("cannot record {}: {error}", path.display()));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(|error| cannot(&error))?;
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(TRACE_BUFFER_BYTES, file));
+        let writer = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()));
+        let started = writer
+            .map_err(|error| cannot(&error))
+            .and_then(|writer| self.topology.trace().start(writer, TraceConfig::default()).map_err(|e| cannot(&e)));
+        if let Err(refusal) = started {
+            // Nothing is in it.
+            let _ = std::fs::remove_file(&path);
+            return Err(refusal);
+        }
+        self.trace = Some(path);
+        Ok(Answer::Done {})
+    }
+
+    /// Ends the record that was started here.
+    fn stop_trace(&mut self) -> Option<TraceStopped> {
+        let path = self.trace.take()?;
+        let TraceSummary { events, dropped_events, error, mut writer, .. } = self.topology.trace().stop()?;
+        let error = error.or_else(|| writer.flush().err()).map(|error| error.to_string());
+        Some(TraceStopped { path, events, dropped_events, error })
+    }
+}

@@ -1,0 +1,327 @@
+//! Stories of clients and a program.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::backend::OpenOptions;
+use crate::backend::choose::BackendKind;
+use crate::backend::memory::MemoryBackend;
+use crate::buffer::AlignedBuf;
+use crate::core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
+use crate::{Class, Classes, Data, DiskMode, DiskSetup, Reactor, RequestKind, Runtime, ShardOptions, Topology};
+
+/// A directory that goes with it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("plimsoll-control-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Place(path)
+    }
+
+    fn sockets(&self) -> PathBuf {
+        self.0.join("sockets")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn topology(shards: u16, disk: DiskSetup) -> Topology {
+    let classes = Classes::new();
+    classes.add_class("query", None, 100).unwrap();
+    Topology::new(shards, classes, vec![disk]).unwrap()
+}
+
+fn limited() -> DiskSetup {
+    let figures = FourFigures {
+        read_iops: Rate::per_second(200_000),
+        write_iops: Rate::per_second(200_000),
+        read_bandwidth: Rate::per_second(2_000_000_000),
+        write_bandwidth: Rate::per_second(2_000_000_000),
+    };
+    let model = CostModel::from_figures(&figures, CostForm::Knee, 4096, 4096);
+    DiskSetup::new(DiskConfig { model, ..DiskConfig::default() })
+}
+
+fn serve(place: &Place, topology: &Topology) -> Server {
+    Server::start_in(&place.sockets(), topology, "test").unwrap()
+}
+
+fn memory(topology: &Topology) -> Runtime {
+    let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+    Runtime::start(topology, &options).unwrap()
+}
+
+/// What the program answers to these bytes, a line each, until there are `lines` or it hangs up.
+fn raw(path: &Path, parts: &[&[u8]], lines: usize) -> Vec<String> {
+    let mut stream = UnixStream::connect(path).unwrap();
+    // It may hang up in the middle.
+    let _ = parts.iter().try_for_each(|part| stream.write_all(part));
+    BufReader::new(stream).lines().take(lines).map_while(Result::ok).collect()
+}
+
+fn code(error: ClientError) -> ErrorCode {
+    match error {
+        ClientError::Refused { code, .. } => code,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn two_clients_see_and_change_one_program() {
+    let place = Place::new();
+    let topology = topology(2, limited());
+    let runtime = memory(&topology);
+    let server = serve(&place, &topology);
+    let [mut one, mut two] = [0, 1].map(|_| Client::connect(server.path()).unwrap());
+    assert_eq!((one.hello().shards, one.hello().pid), (2, std::process::id()));
+    one.change(&Request::SetShares { class: "query".into(), shares: 7 }).unwrap();
+    let limits = LimitsChange { iops: Some(Limit::PerSecond(500)), ..LimitsChange::default() };
+    two.change(&Request::SetLimits { class: "query".into(), limits }).unwrap();
+    let limits = LimitsChange { read_iops: Some(Limit::PerSecond(9)), ..LimitsChange::default() };
+    one.change(&Request::SetLimits { class: "query".into(), limits }).unwrap();
+    two.change(&Request::SetMode { disk: None, mode: Mode::Depth(4) }).unwrap();
+    let hello = one.refresh().unwrap();
+    assert_eq!(hello.disks[0].mode, Mode::Depth(4));
+    let query = hello.classes.iter().find(|class| class.class == "query").unwrap();
+    assert_eq!((query.shares, query.limits.iops), (7, Some(Limit::PerSecond(500))));
+    assert_eq!((query.limits.read_iops, query.limits.write_iops), (Some(Limit::PerSecond(9)), Some(Limit::Unlimited)));
+    let first = two.snapshot().unwrap();
+    assert_eq!((first.over_ns, first.missing_shards.len(), first.disks[0].classes.len()), (None, 0, 2));
+    assert!(first.disks[0].window_ns.is_some_and(|ns| ns > 0) && first.disks[0].tokens_ns.is_some());
+    drop(runtime);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let mut client = Client::connect(server.path()).unwrap();
+    let limit = |class: &str, iops| Request::SetLimits {
+        class: class.into(),
+        limits: LimitsChange { iops: Some(Limit::PerSecond(iops)), ..LimitsChange::default() },
+    };
+    let table = [
+        (Request::SetShares { class: "qery".into(), shares: 7 }, ErrorCode::UnknownClass),
+        (Request::SetShares { class: "query".into(), shares: 0 }, ErrorCode::BadValue),
+        (limit("qery", 1), ErrorCode::UnknownClass),
+        (limit("query", 0), ErrorCode::BadValue),
+        (Request::SetMode { disk: Some(1), mode: Mode::Drain }, ErrorCode::UnknownDisk),
+        (Request::SetMode { disk: None, mode: Mode::Depth(0) }, ErrorCode::BadValue),
+        (Request::TraceStart { path: "relative.plt".into() }, ErrorCode::BadValue),
+        (Request::TraceStart { path: place.sockets() }, ErrorCode::Trace),
+    ];
+    let before = client.refresh().unwrap().clone();
+    for (request, expected) in table {
+        assert_eq!(code(client.change(&request).unwrap_err()), expected, "{request:?}");
+    }
+    assert_eq!(code(client.stop_trace().unwrap_err()), ErrorCode::Trace);
+    assert_eq!(*client.refresh().unwrap(), before);
+}
+
+#[test]
+fn garbage_half_lines_and_long_lines_harm_nobody() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let mut other = Client::connect(server.path()).unwrap();
+    let answers = raw(server.path(), &[b"\xff\x00{]\n", b"\n", b"{\"request\":\"hel", b"lo\"}\n"], 3);
+    assert!(answers[0].contains("bad-request") && answers[1].contains("bad-request"), "{answers:?}");
+    assert!(answers[2].contains("\"protocol\":1"), "{answers:?}");
+    let answers = raw(server.path(), &[&vec![b'x'; 3 * LINE_MAX_BYTES]], 2);
+    assert!(answers.len() <= 1 && answers.iter().all(|line| line.contains("at most")), "{answers:?}");
+    // Half a line, and gone.
+    UnixStream::connect(server.path()).unwrap().write_all(b"{\"request\":\"set-shares\"").unwrap();
+    let mut many: Vec<_> = (0..15).map(|_| Client::connect(server.path()).unwrap()).collect();
+    assert_eq!(code(Client::connect(server.path()).unwrap_err()), ErrorCode::Busy);
+    assert!(many.iter_mut().all(|client| client.refresh().is_ok()));
+    assert!(other.refresh().is_ok());
+}
+
+#[test]
+fn a_shard_that_does_not_answer_is_named_and_asked_once() {
+    let place = Place::new();
+    let topology = topology(2, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let mut reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let mut client = Client::connect(server.path()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.snapshot().unwrap().missing_shards, [0, 1]);
+    }
+    assert!(topology.mailboxes().receive(1).is_some() && topology.mailboxes().receive(1).is_none());
+    // The question is over, answered or not: when what was learned is old both are asked again, and one of them answers.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let asking = std::thread::spawn(move || client.snapshot());
+    while !asking.is_finished() {
+        reactor.reap(&mut Vec::new());
+        std::thread::yield_now();
+    }
+    assert_eq!(asking.join().unwrap().unwrap().missing_shards, [1]);
+}
+
+#[test]
+fn a_client_that_never_reads_stops_neither_shards_nor_clients() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let backend = Box::new(MemoryBackend::new(topology.memory()).unwrap());
+    let reactor = Reactor::new(0, &topology, backend);
+    let deaf = UnixStream::connect(server.path()).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    let line = b"{\"request\":\"hello\"}\n".repeat(100);
+    while (&deaf).write(&line).is_ok() {}
+    // All that it may wait for is its own disk.
+    let mut client = Client::connect(server.path()).unwrap();
+    let asking = std::thread::spawn(move || client.refresh().map(|hello| hello.shards));
+    assert_eq!(read_all(reactor, &topology, 500, |_| {}), 500);
+    assert_eq!(asking.join().unwrap().unwrap(), 1);
+    drop(deaf);
+}
+
+/// Reads `count` blocks, many at a time; how many came back whole. `between` is called each turn.
+fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl Fn(u64)) -> u64 {
+    let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    let file = topology.file("file".as_ref(), how, 0);
+    reactor.set_file_len(&file, 1 << 20).unwrap();
+    let classes = [Class::DEFAULT, topology.classes().find("query").unwrap()];
+    let (mut sent, mut turn, mut done) = (0, 0, Vec::new());
+    let mut whole = std::collections::BTreeSet::new();
+    while (whole.len() as u64) < count {
+        for _ in 0..30.min(count - sent) {
+            let data = Data::One(AlignedBuf::new(4096).unwrap());
+            let (file, class) = (file.clone(), classes[sent as usize % 2]);
+            let kind = RequestKind::Read { len_bytes: 4096 };
+            let request = crate::Request { file, class, kind, offset: sent % 200 * 4096, data, tag: sent };
+            reactor.submit(request).unwrap();
+            sent += 1;
+        }
+        turn += 1;
+        between(turn);
+        reactor.park(None).unwrap();
+        reactor.reap(&mut done);
+        for done in done.drain(..) {
+            assert_eq!(done.result, Ok(4096));
+            assert!(whole.insert(done.tag), "{} came back twice", done.tag);
+        }
+    }
+    whole.len() as u64
+}
+
+#[test]
+fn modes_change_under_load_and_every_request_comes_back() {
+    let topology = topology(1, limited());
+    let backend = Box::new(MemoryBackend::new(topology.memory()).unwrap());
+    let reactor = Reactor::new(0, &topology, backend);
+    let modes = [DiskMode::Drain, DiskMode::Depth { max_io_requests: 2 }, DiskMode::Scheduled];
+    let change = |turn: u64| {
+        if turn.is_multiple_of(3) {
+            assert!(topology.set_mode(0, modes[(turn / 3) as usize % 3]));
+        }
+    };
+    assert_eq!(read_all(reactor, &topology, 2_000, change), 2_000);
+    assert!(!topology.set_mode(1, DiskMode::Drain));
+}
+
+#[test]
+fn sockets_are_their_owners_alone() {
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    assert_eq!((mode(&place.sockets()), mode(server.path())), (0o700, 0o600));
+    let again = Server::start_in(&place.sockets(), &topology, "again").unwrap_err();
+    assert!(matches!(again, ServeError::AlreadyServed { .. }), "{again}");
+    assert_eq!(place::programs_in(&place.sockets()).unwrap(), [(std::process::id(), server.path().to_owned())]);
+    let path = server.path().to_owned();
+    drop(server);
+    assert!(!path.exists() && place::programs_in(&place.sockets()).unwrap().is_empty());
+    assert!(matches!(Client::connect(&path).unwrap_err(), ClientError::NotServed { .. }));
+
+    // Open to others, and a link to a directory that is not.
+    std::fs::set_permissions(place.sockets(), Permissions::from_mode(0o750)).unwrap();
+    let error = Server::start_in(&place.sockets(), &topology, "x").unwrap_err().to_string();
+    assert!(error.contains("mode 750") && error.contains("chmod 700"), "{error}");
+    std::fs::set_permissions(place.sockets(), Permissions::from_mode(0o700)).unwrap();
+    let link = place.0.join("link");
+    symlink(place.sockets(), &link).unwrap();
+    let error = Server::start_in(&link, &topology, "x").unwrap_err().to_string();
+    assert!(error.contains("not a directory"), "{error}");
+}
+
+#[test]
+fn sockets_of_dead_processes_are_removed() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    drop(serve(&place, &topology));
+    // No process has so high a number; and our own, of a process that had it before.
+    let dead = [place.sockets().join("4294967295.sock"), place::socket_in(&place.sockets(), std::process::id())];
+    for path in &dead {
+        drop(UnixListener::bind(path).unwrap());
+    }
+    let note = place.sockets().join("4294967295.txt");
+    std::fs::write(&note, "not a socket").unwrap();
+    assert_eq!(place::programs_in(&place.sockets()).unwrap().len(), 1);
+    let server = serve(&place, &topology);
+    assert!(!dead[0].exists() && note.exists());
+    assert!(Client::connect(server.path()).is_ok());
+}
+
+#[test]
+fn a_trace_is_started_and_stopped_from_outside() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let mut client = Client::connect(server.path()).unwrap();
+    let path = place.0.join("run.plt");
+    client.change(&Request::TraceStart { path: path.clone() }).unwrap();
+    assert!(client.refresh().unwrap().is_tracing);
+    let twice = client.change(&Request::TraceStart { path: place.0.join("other.plt") });
+    assert_eq!(code(twice.unwrap_err()), ErrorCode::Trace);
+    let reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    read_all(reactor, &topology, 10, |_| {});
+    let stopped = client.stop_trace().unwrap();
+    assert!(stopped.events >= 60 && stopped.error.is_none(), "{stopped:?}");
+    let meta = std::fs::metadata(&path).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert!(meta.len() >= 40 * stopped.events);
+    // Never over what is there.
+    assert_eq!(code(client.change(&Request::TraceStart { path }).unwrap_err()), ErrorCode::Trace);
+}
+
+#[test]
+fn others_that_answer_are_not_taken_for_programs() {
+    let place = Place::new();
+    let path = place.0.join("x.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let table = [
+        ("HTTP/1.1 400 Bad Request\n", "not a Plimsoll program"),
+        ("{\"answer\":\"hello\",\"protocol\":99}\n", "version 99"),
+        ("{\"answer\":\"done\"}\n", "not a Plimsoll program"),
+        ("", "has ended"),
+    ];
+    for (answer, expected) in table {
+        let asking = std::thread::spawn({
+            let path = path.clone();
+            move || Client::connect(&path).unwrap_err().to_string()
+        });
+        let (mut stream, _) = listener.accept().unwrap();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut String::new()).unwrap();
+        stream.write_all(answer.as_bytes()).unwrap();
+        drop(stream);
+        let error = asking.join().unwrap();
+        assert!(error.contains(expected), "{answer}: {error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! What the numbers in events stand for: which files there are, and what of it has not been written yet.
+//!
+//! # Why
+//! Events name classes and files by number. A trace must say what they were, also of what was made after it had begun.
+//!
+//! # How it works
+//! [`FileTable`] gives numbers to files and keeps the path of each number until another file gets it. Every entry
+//! remembers the count of changes at which it was made, so that [`NamesTold`] finds what is new since it looked last.
+//!
+//! # Limits
+//! A path is kept as text; what of it is no UTF-8 is told with a mark in its place.
+//!
+//! # Example
+//! ```text
+//! let number = table.take("/data/x".as_ref(), 0);      // a file is made
+//! told.what_is_new(&classes, &table)                   // names with that file, then `None`
+//! ```
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::format::{ClassName, FileName, Names};
+use crate::class::Classes;
+
+/// The files of a program by number. A number that is given back is used again, the oldest first.
+#[derive(Default)]
+pub(crate) struct FileTable(Mutex<Files>);
+
+#[derive(Default)]
+struct Files {
+    entries: Vec<Entry>,
+    free: VecDeque<u32>,
+    changes: u64,
+}
+
+struct Entry {
+    path: PathBuf,
+    disk: u16,
+    changed_at: u64,
+}
+
+impl FileTable {
+    /// A number for a file that has come.
+    pub(crate) fn take(&self, path: &Path, disk: u16) -> u32 {
+        let mut files = self.files();
+        files.changes += 1;
+        let entry = Entry { path: path.to_owned(), disk, changed_at: files.changes };
+        let used_again = files.free.pop_front();
+        if let Some(number) = used_again
+            && let Some(place) = files.entries.get_mut(number as usize)
+        {
+            *place = entry;
+            return number;
+        }
+        files.entries.push(entry);
+        files.entries.len() as u32 - 1
+    }
+
+    /// The file of this number has gone.
+    pub(crate) fn give_back(&self, number: u32) {
+        self.files().free.push_back(number);
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        // The table is whole after every single change, whoever panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a record has told so far.
+#[derive(Default)]
+pub(super) struct NamesTold {
+    has_begun: bool,
+    classes_epoch: u64,
+    classes: Vec<ClassName>,
+    file_changes: u64,
+}
+
+impl NamesTold {
+    /// Names that are new or have changed; `None` when there are none. The first time all, with the names of the disks.
+    pub(super) fn what_is_new(&mut self, classes: &Classes, files: &FileTable, disks: &[String]) -> Option<Names> {
+        let mut names = Names::default();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            names.disks = (0..).zip(disks.iter().cloned()).collect();
+        }
+        let epoch = classes.epoch();
+        if epoch != self.classes_epoch {
+            self.classes_epoch = epoch;
+            for (at, info) in classes.list().into_iter().enumerate() {
+                let class = ClassName { name: info.name.to_string(), shares: info.shares };
+                if self.classes.get(at) != Some(&class) {
+                    names.classes.insert(at as u16, class.clone());
+                }
+                match self.classes.get_mut(at) {
+                    Some(known) => *known = class,
+                    None => self.classes.push(class),
+                }
+            }
+        }
+        let table = files.files();
+        if table.changes != self.file_changes {
+            let is_new = |(_, entry): &(u32, &Entry)| entry.changed_at > self.file_changes;
+            let name = |entry: &Entry| FileName { path: entry.path.to_string_lossy().into_owned(), disk: entry.disk };
+            let new = (0..).zip(&table.entries).filter(is_new).map(|(number, entry)| (number, name(entry)));
+            names.files = new.collect();
+            self.file_changes = table.changes;
+        }
+        (names != Names::default()).then_some(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_is_told_once() {
+        let (classes, files, mut told) = (Classes::new(), FileTable::default(), NamesTold::default());
+        let a = files.take("/a".as_ref(), 0);
+        let names = told.what_is_new(&classes, &files, &["disk".to_owned()]).unwrap();
+        assert_eq!((names.classes.len(), names.files[&a].path.as_str(), names.disks.len()), (1, "/a", 1));
+        assert_eq!(told.what_is_new(&classes, &files, &[]), None);
+        let class = classes.add_class("late", None, 7).unwrap();
+        files.give_back(a);
+        let b = files.take("/b".as_ref(), 3);
+        assert_eq!(a, b, "the number is used again");
+        let names = told.what_is_new(&classes, &files, &[]).unwrap();
+        assert_eq!(names.files.into_iter().collect::<Vec<_>>(), [(b, FileName { path: "/b".into(), disk: 3 })]);
+        assert_eq!(names.classes.into_keys().collect::<Vec<_>>(), [class.0]);
+        classes.set_shares(class, 9).unwrap();
+        assert_eq!(told.what_is_new(&classes, &files, &[]).unwrap().classes[&class.0].shares, 9);
+        assert_eq!(told.what_is_new(&classes, &files, &[]), None);
+    }
+}

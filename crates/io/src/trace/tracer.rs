@@ -1,0 +1,177 @@
+//! A reactor's part in recording: whether it is on, and what a station needs to know beside its request.
+//!
+//! # Why
+//! The reactor's own code should say "this happened", and nothing more, and pay next to nothing while nobody listens.
+//!
+//! # How it works
+//! [`Tracer::follow`] compares an epoch, once a turn. While a record goes on, [`On`] holds the shard's end of its ring, and
+//! what lateness, waiting queues and hand-outs are told from. Times never go back within a shard: a time that a station has
+//! from earlier in its turn is taken up to that of the event before it.
+//!
+//! # Limits
+//! One thread: the reactor's.
+//!
+//! # Example
+//! ```text
+//! if let Some(on) = self.tracer.on() { on.record(event) }
+//! ```
+
+use std::sync::Arc;
+
+use plimsoll_core::WaitReason;
+use plimsoll_core::trace::Event;
+
+use super::recorder::{Recorder, Taken};
+use super::ring::RingWriter;
+
+/// A wait of at least this, in ns, was a sleep. Handing a batch of requests to the system without sleeping takes less
+/// (a few microseconds, and 1 us for a request or so).
+const SLEEP_MIN_NS: u64 = 10_000;
+
+/// Requests that end in one turn, without allocating; more may.
+const ENDED: usize = 1024;
+
+/// See the module's documentation.
+pub(crate) struct Tracer {
+    recorder: Arc<Recorder>,
+    shard: u16,
+    epoch: u64,
+    on: Option<Box<On>>,
+}
+
+/// While a record goes on.
+pub(crate) struct On {
+    recorder: Arc<Recorder>,
+    shard: u16,
+    epoch: u64,
+    is_virtual: bool,
+    writer: RingWriter,
+    last_ns: u64,
+    /// When the shard looked last for what had come back, and when it woke up if it slept since.
+    looked_ns: u64,
+    woke_ns: Option<u64>,
+    /// What each disk's queue waits for, as was told last.
+    waits_for: Vec<Option<WaitReason>>,
+    /// Requests that have ended and were not yet handed out.
+    ended: Vec<Event>,
+}
+
+impl Tracer {
+    pub(crate) fn new(recorder: &Arc<Recorder>, shard: u16) -> Tracer {
+        Tracer { recorder: Arc::clone(recorder), shard, epoch: 0, on: None }
+    }
+
+    /// Whether events are wanted.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.on.is_some()
+    }
+
+    /// Where events go, if they are wanted.
+    #[inline]
+    pub(crate) fn on(&mut self) -> Option<&mut On> {
+        self.on.as_deref_mut()
+    }
+
+    /// Sees whether a record has begun or ended. With the numbers of requests that may not be used, if one has begun.
+    #[inline]
+    pub(crate) fn follow(&mut self, now_ns: u64) -> Option<u64> {
+        if self.recorder.epoch() == self.epoch { None } else { self.change(now_ns) }
+    }
+
+    #[cold]
+    fn change(&mut self, now_ns: u64) -> Option<u64> {
+        let Taken { epoch, writer, is_virtual, after_request } = self.recorder.take_writer(self.shard);
+        self.epoch = epoch;
+        self.on = writer.map(|writer| {
+            Box::new(On {
+                recorder: Arc::clone(&self.recorder),
+                shard: self.shard,
+                epoch,
+                is_virtual,
+                writer,
+                last_ns: 0,
+                looked_ns: now_ns,
+                woke_ns: None,
+                waits_for: Vec::new(),
+                ended: Vec::with_capacity(ENDED),
+            })
+        });
+        self.on.as_ref().map(|_| after_request)
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        if let Some(on) = self.on.take() {
+            self.recorder.give_back(self.shard, on.epoch, on.writer);
+        }
+    }
+}
+
+impl On {
+    /// Records `event`, not before the last one.
+    #[inline]
+    pub(crate) fn record(&mut self, mut event: Event) {
+        event.time_ns = event.time_ns.max(self.last_ns);
+        self.last_ns = event.time_ns;
+        self.writer.push(&event);
+        if self.is_virtual && self.writer.is_nearly_full() {
+            self.recorder.carry(self.epoch, Some(self.shard));
+        }
+    }
+
+    /// Time of the event that was recorded last, for another of the same moment.
+    #[inline]
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// The shard has waited from `from_ns` to `until_ns`.
+    pub(crate) fn has_waited(&mut self, from_ns: u64, until_ns: u64) {
+        if self.is_virtual || until_ns.saturating_sub(from_ns) >= SLEEP_MIN_NS {
+            self.woke_ns = Some(until_ns);
+        }
+    }
+
+    /// The shard looks at `now_ns` for what has come back: for how long that may have been there, in ns.
+    pub(crate) fn looks(&mut self, now_ns: u64) -> u32 {
+        let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
+        let late_ns = match self.woke_ns.take() {
+            // Computing takes no virtual time: it slept until now.
+            Some(_) if self.is_virtual => 0,
+            Some(woke_ns) => now_ns.saturating_sub(woke_ns),
+            None => now_ns.saturating_sub(looked_ns),
+        };
+        u32::try_from(late_ns).unwrap_or(u32::MAX)
+    }
+
+    /// The queue of `disk` now waits for `reason`; whether that is new, and something.
+    pub(crate) fn is_new_wait(&mut self, disk: usize, reason: Option<WaitReason>) -> bool {
+        if self.waits_for.len() <= disk {
+            self.waits_for.resize(disk + 1, None);
+        }
+        let Some(told) = self.waits_for.get_mut(disk) else { return false };
+        std::mem::replace(told, reason) != reason && reason.is_some()
+    }
+
+    /// `event` is to be recorded when what has ended is handed out.
+    #[inline]
+    pub(crate) fn has_ended(&mut self, event: Event) {
+        self.ended.push(event);
+    }
+
+    /// Whether anything is to be handed out.
+    pub(crate) fn has_any_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// What has ended is handed out.
+    pub(crate) fn hand_out(&mut self, now_ns: u64) {
+        let mut ended = std::mem::take(&mut self.ended);
+        for event in ended.drain(..) {
+            self.record(Event { time_ns: now_ns, ..event });
+        }
+        self.ended = ended;
+    }
+}
