@@ -24,12 +24,21 @@ use std::path::Path;
 
 use plimsoll::sys::{diskstats, mounts};
 use plimsoll_sim::device;
+use plimsoll_tools::compare::{self, CompareOptions, Source};
 use plimsoll_tools::config::error::ConfigError;
 use plimsoll_tools::config::scenario::ScenarioFile;
 use plimsoll_tools::config::sched_groups::SchedGroups;
 use plimsoll_tools::config::{
     csv, disk, fio as fio_files, io_properties as properties, jobs as job_files, sched_groups as groups,
 };
+use plimsoll_tools::experiment::find_rate::{Figure, Goal};
+use plimsoll_tools::experiment::rbd;
+use plimsoll_tools::experiment::sweep::{Axis, Key, points_of};
+use plimsoll_tools::instance;
+use plimsoll_tools::instance::measure;
+use plimsoll_tools::report::TestReport;
+use plimsoll_tools::trace::span::{Item, Trace};
+use plimsoll_tools::trace::{TraceError, kernel};
 use plimsoll_tools::tune::{analyse, pictures, record::Record};
 use plimsoll_tools::{presets as instances, setup, units as figures};
 
@@ -40,18 +49,29 @@ const NAME: &str = "fuzz";
 pub type Target = fn(&str);
 
 /// All targets by name; the seeds of each lie in `corpus/NAME/`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("arrivals", arrivals),
+    ("blkparse", blkparse),
+    ("blktrace", blktrace),
+    ("claims", claims),
+    ("compare", compare_results),
     ("disk", disk_file),
     ("diskstats", disk_stats),
+    ("find_rate", find_rate),
     ("fio", fio),
     ("io_properties", io_properties),
+    ("iperf3", iperf3),
     ("jobs", jobs),
     ("mountinfo", mountinfo),
     ("presets", presets),
+    ("rbd", rbd_bench),
+    ("report", report),
+    ("scaling", scaling),
     ("scenario", scenario),
     ("sched_groups", sched_groups),
+    ("stress_ng", stress_ng),
     ("surface", surface),
+    ("sweep", sweep),
     ("tune_record", tune_record),
     ("units", units),
 ];
@@ -145,6 +165,28 @@ pub fn scenario(text: &str) {
     let Some(file) = accepted(ScenarioFile::parse(NAME, text, Path::new("/nonexistent"))) else { return };
     accepted(file.scenario(&[]));
     accepted(file.scenario(&[("shards".to_owned(), "2".to_owned())]));
+}
+
+/// Files of claims: each has a verdict, and a reason where it is not exact.
+pub fn claims(text: &str) {
+    let Some(ledger) = accepted(instance::claims::parse(NAME, text, &instance::claims::find_published)) else { return };
+    let report = instance::claims::check(&ledger);
+    assert_eq!(report.claims.len(), ledger.claims.len());
+    for claim in &report.claims {
+        assert_eq!(claim.why.is_empty(), claim.verdict == instance::claims::Verdict::Exact, "{claim:?}");
+    }
+    let reports = [report];
+    let _ = (instance::claims::to_json(&reports), instance::claims::to_csv(&reports), instance::claims::page(&reports));
+}
+
+/// Families of machines as CSV: each figure that is left has two points at least, and a sentence.
+pub fn scaling(text: &str) {
+    let Some(input) = accepted(instance::scaling::parse_csv(NAME, text)) else { return };
+    let report = instance::scaling::report(input);
+    for figure in report.families.iter().flat_map(|family| &family.figures) {
+        assert!(figure.points.len() > 1 && !figure.sentence.is_empty(), "{figure:?}");
+    }
+    let _ = (instance::scaling::to_json(&report), instance::scaling::to_csv(&report), instance::scaling::page(&report));
 }
 
 /// Tables of measured latencies.
@@ -247,6 +289,141 @@ pub fn tune_record(text: &str) {
             let report = analyse(&record);
             assert!(!pictures::page(&report).contains("NaN"), "not a number in a page");
             let _ = (report.disk_properties(), report.disk_model(), report.to_csv());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// What iperf3 prints with `-J`: rates are above 0, and what was received is no more than all.
+pub fn iperf3(text: &str) {
+    match measure::iperf3::Tcp::read(text) {
+        Ok(tcp) => assert!(tcp.received_bits_per_s > 0.0 && tcp.received_bits_per_s.is_finite(), "{tcp:?}"),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    match measure::iperf3::Udp::read(text) {
+        Ok(udp) => {
+            let rates = [udp.sent_per_s, udp.received_per_s];
+            assert!(rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "{udp:?}");
+            assert!((0.0..=100.0).contains(&udp.loss_pct), "{udp:?}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(peer) = text.parse::<measure::iperf3::Peer>() {
+        assert_eq!(peer.to_string().parse(), Ok(peer), "a peer is read as something else");
+    }
+}
+
+/// The YAML of stress-ng: every rate is a number.
+pub fn stress_ng(text: &str) {
+    match measure::stress_ng::read(text) {
+        Ok(report) => {
+            assert!(report.stressors.iter().all(|stressor| stressor.per_s.is_finite() && stressor.per_s >= 0.0))
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Axes of a sweep, one a line: what is accepted has values, all for the key of its name.
+pub fn sweep(text: &str) {
+    let mut axes: Vec<Axis> = Vec::new();
+    for line in text.lines() {
+        match Axis::parse(line) {
+            Ok(axis) => {
+                let key = Key::find(&axis.name).map(|(_, key)| key);
+                assert!(!axis.settings.is_empty(), "an axis without values");
+                assert!(axis.settings.iter().all(|setting| key == Ok(setting.key)), "another key than {}", axis.name);
+                axes.push(axis);
+            }
+            Err(why) => assert!(!why.is_empty()),
+        }
+    }
+    if let Ok(points) = points_of(&axes) {
+        assert_eq!(points.len(), axes.iter().map(|axis| axis.settings.len()).product::<usize>());
+        assert!(points.iter().all(|point| point.len() == axes.len()));
+    }
+}
+
+/// Goals of the search for a rate: a bound above 0, a percentile inside of the scale.
+pub fn find_rate(text: &str) {
+    match Goal::parse(text) {
+        Ok(goal) => {
+            assert!(goal.bound_ns > 0 && goal.text == text);
+            assert!(match goal.figure {
+                Figure::Percentile(percent) => percent > 0.0 && percent < 100.0,
+                Figure::Mean => true,
+            });
+        }
+        Err(why) => assert!(!why.is_empty()),
+    }
+}
+
+/// Text that blkparse printed: as many spans as are said, and no time runs backwards.
+pub fn blkparse(text: &str) {
+    kernel_trace(&mut |visit| kernel::read_blkparse(&mut text.as_bytes(), visit));
+}
+
+/// The binary stream of blktrace, as far as it can be written in bytes of UTF-8; promises as of [`blkparse`].
+pub fn blktrace(text: &str) {
+    kernel_trace(&mut |visit| kernel::read_blktrace(&mut text.as_bytes(), visit));
+}
+
+fn kernel_trace(read: &mut dyn FnMut(&mut dyn FnMut(Item)) -> Result<Trace, TraceError>) {
+    let mut spans = 0;
+    let mut visit = |item| {
+        if let Item::Span(span) = item {
+            spans += 1;
+            let stations = [span.queued_ns, span.submitted_ns, span.completed_ns];
+            assert!(stations.into_iter().flatten().is_sorted(), "time runs backwards: {span:?}");
+        }
+    };
+    match read(&mut visit) {
+        Ok(trace) => {
+            assert_eq!(trace.spans, spans);
+            assert!(trace.lost.iter().all(|sentence| !sentence.is_empty()));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Output of `rbd bench`: rates are numbers.
+pub fn rbd_bench(text: &str) {
+    match rbd::parse(text) {
+        Ok(runs) => {
+            assert!(!runs.is_empty(), "no run was accepted");
+            let rates = runs.iter().flat_map(|run| run.seconds.iter().map(|second| second.bytes_per_s));
+            assert!(rates.chain(runs.iter().filter_map(|run| Some(run.summary?.bytes_per_s))).all(f64::is_finite));
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Results of `test`: read, written, read again.
+pub fn report(text: &str) {
+    match TestReport::from_json(text) {
+        Ok(report) => {
+            let written = report.to_json();
+            let again = TestReport::from_json(&written);
+            let again = again.unwrap_or_else(|error| panic!("what was written is refused:\n{written}\n{error}"));
+            same(&written, &written, &again.to_json());
+            let _ = (report.to_csv(), report.to_yaml());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Results of plimsoll, of its simulator and of fio, compared with themselves and with one another: a text is one
+/// result, or several after lines of `%`.
+pub fn compare_results(text: &str) {
+    let side = |(at, text): (usize, &str)| vec![Source { path: format!("{NAME}{at}"), text: text.to_owned() }];
+    let mut sides: Vec<_> = text.split("\n%\n").take(4).enumerate().map(side).collect();
+    if let [only] = sides.as_slice() {
+        sides.push(only.clone());
+    }
+    match compare::compare(&sides, &CompareOptions::default()) {
+        Ok(report) => {
+            let _ = (report.to_json(), report.to_csv());
+            let is_same = |comparison: &compare::Comparison| comparison.p.is_none_or(|p| (0.0..=1.0).contains(&p));
+            assert!(report.comparisons.iter().all(is_same), "a p value that is no probability");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

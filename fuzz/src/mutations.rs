@@ -159,34 +159,53 @@ fn mutate_all(names: &[&str]) {
 
 #[test]
 fn yaml_files() {
-    mutate_all(&["disk", "io_properties", "jobs", "scenario", "sched_groups"]);
+    mutate_all(&["claims", "disk", "io_properties", "jobs", "scenario", "sched_groups"]);
 }
 
 #[test]
 fn tables_and_figures() {
-    mutate_all(&["arrivals", "presets", "surface", "units"]);
+    mutate_all(&["arrivals", "find_rate", "presets", "scaling", "surface", "sweep", "units"]);
 }
 
 #[test]
 fn texts_of_the_kernel() {
-    mutate_all(&["diskstats", "mountinfo"]);
+    mutate_all(&["blkparse", "blktrace", "diskstats", "mountinfo"]);
 }
 
 #[test]
-fn files_of_fio() {
-    mutate_all(&["fio"]);
+fn files_and_outputs_of_others() {
+    mutate_all(&["fio", "rbd"]);
+}
+
+#[test]
+fn results() {
+    mutate_all(&["compare", "report", "tune_record"]);
+}
+
+#[test]
+fn reports_of_other_programs() {
+    mutate_all(&["iperf3", "stress_ng"]);
 }
 
 #[test]
 fn seeds_are_accepted() {
     use plimsoll_tools::config::scenario::ScenarioFile;
     use plimsoll_tools::config::{csv, disk, fio, io_properties, jobs, sched_groups};
+    use plimsoll_tools::experiment::find_rate::Goal;
+    use plimsoll_tools::experiment::rbd;
+    use plimsoll_tools::experiment::sweep::Axis;
+    use plimsoll_tools::instance::{claims, scaling};
+    use plimsoll_tools::report::TestReport;
+    use plimsoll_tools::trace::kernel;
+    use plimsoll_tools::tune::record::Record;
     for (name, accepts) in [
         ("arrivals", (|text| csv::parse_arrivals("seed", text).map(drop)) as fn(&str) -> Result<(), _>),
+        ("claims", |text| claims::parse("seed", text, &claims::find_published).map(drop)),
         ("disk", |text| disk::parse("seed", text).map(drop)),
         ("fio", |text| fio::parse("seed", text).map(drop)),
         ("io_properties", |text| io_properties::parse("seed", text).map(drop)),
         ("jobs", |text| jobs::parse("seed", text, &sched_groups::SchedGroups::default()).map(drop)),
+        ("scaling", |text| scaling::parse_csv("seed", text).map(drop)),
         ("scenario", |text| ScenarioFile::parse("seed", text, Path::new("/nonexistent"))?.scenario(&[]).map(drop)),
         ("sched_groups", |text| sched_groups::parse("seed", text).map(drop)),
         ("surface", |text| csv::parse_surface("seed", text).map(drop)),
@@ -194,6 +213,20 @@ fn seeds_are_accepted() {
         for seed in seeds(name) {
             let text = String::from_utf8_lossy(&seed);
             accepts(&text).unwrap_or_else(|error| panic!("a mutation of what is refused reaches little\n{error}"));
+        }
+    }
+    for (name, accepts) in [
+        ("blkparse", (|text| kernel::read_blkparse(&mut text.as_bytes(), &mut |_| {}).is_ok()) as fn(&str) -> bool),
+        ("blktrace", |text| kernel::read_blktrace(&mut text.as_bytes(), &mut |_| {}).is_ok()),
+        ("find_rate", |text| Goal::parse(text).is_ok()),
+        ("rbd", |text| rbd::parse(text).is_ok()),
+        ("report", |text| TestReport::from_json(text).is_ok()),
+        ("sweep", |text| text.lines().all(|line| Axis::parse(line).is_ok())),
+        ("tune_record", |text| Record::parse("seed", text).is_ok()),
+    ] {
+        for seed in seeds(name) {
+            let text = String::from_utf8_lossy(&seed);
+            assert!(accepts(&text), "a mutation of what is refused reaches little\n{text}");
         }
     }
 }

@@ -10,6 +10,7 @@ use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::DemoFormat;
+use crate::recording::Recording;
 use crate::{interrupt, screen, tune};
 
 /// See in a minute what scheduling does for a query while background work wants the whole disk
@@ -31,6 +32,14 @@ pub(crate) struct DemoArguments {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
+    /// Record what happens to every request here (for `plimsoll trace`)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Write over the file of --trace
+    #[arg(long, requires = "trace")]
+    force: bool,
+
     /// Format of the result
     #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
     format: DemoFormat,
@@ -41,9 +50,12 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
         DemoOptions { directory: arguments.directory.clone(), backend: arguments.backend, seed: arguments.seed };
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
+    control.serve("plimsoll demo");
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
     let mut progress = screen::Phases::quiet();
     let shown = plimsoll_tools::demo::run(&options, &mut progress, &control);
     progress.finish();
+    let recorded = recording.end();
     let report = match shown {
         Err(DemoError::Interrupted(disk)) => {
             // As JSON it would not be what docs/formats.md says.
@@ -62,6 +74,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
                 .map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
         )?,
     }
+    recorded?;
     if report.interrupted {
         screen::note("interrupted: the figures are of the time until then; scratch files are removed");
         return Ok(Outcome::Interrupted);

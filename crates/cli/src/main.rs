@@ -3,6 +3,7 @@
 //! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
 //! it; 130 interrupted (what was measured has been printed, scratch files are gone).
 
+mod attach;
 mod compare;
 mod demo;
 mod failure;
@@ -12,9 +13,11 @@ mod instance;
 mod interrupt;
 mod output;
 mod presets;
+mod recording;
 mod screen;
 mod sim;
 mod test;
+mod trace;
 mod tune;
 
 use std::process::ExitCode;
@@ -42,6 +45,8 @@ enum Command {
     Test(Box<test::TestArguments>),
     Compare(compare::CompareArguments),
     Sim(sim::SimArguments),
+    Trace(trace::TraceArguments),
+    Attach(attach::AttachArguments),
     Info(info::InfoArguments),
     Instance(instance::InstanceArguments),
     Presets(presets::PresetsArguments),
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+        Command::Attach(arguments) => attach::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Instance(arguments) => instance::run(&arguments),
         Command::Presets(arguments) => presets::run(&arguments),

@@ -5,6 +5,7 @@ mod examine;
 mod experiments;
 mod live;
 mod outputs;
+mod replay;
 mod table;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +24,7 @@ use plimsoll_tools::units::{
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{DiskFlags, Format};
+use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use arguments::TestArguments;
 use arguments::{Checked, checked};
@@ -51,12 +53,18 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     if let (Some(path), None, false) = (&arguments.rbd, &arguments.conf, arguments.dual) {
         return experiments::rbd_alone(path, arguments.format);
     }
+    if let Some(path) = &arguments.replay {
+        return replay::run(path, arguments);
+    }
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
+    control.serve("plimsoll test");
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
     let mut steps = Steps::new(&arguments.disk, &checked, &control);
     if let Some(outcome) = experiments::run(arguments, &checked, &control, &outputs, &mut steps)? {
+        recording.end()?;
         return Ok(outcome);
     }
     let result = plimsoll_tools::test::run_watched(
@@ -66,6 +74,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         &mut |what, expected_ns| steps.next(what, expected_ns),
     );
     steps.end();
+    let recorded = recording.end();
     let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
     let result = match result {
         Err(error @ TestError::Interrupted) => {
@@ -78,6 +87,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     let written = outputs.write("test", &[], page_table(&report), || pictures::of_run(&result));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
+    recorded?;
     tell_steady(&result);
     Ok(conclude(&report, scratch))
 }

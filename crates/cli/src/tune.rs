@@ -16,6 +16,7 @@ use plimsoll_tools::tune::{
 use crate::failure::{Failure, Outcome};
 use crate::flags::{TuneFormat, check_shards};
 use crate::output::{Output, Pictures};
+use crate::recording::Recording;
 use crate::test::{parse_bytes, parse_seconds};
 use crate::{interrupt, screen};
 pub(crate) use table::table;
@@ -142,6 +143,10 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
 
+    /// Record what happens to every request here (for `plimsoll trace`)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "merge", "disk"])]
+    trace: Option<PathBuf>,
+
     /// Write over existing output files
     #[arg(long)]
     force: bool,
@@ -170,9 +175,12 @@ fn parse_backend(text: &str) -> Result<BackendChoice, String> {
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let control = Control::default();
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
     // Whether a disk of several could not be measured.
     let mut is_missing = false;
-    let reports = reports(arguments, &control, &mut is_missing)?;
+    let reports = reports(arguments, &control, &mut is_missing);
+    let recorded = recording.end();
+    let reports = reports?;
     let properties: Result<Vec<_>, _> = reports.iter().map(TuneReport::disk_properties).collect();
     let properties = properties.map(|disks| io_properties::write(&disks));
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
@@ -191,6 +199,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
         screen::print(&text)?;
     }
     written?;
+    recorded?;
     if control.is_stopped() {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
@@ -214,6 +223,7 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
         return Ok(vec![report]);
     }
     interrupt::stop_on_signal(control)?;
+    control.serve("plimsoll tune");
     let mut progress = screen::Phases::new();
     let measured = measured(arguments, &mut progress, control, is_missing);
     progress.finish();
@@ -298,6 +308,7 @@ fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
         one("--output", &arguments.output),
         one("--disk-output", &arguments.disk_output),
         one("--page", &arguments.page),
+        one("--trace", &arguments.trace),
     ];
     let merged = arguments.merge.iter().map(|path| ("--merge", path.clone()));
     for (flag, path) in named.into_iter().flatten().chain(merged) {

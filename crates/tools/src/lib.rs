@@ -1,5 +1,6 @@
 //! What the commands do, without a terminal.
 
+pub mod attach;
 pub mod check;
 pub mod compare;
 pub mod compressibility;
@@ -17,5 +18,6 @@ pub mod report;
 pub mod setup;
 pub mod sim;
 pub mod test;
+pub mod trace;
 pub mod tune;
 pub mod units;

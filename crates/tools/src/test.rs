@@ -51,6 +51,7 @@
 
 mod device;
 mod files;
+pub mod replay;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;

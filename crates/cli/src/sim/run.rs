@@ -1,20 +1,24 @@
 //! `plimsoll sim run`.
 
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_sim::scenario;
-use plimsoll_tools::config::scenario::ScenarioFile;
+use plimsoll_tools::config::scenario::{Scenario, ScenarioFile};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::sim::report;
 use plimsoll_tools::sim::run::{Finished, Subject, Task, run_all};
 use plimsoll_tools::sim::stats::spreads;
+use plimsoll_tools::sim::trace;
+use plimsoll_tools::units::format_count;
 
 use super::output::{self, Pictures};
 use crate::failure::{Failure, Outcome};
 use crate::flags::SimFormat;
+use crate::output::Output;
 use crate::{interrupt, screen};
 
 /// The most runs that one command makes.
@@ -54,6 +58,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 
+    /// Record what happens to every request here (for `plimsoll trace`): one run of a scenario file
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     /// Write over existing files
     #[arg(long)]
     force: bool,
@@ -66,6 +74,7 @@ pub(crate) struct RunArguments {
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let tasks = tasks(arguments)?;
     let pictures = Pictures::check(arguments.csv.as_deref(), arguments.svg.as_deref(), arguments.force, &tasks)?;
+    let recording = check_trace(arguments, &tasks)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let count = tasks.len();
@@ -102,11 +111,37 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         return Err(Failure::Input(error));
     }
     print_all(arguments, &finished, interrupted, is_told)?;
+    if let (Some((scenario, seed)), Some(path), false) = (recording, &arguments.trace, interrupted) {
+        record(&scenario, seed, path)?;
+    }
     if interrupted {
         screen::note(&format!("interrupted: {} of {count} runs had ended", finished.len()));
         return Ok(Outcome::Interrupted);
     }
     Ok(if finished.iter().all(Finished::passed) { Outcome::Done } else { Outcome::Finding })
+}
+
+/// What `--trace` is to record, seen to be possible.
+fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scenario, u64)>, Failure> {
+    let Some(path) = &arguments.trace else { return Ok(None) };
+    match tasks {
+        [Task { subject: Subject::Own(scenario), seed, .. }] => {
+            Output::check(path, arguments.force, "--trace")?;
+            Ok(Some((Scenario::clone(scenario), *seed)))
+        }
+        _ => Err(Failure::Input(
+            "--trace records one run of a scenario file: name one, and leave --seeds and --sweep out".to_owned(),
+        )),
+    }
+}
+
+/// Runs the scenario once more, which is the same run, and writes its trace.
+fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
+    let failed = |error: String| Failure::Machine(format!("{}: {error}", path.display()));
+    let file = File::create(path).map_err(|error| failed(error.to_string()))?;
+    let events = trace::record(scenario, seed, BufWriter::new(file)).map_err(|error| failed(error.to_string()))?;
+    screen::note(&format!("{}: {} events recorded", path.display(), format_count(events)));
+    Ok(())
 }
 
 /// Why a scenario of a file did not run.

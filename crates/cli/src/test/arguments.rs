@@ -8,6 +8,7 @@ use plimsoll_tools::config::{fio, jobs, sched_groups};
 use plimsoll_tools::experiment::Situation;
 use plimsoll_tools::experiment::find_rate::{Figure, Goal};
 use plimsoll_tools::experiment::sweep::{Axis, Key};
+use plimsoll_tools::load::replay::Speed;
 use plimsoll_tools::load::{SteadyCriterion, SteadyStop, Watch};
 use plimsoll_tools::setup::DiskChoice;
 use plimsoll_tools::test::{Storage, TestOptions};
@@ -29,7 +30,7 @@ const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
 /// Whatever says what to run, or where; --examine runs nothing.
-const WORKLOAD_FLAGS: [&str; 30] = [
+const WORKLOAD_FLAGS: [&str; 34] = [
     "conf",
     "storage",
     "duration",
@@ -49,6 +50,10 @@ const WORKLOAD_FLAGS: [&str; 30] = [
     "ss_window",
     "pictures",
     "page",
+    "trace",
+    "replay",
+    "speed",
+    "replay_to",
     "force",
     "io_properties",
     "disk",
@@ -68,9 +73,10 @@ const WORKLOAD_FLAGS: [&str; 30] = [
 /// file on each shard, filled before the run and removed after it.
 #[derive(Args, Debug)]
 #[command(group(clap::ArgGroup::new("experiment").args(["sweep", "find_rate", "matrix", "dual", "ss"])))]
+#[command(group(clap::ArgGroup::new("sized").args(["matrix", "replay"])))]
 pub(crate) struct TestArguments {
     /// Job file: io_tester's YAML, or fio's (by .fio, .ini, or its first line)
-    #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd", "examine"])]
+    #[arg(value_name = "CONF", required_unless_present_any = ["matrix", "rbd", "examine", "replay"])]
     pub(super) conf: Option<PathBuf>,
 
     /// Directory, file or block device to work on [default: that of a fio job file, else the working directory]
@@ -125,8 +131,8 @@ pub(crate) struct TestArguments {
     #[arg(long, help_heading = "Experiments", conflicts_with = "conf")]
     pub(super) matrix: bool,
 
-    /// Scratch data of --matrix in a directory [default: 4 GiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Experiments", requires = "matrix")]
+    /// Scratch data of --matrix in a directory [default: 4 GiB], or of --replay [default: what the trace uses, at most 1 GiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Experiments", requires = "sized")]
     pub(super) data_size: Option<u64>,
 
     /// Run the jobs once, then twice at once, beside what the kernel counts
@@ -155,6 +161,20 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = "Experiments", requires = "ss")]
     pub(super) ss_window: Option<u64>,
 
+    /// Send the requests of a trace at the times at which they came: what --trace recorded, blktrace, or blkparse printed. Of
+    /// CONF only the classes are used, by their names
+    #[arg(long, value_name = "TRACE", help_heading = "Real data",
+          conflicts_with_all = ["experiment", "rbd", "examine", "warmup"])]
+    pub(super) replay: Option<PathBuf>,
+
+    /// So many times as fast as recorded, or `max`: as fast as it goes [default: 1]
+    #[arg(long, value_name = "F|max", value_parser = Speed::parse, help_heading = "Real data", requires = "replay")]
+    pub(super) speed: Option<Speed>,
+
+    /// Directory, file or block device to replay on; the same as --storage
+    #[arg(long, value_name = "PATH", help_heading = "Real data", requires = "replay", conflicts_with = "storage")]
+    pub(super) replay_to: Option<PathBuf>,
+
     /// Write each picture (SVG) into this directory
     #[arg(long, value_name = "DIR")]
     pub(super) pictures: Option<PathBuf>,
@@ -162,6 +182,10 @@ pub(crate) struct TestArguments {
     /// Write a page with the result and all pictures here (HTML)
     #[arg(long, value_name = "FILE")]
     pub(super) page: Option<PathBuf>,
+
+    /// Record what happens to every request here, warm-up included (for `plimsoll trace`)
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
 
     /// Write over existing output files
     #[arg(long)]
@@ -230,7 +254,8 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     };
     jobs.validate(u32::from(shards))?;
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
-    let path = arguments.storage.clone().or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
+    let named = arguments.storage.clone().or_else(|| arguments.replay_to.clone());
+    let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
     let storage = Storage::of(&path)?;
     let choice = arguments.disk.choice()?;
     let model = arguments.disk.model;
@@ -291,7 +316,7 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
 
 fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
     let Some(path) = &arguments.conf else {
-        // The matrix has jobs of its own; this one only stands for them.
+        // The matrix has jobs of its own, a replay has none; this one only stands for them.
         let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
         return Ok(JobText::Ours(jobs::parse("matrix", text, groups)?));
     };

@@ -4,6 +4,7 @@
 //! the directory must hold afterwards what it held before. What a machine lacks (namespaces, loop devices, python3)
 //! skips a test with one line saying so.
 
+mod attach;
 mod compare;
 mod examine;
 mod experiment;
@@ -17,5 +18,7 @@ mod presets;
 mod refused;
 mod results;
 mod sim;
+mod trace_limiter;
+mod trace_replay;
 mod tune;
 mod world;

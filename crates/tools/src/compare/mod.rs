@@ -44,6 +44,7 @@ mod input;
 mod measured;
 mod output;
 mod percentiles;
+pub(crate) mod series;
 mod stats;
 
 use serde::Serialize;

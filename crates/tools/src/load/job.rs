@@ -615,7 +615,7 @@ pub(super) fn picker(spec: &JobSpec, target: &Target, seed: u64) -> Result<Optio
     AccessPicker::new(&spec.access, target.len_bytes / unit_bytes(spec), seed).map(Some)
 }
 
-fn class_result(reactor: &Reactor, disk: u16, class: Class) -> Option<ClassResult> {
+pub(super) fn class_result(reactor: &Reactor, disk: u16, class: Class) -> Option<ClassResult> {
     let mut result = ClassResult { stats: reactor.class_stats(disk, class)?, ..ClassResult::default() };
     reactor.class_latencies(disk, class, &mut |latencies| {
         result.queue.merge(&latencies.queue);

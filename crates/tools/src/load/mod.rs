@@ -42,6 +42,8 @@ mod job;
 mod live;
 mod pace;
 mod prepare;
+mod record;
+pub mod replay;
 pub(crate) mod result;
 mod runner;
 mod scratch;
@@ -49,10 +51,11 @@ mod steady;
 mod unlink;
 mod verify;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll::control::Server;
 use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
 use plimsoll_sim::rng::Rng;
 
@@ -61,6 +64,7 @@ pub use access::{AccessError, AccessPicker};
 pub use content::ContentMaker;
 pub use detail::{DirectionResult, Directions, JobDetail};
 pub use live::LiveJob;
+pub use record::{Recorded, TraceFile};
 pub use result::{BlockFault, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult};
 pub use scratch::{Scratch, ScratchError};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
@@ -250,6 +254,9 @@ struct ControlState {
     may_write_bytes: AtomicU64,
     bound_reached: AtomicBool,
     board: live::Board,
+    trace: Mutex<Option<TraceFile>>,
+    /// What runs call themselves on the control socket; none where they have no such socket.
+    program: OnceLock<String>,
 }
 
 const UNBOUNDED: u64 = u64::MAX;
@@ -263,6 +270,8 @@ impl Default for ControlState {
             may_write_bytes: AtomicU64::new(UNBOUNDED),
             bound_reached: AtomicBool::new(false),
             board: live::Board::default(),
+            trace: Mutex::default(),
+            program: OnceLock::new(),
         }
     }
 }
@@ -271,6 +280,47 @@ impl Control {
     /// Ends the run soon; what was measured by then is its result.
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on what happens to every request of runs under this control goes into `file`.
+    pub fn record(&self, file: TraceFile) {
+        *self.trace() = Some(file);
+    }
+
+    /// From now on runs under this control can be attached to while they run, under this name (the first counts). A run whose
+    /// socket cannot be made goes on without; so does one that begins while another of this process has it.
+    pub fn serve(&self, program: &str) {
+        // A second name changes nothing.
+        let _ = self.0.program.set(program.to_owned());
+    }
+
+    /// The control socket of a run on `topology`, if there is to be one; it goes when this is dropped.
+    fn serve_run(&self, topology: &Topology) -> Option<Server> {
+        Server::start(topology, self.0.program.get()?).ok()
+    }
+
+    /// What was recorded so far, between runs; `None` when nothing is to be recorded.
+    #[must_use]
+    pub fn recorded(&self) -> Option<Recorded> {
+        self.trace().as_ref().map(TraceFile::recorded)
+    }
+
+    fn trace(&self) -> MutexGuard<'_, Option<TraceFile>> {
+        // It is whole after each start and stop.
+        self.0.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what `topology` does while `body` runs, and serves its control socket, if that was asked for.
+    fn recording<T>(&self, topology: &Topology, body: impl FnOnce() -> T) -> T {
+        let is_recorded = self.trace().as_mut().is_some_and(|file| file.start(topology));
+        // A record that is started from outside ends before this one does.
+        let server = self.serve_run(topology);
+        let value = body();
+        drop(server);
+        if is_recorded && let Some(file) = self.trace().as_mut() {
+            file.stop(topology);
+        }
+        value
     }
 
     /// Whether somebody asked for the end.
@@ -406,6 +456,11 @@ pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
 /// # Errors
 /// See [`LoadError`].
 pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watched, LoadError> {
+    control.recording(&plan.topology, || run_unrecorded(plan, watch, control))
+}
+
+/// As [`run_watched`], in no trace: what prepares a measurement is none.
+fn run_unrecorded(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watched, LoadError> {
     prepare::check_size(plan)?;
     let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
     control.board().clear(plan.topology.shards());

@@ -12,7 +12,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
 
-use super::{Control, JobSpec, LoadError, Pattern, Plan, Target, run};
+use super::{Control, JobSpec, LoadError, Pattern, Plan, Target, Watch, run_unrecorded};
 use crate::units::format_bytes_binary;
 
 /// Length of the writes that fill a file.
@@ -170,7 +170,7 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
     let job = job.on_shard(0, Target { file, offset: 0, len_bytes });
     let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
     let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes };
-    let filled = run(&plan, control)?.total("fill");
+    let filled = run_unrecorded(&plan, &Watch::default(), control)?.run.total("fill");
     if filled.errors > 0 {
         let error = match filled.first_error {
             Some(code) if code != 0 => io::Error::from_raw_os_error(code),

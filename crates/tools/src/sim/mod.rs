@@ -32,4 +32,5 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod surface;
+pub mod trace;
 mod user;

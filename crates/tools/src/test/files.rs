@@ -302,7 +302,7 @@ fn make_all_in_memory(topology: &Topology, job: &Job, path: &Path, bytes: u64) -
 }
 
 /// Makes a file of zeros for the memory backend, so that reads find what they ask for.
-fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
+pub(super) fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
     let mut backend = MemoryBackend::new(topology.memory())?;
     let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
     backend.set_file_len(file, len_bytes)
@@ -324,7 +324,7 @@ fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
 }
 
 /// Length of a file or block device in bytes.
-fn length_of(path: &Path) -> Result<u64, TestError> {
+pub(super) fn length_of(path: &Path) -> Result<u64, TestError> {
     use std::io::Seek;
     let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
     opened.map_err(|error| TestError::Storage { path: path.display().to_string(), reason: error.to_string() })

@@ -1,0 +1,282 @@
+//! `plimsoll attach`: see into a running program, and change it.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use plimsoll::control::{Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot};
+use plimsoll_tools::attach::{self, AttachError, AttachReport, Setting};
+use plimsoll_tools::load::Control;
+use plimsoll_tools::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::DemoFormat;
+use crate::{interrupt, screen};
+
+/// How often a waiting view looks whether it is to end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
+///
+/// Programs that use the library and serve their control socket can be attached to, `plimsoll test`, `demo` and `tune`
+/// among them; by their owner and root alone. Without an argument: lists them. On a terminal the view is live, until
+/// Ctrl-C; else, and with --once, it is shown once. Changes stay when the view ends.
+#[derive(Args, Debug)]
+pub(crate) struct AttachArguments {
+    /// Number of the process, or its socket
+    #[arg(value_name = "PID|SOCKET")]
+    target: Option<String>,
+
+    /// Show it once
+    #[arg(long, requires = "target")]
+    once: bool,
+
+    /// Change a class: shares, limit_iops, limit_bandwidth, or limit_read_iops, limit_write_bandwidth and so on
+    /// (a number, or `unlimited`)
+    #[arg(long = "set", value_name = "CLASS.SETTING=VALUE", requires = "target")]
+    settings: Vec<Setting>,
+
+    /// Let something else hold requests back: scheduled, drain (nothing does), or depth:N, requests in flight
+    #[arg(long, value_name = "MODE", requires = "target", value_parser = attach::parse_mode)]
+    mode: Option<Mode>,
+
+    /// Record what happens to every request here, until the view ends (for `plimsoll trace`); the file must not exist
+    #[arg(long, value_name = "FILE", requires = "target")]
+    trace: Option<PathBuf>,
+
+    /// Seconds over which rates and latencies are taken
+    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = parse_interval)]
+    interval: f64,
+
+    /// Format of the result; JSON is printed once
+    #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
+    format: DemoFormat,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.05..=3600.0).contains(s)).ok_or_else(|| "0.05 to 3600 seconds".to_owned())
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Failure {
+        let message = error.to_string();
+        match error {
+            AttachError::Client(error) => error.into(),
+            _ => Failure::Input(message),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        let message = error.to_string();
+        match error {
+            ClientError::NotServed { .. } | ClientError::NotPlimsoll { .. } | ClientError::Refused { .. } => {
+                Failure::Input(message)
+            }
+            _ => Failure::Machine(message),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
+    let Some(target) = &arguments.target else { return list(arguments.format) };
+    let mut client = Client::connect(&attach::socket(target)?)?;
+    attach::apply(&mut client, &arguments.settings, arguments.mode)?;
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    if let Some(path) = &arguments.trace {
+        let path = std::path::absolute(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+        client.change(&Request::TraceStart { path })?;
+    }
+    let is_live = !arguments.once && arguments.format == DemoFormat::Table && std::io::stdout().is_terminal();
+    let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
+    if arguments.trace.is_some() {
+        tell_trace(&mut client)?;
+    }
+    shown
+}
+
+fn tell_trace(client: &mut Client) -> Result<(), Failure> {
+    let stopped = client.stop_trace()?;
+    let (path, events) = (stopped.path.display(), format_count(stopped.events));
+    if let Some(error) = stopped.error {
+        return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
+    }
+    screen::note(&format!("{path}: {events} events recorded"));
+    if stopped.dropped_events > 0 {
+        let dropped = format_count(stopped.dropped_events);
+        screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
+    }
+    Ok(())
+}
+
+fn list(format: DemoFormat) -> Result<Outcome, Failure> {
+    let read = attach::running();
+    let (programs, silent) = read.map_err(|error| Failure::Machine(format!("cannot look for programs: {error}")))?;
+    silent.iter().for_each(|sentence| screen::warning(sentence));
+    match format {
+        DemoFormat::Json => screen::print(&json(serde_json::to_string_pretty(&programs))?)?,
+        DemoFormat::Table if programs.is_empty() => {
+            screen::note("no program runs that this user could attach to");
+        }
+        DemoFormat::Table => {
+            let row = |hello: &Hello| {
+                let modes: Vec<String> = hello.disks.iter().map(|disk| attach::format_mode(disk.mode)).collect();
+                let counts = [hello.shards.to_string(), hello.classes.len().to_string(), modes.join(" ")];
+                [hello.pid.to_string(), hello.program.clone()].into_iter().chain(counts).collect()
+            };
+            screen::print(&screen::table(
+                &["PID", "program", "shards", "classes", "disks"],
+                programs.iter().map(row).collect(),
+            ))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn json(written: serde_json::Result<String>) -> Result<String, Failure> {
+    written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+}
+
+/// Waits for one interval, or until somebody has asked for the end.
+fn wait(arguments: &AttachArguments, control: &Control) {
+    let until = Instant::now() + Duration::from_secs_f64(arguments.interval);
+    while !control.is_stopped() && Instant::now() < until {
+        std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
+    }
+}
+
+fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
+    client.snapshot()?;
+    wait(arguments, control);
+    let snapshot = client.snapshot()?;
+    let program = client.refresh()?;
+    match arguments.format {
+        DemoFormat::Table => screen::print(&text(program, &snapshot))?,
+        DemoFormat::Json => {
+            let report = AttachReport { schema: 1, program, snapshot: &snapshot };
+            screen::print(&json(serde_json::to_string_pretty(&report))?)?;
+        }
+    }
+    Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// Draws the same screen again and again. Ctrl-C is how it ends.
+fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
+    while !control.is_stopped() {
+        let drawn = client.snapshot().and_then(|snapshot| Ok(text(client.refresh()?, &snapshot)));
+        match drawn {
+            Ok(text) => screen::print(&format!("\x1b[2J\x1b[H{text}"))?,
+            Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                screen::note("the program has ended");
+                return Ok(Outcome::Done);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        wait(arguments, control);
+    }
+    Ok(Outcome::Done)
+}
+
+fn text(hello: &Hello, snapshot: &Snapshot) -> String {
+    let tracing = if hello.is_tracing { ", recording a trace" } else { "" };
+    let mut text = format!("{} (process {}, {} shard(s){tracing})\n", hello.program, hello.pid, hello.shards);
+    if !snapshot.missing_shards.is_empty() {
+        let shards: Vec<String> = snapshot.missing_shards.iter().map(u16::to_string).collect();
+        text.push_str(&format!("no answer from shards {}: their part is missing\n", shards.join(", ")));
+    }
+    for disk in &snapshot.disks {
+        text.push_str(&format!("\n{}\n\n{}\n", disk_line(disk), classes(disk)));
+    }
+    text
+}
+
+fn disk_line(disk: &DiskState) -> String {
+    let mut parts = vec![format!("disk {}: {}", disk.disk, attach::format_mode(disk.mode))];
+    match (disk.in_flight_ns, disk.window_ns) {
+        (Some(in_flight_ns), Some(window_ns)) => {
+            parts.push(format!("in flight {} of {}", format_duration_ns(in_flight_ns), format_duration_ns(window_ns)));
+        }
+        _ => parts.push("no model".to_owned()),
+    }
+    if let (Some(tokens_ns), Some(max_ns)) = (disk.tokens_ns, disk.tokens_max_ns) {
+        let sign = if tokens_ns < 0 { "-" } else { "" };
+        let tokens = format_duration_ns(tokens_ns.unsigned_abs());
+        parts.push(format!("tokens {sign}{tokens} of {}", format_duration_ns(max_ns)));
+    }
+    parts.extend(disk.capacity_scale.map(|scale| format!("capacity {:.0} %", scale * 100.0)));
+    parts.join(", ")
+}
+
+fn classes(disk: &DiskState) -> String {
+    let headers = ["class", "shares", "IOPS", "read", "write", "queued", "disk", "p50", "p99", "waits"];
+    let rows = disk.classes.iter().map(|class| {
+        let recent = class.recent.clone().unwrap_or_default();
+        let latency = |pick: fn(&Percentiles) -> u64| match class.total_latency.count {
+            0 => "-".to_owned(),
+            _ => format_duration_ns(pick(&class.total_latency)),
+        };
+        vec![
+            class.class.clone(),
+            class.shares.to_string(),
+            format_iops(recent.read_iops + recent.write_iops),
+            format_throughput_decimal(recent.read_bytes_per_s),
+            format_throughput_decimal(recent.write_bytes_per_s),
+            class.queued.to_string(),
+            class.in_flight.to_string(),
+            latency(|p| p.p50_ns),
+            latency(|p| p.p99_ns),
+            waits(&recent, class.waits_for.as_deref()),
+        ]
+    });
+    screen::table(&headers, rows.collect())
+}
+
+/// For what a class waited most, and which part of its waiting that was.
+fn waits(recent: &Recent, now: Option<&str>) -> String {
+    let total: f64 = recent.waited.values().sum();
+    let most = recent.waited.iter().max_by(|one, other| one.1.total_cmp(other.1));
+    match most.filter(|_| total > 0.0) {
+        Some((reason, part)) => format!("{reason} {:.0} %", part / total * 100.0),
+        None => now.unwrap_or("-").to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_wait_is_named() {
+        let waited = [("fairness", 0.1), ("tokens", 0.3)].map(|(reason, part)| (reason.to_owned(), part));
+        let recent = Recent { waited: waited.into(), ..Recent::default() };
+        assert_eq!(waits(&recent, Some("limit")), "tokens 75 %");
+        assert_eq!(waits(&Recent::default(), Some("limit")), "limit");
+        assert_eq!(waits(&Recent::default(), None), "-");
+    }
+
+    #[test]
+    fn a_table_fits_its_width() {
+        let class = serde_json::json!({
+            "class": "compaction", "shares": 100, "queued": 12345, "in_flight": 120, "oldest_wait_ns": 0,
+            "waits_for": null, "reads": 0, "writes": 0, "read_bytes": 0, "written_bytes": 0, "errors": 0,
+            "waited_ns": {}, "recent": {"read_iops": 123456.7, "write_iops": 0.0, "read_bytes_per_s": 1.2345e9,
+            "write_bytes_per_s": 9.8765e9, "waited": {"backend": 0.5}},
+            "queue_latency": {"count": 1, "p50_ns": 1, "p99_ns": 1, "p99_9_ns": 1},
+            "device_latency": {"count": 1, "p50_ns": 1, "p99_ns": 1, "p99_9_ns": 1},
+            "total_latency": {"count": 1, "p50_ns": 123456, "p99_ns": 12345678, "p99_9_ns": 1}
+        });
+        let disk = serde_json::json!({
+            "disk": 0, "mode": {"depth": 128}, "window_ns": 750000, "window_max_ns": 750000, "in_flight_ns": 600000,
+            "capacity_scale": 1.0, "tokens_ns": -2000, "tokens_max_ns": 750000, "classes": [class]
+        });
+        let disk: DiskState = serde_json::from_value(disk).expect("it is one");
+        let text = format!("{}\n{}", disk_line(&disk), classes(&disk));
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        for part in ["depth:128", "of 750 us", "-2 us", "123,457", "backend 100 %", "compaction"] {
+            assert!(text.contains(part), "no `{part}` in {text}");
+        }
+    }
+}

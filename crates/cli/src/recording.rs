@@ -1,0 +1,58 @@
+//! `--trace FILE`: the record of a command's runs, seen to be writable before the work, and what became of it after.
+//!
+//! # Why
+//! It is the same for every command, and a record that is not whole must be told.
+//!
+//! # How it works
+//! [`Recording::start`] begins the file and gives it to the [`Control`] of the runs; [`Recording::end`] says how many events
+//! there are.
+//!
+//! # Limits
+//! The file is written as it comes, so that a command that dies leaves what it had; it is not renamed into its place.
+//!
+//! # Example
+//! `plimsoll test job.yaml --trace run.plt` says at its end `run.plt: 812,345 events recorded`.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_tools::load::{Control, TraceFile};
+use plimsoll_tools::units::format_count;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::screen;
+
+/// See the module's documentation.
+pub(crate) struct Recording<'a> {
+    path: Option<PathBuf>,
+    control: &'a Control,
+}
+
+impl<'a> Recording<'a> {
+    /// Records runs under `control` into `path`, if there is one; over a file that is there only with `force`.
+    pub(crate) fn start(path: Option<&Path>, force: bool, control: &'a Control) -> Result<Recording<'a>, Failure> {
+        if let Some(path) = path {
+            Output::check(path, force, "--trace")?;
+            let file = TraceFile::create(path)
+                .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))?;
+            control.record(file);
+        }
+        Ok(Recording { path: path.map(Path::to_owned), control })
+    }
+
+    /// What became of it.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        let (Some(path), Some(recorded)) = (self.path, self.control.recorded()) else { return Ok(()) };
+        let (path, events) = (path.display(), format_count(recorded.events));
+        if let Some(error) = recorded.error {
+            let message = format!("cannot write {path}: {error}; it holds the first {events} events");
+            return Err(Failure::Machine(message));
+        }
+        screen::note(&format!("{path}: {events} events recorded"));
+        if recorded.dropped_events > 0 {
+            let dropped = format_count(recorded.dropped_events);
+            screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! `plimsoll test --replay`: what is shown of a replay.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_tools::experiment::pictures;
+use plimsoll_tools::load::Control;
+use plimsoll_tools::load::replay::{ReplayError, Speed};
+use plimsoll_tools::report::{Latency, TestReport};
+use plimsoll_tools::test::TestError;
+use plimsoll_tools::test::replay::{
+    ReplayFigures, ReplayOptions, ReplayResult, ReplayTestError, remarks, report, run as replay, write_flag,
+};
+use plimsoll_tools::units::{format_count, format_duration_ns};
+use serde_json::json;
+
+use super::arguments::{Checked, TestArguments, checked};
+use super::outputs::Outputs;
+use super::{Steps, conclude, page_table, table};
+use crate::failure::{Failure, Outcome};
+use crate::flags::Format;
+use crate::recording::Recording;
+use crate::{interrupt, screen};
+
+/// Version of the key `replay` of the JSON.
+const SCHEMA: u32 = 1;
+
+pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
+    if matches!(arguments.format, Format::FioJson | Format::FioJsonPlus) {
+        return Err(Failure::Input("a replay has no jobs of fio: take --format table, json, csv or yaml".to_owned()));
+    }
+    let same =
+        |other: &PathBuf| other.canonicalize().is_ok_and(|other| path.canonicalize().is_ok_and(|it| it == other));
+    if arguments.trace.as_ref().is_some_and(same) {
+        return Err(Failure::Input("--trace would write over the trace of --replay: name another file".to_owned()));
+    }
+    let outputs = Outputs::check(arguments)?;
+    let checked = checked(arguments)?;
+    let options = ReplayOptions {
+        test: checked.situation.options.clone(),
+        has_job_file: arguments.conf.is_some(),
+        trace: path.to_owned(),
+        speed: arguments.speed.unwrap_or(Speed::Times(1.0)),
+        data_size_bytes: arguments.data_size,
+        duration_ns: arguments.duration,
+    };
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
+    let mut steps = Steps::new(&arguments.disk, &checked, &control);
+    let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
+    steps.end();
+    let recorded = recording.end();
+    let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
+    let result = match result {
+        Err(ReplayTestError::Test(error @ TestError::Interrupted)) => {
+            screen::note(&format!("{error}; {scratch}"));
+            return Ok(Outcome::Interrupted);
+        }
+        other => other.map_err(failure)?,
+    };
+    let report = report(&result, &options);
+    tell(&result.figures, &checked);
+    let written = outputs.write("replay", &[], page_table(&report), || pictures::of_run(&result.test));
+    screen::print(&text(arguments.format, &report, &result))?;
+    written?;
+    recorded?;
+    Ok(conclude(&report, scratch))
+}
+
+fn failure(error: ReplayTestError) -> Failure {
+    match error {
+        ReplayTestError::Test(error) => error.into(),
+        ReplayTestError::Replay(ReplayError::Load(error)) => TestError::Load(error).into(),
+        error => Failure::Input(error.to_string()),
+    }
+}
+
+fn tell(figures: &ReplayFigures, checked: &Checked) {
+    let flag = write_flag(&checked.situation.options.storage);
+    remarks(figures, flag).iter().for_each(|remark| screen::warning(remark));
+}
+
+fn text(format: Format, report: &TestReport, result: &ReplayResult) -> String {
+    match format {
+        Format::Json => json_text(report, &result.figures),
+        Format::Csv => report.to_csv(),
+        Format::Yaml => report.to_yaml(),
+        _ => format!("{}\n{}", table::table(report), own_table(&result.figures)),
+    }
+}
+
+/// The result of a test with one more key.
+fn json_text(report: &TestReport, figures: &ReplayFigures) -> String {
+    let mut value = serde_json::to_value(report).unwrap_or_default();
+    let mut replay = serde_json::to_value(figures).unwrap_or_default();
+    if let (Some(map), Some(replay)) = (value.as_object_mut(), replay.as_object_mut()) {
+        replay.insert("schema".to_owned(), json!(SCHEMA));
+        map.insert("replay".to_owned(), json!(replay));
+    }
+    // A tree of plain values: cannot fail.
+    serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+}
+
+fn own_table(figures: &ReplayFigures) -> String {
+    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
+    let late = |late: &Option<Latency>| match late {
+        Some(late) => [us(late.p50_us), us(late.p99_us), us(late.max_us)],
+        None => ["-", "-", "-"].map(str::to_owned),
+    };
+    let headers = ["class", "sent", "late p50", "p99", "max", "trace p50", "p99", "replay p50", "p99"];
+    let rows = figures.classes.iter().map(|class| {
+        let mut row = vec![class.name.clone(), format_count(class.issued)];
+        row.extend(late(&class.lateness));
+        let (then, now) = (&class.original, &class.replayed);
+        row.extend([then.p50_us, then.p99_us, now.p50_us, now.p99_us].map(us));
+        row
+    });
+    let speed = match figures.speed {
+        Some(times) => format!("{times} times as fast as recorded"),
+        None => "as fast as it went".to_owned(),
+    };
+    let said = format!(
+        "Replayed {} of {} requests of {} ({}), recorded over {:.2} s, {speed}. late: from when a request was due to when it \
+         was sent. trace and replay: latencies of the same requests there and here.",
+        format_count(figures.issued),
+        format_count(figures.requests),
+        figures.trace,
+        figures.origin,
+        figures.trace_s
+    );
+    format!("{}\n\n{}\n", screen::table(&headers, rows.collect()), screen::wrap(&said))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_tools::test::replay::ReplayClassFigures;
+
+    use super::*;
+
+    #[test]
+    fn a_table_fits_100_columns() {
+        let latency = Latency { p50_us: 123_456.0, p99_us: 234_567.0, max_us: 345_678.0, ..Latency::default() };
+        let class = ReplayClassFigures {
+            name: "a class with a name that is so long that no column of a table can hold all of it".to_owned(),
+            issued: 123_456_789,
+            lateness: Some(latency),
+            original: latency,
+            replayed: latency,
+        };
+        let max = ReplayClassFigures { lateness: None, ..class.clone() };
+        let figures = ReplayFigures { classes: vec![class, max], speed: Some(0.5), ..ReplayFigures::default() };
+        let text = own_table(&figures);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.contains("0.5 times as fast") && text.contains("346 ms"), "{text}");
+    }
+}

@@ -1,0 +1,109 @@
+//! `plimsoll trace diff`: two traces of one load, the differing pattern first.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use plimsoll_tools::compare::ALPHA;
+use plimsoll_tools::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
+use plimsoll_tools::units::format_duration_ns;
+
+use super::ReportFormat;
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// Most patterns, and most rows of figures, in a table.
+const PATTERNS_SHOWN: usize = 8;
+const ROWS_SHOWN: usize = 60;
+
+/// Compare two traces of the same load: what differs by more than chance explains
+///
+/// Dispatch gaps first, then what stood in the way, then each class's stages. Exit code 1 if anything is worse in the
+/// second.
+#[derive(Args, Debug)]
+pub(crate) struct DiffArguments {
+    /// The first trace, the base
+    #[arg(value_name = "A")]
+    base: PathBuf,
+
+    /// The second trace
+    #[arg(value_name = "B")]
+    other: PathBuf,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn run(arguments: &DiffArguments) -> Result<Outcome, Failure> {
+    let report = diff(&side(&arguments.base)?, &side(&arguments.other)?);
+    report.unmatched.iter().for_each(|sentence| screen::warning(sentence));
+    let text = match arguments.format {
+        ReportFormat::Table => table(&report),
+        ReportFormat::Json => {
+            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
+        }
+        ReportFormat::Csv => report.to_csv(),
+    };
+    screen::print(&text)?;
+    Ok(if report.is_worse { Outcome::Finding } else { Outcome::Done })
+}
+
+fn side(path: &Path) -> Result<SideDone, Failure> {
+    let mut side = Side::default();
+    let trace = super::read(path, &mut |item| side.visit(&item))?;
+    Ok(side.finish(&trace))
+}
+
+fn table(report: &DiffReport) -> String {
+    let mut text = String::new();
+    if report.patterns.is_empty() {
+        text.push_str("Nothing differs by more than chance explains.\n");
+    }
+    for pattern in report.patterns.iter().take(PATTERNS_SHOWN) {
+        text.push_str(&screen::wrap(pattern));
+        text.push('\n');
+    }
+    if !report.reasons.is_empty() {
+        let headers = ["in the way", "disk", "A", "B"];
+        let row = |it: &ReasonParts| {
+            let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+            let name = if it.reason == "empty" { "no work".to_owned() } else { it.reason.clone() };
+            vec![name, it.disk.clone(), percent(it.base_part), percent(it.other_part)]
+        };
+        text.push_str(&format!("\n{}\n", screen::table(&headers, report.reasons.iter().map(row).collect())));
+    }
+    let headers = ["", "stage", "figure", "A", "B", "change", "p", "verdict"];
+    let rows = report.figures.iter().take(ROWS_SHOWN).map(row).collect();
+    text.push_str(&format!("\n{}\n", screen::table(&headers, rows)));
+    let further = report.figures.len().saturating_sub(ROWS_SHOWN);
+    if further > 0 {
+        text.push_str(&format!("{further} more figures: --format json or csv shows them\n"));
+    }
+    let rule = format!(
+        "p: how often chance makes such a difference, all taken together. better, worse: shorter or longer by more \
+         than 1 %, and p below {ALPHA}. same: within 1 %. open: no evidence."
+    );
+    text.push_str(&format!("\n{}\n", screen::wrap(&rule)));
+    text
+}
+
+fn row(it: &Compared) -> Vec<String> {
+    let name = if it.class.is_empty() { it.disk.clone() } else { it.class.clone() };
+    let ns = |value: f64| format_duration_ns(value.round() as u64);
+    let p = match it.p {
+        Some(p) if p < 0.0001 => "<0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+        None => String::new(),
+    };
+    let change = it.change_pct.map_or_else(|| "n/a".to_owned(), |pct| format!("{pct:+.1} %"));
+    vec![
+        name,
+        it.stage.to_owned(),
+        it.figure.to_owned(),
+        ns(it.base_ns),
+        ns(it.other_ns),
+        change,
+        p,
+        it.verdict.name().to_owned(),
+    ]
+}

@@ -1,0 +1,153 @@
+//! `plimsoll trace export`: a trace in the formats of other programs.
+
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plimsoll_tools::trace::export::{Export, Exported, Form, HAS_PARQUET};
+use plimsoll_tools::units::format_count;
+
+use super::show::{FilterFlags, check_class, head, parse_time, read_again};
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::screen;
+
+/// Bytes that go to the file at once.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Write a trace as CSV, Parquet, for ui.perfetto.dev, or as arrivals for `plimsoll sim run`
+///
+/// The columns are described in docs/formats.md. Open a file for Perfetto at https://ui.perfetto.dev: it has a track for
+/// each shard, class and disk.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    plimsoll trace export run.plt --to perfetto -o run.pftrace\n  \
+    plimsoll trace export run.plt --to arrivals --class db -o db.csv")]
+pub(crate) struct ExportArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Format
+    #[arg(long, value_enum)]
+    to: ExportForm,
+
+    /// Where to write [default: standard output; Parquet and Perfetto need a file]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    filter: FilterFlags,
+
+    /// Only what begins earlier than so long after the beginning of the trace
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<u64>,
+
+    /// Write over a file that exists
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ExportForm {
+    /// A line for each piece of a request.
+    Csv,
+    /// The same as columns, for data frames.
+    Parquet,
+    /// For ui.perfetto.dev.
+    Perfetto,
+    /// When which request came: for `replay` in a scenario of `plimsoll sim run`.
+    Arrivals,
+}
+
+impl ExportForm {
+    const fn form(self) -> Form {
+        match self {
+            ExportForm::Csv => Form::Csv,
+            ExportForm::Parquet => Form::Parquet,
+            ExportForm::Perfetto => Form::Perfetto,
+            ExportForm::Arrivals => Form::Arrivals,
+        }
+    }
+
+    const fn is_text(self) -> bool {
+        matches!(self, ExportForm::Csv | ExportForm::Arrivals)
+    }
+}
+
+pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
+    if arguments.to == ExportForm::Parquet && !HAS_PARQUET {
+        let message = "this plimsoll was built without Parquet: build it with `cargo build --release --features parquet`, \
+                       or take --to csv";
+        return Err(Failure::Input(message.to_owned()));
+    }
+    let filter = arguments.filter.filter(arguments.until)?;
+    match &arguments.output {
+        Some(path) => drop(Output::check(path, arguments.force, "--output")?),
+        None if !arguments.to.is_text() => {
+            return Err(Failure::Input("this format is not for reading: name a file with -o FILE".to_owned()));
+        }
+        None => {}
+    }
+    let head = head(&arguments.trace)?;
+    check_class(&filter, &head, &arguments.trace)?;
+    let out: Box<dyn Write + Send> = match &arguments.output {
+        None => Box::new(std::io::stdout()),
+        Some(path) => {
+            let mut options = OpenOptions::new();
+            options.write(true).create(arguments.force).truncate(arguments.force).create_new(!arguments.force);
+            Box::new(options.open(path).map_err(|error| cannot_write(arguments, &error))?)
+        }
+    };
+    let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+    let exported = {
+        let mut export =
+            Export::begin(arguments.to.form(), out, head.clone()).map_err(|e| cannot_write(arguments, &e))?;
+        read_again(&arguments.trace, &mut |item| {
+            if filter.takes(&item, &head) {
+                export.visit(&item);
+            }
+        })?;
+        match (export.finish(), &arguments.output) {
+            (Ok(exported), _) => exported,
+            (Err(error), None) => return Err(error.into()),
+            (Err(error), Some(_)) => return Err(cannot_write(arguments, &error)),
+        }
+    };
+    tell(arguments, exported);
+    Ok(Outcome::Done)
+}
+
+fn cannot_write(arguments: &ExportArguments, error: &std::io::Error) -> Failure {
+    let place = arguments.output.as_ref().map_or("standard output".into(), |path| path.display().to_string());
+    Failure::Machine(format!("cannot write {place}: {error}"))
+}
+
+/// What is in the file, and what is not, on stderr.
+fn tell(arguments: &ExportArguments, exported: Exported) {
+    let Exported { rows, unordered, without_place, left_out } = exported;
+    let what = match arguments.to {
+        ExportForm::Csv | ExportForm::Parquet => "pieces of requests",
+        ExportForm::Perfetto => "slices",
+        ExportForm::Arrivals => "requests",
+    };
+    if let Some(path) = &arguments.output {
+        screen::note(&format!("{}: {} {what}", path.display(), format_count(rows)));
+    }
+    let late = match arguments.to {
+        ExportForm::Arrivals => "requests came too late in the trace to be put in order, and are left out",
+        _ => "changes of counters came too late in the trace, and are drawn later than they were",
+    };
+    let warnings = [
+        (unordered, late),
+        (
+            without_place,
+            "slices overlap so many others that they have no place, and are left out: narrow --from and --until",
+        ),
+        (left_out, "requests were taken back or have no known beginning, and are left out"),
+    ];
+    for (count, text) in warnings.into_iter().filter(|(count, _)| *count > 0) {
+        screen::warning(&format!("{} {text}", format_count(count)));
+    }
+}

@@ -1,0 +1,140 @@
+//! `plimsoll trace gaps`: why queues with work sent nothing, and who the limiter is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, LongGap, QueueGaps, ReasonGaps};
+use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, parse_duration_ns};
+
+use super::ReportFormat;
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// Most queues, and most rows of classes, in a table.
+const ROWS_SHOWN: usize = 16;
+
+/// Show dispatches that waited, and what stood in the way: tokens, depth, a limit, the backend, or nothing known
+///
+/// A queue stands still while it has work and sends nothing. The dispatch gap is the last part of that: from the last
+/// event that could have let it send to the dispatch. Names the limiter of each disk.
+#[derive(Args, Debug)]
+pub(crate) struct GapsArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Count and list standstills of at least this
+    #[arg(long, default_value = "10us", value_name = "TIME", value_parser = parse_time)]
+    longer_than: u64,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+fn parse_time(text: &str) -> Result<u64, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    parse_duration_ns(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn run(arguments: &GapsArguments) -> Result<Outcome, Failure> {
+    let mut gaps = Gaps::new(arguments.longer_than);
+    let trace = super::read(&arguments.trace, &mut |item| gaps.visit(&item))?;
+    let report = gaps.finish(&trace);
+    let text = match arguments.format {
+        ReportFormat::Table => table(&report),
+        ReportFormat::Json => {
+            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
+        }
+        ReportFormat::Csv => report.to_csv(),
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", 100.0 * part)
+}
+
+fn table(report: &GapsReport) -> String {
+    let mut parts: Vec<String> = report.disks.iter().map(|disk| disk_part(disk, report.longer_than_ns)).collect();
+    if parts.is_empty() {
+        return "The trace has no pieces of requests.".to_owned();
+    }
+    let classes = report.classes.iter().filter(|class| class.part > 0.0).take(ROWS_SHOWN);
+    let headers = ["class", "waited most for", "n", "mean", "max", "of its time in the queue"];
+    let class = |it: &ClassWait| {
+        let ns = [it.mean_ns as u64, it.max_ns].map(format_duration_ns);
+        let [mean, max] = ns;
+        vec![it.class.clone(), it.reason.to_owned(), format_count(it.n), mean, max, percent(it.part)]
+    };
+    let rows: Vec<Vec<String>> = classes.map(class).collect();
+    if !rows.is_empty() {
+        parts.push(screen::table(&headers, rows));
+    }
+    if !report.longest.is_empty() {
+        let headers = ["longest", "ended at", "class", "piece", "shard", "disk", "in the way"];
+        let row = |it: &LongGap| {
+            vec![
+                format_duration_ns(it.length_ns),
+                format_duration_ns(it.at_ns),
+                it.class.clone(),
+                format!("{} {}", it.op, format_bytes_binary(u64::from(it.len_bytes))),
+                it.shard.to_string(),
+                it.disk.clone(),
+                it.reason.to_owned(),
+            ]
+        };
+        parts.push(screen::table(&headers, report.longest.iter().map(row).collect()));
+    }
+    parts.join("\n\n")
+}
+
+fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
+    let gap = &disk.gap;
+    let [n, mean, p50, p99, max] = gap.cells();
+    let head = format!(
+        "{}: {n} dispatches of waiting requests in {}; dispatch gap p50 {p50}, mean {mean}, p99 {p99}, max {max}",
+        disk.disk,
+        format_duration_ns(disk.duration_ns)
+    );
+    let least = format!("n from {}", format_duration_ns(longer_than_ns));
+    let headers = ["in the way", &least, "mean", "p50", "p99", "max", "of the time", "overdue"];
+    let reason = |it: &ReasonGaps| {
+        let mut row = vec![it.reason.to_owned()];
+        row.extend(it.gaps.cells());
+        row.extend([percent(it.time_part), percent(it.overdue_part)]);
+        row
+    };
+    let mut rows: Vec<Vec<String>> = disk.reasons.iter().map(reason).collect();
+    let nothing = String::new;
+    let empty = percent(disk.empty_part);
+    let no_work = ["no work".to_owned(), nothing(), nothing(), nothing(), nothing(), nothing(), empty, nothing()];
+    rows.push(no_work.into());
+    let mut text = format!("{}\n\n{}", screen::wrap(&head), screen::table(&headers, rows));
+    if disk.queues.len() > 1 {
+        let headers = ["shard", "dispatches", "no work", "gap mean", "gap max"];
+        let row = |it: &QueueGaps| {
+            vec![
+                it.shard.to_string(),
+                format_count(it.dispatches),
+                percent(it.empty_part),
+                format_duration_ns(it.gap_mean_ns as u64),
+                format_duration_ns(it.gap_max_ns),
+            ]
+        };
+        let rows = disk.queues.iter().take(ROWS_SHOWN).map(row).collect();
+        text.push_str(&format!("\n\n{}", screen::table(&headers, rows)));
+        let further = disk.queues.len().saturating_sub(ROWS_SHOWN);
+        if further > 0 {
+            text.push_str(&format!("\n{further} more queues: --format json shows them"));
+        }
+    }
+    text.push_str(&format!("\n\n{}", screen::wrap(&format!("Limiter: {}.", disk.verdict.sentence))));
+    for remark in &disk.verdict.remarks {
+        text.push_str(&format!("\n{}", screen::wrap(&format!("Also: {remark}."))));
+    }
+    text
+}

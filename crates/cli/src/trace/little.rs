@@ -1,0 +1,134 @@
+//! `plimsoll trace little`: Little's law in queue and device, throughput and latency at each depth.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::trace::levels::Level;
+use plimsoll_tools::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
+use plimsoll_tools::units::{format_count, format_duration_ns, format_iops_short, format_throughput_decimal};
+
+use super::ReportFormat;
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// Most classes, and most windows, in a table.
+const ROWS_SHOWN: usize = 16;
+
+/// Check N = X R in queue and device, and show throughput and latency at each depth
+///
+/// N is the mean number that was counted, X the rate, R the mean time; where they disagree events are missing. Then who
+/// holds throughput back: the disk is saturated if latency grows with depth and throughput stays, the limiter is above
+/// it if neither grows.
+#[derive(Args, Debug)]
+pub(crate) struct LittleArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Format of the result (csv: the levels of depth)
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn run(arguments: &LittleArguments) -> Result<Outcome, Failure> {
+    let mut little = Little::default();
+    let trace = super::read(&arguments.trace, &mut |item| little.visit(&item))?;
+    let report = little.finish(&trace);
+    let text = match arguments.format {
+        ReportFormat::Table => table(&report),
+        ReportFormat::Json => {
+            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
+        }
+        ReportFormat::Csv => report.to_csv(),
+    };
+    screen::print(&text)?;
+    Ok(Outcome::Done)
+}
+
+fn table(report: &LittleReport) -> String {
+    let mut rows = vec![law("all, in the queue", &report.queue), law("all, in the device", &report.device)];
+    for class in report.classes.iter().take(ROWS_SHOWN) {
+        rows.push(law(&format!("{}, in the queue", class.class), &class.queue));
+        rows.push(law(&format!("{}, in the device", class.class), &class.device));
+    }
+    let headers = ["", "N", "X", "R", "X R", "agree"];
+    let mut text = screen::table(&headers, rows);
+    let further = report.classes.len().saturating_sub(ROWS_SHOWN);
+    if further > 0 {
+        text.push_str(&format!("\n{further} more classes: --format json shows them"));
+    }
+    for (stage, law) in [("in the queue", &report.queue), ("in the device", &report.device)] {
+        if !law.missing.is_empty() {
+            text.push_str(&format!("\n{}", screen::wrap(&format!("N is not X R {stage}: {}", law.missing))));
+        }
+    }
+    if report.windows.len() > 1 {
+        text.push_str(&format!("\n\n{}", windows(&report.windows)));
+    }
+    for disk in &report.disks {
+        text.push_str(&format!("\n\n{}", levels(disk)));
+    }
+    text
+}
+
+fn law(name: &str, law: &Law) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        format!("{:.2}", law.depth_mean),
+        format!("{}/s", format_iops_short(law.per_s)),
+        format_duration_ns(law.latency_mean_ns as u64),
+        format!("{:.2}", law.product),
+        if law.agrees { "yes" } else { "no" }.to_owned(),
+    ]
+}
+
+/// Some of the windows, evenly over the time.
+fn windows(windows: &[Window]) -> String {
+    let headers = ["from", "in queue N", "X R", "in device N", "X R", "X", "R in device"];
+    let row = |window: &Window| {
+        let depth = |value: f64| format!("{value:.2}");
+        vec![
+            format_duration_ns(window.from_ns),
+            depth(window.queue.depth_mean),
+            depth(window.queue.product),
+            depth(window.device.depth_mean),
+            depth(window.device.product),
+            format!("{}/s", format_iops_short(window.device.per_s)),
+            format_duration_ns(window.device.latency_mean_ns as u64),
+        ]
+    };
+    let each = windows.len().div_ceil(ROWS_SHOWN).max(1);
+    let text = screen::table(&headers, windows.iter().step_by(each).map(row).collect());
+    if each == 1 { text } else { format!("{text}\nOne of {each} parts of the time is shown: --format json shows all") }
+}
+
+fn levels(disk: &DiskLevels) -> String {
+    let headers = ["offered", "of the time", "ends", "X", "throughput", "R in device", "in device", ""];
+    let offered = screen::table(&headers, disk.offered.iter().map(level).collect());
+    let headers = ["in device", "of the time", "ends", "X", "throughput", "R in device", "in device", ""];
+    let in_device = screen::table(&headers, disk.in_device.iter().map(level).collect());
+    let mut text = format!("{}\n{offered}\n\n{in_device}\n", screen::wrap(&format!("{}, by depth:", disk.disk)));
+    text.push_str(&format!("\n{}", screen::wrap(&format!("Verdict: {}.", disk.verdict.sentence))));
+    for line in &disk.verdict.evidence {
+        text.push_str(&format!("\n  {line}"));
+    }
+    text
+}
+
+fn level(level: &Level) -> Vec<String> {
+    let range = if level.depth_min == level.depth_max {
+        level.depth_max.to_string()
+    } else {
+        format!("{} to {}", level.depth_min, level.depth_max)
+    };
+    vec![
+        range,
+        format!("{:.1} %", 100.0 * level.time_part),
+        format_count(level.ends),
+        format!("{}/s", format_iops_short(level.ends_per_s)),
+        format_throughput_decimal(level.bytes_per_s),
+        format_duration_ns(level.latency_mean_ns as u64),
+        format!("{:.2}", level.in_device),
+        if level.is_judged { "" } else { "too short" }.to_owned(),
+    ]
+}

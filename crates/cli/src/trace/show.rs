@@ -1,0 +1,130 @@
+//! `plimsoll trace show`: a trace as text.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use plimsoll_tools::trace::show::{self, Filter, Head};
+use plimsoll_tools::trace::{self, span::Item};
+use plimsoll_tools::units::{format_count, parse_duration_ns};
+
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// Show a trace as text: a line for each piece of a request, and for each event that belongs to none
+///
+/// Times are seconds from the beginning of the trace. Q2D: in the queue; D2C: in the disk; C2R: done and unseen. Remarks:
+/// errors, what the class waited for, #N: piece of a split request, +N: requests merged into it. Lines are roughly in the
+/// order of their ends.
+#[derive(Args, Debug)]
+pub(crate) struct ShowArguments {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    trace: PathBuf,
+
+    #[command(flatten)]
+    filter: FilterFlags,
+
+    /// Only what begins earlier than so long after the beginning of the trace
+    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_time)]
+    to: Option<u64>,
+
+    /// Show at most so many lines
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+/// Which part of a trace.
+#[derive(Args, Debug)]
+pub(super) struct FilterFlags {
+    /// Only this class; process in a kernel trace
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+
+    /// Only what ends so long after the beginning of the trace, or later: 1.5s, 300ms
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<u64>,
+}
+
+impl FilterFlags {
+    /// What to take of the trace, up to `to_ns`.
+    pub(super) fn filter(&self, to_ns: Option<u64>) -> Result<Filter, Failure> {
+        let from_ns = self.from.unwrap_or(0);
+        if to_ns.is_some_and(|to_ns| to_ns <= from_ns) {
+            return Err(Failure::Input("the part of the trace must end later than --from".to_owned()));
+        }
+        Ok(Filter { class: self.class.clone(), from_ns, to_ns })
+    }
+}
+
+pub(super) fn parse_time(text: &str) -> Result<u64, String> {
+    parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))
+}
+
+/// Reads the whole trace for its names and its beginning; what is missing in it goes to stderr. Standard input can be read
+/// once only: classes are numbers then, and times those of its clock.
+pub(super) fn head(path: &Path) -> Result<Head, Failure> {
+    let mut head = Head::default();
+    if path == Path::new("-") {
+        screen::note(
+            "standard input is read once: classes and disks are numbers, times those of the clock of the trace",
+        );
+        return Ok(head);
+    }
+    let trace = super::read(path, &mut |item| head.visit(&item))?;
+    head.names = trace.names;
+    Ok(head)
+}
+
+/// Refuses a class that the trace has not; names those that it has.
+pub(super) fn check_class(filter: &Filter, head: &Head, path: &Path) -> Result<(), Failure> {
+    let Some(wanted) = &filter.class else { return Ok(()) };
+    let mut names: Vec<&str> = head.names.classes.values().map(|class| class.name.as_str()).collect();
+    if names.is_empty() || names.contains(&wanted.as_str()) {
+        return Ok(());
+    }
+    names.sort_unstable();
+    names.dedup();
+    let more = names.len().saturating_sub(20);
+    names.truncate(20);
+    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Err(Failure::Input(format!("{}: no class `{wanted}`; it has {}{tail}", path.display(), names.join(", "))))
+}
+
+/// Hands a trace to `visit` once more; what is missing was told the first time.
+pub(super) fn read_again(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        return super::read(path, visit).map(drop);
+    }
+    trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display()))).map(drop)
+}
+
+pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
+    let filter = arguments.filter.filter(arguments.to)?;
+    let head = head(&arguments.trace)?;
+    check_class(&filter, &head, &arguments.trace)?;
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let (mut shown, mut further) = (0, 0);
+    let mut end = writeln!(out, "{}", show::HEAD);
+    read_again(&arguments.trace, &mut |item| {
+        if end.is_err() || !filter.takes(&item, &head) {
+            return;
+        }
+        if shown == limit {
+            further += 1;
+            return;
+        }
+        shown += 1;
+        end = writeln!(out, "{}", show::line(&item, &head));
+    })?;
+    end.and_then(|()| out.flush())?;
+    drop(out);
+    if further > 0 {
+        screen::note(&format!("{} more: raise --limit", format_count(further)));
+    }
+    if shown == 0 && limit > 0 {
+        screen::note("there is nothing of that in the trace");
+    }
+    Ok(Outcome::Done)
+}

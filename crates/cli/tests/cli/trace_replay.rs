@@ -1,0 +1,167 @@
+//! `trace show`, `trace export` and `test --replay`: what a program recorded, seen, taken elsewhere, and done again.
+
+use serde_json::Value;
+
+use crate::world::{Ended, READS, World};
+
+/// As blkparse prints it: a read and a write that overlap, of two processes.
+const KERNEL: &str = "\
+8,0 1 1 5.000001000 9 Q R 2048 + 8 [db]
+8,0 1 2 5.000002000 9 Q W 4096 + 8 [log]
+8,0 1 3 5.000003000 9 D R 2048 + 8 [db]
+8,0 1 4 5.000004000 9 D W 4096 + 8 [log]
+8,0 1 5 5.000015000 0 C W 4096 + 8 [0]
+8,0 1 6 5.000043000 0 C R 2048 + 8 [0]
+";
+
+const SCENARIO: &str = "\
+duration: 50ms
+disks: [{disk: i4i.2xlarge}]
+classes: [{name: db, shares: 100}]
+jobs:
+  - {name: db, class: db, replay: db.csv}
+";
+
+const GROUPS: &str = "[{name: db, shares: 700}]";
+
+fn world() -> World {
+    let short = "x".repeat(65_536);
+    let empty = "8,0 1 6 5.000043000 0 C R 2048 + 8 [0]\n";
+    World::new(&[
+        ("k.txt", KERNEL),
+        ("reads.yaml", READS),
+        ("sim.yaml", SCENARIO),
+        ("groups.yaml", GROUPS),
+        ("target", &short),
+        ("ends.txt", empty),
+        ("noise.txt", "no trace at all\n"),
+    ])
+}
+
+fn done(ended: Ended) -> Ended {
+    assert_eq!(ended.code, Some(0), "{ended:#?}");
+    ended
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn show_has_a_line_for_each_piece() {
+    let world = world();
+    let ended = done(world.run(&["trace", "show", "k.txt"]));
+    assert_eq!(ended.out.lines().count(), 3, "{ended:#?}");
+    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{ended:#?}");
+    for part in ["time, s", "0.000001000", "write", "40.0 us"] {
+        assert!(ended.out.contains(part), "no `{part}` in {ended:#?}");
+    }
+    let cases: [(&[&str], usize, &str); 4] = [
+        (&["--class", "db"], 1, ""),
+        (&["--limit", "1"], 1, "1 more"),
+        (&["--from", "20us"], 1, ""),
+        (&["--from", "1s"], 0, "nothing of that"),
+    ];
+    for (more, lines, said) in cases {
+        let ended = done(world.run(&[&["trace", "show", "k.txt"], more].concat()));
+        assert_eq!(ended.out.lines().count(), lines + 1, "{more:?} {ended:#?}");
+        assert!(ended.err.contains(said), "{more:?} {ended:#?}");
+    }
+    world.run(&["trace", "show", "k.txt", "--class", "nobody"]).assert_refused(2, &["no class `nobody`", "db, log"]);
+    world.run(&["trace", "show", "noise.txt"]).assert_refused(2, &["noise.txt: this is no trace"]);
+}
+
+#[test]
+fn an_export_is_csv_perfetto_or_arrivals_that_the_simulator_replays() {
+    let world = world();
+    let csv = done(world.run(&["trace", "export", "k.txt", "--to", "csv"]));
+    // The name of the disk, "8,0", has a comma.
+    let rows: Vec<Vec<&str>> = csv.out.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!((rows.len(), rows[0].len(), rows[1].len()), (3, 22, 23), "{csv:#?}");
+    done(world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]));
+    let bytes = std::fs::read(world.path().join("k.pftrace")).expect("it was written");
+    assert_eq!(bytes.first(), Some(&0x0a), "field 1 of Trace: a packet");
+    let again = world.run(&["trace", "export", "k.txt", "--to", "perfetto", "-o", "k.pftrace"]);
+    again.assert_refused(2, &["k.pftrace exists", "--force"]);
+    world.run(&["trace", "export", "k.txt", "--to", "perfetto"]).assert_refused(2, &["-o FILE"]);
+    done(world.run(&["trace", "export", "k.txt", "--to", "arrivals", "--class", "db", "-o", "db.csv"]));
+    let text = std::fs::read_to_string(world.path().join("db.csv")).expect("it was written");
+    assert_eq!(text, "at_us,op,offset_bytes,len_bytes\n0.000,read,1048576,4096\n");
+    let ended = world.run(&["sim", "run", "sim.yaml", "--format", "json"]);
+    assert!(matches!(ended.code, Some(0 | 1)) && ended.out.contains("\"db\""), "{ended:#?}");
+}
+
+#[test]
+fn parquet_is_written_or_the_message_says_how() {
+    let world = world();
+    let ended = world.run(&["trace", "export", "k.txt", "--to", "parquet", "-o", "k.parquet"]);
+    if cfg!(feature = "parquet") {
+        let bytes = std::fs::read(world.path().join("k.parquet")).expect("it was written");
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    } else {
+        ended.assert_refused(2, &["--features parquet", "--to csv"]);
+    }
+}
+
+#[test]
+fn a_kernel_trace_is_replayed_on_a_file_reads_only_unless_told() {
+    let world = world();
+    let before = world.contents();
+    let run = |more: &[&str]| {
+        let base = ["test", "--replay", "k.txt", "--storage", "target", "--format", "json", "--backend", "pool"];
+        world.run(&[&base, more].concat())
+    };
+    let ended = done(run(&[]));
+    let result = json(&ended.out);
+    let of = |result: &Value, key: &str| result["replay"][key].as_u64();
+    assert_eq!(
+        (of(&result, "requests"), of(&result, "issued"), of(&result, "not_allowed")),
+        (Some(2), Some(1), Some(1))
+    );
+    assert!(ended.err.contains("--overwrite replays them too"), "{ended:#?}");
+    assert_eq!(world.contents(), before, "nothing was written");
+    let result = json(&done(run(&["--overwrite", "--sched-groups", "groups.yaml", "--speed", "2"])).out);
+    assert_eq!((of(&result, "issued"), of(&result, "not_allowed")), (Some(2), Some(0)));
+    assert_ne!(world.contents(), before, "the write went to the file");
+    let jobs = result["jobs"].as_array().expect("jobs");
+    let shares = |name: &str| jobs.iter().find(|job| job["name"] == name).map(|job| job["shares"].clone());
+    assert_eq!((shares("db"), shares("log")), (Some(700.into()), Some(100.into())), "{jobs:#?}");
+    let db = &result["replay"]["classes"].as_array().expect("classes").iter().find(|class| class["name"] == "db");
+    assert_eq!(db.map(|db| db["original"]["max_us"].as_f64()), Some(Some(42.0)), "{result:#}");
+}
+
+#[test]
+fn what_a_test_recorded_is_replayed_and_compared() {
+    let world = world();
+    let record = ["test", "reads.yaml", "--backend", "null", "--duration", "20ms", "--trace", "run.plt"];
+    done(world.run(&record));
+    let table = done(world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max"]));
+    assert!(table.out.contains("trace p50") && table.out.contains("reads"), "{table:#?}");
+    let run = ["test", "--replay", "run.plt", "reads.yaml", "--backend", "null", "--speed", "max", "--format", "json"];
+    let result = json(&done(world.run(&run)).out);
+    assert_eq!(result["replay"]["requests"], result["replay"]["issued"], "{result:#}");
+    assert_eq!(result["jobs"][0]["kind"], "replay");
+    let csv =
+        done(world.run(&["test", "--replay", "run.plt", "--backend", "null", "--speed", "max", "--format", "csv"]));
+    assert_eq!(csv.out.lines().count(), 2, "{csv:#?}");
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_before_anything_is_touched() {
+    let world = world();
+    let before = world.contents();
+    let cases: [(&[&str], i32, &[&str]); 8] = [
+        (&["--replay", "-"], 2, &["twice"]),
+        (&["--replay", "ends.txt"], 2, &["nothing to replay"]),
+        (&["--replay", "noise.txt"], 2, &["noise.txt: this is no trace"]),
+        (&["--replay", "k.txt", "--speed", "0"], 2, &["or `max`"]),
+        (&["--replay", "k.txt", "--warmup", "1"], 2, &["--warmup"]),
+        (&["--replay", "k.txt", "--sweep", "parallelism=1,2"], 2, &["cannot be used with"]),
+        (&["reads.yaml", "--speed", "2"], 2, &["--replay"]),
+        (&["--replay", "k.txt", "--trace", "k.txt", "--force"], 2, &["name another file"]),
+    ];
+    for (arguments, code, parts) in cases {
+        world.run(&[&["test"], arguments].concat()).assert_refused(code, parts);
+    }
+    assert_eq!(world.contents(), before);
+}

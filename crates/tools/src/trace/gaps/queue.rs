@@ -1,0 +1,166 @@
+//! One I/O queue from event to event: when it stood still with work, and what stood in the way.
+//!
+//! **Why.** Only the order of events tells whether a wait was the disk's, the scheduler's or the program's.
+//!
+//! **How.** A standstill begins when a request comes into an empty queue, or with a dispatch that leaves others
+//! waiting; it ends with the next dispatch.
+//!
+//! **Limits.** Pieces whose coming is not in the trace begin no standstill.
+//!
+//! **Example.** Queued at 0, blocked by depth at 1, back at 90, sent at 92: depth 89, nothing known 3, the gap 2.
+
+use plimsoll::core::WaitReason;
+
+use super::{NOTHING, WAYS};
+
+/// Time in which a queue had work and sent nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Standstill {
+    pub(super) from_ns: u64,
+    /// Of the dispatch.
+    pub(super) until_ns: u64,
+    /// From the last event that could have let it send to the dispatch.
+    pub(super) gap_ns: u64,
+    /// By what stood in the way.
+    pub(super) parts_ns: [u64; WAYS],
+    /// After the time at which it was to be looked at again.
+    pub(super) overdue_ns: u64,
+}
+
+impl Standstill {
+    pub(super) fn length_ns(&self) -> u64 {
+        self.until_ns - self.from_ns
+    }
+
+    /// What stood in the way for longest.
+    pub(super) fn longest_way(&self) -> usize {
+        let longest = self.parts_ns.iter().enumerate().max_by_key(|(_, part_ns)| **part_ns);
+        longest.map_or(NOTHING, |(way, _)| way)
+    }
+}
+
+/// What a queue said that it waits for.
+#[derive(Clone, Copy, Debug)]
+struct Blocked {
+    reason: WaitReason,
+    since_ns: u64,
+    until_ns: Option<u64>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: u64,
+    still_since_ns: Option<u64>,
+    back_ns: Option<u64>,
+    blocked: Option<Blocked>,
+    /// Since when there is no work.
+    empty_since_ns: u64,
+    /// Time without work so far.
+    pub(super) empty_ns: u64,
+    pub(super) first_ns: u64,
+    pub(super) dispatches: u64,
+    pub(super) gap_max_ns: u64,
+    gap_sum_ns: u64,
+    gaps: u64,
+}
+
+impl Queue {
+    pub(super) fn new(time_ns: u64) -> Queue {
+        Queue {
+            waiting: 0,
+            still_since_ns: None,
+            back_ns: None,
+            blocked: None,
+            empty_since_ns: time_ns,
+            empty_ns: 0,
+            first_ns: time_ns,
+            dispatches: 0,
+            gap_max_ns: 0,
+            gap_sum_ns: 0,
+            gaps: 0,
+        }
+    }
+
+    pub(super) fn queued(&mut self, time_ns: u64) {
+        if self.waiting == 0 {
+            self.empty_ns += time_ns.saturating_sub(self.empty_since_ns);
+            self.still_since_ns = Some(time_ns);
+        }
+        self.waiting += 1;
+    }
+
+    pub(super) fn back(&mut self, time_ns: u64) {
+        self.back_ns = Some(time_ns);
+    }
+
+    pub(super) fn blocked(&mut self, time_ns: u64, reason: WaitReason, until_ns: Option<u64>) {
+        self.blocked = Some(Blocked { reason, since_ns: time_ns, until_ns });
+    }
+
+    /// A piece goes out; what it ends, if the queue is known to have had work.
+    pub(super) fn out(&mut self, time_ns: u64, was_queued: bool, reason: Option<WaitReason>) -> Option<Standstill> {
+        self.dispatches += 1;
+        let still =
+            self.still_since_ns.filter(|_| was_queued).map(|since_ns| self.standstill(since_ns, time_ns, reason));
+        if let Some(still) = &still {
+            self.gap_max_ns = self.gap_max_ns.max(still.gap_ns);
+            self.gap_sum_ns = self.gap_sum_ns.saturating_add(still.gap_ns);
+            self.gaps += 1;
+        }
+        let had_work = self.waiting > 0;
+        self.waiting -= u64::from(was_queued && had_work);
+        self.still_since_ns = Some(time_ns).filter(|_| self.waiting > 0);
+        if had_work && self.waiting == 0 {
+            self.empty_since_ns = time_ns;
+        }
+        self.blocked = None;
+        self.back_ns = None;
+        still
+    }
+
+    pub(super) fn gap_mean_ns(&self) -> f64 {
+        if self.gaps == 0 { 0.0 } else { self.gap_sum_ns as f64 / self.gaps as f64 }
+    }
+
+    /// Time without work in a trace that ends at `end_ns`; it began for all queues at `begin_ns`.
+    pub(super) fn empty_of_ns(&self, begin_ns: u64, end_ns: u64) -> u64 {
+        let tail_ns = if self.waiting == 0 { end_ns.saturating_sub(self.empty_since_ns) } else { 0 };
+        self.empty_ns + tail_ns + self.first_ns.saturating_sub(begin_ns)
+    }
+
+    /// Work that waits at the end of the trace: since when the queue stands still, and what stands in the way.
+    pub(super) fn stands_at_end(&self, end_ns: u64) -> Option<Standstill> {
+        self.still_since_ns.map(|since_ns| self.standstill(since_ns, end_ns.max(since_ns), None))
+    }
+
+    fn standstill(&self, from_ns: u64, until_ns: u64, reason: Option<WaitReason>) -> Standstill {
+        let back_ns = self.back_ns.filter(|back_ns| *back_ns > from_ns);
+        let (mut parts_ns, mut overdue_ns, mut could_ns) = ([0; WAYS], 0, back_ns);
+        let mut add = |way: usize, part_ns: u64| {
+            if let Some(sum_ns) = parts_ns.get_mut(way) {
+                *sum_ns += part_ns;
+            }
+        };
+        match self.blocked {
+            Some(Blocked { reason, since_ns, until_ns: look_ns }) => {
+                let since_ns = since_ns.clamp(from_ns, until_ns);
+                let ends_with_room = matches!(reason, WaitReason::Depth | WaitReason::Backend);
+                let end_ns = back_ns.filter(|_| ends_with_room).map_or(until_ns, |back_ns| back_ns.max(since_ns));
+                add(NOTHING, (since_ns - from_ns) + (until_ns - end_ns.min(until_ns)));
+                add(reason as usize, end_ns.min(until_ns) - since_ns);
+                // A piece that is back makes room; it brings no tokens.
+                could_ns = back_ns.filter(|_| ends_with_room);
+                let look_ns = look_ns.filter(|_| !ends_with_room).unwrap_or(until_ns);
+                overdue_ns = until_ns - look_ns.clamp(since_ns, until_ns);
+            }
+            // What its class waited for; another class's turn is no reason to send nothing.
+            None => match reason.filter(|reason| *reason != WaitReason::Fairness) {
+                Some(reason) => add(reason as usize, until_ns - from_ns),
+                None => add(NOTHING, until_ns - from_ns),
+            },
+        }
+        let gap_ns = until_ns - could_ns.unwrap_or(from_ns).min(until_ns);
+        Standstill { from_ns, until_ns, gap_ns, parts_ns, overdue_ns }
+    }
+}
