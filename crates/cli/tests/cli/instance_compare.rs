@@ -32,6 +32,8 @@ fn world() -> World {
         ("newer.json", &CARD.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 2")),
         ("foreign.json", "{\"disks\": []}"),
         ("wrong.json", &CARD.replace("cpu.cores", "cpu.corse")),
+        ("torn.json", &CARD.replace("\"value\": 100000,", "\"value\": 100100,")),
+        ("gap.yaml", &PRICES.replace("per_iops_month: 0.005, ", "")),
     ])
 }
 
@@ -80,6 +82,31 @@ fn a_difference_with_samples_has_an_interval_and_a_winner() {
     assert!(out.contains("Ratios to i4i.16xlarge"), "{out}");
 }
 
+#[test]
+fn the_longest_names_and_the_largest_figures_fit_the_screen() {
+    let card = |name: &str, value: f64| {
+        let figures: Vec<String> = ["cpu.cores", "disk.bytes", "disk.read_iops", "disk.mix_exponent", "memory.bytes"]
+            .map(|key| format!("{key:?}: {{\"value\": {value}, \"interval\": [{}, {value}]}}", value * 0.9))
+            .into();
+        let origin = r#"{"kind": "measured", "source": "s", "date": "2026-11-21"}"#;
+        let figures = figures.join(", ");
+        format!(r#"{{"plimsoll_card": 1, "name": {name:?}, "origin": {origin}, "figures": {{{figures}}}}}"#)
+    };
+    let names = ["a", "b", "c", "d"].map(|letter| letter.repeat(64));
+    let rows: Vec<String> = names.iter().map(|name| format!("- {{name: {name}, per_year: 1e12}}\n")).collect();
+    let head = PRICES.split("instances:").next().unwrap();
+    let prices = format!("{head}instances:\n{}", rows.concat());
+    let cards: Vec<String> =
+        names.iter().zip([1e18, 9e17, 0.5, 0.001]).map(|(name, value)| card(name, value)).collect();
+    let files = [("1.json", cards[0].as_str()), ("2.json", &cards[1]), ("3.json", &cards[2]), ("4.json", &cards[3])];
+    let world = World::new(&[&files[..], &[("p.yaml", &prices)]].concat());
+    for base in ["1.json", "4.json"] {
+        let arguments = ["1.json", "2.json", "3.json", "4.json", "--base", base, "--prices", "p.yaml"];
+        let (out, _) = compare(&world, &[&arguments[..], &["--need", "capacity"]].concat(), 0);
+        assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    }
+}
+
 fn keys(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -126,13 +153,15 @@ fn pages_and_pictures_are_written_and_not_over_others() {
 fn what_makes_no_sense_is_refused() {
     let world = world();
     let before = world.contents();
-    let cases: [(&str, &[&str]); 15] = [
+    let cases: [(&str, &[&str]); 17] = [
         ("a.json", &["name 2 to 64 machines"]),
         ("a.json a.json", &["a.json and a.json are the same card"]),
         ("a.json old.json", &["a card of version 0", "measure the machine again"]),
         ("a.json newer.json", &["a card of version 2", "use the newer plimsoll"]),
         ("a.json foreign.json", &["this JSON is no card"]),
         ("a.json wrong.json", &["did you mean `cpu.cores`?"]),
+        ("a.json torn.json", &["torn.json", "the value 100100 is not the mean of its samples, 100000"]),
+        ("a.json b.json --prices gap.yaml", &["gap.yaml:13", "needs `per_iops_month`", "0 if free"]),
         ("a.json missing.json", &["missing.json: No such file"]),
         ("a.json i4i.16xlage", &["did you mean i4i.16xlarge?"]),
         ("a.json b.json --base c.json", &["--base c.json", "db-7 (a.json), db-7 (b.json)"]),

@@ -22,6 +22,15 @@ use crate::tune::study::series;
 /// Version of the schema that is written and read.
 const VERSION: u64 = 1;
 
+/// The highest figure: no machine has more of anything, and products of two are still numbers.
+const FIGURE_MAX: f64 = 1e18;
+
+/// Part by which a value may differ from the mean of its samples: files written by hand are rounded.
+const MEAN_TOLERANCE: f64 = 1e-6;
+
+/// The longest name of a machine.
+const NAME_MAX_CHARS: usize = 64;
+
 /// One figure, in the unit of its key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,12 +171,12 @@ pub enum CardError {
 }
 
 impl Card {
-    /// A card without figures.
+    /// A card without figures. Of a name that is too long, or cannot be printed, as much stays as a card may have.
     #[must_use]
     pub fn new(name: impl Into<String>, origin: Origin) -> Card {
         Card {
             plimsoll_card: VERSION,
-            name: name.into(),
+            name: name.into().chars().map(printed).take(NAME_MAX_CHARS).collect(),
             origin,
             figures: BTreeMap::new(),
             facts: BTreeMap::new(),
@@ -176,8 +185,8 @@ impl Card {
         }
     }
 
-    /// Notes a figure under a key of [`figures`]. A figure that is no finite number of at least 0 is not noted: it
-    /// goes under `missing`.
+    /// Notes a figure under a key of [`figures`]. A figure that cannot be, or that its own samples or interval
+    /// contradict, is not noted: it goes under `missing`.
     pub fn set(&mut self, key: &str, figure: Figure) {
         match wrong(key, &figure) {
             None => drop(self.figures.insert(key.to_owned(), figure)),
@@ -220,8 +229,8 @@ impl Card {
     /// Reads the text of a card; `path` is for messages.
     ///
     /// # Errors
-    /// No JSON, not a card, a version that is not read, a key that no figure has, a figure that is not a finite number
-    /// of at least 0.
+    /// No JSON, not a card, a version that is not read, a name that cannot be printed or is longer than 64 characters, a
+    /// key that no figure has, a figure that is not a number from 0 to 10^18 or that contradicts itself.
     pub fn from_json(path: &str, text: &str) -> Result<Card, CardError> {
         let not_a_card = |line, what: String| CardError::NotACard { path: path.to_owned(), line, what };
         let value: serde_json::Value =
@@ -237,6 +246,10 @@ impl Card {
             None => return Err(not_a_card(1, "`plimsoll_card` must be the number of a version".to_owned())),
         }
         let card: Card = serde_json::from_str(text).map_err(|error| not_a_card(error.line(), error.to_string()))?;
+        if card.name.chars().count() > NAME_MAX_CHARS || card.name.chars().any(char::is_control) {
+            let what = format!("`name` must have at most {NAME_MAX_CHARS} characters, all of which can be printed");
+            return Err(not_a_card(1, what));
+        }
         for (key, figure) in &card.figures {
             if let Some(what) = wrong(key, figure) {
                 return Err(CardError::Figure { path: path.to_owned(), key: key.clone(), what });
@@ -246,18 +259,39 @@ impl Card {
     }
 }
 
+/// A character of a name as it can be printed.
+fn printed(character: char) -> char {
+    if character.is_control() { '?' } else { character }
+}
+
 /// What is wrong with a figure.
 fn wrong(key: &str, figure: &Figure) -> Option<String> {
     if figures::kind(key).is_none() {
         let meant = figures::closest(key).map_or_else(String::new, |key| format!(": did you mean `{key}`?"));
         return Some(format!("no figure has this name{meant}"));
     }
-    let numbers = figure.samples.iter().chain(figure.interval.iter().flatten());
-    let is_number = |number: &f64| number.is_finite();
-    if !is_number(&figure.value) || figure.value < 0.0 || !numbers.into_iter().all(is_number) {
-        return Some(format!("expected a finite number of at least 0, not {}", figure.value));
+    let mut numbers = std::iter::once(figure.value).chain(figure.samples.iter().copied());
+    if let Some(number) = numbers.find(|number| !(0.0..=FIGURE_MAX).contains(number)) {
+        return Some(format!("expected a number from 0 to {FIGURE_MAX:e}, not {number}"));
     }
-    None
+    contradiction(figure)
+}
+
+/// How a figure contradicts itself.
+fn contradiction(figure: &Figure) -> Option<String> {
+    let value = figure.value;
+    if let Some([low, high]) = figure.interval {
+        let is_around = low <= value && value <= high && low >= -FIGURE_MAX && high <= FIGURE_MAX;
+        if !is_around {
+            return Some(format!("the interval from {low} to {high} is not around the value {value}"));
+        }
+    }
+    if figure.samples.is_empty() {
+        return None;
+    }
+    let mean = series::mean(&figure.samples);
+    let is_mean = (value - mean).abs() <= MEAN_TOLERANCE * mean;
+    (!is_mean).then(|| format!("the value {value} is not the mean of its samples, {mean}"))
 }
 
 #[cfg(test)]
@@ -289,8 +323,18 @@ mod tests {
             (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 0"), "measure the machine again"),
             (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": \"1\""), "must be the number of a version"),
             (&good.replace("cpu.cores", "cpu.coers"), "did you mean `cpu.cores`?"),
-            (&good.replace("221.21", "-3"), "stress_ng.cpu: expected a finite number of at least 0, not -3"),
+            (&good.replace("221.21", "-3"), "stress_ng.cpu: expected a number from 0 to 1e18, not -3"),
+            (&good.replace("221.21", "1e19"), "expected a number from 0 to 1e18"),
+            (
+                &good.replace("221.21", "221.21, \"samples\": [221.21, 221.22]"),
+                "is not the mean of its samples, 221.215",
+            ),
+            (&good.replace("221.21", "0, \"samples\": [1, -1]"), "expected a number from 0 to 1e18, not -1"),
+            (&good.replace("120.0", "99.0"), "the interval from 90 to 99 is not around the value 100"),
+            (&good.replace("90.0", "100.5"), "the interval from 100.5 to 120 is not around"),
             (&good.replace("221.21", "null"), "a.json:"),
+            (&good.replace("\"name\": \"a\"", "\"name\": \"a\\u001b[2J\""), "at most 64 characters"),
+            (&good.replace("\"name\": \"a\"", &format!("\"name\": {:?}", "a".repeat(65))), "at most 64 characters"),
             (&good.replace("\"source\"", "\"sauce\""), "unknown field `sauce`"),
         ];
         for (text, expected) in cases {
@@ -313,7 +357,12 @@ mod tests {
         let mut card = card();
         card.set("memory.bytes", Figure::exact(f64::NAN));
         card.set("nonsense", Figure::exact(1.0));
-        assert_eq!(card.missing.len(), 2);
+        card.set("cpu.threads", Figure { samples: vec![1.0, 2.0], ..Figure::exact(2.0) });
+        assert_eq!(card.missing.len(), 3);
+        assert_eq!(
+            Card::new(format!("a\n{}", "b".repeat(80)), Origin::measured("2026")).name,
+            format!("a?{}", "b".repeat(62))
+        );
         assert_eq!(card.value("memory.bytes"), None);
     }
 }

@@ -4,7 +4,8 @@
 //! cannot be.
 //!
 //! **How.** One table, [`FIGURES`]. A key is `group.name`; the name ends in its unit where it has one. What stress-ng
-//! measures has one key for each of its stressors: `stress_ng.cpu` and so on.
+//! measures has one key for each of its stressors: `stress_ng.cpu` and so on. What goes over the loopback interface is a
+//! machine's network stack and no network, and has keys of its own: `network.loopback_...`.
 //!
 //! **Limits.** Operations of stress-ng ("bogo operations") are comparable between machines that ran the same version
 //! of it only; the version is a fact of the card.
@@ -55,6 +56,7 @@ impl Unit {
     #[must_use]
     pub fn format(self, value: f64) -> String {
         match self {
+            Unit::Count if value >= 1e12 => digits(value),
             Unit::Count => format_count(value.round() as u64),
             Unit::BytesBinary => format_bytes_binary(value.round() as u64),
             Unit::BytesDecimal => scaled(value, "B"),
@@ -80,8 +82,11 @@ fn scaled(value: f64, unit: &str) -> String {
     format!("{}{space}{prefix}{unit}", digits(value / by))
 }
 
-/// Three digits that count, without zeros behind the point.
+/// Three digits that count, without zeros behind the point; from 10^6 on as a power of ten.
 fn digits(value: f64) -> String {
+    if value.abs() >= 1e6 {
+        return format!("{value:.2e}");
+    }
     let decimals = match value.abs() {
         below if below < 9.995 => 2,
         below if below < 99.95 => 1,
@@ -161,6 +166,11 @@ pub const FIGURES: &[FigureKind] = &[
     row("network.packets_received_per_s", "small packets, received", PerS, More),
     row("network.packet_loss_pct", "small packets, lost", Percent, Less),
     row("network.round_trip_ns", "round trip under load", Ns, Less),
+    row("network.loopback_received_bits_per_s", "loopback, received", BitsPerS, More),
+    row("network.loopback_packets_sent_per_s", "loopback, small packets sent", PerS, More),
+    row("network.loopback_packets_received_per_s", "loopback, small packets received", PerS, More),
+    row("network.loopback_packet_loss_pct", "loopback, small packets lost", Percent, Less),
+    row("network.loopback_round_trip_ns", "loopback, round trip under load", Ns, Less),
 ];
 
 /// What keys of stress-ng begin with.

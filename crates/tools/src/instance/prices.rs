@@ -8,7 +8,7 @@
 //! same.
 //!
 //! **Limits.** List prices: discounts, taxes, traffic and support are what the file makes of them. A file is not
-//! checked against a provider; prices older than two years are told.
+//! checked against a provider; prices older than two years, or of a day to come, are told.
 //!
 //! **Example.**
 //!
@@ -43,6 +43,12 @@ pub const HOURS_PER_YEAR: f64 = 8760.0;
 
 /// Months of a year.
 pub const MONTHS_PER_YEAR: f64 = 12.0;
+
+/// The highest price: nothing costs more in any currency, and sums of such prices are still numbers.
+const PRICE_MAX: f64 = 1e12;
+
+/// The longest name of an instance or a currency.
+const NAME_MAX_CHARS: usize = 64;
 
 /// Prices older than so many years are told.
 const OLD_YEARS: i32 = 2;
@@ -111,11 +117,11 @@ pub struct VolumePrice {
     pub volume: &'static Volume,
     /// For a GiB and month; above 0.
     pub per_gib_month: f64,
-    /// For an operation a second and month, of those that are not included.
+    /// For an operation a second and month, of those that are not included; 0 where operations come with the size.
     pub per_iops_month: f64,
     /// Operations a second that come with each volume.
     pub iops_included: f64,
-    /// For a MiB/s and month, of those that are not included.
+    /// For a MiB/s and month, of those that are not included; 0 where bandwidth comes with size or operations.
     pub per_mibps_month: f64,
     /// MiB/s that come with each volume.
     pub mibps_included: f64,
@@ -145,7 +151,8 @@ impl PriceList {
         self.instances.iter().find(|price| price.name.eq_ignore_ascii_case(name))
     }
 
-    /// What a reader should know before believing the prices: that they are old, or of several regions.
+    /// What a reader should know before believing the prices: that they are old, of a day to come, or of several
+    /// regions.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings_on(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())
@@ -156,10 +163,16 @@ impl PriceList {
         let dated = of_instances.chain(self.volumes.iter().map(|price| (&price.date, price.volume.name)));
         let mut warnings: Vec<String> = Vec::new();
         for (date, what) in dated {
-            let years = parse_date(date).map_or(0, |date| full_years(date, today));
-            let warning =
-                format!("the prices of {what} are of {date}, more than {years} years old: look them up again");
-            if years >= OLD_YEARS && !warnings.contains(&warning) {
+            let Some([first, last]) = parse_date(date) else { continue };
+            let years = full_years(last, today);
+            let warning = if first > today {
+                format!("the prices of {what} are of {date}, which is yet to come: correct the date")
+            } else if years >= OLD_YEARS {
+                format!("the prices of {what} are of {date}, more than {years} years old: look them up again")
+            } else {
+                continue;
+            };
+            if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
@@ -198,7 +211,7 @@ impl PriceList {
 /// Reads the text of a price file; `source_name` is for messages.
 ///
 /// # Errors
-/// No YAML, keys that do not exist or are missing, prices that are not above 0, another currency in a row, a date that
+/// No YAML, keys that do not exist or are missing, prices that are not above 0 or that no volume has, another currency in a row, a date that
 /// is none, a name twice, a volume that the table of presets does not have.
 pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
     parse_source(&Source::new(source_name, text))
@@ -226,7 +239,7 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
     let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";
     let fields = Fields::read(&Field::root(source, &root, help)?, &FILE)?;
     let common = Common {
-        currency: fields.required("currency", "name it once for all prices, as USD")?.text()?.to_owned(),
+        currency: name(&fields.required("currency", "name it once for all prices, as USD")?)?,
         date: date(&fields.required("date", "say as of when the prices are, as 2026-11-21")?)?,
         source: fields.required("source", "say where the prices come from")?.text()?.to_owned(),
         commitment: fields.get("commitment").map(|field| field.text()).transpose()?.map(str::to_owned),
@@ -290,7 +303,7 @@ fn instance<'a>(
     references: &mut Vec<Field<'a>>,
 ) -> Result<InstancePrice, ConfigError> {
     let fields = Fields::read(entry, &INSTANCE)?;
-    let name = fields.required("name", "name the instance as its card does, as i3en.24xlarge")?.text()?.to_owned();
+    let name = name(&fields.required("name", "name the instance as its card does, as i3en.24xlarge")?)?;
     let one_of = "write one of `per_hour`, `per_year`, or `per_core_year` with `cores`";
     let stated: Vec<&str> =
         ["per_hour", "per_year", "per_core_year"].into_iter().filter(|key| fields.get(key).is_some()).collect();
@@ -339,10 +352,25 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
         return Err(name.unknown_name("volume", &names));
     };
     let optional = |key: &str| match fields.get(key) {
-        Some(field) => field.number(|number| number >= 0.0, "of at least 0"),
+        Some(field) => field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12"),
         None => Ok(0.0),
     };
-    let (per_iops_month, per_mibps_month) = (optional("per_iops_month")?, optional("per_mibps_month")?);
+    let sold = |key: &str, what: &str, is_sold: bool| {
+        let price = optional(key)?;
+        match fields.get(key) {
+            None if is_sold => {
+                let help = format!("{} sells {what} apart from its size: write their price, 0 if free", volume.name);
+                Err(fields.missing(key, &help))
+            }
+            Some(field) if !is_sold && price > 0.0 => {
+                let message = format!("{} gives {what} by its size or its operations, at no price", volume.name);
+                Err(field.error(Code::InvalidValue, message).with_help("remove the key"))
+            }
+            _ => Ok(price),
+        }
+    };
+    let per_iops_month = sold("per_iops_month", "operations", volume.iops_ratio.is_some())?;
+    let per_mibps_month = sold("per_mibps_month", "bandwidth", volume.mib_ratio.is_some())?;
     let (date, source) = common.of_row(&fields)?;
     Ok(VolumePrice {
         volume,
@@ -359,7 +387,18 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
 /// A price, which is above 0: nothing is free, and no price at all is no entry.
 fn price(fields: &Fields<'_>, key: &str) -> Result<f64, ConfigError> {
     let field = fields.required(key, "write the price")?;
-    field.number(|number| number > 0.0, "above 0; remove the entry where there is no price")
+    let is_price = |number: f64| number > 0.0 && number <= PRICE_MAX;
+    field.number(is_price, "above 0 and up to 1e12; remove the entry where there is no price")
+}
+
+/// A name that fits a line.
+fn name(field: &Field<'_>) -> Result<String, ConfigError> {
+    let text = field.text()?;
+    if text.chars().count() > NAME_MAX_CHARS || text.chars().any(char::is_control) {
+        let error = field.error(Code::InvalidValue, "this name is too long, or has control characters");
+        return Err(error.with_help(format!("write at most {NAME_MAX_CHARS} characters that can be printed")));
+    }
+    Ok(text.to_owned())
 }
 
 fn twice(entry: &Field<'_>, name: &str) -> ConfigError {
@@ -377,8 +416,8 @@ fn date(field: &Field<'_>) -> Result<String, ConfigError> {
     Ok(text.to_owned())
 }
 
-/// The last day that `2019`, `2019-05` or `2019-05-08` may mean.
-fn parse_date(text: &str) -> Option<Date> {
+/// The first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
+fn parse_date(text: &str) -> Option<[Date; 2]> {
     let mut parts = text.split('-');
     let mut part = |digits: usize| -> Option<Option<i16>> {
         let Some(text) = parts.next() else { return Some(None) };
@@ -386,10 +425,13 @@ fn parse_date(text: &str) -> Option<Date> {
         is_number.then(|| text.parse().ok())
     };
     let (year, month, day) = (part(4)??, part(2)?, part(2)?);
-    let first = Date::new(year, i8::try_from(month.unwrap_or(12)).ok()?, 1).ok()?;
-    let day = day.map_or(Some(first.days_in_month()), |day| i8::try_from(day).ok())?;
     let is_whole = parts.next().is_none();
-    Date::new(year, first.month(), day).ok().filter(|_| is_whole)
+    let month_of = |default: i16| i8::try_from(month.unwrap_or(default)).ok();
+    let last_month = Date::new(year, month_of(12)?, 1).ok()?;
+    let last_day = day.map_or(Some(last_month.days_in_month()), |day| i8::try_from(day).ok())?;
+    let first = Date::new(year, month_of(1)?, i8::try_from(day.unwrap_or(1)).ok()?).ok()?;
+    let last = Date::new(year, last_month.month(), last_day).ok()?;
+    is_whole.then_some([first, last])
 }
 
 /// Whole years from `from` to `to`.
@@ -409,7 +451,7 @@ mod tests {
         let text = format!(
             "{HEAD}instances:\n- {{name: a, per_hour: 2}}\n- {{name: b, per_year: 100, commitment: 1 year, \
              without_disks: a}}\n- {{name: c, per_core_year: 10.5, cores: 4}}\nvolumes:\n- {{name: gp3, \
-             per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, date: 2020-12}}\n"
+             per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, per_mibps_month: 0, date: 2020-12}}\n"
         );
         let prices = parse("p.yaml", &text).unwrap();
         let years: Vec<f64> = prices.instances.iter().map(|price| price.per_year).collect();
@@ -420,6 +462,9 @@ mod tests {
         assert_eq!((gp3.volume.name, gp3.iops_included, gp3.mibps_included), ("gp3", 3000.0, 0.0));
         assert_eq!(prices.warnings_on(Date::constant(2026, 11, 21)).len(), 1, "gp3 alone is old");
         assert_eq!(prices.warnings_on(Date::constant(2028, 1, 31)).len(), 2);
+        let told = |today: Date| prices.warnings_on(today).concat().contains("2026-01, which is yet to come");
+        assert!(!told(Date::constant(2026, 1, 1)), "the month has begun");
+        assert!(told(Date::constant(2025, 12, 31)));
     }
 
     #[test]
@@ -444,7 +489,14 @@ mod tests {
             (row("name: a, per_hour: 1, without_disks: b"), 7, "no instance called"),
             (row("name: a, per_hour: 1").replace("commitment: on demand\n", ""), 6, "needs `commitment`"),
             (format!("{HEAD}volumes:\n- {{name: gp4, per_gib_month: 1}}\n"), 7, "did you mean `gp2`?"),
-            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 0}}\n"), 7, "above 0"),
+            (format!("{HEAD}volumes:\n- {{name: st1, per_gib_month: 0}}\n"), 7, "above 0"),
+            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
+            (format!("{HEAD}volumes:\n- {{name: io1, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
+            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1, per_iops_month: 0}}\n"), 7, "per_mibps_month`"),
+            (format!("{HEAD}volumes:\n- {{name: gp2, per_gib_month: 1, per_iops_month: 1}}\n"), 7, "at no price"),
+            (row("name: a, per_hour: 1e13"), 7, "up to 1e12"),
+            (row(&format!("name: {}, per_hour: 1", "a".repeat(65))), 7, "too long"),
+            (row("name: \"a\\x1b[2J\", per_hour: 1"), 7, "control characters"),
             (format!("{HEAD}prices: 1\n"), 6, "has no key"),
         ];
         for (text, line, expected) in cases {

@@ -8,6 +8,7 @@
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
 //! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are what Amazon states:
 //! 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run.
+//! stress-ng's version is not stated, but that the machines were run alike is: the fact `stress_ng.version` says so.
 //!
 //! **Limits.** Figures as rounded as they were published; one run each.
 //!

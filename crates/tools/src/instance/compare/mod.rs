@@ -152,7 +152,7 @@ pub struct Cell {
     pub ratio_interval: Option<[f64; 2]>,
     /// What it is evidence of.
     pub verdict: Verdict,
-    /// Why the figure is missing, in the words of the card.
+    /// Why the figure is missing, in the words of the card; or why it has no ratio though it is not.
     pub missing: Option<String>,
 }
 
@@ -268,7 +268,9 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
     let base_figure = base.card.figures.get(key);
     let cell = |(at, candidate): (usize, &Candidate)| {
         let figure = candidate.card.figures.get(key);
-        let ratio = figure.zip(base_figure).and_then(|(figure, base)| ratios::ratio(key, kind, figure, base));
+        let incomparable = if at == 0 { None } else { ratios::incomparable(key, &candidate.card, &base.card) };
+        let both = figure.zip(base_figure).filter(|_| incomparable.is_none());
+        let ratio = both.and_then(|(figure, base)| ratios::ratio(key, kind, figure, base));
         let verdict = match figure {
             Some(_) if at == 0 => Verdict::Base,
             _ => ratio.map_or(Verdict::Missing, |ratio| ratio.verdict),
@@ -281,7 +283,7 @@ fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<F
             ratio: ratio.map(|ratio| ratio.ratio),
             ratio_interval: ratio.and_then(|ratio| ratio.interval).filter(|_| at > 0),
             verdict,
-            missing: figure.is_none().then(|| missing_reason(&candidate.card, key)),
+            missing: incomparable.or_else(|| figure.is_none().then(|| missing_reason(&candidate.card, key))),
         }
     };
     Some(FigureRow {
@@ -386,11 +388,6 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
         warnings
             .push(format!("the figures do not come from one measurement, so part of a ratio may be the tool's: {all}"));
     }
-    let fact = |key: &str| -> Vec<&String> { candidates.iter().filter_map(|c| c.card.facts.get(key)).collect() };
-    let versions = fact("stress_ng.version");
-    if versions.iter().any(|version| Some(version) != versions.first()) {
-        warnings.push("stress-ng's operations are of several versions, and cannot be compared".to_owned());
-    }
     for candidate in candidates {
         warnings.extend(candidate.card.warnings.iter().map(|warning| labelled(&candidate.label, warning)));
     }
@@ -398,6 +395,7 @@ fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<Stri
         warnings.extend(prices.warnings());
         let priced = candidates.iter().filter_map(|candidate| prices.instance(&candidate.card.name));
         let mut commitments: Vec<&str> = priced.map(|price| price.commitment.as_str()).collect();
+        commitments.sort_unstable();
         commitments.dedup();
         if commitments.len() > 1 {
             let all = commitments.join(", ");
@@ -472,7 +470,8 @@ mod tests {
     fn money_appears_with_prices_only_and_gaps_say_why() {
         let text = "{date: 2026-01, currency: EUR, region: r, source: s, instances: [{name: i7i.24xlarge, \
                     per_hour: 10, commitment: on demand}, {name: i3.16xlarge, per_hour: 5, commitment: 1 year}], \
-                    volumes: [{name: gp3, per_gib_month: 0.08}]}";
+                    volumes: [{name: gp3, per_gib_month: 0.08, per_iops_month: 0.005, \
+                    per_mibps_month: 0}]}";
         let list = prices::parse("p.yaml", text).unwrap();
         let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
         let without = compare(&three, &CompareOptions::default()).unwrap();
@@ -486,6 +485,51 @@ mod tests {
         let warnings = comparison.warnings.join("\n");
         for part in ["do not come from one measurement", "commit to different things", "i8g.24xlarge: not held"] {
             assert!(warnings.contains(part), "{warnings}");
+        }
+    }
+
+    #[test]
+    fn stress_ng_is_compared_with_the_same_version_only() {
+        let with = |version: Option<&str>| {
+            let mut three = machines(&["i3.16xlarge", "i3en.24xlarge"]);
+            let facts = &mut three[1].card.facts;
+            facts.remove("stress_ng.version");
+            facts.extend(version.map(|version| ("stress_ng.version".to_owned(), version.to_owned())));
+            compare(&three, &CompareOptions { need: Some(Need::Cpu), ..CompareOptions::default() }).unwrap()
+        };
+        let published = machines(&["i3.16xlarge"])[0].card.facts["stress_ng.version"].clone();
+        let cases = [
+            (Some(published.as_str()), Verdict::NoInterval, "stress-ng cpu times cores"),
+            (Some("0.17.06"), Verdict::Missing, "cores"),
+            (None, Verdict::Missing, "cores"),
+        ];
+        for (version, verdict, measure) in cases {
+            let comparison = with(version);
+            let cell = &comparison.figure("stress_ng.cpu").unwrap().cells[1];
+            assert_eq!((cell.verdict, cell.ratio.is_none()), (verdict, verdict == Verdict::Missing), "{version:?}");
+            assert!(cell.value.is_some());
+            let reason = cell.missing.clone().unwrap_or_default();
+            assert_eq!(reason.contains("not comparable"), verdict == Verdict::Missing, "{reason}");
+            let stands_out = comparison.outliers.iter().any(|outlier| outlier.key.starts_with("stress_ng."));
+            assert_eq!(stands_out, verdict != Verdict::Missing);
+            assert_eq!(comparison.recommendation.unwrap().measure, measure, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn commitments_are_told_once_each() {
+        let row = |name: &str, years: u32| format!("{{name: {name}, per_hour: 5, commitment: {years} year}}");
+        let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
+        for (years, expected) in [([1, 1, 1], None), ([1, 3, 1], Some(": 1 year, 3 year"))] {
+            let rows = three.iter().zip(years).map(|(machine, years)| row(&machine.card.name, years));
+            let rows = rows.collect::<Vec<_>>().join(", ");
+            let text = format!("{{date: 2026-01, currency: EUR, region: r, source: s, instances: [{rows}]}}");
+            let list = prices::parse("p.yaml", &text).unwrap();
+            let comparison = compare(&three, &CompareOptions { prices: Some(&list), ..CompareOptions::default() });
+            let warnings = comparison.unwrap().warnings;
+            let found = warnings.iter().find(|warning| warning.contains("commit to different things"));
+            assert_eq!(found.is_some(), expected.is_some());
+            assert!(found.is_none_or(|warning| warning.ends_with(expected.unwrap_or(""))), "{found:?}");
         }
     }
 

@@ -80,10 +80,11 @@ pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
     found
 }
 
-/// `other` over `base`; `None` where one lacks the figure or is 0.
+/// `other` over `base`; `None` where one lacks the figure or is 0, or where they cannot be compared.
 fn ratio(key: &str, base: &Candidate, other: &Candidate) -> Option<f64> {
     let ratio = other.card.value(key)? / base.card.value(key)?;
-    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+    let is_comparable = super::ratios::incomparable(key, &other.card, &base.card).is_none();
+    (is_comparable && ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
 fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
@@ -204,6 +205,7 @@ mod tests {
 
     fn candidate(name: &str, l3_bytes: f64, ratios: &[(&str, f64)]) -> Candidate {
         let mut card = Card::new(name, Origin::measured("2026-01-01"));
+        card.facts.insert("stress_ng.version".to_owned(), "0.17.06".to_owned());
         let figures = ratios.iter().map(|(key, ratio)| (*key, 100.0 * ratio));
         for (key, value) in figures.chain([("cpu.l3_bytes", l3_bytes)]) {
             card.set(key, Figure::exact(value));

@@ -11,6 +11,8 @@
 //! Better or worse is said only if the interval leaves out 1, and the samples of both scatter by at most
 //! [`SCATTER_MAX_PCT`].
 //!
+//! Figures of stress-ng have a ratio only where both cards state the same version of it.
+//!
 //! **Limits.** Each interval is one of its own: of twenty figures that are equal, one will seem to differ. Where the
 //! base is not surely above 0 there is no interval.
 //!
@@ -18,8 +20,8 @@
 
 use serde::Serialize;
 
-use super::super::Figure;
-use super::super::figures::{Better, FigureKind};
+use super::super::figures::{Better, FigureKind, STRESS_NG};
+use super::super::{Card, Figure};
 use crate::tune::study::series;
 
 /// Samples that scatter by more than so many per cent of their mean (standard deviation) are no evidence.
@@ -49,6 +51,23 @@ pub fn is_counted(key: &str) -> bool {
     COUNTED.contains(&key)
 }
 
+/// The fact that tells which stress-ng counted.
+const STRESS_NG_VERSION: &str = "stress_ng.version";
+
+/// Why a figure of two cards has no ratio though both have it: what stress-ng counts differs from version to version.
+#[must_use]
+pub fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String> {
+    if !key.starts_with(STRESS_NG) || !card.figures.contains_key(key) || !base.figures.contains_key(key) {
+        return None;
+    }
+    let version =
+        |card: &Card| card.facts.get(STRESS_NG_VERSION).map_or("no stated version", String::as_str).to_owned();
+    match (card.facts.get(STRESS_NG_VERSION), base.facts.get(STRESS_NG_VERSION)) {
+        (Some(one), Some(other)) if one == other => None,
+        _ => Some(format!("not comparable: stress-ng {}, the base {}", version(card), version(base))),
+    }
+}
+
 /// What a ratio is evidence of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -69,7 +88,7 @@ pub enum Verdict {
     Counted,
     /// Neither more nor less of it is better.
     Property,
-    /// One of the two lacks the figure, or the base is 0.
+    /// One of the two lacks the figure, the base is 0, or they cannot be compared ([`incomparable`]).
     Missing,
 }
 

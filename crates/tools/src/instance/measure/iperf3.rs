@@ -4,7 +4,8 @@
 //! both long before what is advertised.
 //!
 //! **How.** Against a server that somebody started on another machine, or against one that is started here, on the
-//! loopback interface: that is this machine's network stack, and no network. Half of the time is for TCP, half for UDP
+//! loopback interface: that is this machine's network stack, and no network, so its figures have keys of their own
+//! (`network.loopback_received_bits_per_s`). Half of the time is for TCP, half for UDP
 //! with payloads of 16 bytes sent as fast as they go. In both, the number of streams is doubled until what is
 //! *received* no longer grows by 5 %; the best number is then run again, and each run is a sample. A published
 //! "more than 5 million packets per second" was 6.09 million sent and 4.74 million received: only the second counts.
@@ -44,6 +45,10 @@ pub use report::{Busy, ReadError, Tcp, Udp};
 
 /// The port iperf3 listens on where nobody says another.
 pub const PORT: u16 = 5201;
+
+/// What keys of a network begin with, and those of the loopback interface.
+const NETWORK: &str = "network.";
+const LOOPBACK: &str = "network.loopback_";
 
 /// Payload of a small packet: what published measurements of packet rates use.
 const SMALL_BYTES: u32 = 16;
@@ -235,23 +240,29 @@ impl Measurement<'_> {
         part.facts.push(("network.path".to_owned(), self.path()));
         let version = tcp.runs.first().and_then(|run| run.version.clone());
         part.facts.extend(version.map(|version| ("iperf3.version".to_owned(), version.replace("iperf ", ""))));
-        note_tcp(&mut part, tcp_plan, &tcp);
+        let group = if self.is_loopback() { LOOPBACK } else { NETWORK };
+        note_tcp(&mut part, group, tcp_plan, &tcp);
         match udp {
-            Ok(udp) => note_udp(&mut part, udp_plan, &udp),
+            Ok(udp) => note_udp(&mut part, group, udp_plan, &udp),
             Err(failure) => {
                 for key in ["packets_sent_per_s", "packets_received_per_s", "packet_loss_pct"] {
-                    part.missing.push((format!("network.{key}"), failure.to_string()));
+                    part.missing.push((format!("{group}{key}"), failure.to_string()));
                 }
             }
         }
         part
     }
 
+    /// Whether no network is in between.
+    fn is_loopback(&self) -> bool {
+        let is_local = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        self.peer.is_none_or(|peer| is_local(&peer.host))
+    }
+
     /// What the figures are about, for the facts of a card.
     fn path(&self) -> String {
-        let is_loopback = |host: &str| host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match self.peer {
-            Some(peer) if !is_loopback(&peer.host) => format!("to {peer}"),
+            Some(peer) if !self.is_loopback() => format!("to {peer}"),
             _ => "loopback: this machine's network stack, no network".to_owned(),
         }
     }
@@ -360,28 +371,28 @@ fn start(command: &mut Command) -> Result<Running, Failure> {
     })
 }
 
-fn note_tcp(part: &mut Part, plan: Plan, tcp: &Raised<Tcp>) {
-    let key = "network.received_bits_per_s";
-    part.figures.extend(figure(&tcp.runs, |run| Some(run.received_bits_per_s)).map(|figure| (key.to_owned(), figure)));
-    let key = "network.round_trip_ns";
+fn note_tcp(part: &mut Part, group: &str, plan: Plan, tcp: &Raised<Tcp>) {
+    let received = figure(&tcp.runs, |run| Some(run.received_bits_per_s));
+    part.figures.extend(received.map(|figure| (format!("{group}received_bits_per_s"), figure)));
+    let key = format!("{group}round_trip_ns");
     match figure(&tcp.runs, |run| run.round_trip_ns) {
-        Some(figure) => part.figures.push((key.to_owned(), figure)),
-        None => part.missing.push((key.to_owned(), "iperf3 reports no round trips on this system".to_owned())),
+        Some(figure) => part.figures.push((key, figure)),
+        None => part.missing.push((key, "iperf3 reports no round trips on this system".to_owned())),
     }
     note_runs(part, "TCP", "", plan, tcp, tcp.runs.iter().map(|run| run.busy));
 }
 
-fn note_udp(part: &mut Part, plan: Plan, udp: &Raised<Udp>) {
+fn note_udp(part: &mut Part, group: &str, plan: Plan, udp: &Raised<Udp>) {
     let figures = [
-        ("network.packets_sent_per_s", (|run| run.sent_per_s) as fn(&Udp) -> f64),
-        ("network.packets_received_per_s", |run| run.received_per_s),
-        ("network.packet_loss_pct", |run| run.loss_pct),
+        ("packets_sent_per_s", (|run| run.sent_per_s) as fn(&Udp) -> f64),
+        ("packets_received_per_s", |run| run.received_per_s),
+        ("packet_loss_pct", |run| run.loss_pct),
     ];
     let mut values = [0.0; 3];
     for ((key, of), value) in figures.into_iter().zip(&mut values) {
         if let Some(figure) = figure(&udp.runs, |run| Some(of(run))) {
             *value = figure.value;
-            part.figures.push((key.to_owned(), figure));
+            part.figures.push((format!("{group}{key}"), figure));
         }
     }
     let [sent_per_s, received_per_s, loss_pct] = values;

@@ -129,11 +129,11 @@ const ANSWERS: &str = r#"
 #[test]
 fn what_is_received_counts() {
     let part = with_script(ANSWERS, None, &Control::default());
-    assert_eq!(value(&part, "network.received_bits_per_s"), Some(1e10), "{part:?}");
+    assert_eq!(value(&part, "network.loopback_received_bits_per_s"), Some(1e10), "{part:?}");
     for (key, expected) in [
-        ("network.packets_sent_per_s", 6.116e6),
-        ("network.packets_received_per_s", 4.764e6),
-        ("network.packet_loss_pct", 22.10),
+        ("network.loopback_packets_sent_per_s", 6.116e6),
+        ("network.loopback_packets_received_per_s", 4.764e6),
+        ("network.loopback_packet_loss_pct", 22.10),
     ] {
         let value = value(&part, key).unwrap();
         assert!((value / expected - 1.0).abs() < 1e-3, "{key}: {value}");
@@ -141,7 +141,7 @@ fn what_is_received_counts() {
     assert_eq!(text(&part.facts, "iperf3.version"), "3.12");
     assert!(text(&part.facts, "network.path").starts_with("loopback"));
     assert_eq!(text(&part.facts, "network.method_tcp"), "TCP, 1 stream, 1 run of 1 s");
-    assert!(text(&part.missing, "network.round_trip_ns").contains("no round trips"));
+    assert!(text(&part.missing, "network.loopback_round_trip_ns").contains("no round trips"));
     for expected in ["22 % of the small packets were lost", "TCP: iperf3 kept a processor 99 % busy"] {
         assert!(part.warnings.iter().any(|warning| warning.contains(expected)), "{expected}: {part:?}");
     }
@@ -177,6 +177,10 @@ fn small_packets_may_be_missing_alone() {
         *" -u "*) echo '{"error": "unable to read from stream socket"}';;
         *) echo '{"end": {"streams": [{"sender": {"mean_rtt": 80}}], "sum_received": {"bits_per_second": 1e9}}}';;
         esac"#;
+    let local: Peer = "localhost".parse().unwrap();
+    let part = with_script(script, Some(&local), &Control::default());
+    assert_eq!(value(&part, "network.received_bits_per_s"), None);
+    assert_eq!(value(&part, "network.loopback_received_bits_per_s"), Some(1e9));
     let peer: Peer = "db-2".parse().unwrap();
     let part = with_script(script, Some(&peer), &Control::default());
     assert_eq!(value(&part, "network.received_bits_per_s"), Some(1e9));
@@ -206,5 +210,5 @@ fn the_real_one() {
         return;
     }
     // A machine that is too busy, or without a loopback interface, has its reasons.
-    assert!(!reason.is_empty() || value(&part, "network.received_bits_per_s").is_some_and(|rate| rate > 0.0));
+    assert!(!reason.is_empty() || value(&part, "network.loopback_received_bits_per_s").is_some_and(|rate| rate > 0.0));
 }
