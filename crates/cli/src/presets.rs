@@ -238,12 +238,18 @@ fn overview(presets: &[PresetInfo]) -> String {
             megabytes(total.read_bandwidth),
             megabytes(total.write_bandwidth),
             preset.capacity_bytes.map_or_else(|| "?".to_owned(), format_bytes_decimal),
-            format!("{}{}", preset.evidence, if preset.suspect.is_some() { ", suspect" } else { "" }),
+            [Some(preset.evidence), preset.burst.map(|_| "bursts"), preset.suspect.map(|_| "suspect")]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(", "),
         ]
     });
     let headers = ["name", "disks", "reads/s", "writes/s", "read\nMB/s", "write\nMB/s", "capacity", "figures"];
     let mut parts = vec![screen::table(&headers, rows.collect())];
     let suspects = presets.iter().filter_map(|preset| Some((preset, preset.suspect?)));
+    let bursts = presets.iter().filter_map(|preset| Some((preset, preset.burst_text()?)));
+    parts.extend(bursts.map(|(preset, burst)| screen::wrap(&format!("{}: the base; beyond it {burst}.", preset.name))));
     parts.extend(suspects.map(|(preset, reason)| screen::wrap(&format!("{}: {reason}.", preset.name))));
     parts.join("\n\n")
 }
@@ -330,6 +336,13 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
     .collect();
     if !machine.is_empty() {
         lines.push(format!("Instance: {}.", machine.join(", ")));
+    }
+    if preset.advertised_basis == Some("inferred") {
+        lines.push(
+            "Advertised: inferred from measured figures of the small sizes, not read where the provider states it: \
+             that these agree says nothing."
+                .to_owned(),
+        );
     }
     for cap in &preset.caps {
         let [base, burst, credits] = [cap.base_per_s, cap.burst_per_s, cap.credits].map(|value| value.round() as u64);

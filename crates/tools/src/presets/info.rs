@@ -24,9 +24,9 @@ use plimsoll_sim::device::CapUnit;
 use plimsoll_sim::device::presets::{Preset, PresetKind};
 use serde::Serialize;
 
-use super::{Basis, Resolved, Row};
+use super::{AdvertisedBasis, Basis, Resolved, Row};
 use crate::config::io_properties::{self, DiskProperties};
-use crate::units::csv_field;
+use crate::units::{csv_field, format_count, format_throughput_decimal};
 
 /// The four figures under their io-properties keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,10 +97,14 @@ pub struct PresetInfo {
     pub per_disk: Option<FigureInfo>,
     /// The figures of all disks.
     pub total: FigureInfo,
+    /// Of a volume with a burst: the figures of all disks while credits last; `total` is what holds without them.
+    pub burst: Option<FigureInfo>,
     /// 4 KiB reads a second of all disks that the provider advertises.
     pub advertised_read_iops: Option<u64>,
     /// The same of writes.
     pub advertised_write_iops: Option<u64>,
+    /// Whether the provider states what is advertised (`stated`), or it was `inferred` from measured figures.
+    pub advertised_basis: Option<&'static str>,
     /// Bytes of all disks.
     pub capacity_bytes: Option<u64>,
     /// Virtual CPUs.
@@ -147,6 +151,7 @@ impl PresetInfo {
                 info.basis = row.basis.name();
                 let advertised = |at: usize| row.advertised_iops.map(|iops| iops[at].saturating_mul(u64::from(*count)));
                 (info.advertised_read_iops, info.advertised_write_iops) = (advertised(0), advertised(1));
+                info.advertised_basis = row.advertised_basis.map(AdvertisedBasis::name);
                 if *count == 1 {
                     (info.vcpus, info.memory_gib, info.network_gbps) = (row.vcpus, row.memory_gib, row.network_gbps);
                 }
@@ -174,8 +179,10 @@ impl PresetInfo {
             basis: Basis::PerDisk.name(),
             per_disk: is_known("disks").then(|| total.divided(members)),
             total,
+            burst: preset.burst.as_ref().map(FigureInfo::of),
             advertised_read_iops: None,
             advertised_write_iops: None,
+            advertised_basis: None,
             capacity_bytes: is_known("capacity").then_some(spec.capacity_bytes),
             vcpus: None,
             memory_gib: None,
@@ -192,6 +199,15 @@ impl PresetInfo {
             date: preset.date,
             suspect: preset.suspect,
         }
+    }
+
+    /// What a volume with a burst carries while credits last, for people.
+    #[must_use]
+    pub fn burst_text(&self) -> Option<String> {
+        let burst = self.burst.as_ref()?;
+        let (operations, bytes) =
+            (format_count(burst.read_iops), format_throughput_decimal(burst.read_bandwidth as f64));
+        Some(format!("a burst of {operations} operations a second and {bytes} while credits last"))
     }
 
     /// Whether it is of this kind.
@@ -213,12 +229,13 @@ fn cap(cap: &plimsoll_sim::device::CapSpec) -> Cap {
 #[must_use]
 pub fn to_csv(presets: &[PresetInfo]) -> String {
     let mut text = String::from(
-        "name,kind,cloud,family,disks,read_iops,read_bandwidth,write_iops,write_bandwidth,advertised_read_iops,\
-         advertised_write_iops,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
+        "name,kind,cloud,family,disks,read_iops,read_bandwidth,write_iops,write_bandwidth,burst_read_iops,\
+         burst_read_bandwidth,burst_write_iops,burst_write_bandwidth,advertised_read_iops,advertised_write_iops,\
+         advertised_basis,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
          unloaded_write_us,defaults,evidence,source,date,suspect\n",
     );
     for preset in presets {
-        let total = &preset.total;
+        let (total, burst) = (&preset.total, preset.burst.as_ref());
         let cells = [
             csv_field(&preset.name),
             preset.kind.to_owned(),
@@ -229,8 +246,13 @@ pub fn to_csv(presets: &[PresetInfo]) -> String {
             total.read_bandwidth.to_string(),
             total.write_iops.to_string(),
             total.write_bandwidth.to_string(),
+            text_or_empty(burst.map(|burst| burst.read_iops)),
+            text_or_empty(burst.map(|burst| burst.read_bandwidth)),
+            text_or_empty(burst.map(|burst| burst.write_iops)),
+            text_or_empty(burst.map(|burst| burst.write_bandwidth)),
             text_or_empty(preset.advertised_read_iops),
             text_or_empty(preset.advertised_write_iops),
+            text_or_empty(preset.advertised_basis),
             text_or_empty(preset.capacity_bytes),
             text_or_empty(preset.vcpus),
             text_or_empty(preset.memory_gib),
@@ -277,6 +299,9 @@ pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
     if let Some(reason) = preset.suspect {
         text += &format!("# suspect: {reason}\n");
     }
+    if let Some(burst) = preset.burst_text() {
+        text += &format!("# the base; not in it: {burst}\n");
+    }
     text + &io_properties::write(&[disk])
 }
 
@@ -308,6 +333,13 @@ mod tests {
     fn volumes_say_what_comes_after_the_burst() {
         let gp2 = info("gp2");
         assert_eq!(gp2.caps, [Cap { unit: "operations", base_per_s: 300.0, burst_per_s: 3000.0, credits: 5.4e6 }]);
+        assert_eq!((gp2.total.read_iops, gp2.burst.map(|burst| burst.read_iops)), (300, Some(3000)));
+        let yaml = properties(&gp2, "/mnt");
+        assert!(yaml.contains("burst of 3,000 operations") && yaml.contains("read_iops: 300"), "{yaml}");
+        let csv = to_csv(&[gp2.clone(), info("i7i.large"), info("i4i.large")]);
+        for part in [",3000,134217728,3000,134217728,", ",inferred,", ",stated,"] {
+            assert!(csv.contains(part), "no {part} in {csv}");
+        }
         assert_eq!((gp2.unloaded_read_us, gp2.unloaded_write_us), (700.0, 900.0));
         let gp3 = info("gp3");
         assert_eq!((gp3.mix_exponent, gp3.promised_pct, gp3.promised_time_pct), (None, Some(90.0), Some(99.0)));

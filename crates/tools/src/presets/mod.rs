@@ -32,7 +32,7 @@ mod search;
 pub use array::{ArrayReport, Direction};
 pub use info::{Cap, FigureInfo, PresetInfo, properties, to_csv};
 pub use plimsoll_sim::device::presets::{
-    Basis, Drive, Evidence, Figures, Instance, Preset, PresetKind, Volume, drives, instances, volumes,
+    AdvertisedBasis, Basis, Drive, Evidence, Figures, Instance, Preset, PresetKind, Volume, drives, instances, volumes,
 };
 pub use resolve::{ResolveError, Resolved, Row, resolve};
 pub use search::{Filter, FilterError, Minimum, all, list, search};
@@ -55,6 +55,17 @@ pub fn find(name: &str) -> Option<&'static Instance> {
 pub fn closest_name(name: &str) -> Option<&'static str> {
     let names: Vec<&'static str> = instances().iter().map(|instance| instance.name).collect();
     crate::config::closest_name(name, &names)
+}
+
+/// Which of `names` one that is not among them was probably meant to be: those that begin with it, else the closest.
+#[must_use]
+pub fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let begins = |other: &&&str| other.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    let beginning: Vec<&str> = names.iter().filter(begins).copied().collect();
+    if name.is_empty() || beginning.is_empty() {
+        return crate::config::closest_name(name, names).into_iter().collect();
+    }
+    beginning
 }
 
 /// The instances of the same family as the one called `name`, that one included; empty where there is no such name.
@@ -144,6 +155,9 @@ mod tests {
             assert_eq!(find(name).map(Instance::family).as_deref(), Some(expected));
         }
         assert_eq!(find("I4I.LARGE").map(|instance| instance.name), Some("i4i.large"));
+        let names = ["i3", "i3en", "z3-high", "z3-standard"];
+        assert_eq!(meant("Z3", &names), ["z3-high", "z3-standard"]);
+        assert_eq!((meant("i3em", &names), meant("", &names)), (vec!["i3en"], vec![]));
         assert_eq!(closest_name("i4i.4xlage"), Some("i4i.4xlarge"));
         assert!(family("none").is_empty());
     }

@@ -6,7 +6,7 @@
 //! source has every word of a text, and whose figures (of all disks) are at least a [`Minimum`]; the nearest comes
 //! first: that of which the figure farthest above its minimum is the least above it.
 //!
-//! **Limits.** Volumes are judged by their base; what can be provisioned is not tried. A preset of unknown capacity
+//! **Limits.** Volumes are judged by their base, bursts do not count; what can be provisioned is not tried. A preset of unknown capacity
 //! meets no minimum of it.
 //!
 //! **Example.**
@@ -48,9 +48,9 @@ impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
         write!(f, "no preset is of the {} {}", self.what, quoted(&self.name))?;
-        match crate::config::closest_name(&self.name, &known) {
-            Some(closest) => write!(f, ": did you mean {closest}?"),
-            None => write!(f, "; there are {}", known.join(", ")),
+        match super::meant(&self.name, &known) {
+            meant if meant.is_empty() => write!(f, "; there are {}", known.join(", ")),
+            meant => write!(f, ": did you mean {}?", meant.join(" or ")),
         }
     }
 }
@@ -195,6 +195,8 @@ mod tests {
             assert!(found.iter().all(|preset| minimum.excess(preset).is_some()));
         }
         assert!(search("", &Minimum { read_iops: Some(u64::MAX), ..Minimum::default() }).is_empty());
+        let burst = Minimum { read_iops: Some(3000), ..Minimum::default() };
+        assert!(search("gp2", &burst).is_empty(), "3000 is its burst");
         assert!(search("oci", &Minimum { capacity_bytes: Some(1), ..Minimum::default() }).is_empty());
         assert_eq!(names_of(&search("983 rating", &Minimum::default())), ["samsung-983-dct-1.92tb"]);
         assert_eq!(search(" ", &Minimum::default()).len(), all().len());

@@ -85,6 +85,7 @@ impl Drive {
             evidence: self.evidence,
             spec: build.spec(),
             figures: build.figures(),
+            burst: None,
             mix_exponent_p: self.behaviour.mix_exponent_p,
             unloaded_latency_ns: self.behaviour.read_ns as u64,
             defaults: self.behaviour.defaults(),

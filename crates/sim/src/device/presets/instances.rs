@@ -105,6 +105,26 @@ impl Basis {
     }
 }
 
+/// Where the advertised operations of an instance come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdvertisedBasis {
+    /// The provider states them.
+    Stated,
+    /// They are the round numbers that measured figures of small sizes come to, times the size.
+    Inferred,
+}
+
+impl AdvertisedBasis {
+    /// Its name: `stated` or `inferred`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            AdvertisedBasis::Stated => "stated",
+            AdvertisedBasis::Inferred => "inferred",
+        }
+    }
+}
+
 /// One kind of cloud instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instance {
@@ -122,6 +142,8 @@ pub struct Instance {
     pub evidence: Evidence,
     /// 4 KiB reads and writes a second of all disks that the provider advertises; `None`: not known.
     pub advertised_iops: Option<[u64; 2]>,
+    /// Where `advertised_iops` come from; `None`: there are none.
+    pub advertised_basis: Option<AdvertisedBasis>,
     /// Size of one disk in GB (10^9 bytes); `None`: not known.
     pub disk_gb: Option<u64>,
     /// Virtual CPUs; `None`: not known.
@@ -206,6 +228,7 @@ impl Instance {
             evidence: self.evidence,
             spec: build.spec(),
             figures: build.figures(),
+            burst: None,
             mix_exponent_p: behaviour.mix_exponent_p,
             unloaded_latency_ns: behaviour.read_ns as u64,
             defaults,
@@ -220,6 +243,13 @@ impl Instance {
         let basis = if cells.either("per_disk", "instance_total")? { Basis::PerDisk } else { Basis::InstanceTotal };
         let (published, evidence) = (Figures::read(cells)?, cells.evidence()?);
         let (advertised_read, advertised_write) = (cells.optional()?, cells.optional()?);
+        let advertised_iops = advertised_read.zip(advertised_write).map(<[u64; 2]>::from);
+        let advertised_basis = match (cells.cell()?, advertised_iops.is_some()) {
+            ("", false) => None,
+            ("stated", true) => Some(AdvertisedBasis::Stated),
+            ("inferred", true) => Some(AdvertisedBasis::Inferred),
+            _ => return None,
+        };
         Some(Instance {
             name,
             cloud,
@@ -227,7 +257,8 @@ impl Instance {
             basis,
             published,
             evidence,
-            advertised_iops: advertised_read.zip(advertised_write).map(<[u64; 2]>::from),
+            advertised_iops,
+            advertised_basis,
             disk_gb: cells.optional()?,
             vcpus: cells.optional()?,
             memory_gib: cells.optional()?,

@@ -47,7 +47,7 @@ use plimsoll_core::{FourFigures, Rate};
 use super::spec::DeviceSpec;
 
 pub use drives::{Drive, drives};
-pub use instances::{Basis, Figures, Instance, instances};
+pub use instances::{AdvertisedBasis, Basis, Figures, Instance, instances};
 pub use volumes::{Provision, Volume, volumes};
 
 /// What kind of thing a preset is.
@@ -114,8 +114,11 @@ pub struct Preset {
     pub evidence: Evidence,
     /// The model. `raid0.members` is the number of disks.
     pub spec: DeviceSpec,
-    /// What iotune would write for the whole device: all its disks together.
+    /// What iotune would write for the whole device: all its disks together; of a volume with a burst the base, which
+    /// it falls back to.
     pub figures: FourFigures,
+    /// The same while the credits of a volume last; `None`: no burst.
+    pub burst: Option<FourFigures>,
     /// p in (r/R)^p + (w/W)^p = 1; infinite for independent directions.
     pub mix_exponent_p: f64,
     /// Median of a small read on the idle device, in ns.
@@ -174,15 +177,20 @@ impl Preset {
             cap.burst_per_s *= f64::from(count);
             cap.credits *= f64::from(count);
         }
-        let times =
-            |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second(per_s.saturating_mul(u64::from(count))));
-        array.figures = FourFigures {
-            read_iops: times(self.figures.read_iops),
-            read_bandwidth: times(self.figures.read_bandwidth),
-            write_iops: times(self.figures.write_iops),
-            write_bandwidth: times(self.figures.write_bandwidth),
-        };
+        array.figures = times(self.figures, count);
+        array.burst = self.burst.map(|figures| times(figures, count));
         Ok(array)
+    }
+}
+
+/// The figures of so many devices together.
+fn times(figures: FourFigures, count: u32) -> FourFigures {
+    let times = |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second(per_s.saturating_mul(u64::from(count))));
+    FourFigures {
+        read_iops: times(figures.read_iops),
+        read_bandwidth: times(figures.read_bandwidth),
+        write_iops: times(figures.write_iops),
+        write_bandwidth: times(figures.write_bandwidth),
     }
 }
 

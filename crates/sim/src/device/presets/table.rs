@@ -23,6 +23,11 @@ use super::Evidence;
 pub(super) struct Cells(Split<'static, char>);
 
 impl Cells {
+    /// The next cell, empty or not.
+    pub(super) fn cell(&mut self) -> Option<&'static str> {
+        self.0.next()
+    }
+
     /// The next cell, which must hold something.
     pub(super) fn text(&mut self) -> Option<&'static str> {
         self.0.next().filter(|cell| !cell.is_empty())

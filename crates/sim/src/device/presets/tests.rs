@@ -73,6 +73,23 @@ fn what_is_measured_is_near_what_is_advertised() {
 }
 
 #[test]
+fn what_is_advertised_says_whether_the_provider_states_it() {
+    for row in instances() {
+        let expected = match row.family().as_str() {
+            "i7i" | "i7ie" | "i8g" | "i8ge" => "inferred",
+            _ => "stated",
+        };
+        let basis = row.advertised_basis.map(AdvertisedBasis::name);
+        assert_eq!(basis, row.advertised_iops.map(|_| expected), "{}", row.name);
+    }
+}
+
+#[test]
+fn the_limits_of_gp3_are_marked_as_announced() {
+    assert!(find("gp3").unwrap().source.contains("announced in 2025"));
+}
+
+#[test]
 fn larger_sizes_carry_no_less_and_have_no_less() {
     for row in instances().iter().filter(|row| row.suspect.is_none()) {
         for other in instances().iter().filter(|other| other.suspect.is_none() && other.family() == row.family()) {
@@ -101,8 +118,8 @@ fn volumes_follow_their_rules() {
     type Outcome = Result<(u64, u64), &'static str>;
     type Case = (&'static str, Option<u64>, Option<u64>, Option<u64>, Outcome);
     let cases: [Case; 22] = [
-        ("gp2", None, None, None, Ok((3000, 128))),
-        ("gp2", gib(500), None, None, Ok((3000, 250))),
+        ("gp2", None, None, None, Ok((300, 128))),
+        ("gp2", gib(500), None, None, Ok((1500, 250))),
         ("gp2", gib(2000), None, None, Ok((6000, 250))),
         ("gp2", gib(16_384), None, None, Ok((16_000, 250))),
         ("gp2", None, Some(5000), None, Err("gives operations by its size")),
@@ -120,8 +137,8 @@ fn volumes_follow_their_rules() {
         ("io1", gib(10), Some(501), None, Err("50 IOPS for each GiB")),
         ("io1", None, None, mib(100), Err("gives bandwidth by its size or its operations")),
         ("io2", gib(256), Some(256_000), None, Ok((256_000, 4000))),
-        ("st1", None, None, None, Ok((250, 250))),
-        ("st1", gib(12_288), None, None, Ok((500, 500))),
+        ("st1", None, None, None, Ok((40, 40))),
+        ("st1", gib(12_288), None, None, Ok((480, 480))),
         ("st1", gib(100), None, None, Err("has 125 to 16384 GiB")),
     ];
     for (name, size_bytes, iops, bandwidth_bytes_per_s, expected) in cases {
@@ -162,7 +179,9 @@ fn arrays_multiply() {
     let one = find("gp2").unwrap();
     let four = one.array(4).unwrap();
     assert_eq!((four.name.as_str(), four.spec.raid0.members), ("4xgp2", 4));
-    assert_eq!(four.figures.read_iops.get(), Some(12_000));
+    assert_eq!(four.figures.read_iops.get(), Some(1200), "the base, not the burst");
+    assert_eq!(four.burst.unwrap().read_iops.get(), Some(12_000));
+    assert_eq!(find("gp3").unwrap().burst, None);
     assert_eq!(four.spec.capacity_bytes, 4 * one.spec.capacity_bytes);
     assert_eq!((four.spec.caps[0].base_per_s, four.spec.caps[0].credits), (1200.0, 4.0 * 5.4e6));
     assert_eq!(one.array(1).unwrap().name, "gp2");

@@ -10,7 +10,8 @@
 //! those asked for, within their limits and their ratio to the size; bandwidth follows from the size or the operations,
 //! or is that asked for, within its limits and its ratio to the operations. What is given becomes caps in front of a
 //! device that could do the most of its kind; a burst becomes a cap with credits, all of them there at the start, in
-//! front of a device that is as fast as the burst.
+//! front of a device that is as fast as the burst. The figures of the preset are the base: what holds when the credits
+//! are gone.
 //!
 //! # Limits
 //! Volumes of AWS. The limit of the instance that a volume hangs on is not known here. The credits by which gp2 volumes
@@ -226,11 +227,14 @@ impl Volume {
     }
 
     fn base_operations(&self, size_gib: f64) -> Rates {
-        let by_size = self.iops_per_gib.map(|per_gib| per_gib * size_gib);
-        // Where nothing is said of operations, bytes decide: each operation may be as long as one can be.
-        let by_bytes = || self.base_bandwidth(size_gib, 0.0).burst * 1024.0 / f64::from(self.operation_kib);
-        let least = self.iops_least.unwrap_or_else(by_bytes);
-        let base = by_size.unwrap_or(least).max(least).min(self.iops_most);
+        if self.iops_per_gib.is_none() && self.iops_least.is_none() {
+            // Bytes decide, and their credits: each operation may be as long as one can be.
+            let bytes = self.base_bandwidth(size_gib, 0.0);
+            let operations = |mib: f64| (mib * 1024.0 / f64::from(self.operation_kib)).min(self.iops_most);
+            return Rates { base: operations(bytes.base), burst: operations(bytes.burst), credits: 0.0 };
+        }
+        let least = self.iops_least.unwrap_or(0.0);
+        let base = self.iops_per_gib.map_or(least, |per_gib| per_gib * size_gib).max(least).min(self.iops_most);
         match (self.burst_iops, self.burst_operations) {
             (Some(burst), Some(credits)) if burst > base => Rates { base, burst, credits },
             _ => Rates::steady(base),
@@ -272,7 +276,8 @@ impl Volume {
             caps: caps.iter().filter(|cap| cap.credits > 0.0).cloned().collect(),
         };
         let mut spec = build.spec();
-        if !operations.has_burst() && !bytes.has_burst() {
+        let has_burst = operations.has_burst() || bytes.has_burst();
+        if !has_burst {
             // A limit, not a speed: a request that comes alone is served at once, however low the limit is.
             let rates = &mut spec.rates;
             (rates.read_iops, rates.write_iops) = (self.iops_most, self.iops_most);
@@ -286,7 +291,8 @@ impl Volume {
             date: self.date,
             evidence: Evidence::Rated,
             spec,
-            figures: build.figures(),
+            burst: has_burst.then(|| build.figures()),
+            figures: Build { rates: [operations.base, bytes.base, operations.base, bytes.base], ..build }.figures(),
             mix_exponent_p: self.behaviour.mix_exponent_p,
             unloaded_latency_ns: self.behaviour.read_ns as u64,
             defaults: self.behaviour.defaults(),

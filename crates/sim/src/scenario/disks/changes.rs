@@ -319,7 +319,7 @@ pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
         cap.credits /= 100.0;
     }
     // Operations and bytes are capped apart.
-    let model = CostModel::from_figures(&preset.figures, CostForm::Max, 4096, 4096);
+    let model = CostModel::from_figures(&preset.burst.unwrap_or(preset.figures), CostForm::Max, 4096, 4096);
     // By default 1.5 times the unloaded latency: three requests, 89 % of the volume.
     let latency_goal = LatencyGoal::Ns(4 * MS);
     let unloaded_latency_ns = preset.unloaded_latency_ns;
