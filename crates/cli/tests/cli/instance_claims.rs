@@ -42,11 +42,12 @@ fn the_built_in_claims_come_with_tables_and_reasons() {
         "-36 % -26.7 % WRONG",
         "[swapped-base]",
         "[other-base]",
+        "[other-input]",
         "[of-for-more]",
         "[sister-figure]",
         "[power-of-ten]",
         "[binary-prefix]",
-        "8 wrong",
+        "9 wrong",
     ] {
         assert!(words.contains(fragment), "no `{fragment}` in {}", ended.out);
     }

@@ -12,7 +12,8 @@
 //!   inputs are as rounded as they are written, or if a decimal prefix of bytes was meant binary (the TBytes of iperf).
 //!   Counts, capacities and clocks are taken as exact.
 //! - *wrong*: none of these. Then the slips of `claims/slips.rs` are tried one by one, each alone, and the first that
-//!   gives the stated number is named. No slip is known to the ledger.
+//!   gives the stated number is named. No slip is known to the ledger. Last, claims that nothing explains are solved for
+//!   an input that they share (`claims/shared.rs`).
 //!
 //! Tables with the figures of the machines come with it: economics, processors, storage, each difference in per cent of
 //! the first machine.
@@ -42,6 +43,7 @@ mod compute;
 mod output;
 mod quantity;
 mod reader;
+mod shared;
 mod slips;
 mod tables;
 
@@ -264,7 +266,8 @@ pub fn built_in() -> Result<Ledger, ConfigError> {
 /// Computes every claim of a ledger.
 #[must_use]
 pub fn check(ledger: &Ledger) -> ClaimsReport {
-    let claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
+    let mut claims: Vec<Checked> = ledger.claims.iter().map(|claim| check_one(claim, &ledger.machines)).collect();
+    shared::explain(ledger, &mut claims);
     ClaimsReport {
         schema: 1,
         plimsoll: env!("CARGO_PKG_VERSION"),

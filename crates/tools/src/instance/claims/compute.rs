@@ -111,10 +111,13 @@ pub(super) fn fit(computed: &Computed, claim: &Claim) -> Fit {
         return Fit::Rounded("digits were cut off where rounding would have gone up");
     }
     if distance <= coarse * (1.0 + 1e-9) {
-        return Fit::Rounded("the zeros at the end of the stated number are rounding");
+        return Fit::Rounded(ZEROS);
     }
     let meets = computed.low <= stated + fine && computed.high >= stated - fine;
     if meets { Fit::Rounded(INPUTS) } else { Fit::No }
 }
+
+/// Why a stated number is within rounding that is neither rounded nor cut off at its last digit.
+pub(super) const ZEROS: &str = "the zeros at the end of the stated number are rounding";
 
 const INPUTS: &str = "the figures it was computed from are rounded themselves";

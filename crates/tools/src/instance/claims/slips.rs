@@ -17,6 +17,7 @@
 //! | `bits-for-bytes` | a factor of 8 |
 //! | `power-of-ten` | a digit lost or doubled, up to a million |
 //! | `rounded-input` | computed from a figure that was rounded before |
+//! | `other-input` | computed from another figure, with which a second claim comes out as well: `claims/shared.rs` |
 //!
 //! **Limits.** One slip at a time. Bounds ("more than") are tried with other figures and machines only: some power of
 //! ten makes any bound hold.
@@ -292,7 +293,7 @@ fn rounded(value: f64, digits: i32) -> f64 {
     (value / step).round() * step
 }
 
-fn title(key: &str) -> String {
+pub(super) fn title(key: &str) -> String {
     if key == PRICE { "a price per core and year".to_owned() } else { format!("\"{}\"", figures::title(key)) }
 }
 
@@ -306,7 +307,7 @@ fn written(key: &str, value: f64) -> String {
 }
 
 /// As [`written`], with digits enough to see one per mille.
-fn precise(key: &str, value: f64) -> String {
+pub(super) fn precise(key: &str, value: f64) -> String {
     match figures::kind(key).map(|kind| kind.unit) {
         Some(figures::Unit::BytesDecimal) => format!("{} GB", grouped(value / 1e9, 0)),
         Some(figures::Unit::Count) => grouped(value, if value.fract() == 0.0 { 0 } else { 2 }),
