@@ -7,7 +7,8 @@
 //! # How it works
 //! [`Output::check`] looks at the path, and makes and removes a file beside it. [`Output::write`] writes a file beside
 //! it and renames that onto it. Without `--force` the path is first made exclusively, so that a file that appeared
-//! meanwhile stays as it is. Links are followed: what they lead to is replaced, not the link. What is no regular file
+//! meanwhile stays as it is. A place that takes no files is bad input, one that has no room or is read-only is a fault of
+//! the machine. Links are followed: what they lead to is replaced, not the link. What is no regular file
 //! (a pipe, `/dev/null`) is written in place.
 //!
 //! # Limits
@@ -17,7 +18,7 @@
 //! `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_tools::plot::{self, Chart};
@@ -48,11 +49,17 @@ impl Output {
         }
         if !output.is_special() {
             output.make_temporary().and_then(|(_, temporary)| fs::remove_file(temporary)).map_err(|error| {
-                Failure::Machine(format!(
+                let message = format!(
                     "cannot write into {}, where {} is to go: {error}; name another place for {flag}",
                     directory.display(),
                     path.display()
-                ))
+                );
+                match error.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem => {
+                        Failure::Machine(message)
+                    }
+                    _ => Failure::Input(message),
+                }
             })?;
         }
         Ok(output)
@@ -206,7 +213,7 @@ mod tests {
             (dir.path().to_owned(), 2, "is a directory"),
             (dir.path().join("missing/io.yaml"), 2, "no such directory"),
             // Nobody makes files there, not even root.
-            ("/proc/self/io.yaml".into(), 3, "cannot write into /proc/self"),
+            ("/proc/self/io.yaml".into(), 2, "cannot write into /proc/self"),
         ];
         for (path, code, part) in cases {
             let error = Output::check(&path, false, "--output").unwrap_err();

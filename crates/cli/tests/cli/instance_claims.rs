@@ -91,13 +91,16 @@ fn scaling_tells_the_shapes_apart_and_draws_them() {
     let ended = world.run(&["instance", "scaling", "family.csv", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(report["families"][0]["figures"][1]["plateau"]["from"], "i7i.12xlarge");
+    let ended = world.run(&["instance", "scaling", "i7i"]);
+    assert!(ended.err.contains("circular") && ended.out.contains("(inferred)"), "{ended:#?}");
+    assert!(ended.out.lines().all(|line| line.chars().count() <= 100), "{}", ended.out);
     let ended = world.run(&["instance", "claims", "wrong.yaml", "--format", "csv"]);
     assert!(ended.out.contains("50 %,33.3 %,wrong,"), "{}", ended.out);
 }
 
 #[test]
 fn what_claims_and_scaling_refuse() {
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&["claims", "missing.yaml"], &["missing.yaml", "cannot read the file"]),
         (&["claims", "no-figure.yaml"], &["no-figure.yaml:5", "has no figure", "cpu.threads"]),
         (&["claims", "family.csv"], &["family.csv:"]),
@@ -105,7 +108,12 @@ fn what_claims_and_scaling_refuse() {
         (&["scaling", "i7j"], &["did you mean `i7i`"]),
         (&["scaling", "foreign.csv"], &["foreign.csv:1", "`instance` is missing"]),
         (&["scaling", "one.csv"], &["one measured size only of a"]),
+        (&["scaling", "z3"], &["did you mean `z3-highmem-highlssd` or `z3-highmem-standardlssd`"]),
         (&["scaling", "family.csv", "--pictures", "nowhere"], &["nowhere: no such directory"]),
+        // Nobody makes files there, not even root.
+        (&["scaling", "family.csv", "--page", "/proc/x.html"], &["cannot write into /proc", "--page"]),
+        (&["scaling", "family.csv", "--pictures", "/proc/nope"], &["/proc/nope: no such directory"]),
+        (&["scaling", "family.csv", "--pictures", "/proc"], &["cannot write into /proc", "--pictures"]),
     ];
     for (arguments, fragments) in cases {
         world().run(&[&["instance"], arguments].concat()).assert_refused(2, fragments);

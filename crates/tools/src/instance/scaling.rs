@@ -12,7 +12,8 @@
 //! - It *plateaus* if the figures of the last sizes (two or more) are within 10 % of each other, while what is
 //!   advertised (or, where nothing is, the number of vCPUs) grows by a quarter or more over them, and the last one
 //!   departs. One size is enough where it departs at a power of two of bytes per second.
-//! - It *scales but low* if it departs at the largest size and does not plateau.
+//! - It *scales but low* if it departs at the largest size, does not plateau, and is more than 10 % above that of the
+//!   smallest size there; if not, it is *low without growth*.
 //!
 //! For a plateau, known causes are tried (`scaling/cause.rs`): a power of two, the same disks, one submitting thread,
 //! reads and writes that stop at the same rate.
@@ -78,8 +79,44 @@ pub struct Size {
     pub measured: [Option<f64>; 4],
     /// What is advertised or was expected.
     pub advertised: [Option<f64>; 4],
+    /// Which of the two each of them is; of no meaning where there is none.
+    pub advertised_kind: [AdvertisedKind; 4],
     /// CPU time that a 4 KiB read takes where it was measured, in nanoseconds.
     pub submission_ns: Option<f64>,
+}
+
+/// What an advertised figure rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdvertisedKind {
+    /// The provider states it.
+    #[default]
+    Stated,
+    /// It was inferred from measured figures of small sizes: that these agree with it says nothing.
+    Inferred,
+    /// Nothing is advertised; somebody expected it, from an older preset for instance.
+    Expected,
+}
+
+impl AdvertisedKind {
+    /// In a sentence, where `advertised` would stand.
+    #[must_use]
+    pub fn as_word(self) -> &'static str {
+        match self {
+            AdvertisedKind::Stated => "advertised",
+            AdvertisedKind::Inferred => "advertised (inferred)",
+            AdvertisedKind::Expected => "expected",
+        }
+    }
+
+    /// Behind a figure in a column `advertised`.
+    fn mark(self) -> &'static str {
+        match self {
+            AdvertisedKind::Stated => "",
+            AdvertisedKind::Inferred => " (inferred)",
+            AdvertisedKind::Expected => " (expected)",
+        }
+    }
 }
 
 /// Sizes to compare.
@@ -112,6 +149,9 @@ pub enum Shape {
     LowAtSomeSizes,
     /// It grows, and the largest size with an advertised figure is below 90 % of what is advertised.
     ScalesButLow,
+    /// It does not grow from the smallest size to the largest, which is below 90 % of what is advertised, and is no
+    /// plateau: what is advertised is as flat, or the figure falls.
+    LowWithoutGrowth,
     /// It stands still while size grows.
     Plateaus,
     /// It grows; nothing is advertised for any size.
@@ -126,6 +166,7 @@ impl Shape {
             Shape::AsAdvertised => "as advertised",
             Shape::LowAtSomeSizes => "low at some sizes",
             Shape::ScalesButLow => "scales but low",
+            Shape::LowWithoutGrowth => "low without growth",
             Shape::Plateaus => "plateaus",
             Shape::Grows => "grows",
         }
@@ -134,7 +175,7 @@ impl Shape {
     /// Whether this is what somebody should look into.
     #[must_use]
     pub fn is_finding(self) -> bool {
-        matches!(self, Shape::LowAtSomeSizes | Shape::ScalesButLow | Shape::Plateaus)
+        matches!(self, Shape::LowAtSomeSizes | Shape::ScalesButLow | Shape::LowWithoutGrowth | Shape::Plateaus)
     }
 }
 
@@ -149,6 +190,8 @@ pub struct ScalePoint {
     pub measured: f64,
     /// The same.
     pub advertised: Option<f64>,
+    /// What that rests on; `None` where there is none.
+    pub advertised_kind: Option<AdvertisedKind>,
     /// How much more was measured than is advertised, in per cent of the latter.
     pub difference_pct: Option<f64>,
     /// Whether that is below -10.

@@ -15,7 +15,7 @@
 //!
 //! **Example.** 8 585 068 032 B/s is 0.06 % below 2^33.
 
-use super::{FIGURES, SAME_FIGURE, Size, format_figure, is_iops};
+use super::{AdvertisedKind, FIGURES, SAME_FIGURE, Size, format_figure, is_iops};
 
 /// How near to a power of two counts, as a part of it.
 const NEAR_POWER: f64 = 0.01;
@@ -79,15 +79,18 @@ pub(super) fn before_the_disks(sizes: &[&Size], figure: usize) -> Option<String>
     if !both_low || apart(measured) > 1.0 + SAME_RATE || apart(advertised) < DIFFERENT {
         return None;
     }
+    let has = |kind: AdvertisedKind| [figure, other].iter().any(|at| last.advertised_kind.get(*at) == Some(&kind));
+    let word = if has(AdvertisedKind::Expected) { "advertised or expected" } else { "advertised" };
     let name = |at: usize| FIGURES.get(at).map_or("", |(_, name)| *name);
     Some(format!(
-        "{} and {} of {} are nearly the same ({} and {}), advertised are {} and {}: look before the disks, at the \
-         CPUs that submit, the driver, or a limit in software",
+        "{} and {} of {} are nearly the same ({} and {}), {} are {} and {}: look before the disks, at the CPUs that \
+         submit, the driver, or a limit in software",
         name(figure),
         name(other),
         last.name,
         format_figure(figure, measured.0),
         format_figure(other, measured.1),
+        word,
         format_figure(figure, advertised.0),
         format_figure(other, advertised.1)
     ))

@@ -20,7 +20,7 @@
 use std::path::Path;
 
 use super::gather::{family_of, vcpus_of};
-use super::{FIGURES, Family, Input, Size};
+use super::{AdvertisedKind, FIGURES, Family, Input, Size};
 use crate::config::ConfigError;
 use crate::config::error::{Code, Source, Span};
 use crate::config::fields::{closest, list_of};
@@ -145,12 +145,7 @@ impl Row {
             family => family.to_owned(),
         };
         let advertised = figures(Column::Advertised)?;
-        Ok(Row {
-            family,
-            size: Size { name, vcpus, n_disks, measured, advertised, submission_ns: None },
-            expected,
-            span,
-        })
+        Ok(Row { family, size: Size { name, vcpus, n_disks, measured, advertised, ..Size::default() }, expected, span })
     }
 }
 
@@ -178,8 +173,11 @@ fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), 
     set_slips_aside(&mut rows, &mut input.warnings);
     let mut unusable: [Vec<String>; 2] = Default::default();
     for mut row in rows {
-        for (advertised, expected) in row.size.advertised.iter_mut().zip(row.expected) {
-            *advertised = advertised.or(expected);
+        let slots = row.size.advertised.iter_mut().zip(&mut row.size.advertised_kind);
+        for ((advertised, kind), expected) in slots.zip(row.expected) {
+            if advertised.is_none() && expected.is_some() {
+                (*advertised, *kind) = (expected, AdvertisedKind::Expected);
+            }
         }
         let [unmeasured, unsized_] = &mut unusable;
         match &row.size {
@@ -251,9 +249,13 @@ fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
                 && let Some(value) = advertised.take()
             {
                 let (name, times) = (&row.size.name, 10f64.powi(power));
+                let instead = match row.expected.get(at).copied().flatten() {
+                    Some(expected) => format!("what was expected, {expected}, stands in for it"),
+                    None => "nothing stands in for it".to_owned(),
+                };
                 warnings.push(format!(
                     "{name}: advertised {title} of {value} are {times} times what the other sizes of its family \
-                     suggest: taken for a slip, and not used"
+                     suggest: taken for a slip, and not used; {instead}"
                 ));
             }
         }

@@ -17,10 +17,10 @@ use std::path::Path;
 use plimsoll_sim::device::presets::Evidence;
 use thiserror::Error;
 
-use super::{FIGURES, Family, Input, Size, csv_from_file};
+use super::{AdvertisedKind, FIGURES, Family, Input, Size, csv_from_file};
 use crate::config::ConfigError;
 use crate::instance::{Card, CardError};
-use crate::presets::{self, Instance};
+use crate::presets::{self, AdvertisedBasis, Instance};
 use crate::units::quoted;
 
 /// Why there is nothing to report on.
@@ -48,7 +48,7 @@ pub enum ScalingError {
         /// How many sizes it has.
         sizes: usize,
         /// What to do.
-        help: &'static str,
+        help: String,
     },
 }
 
@@ -103,10 +103,16 @@ pub fn of_presets(name: &str) -> Result<Input, ScalingError> {
     for instance in &members {
         warnings.extend(instance.suspect.map(|why| format!("{}: {why}", instance.name)));
     }
+    if advertised_kind(first) == AdvertisedKind::Inferred {
+        warnings.push(format!(
+            "{family}: what is advertised was inferred from these measured figures of the small sizes: that they agree \
+             with it is circular; only the difference of the larger ones says something"
+        ));
+    }
     let sizes: Vec<Size> =
         members.iter().filter(|instance| instance.evidence == Evidence::Measured).filter_map(|i| preset(i)).collect();
     if sizes.len() < 2 {
-        let help = "name another family, or bring measured sizes as cards or CSV";
+        let help = "name another family, or bring measured sizes as cards or CSV".to_owned();
         return Err(ScalingError::TooFewSizes { family, sizes: sizes.len(), help });
     }
     Ok(Input { families: vec![Family { name: family, source, sizes }], warnings })
@@ -117,9 +123,11 @@ fn unknown_family(name: &str) -> ScalingError {
     families.sort_unstable();
     families.dedup();
     let names: Vec<&str> = families.iter().map(String::as_str).collect();
-    let help = match crate::config::closest_name(name, &names) {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("name a CSV file, cards that end in .json, or one of {}", names.join(", ")),
+    let help = match presets::meant(name, &names) {
+        meant if meant.is_empty() => {
+            format!("name a CSV file, cards that end in .json, or one of {}", names.join(", "))
+        }
+        meant => format!("did you mean `{}`?", meant.join("` or `")),
     };
     ScalingError::UnknownFamily { name: quoted(name), help }
 }
@@ -133,6 +141,7 @@ fn preset(instance: &Instance) -> Option<Size> {
         n_disks: instance.n_disks,
         measured: instance.total().in_order().map(|figure| Some(figure as f64)),
         advertised: advertised(instance),
+        advertised_kind: [advertised_kind(instance); 4],
         submission_ns: None,
     })
 }
@@ -143,6 +152,13 @@ fn advertised(instance: &Instance) -> [Option<f64>; 4] {
         None => [None, None],
     };
     [read, None, write, None]
+}
+
+fn advertised_kind(instance: &Instance) -> AdvertisedKind {
+    match instance.advertised_basis {
+        Some(AdvertisedBasis::Inferred) => AdvertisedKind::Inferred,
+        Some(AdvertisedBasis::Stated) | None => AdvertisedKind::Stated,
+    }
 }
 
 /// The families of these cards.
@@ -156,8 +172,13 @@ pub fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
         let vcpus = card.value("cpu.threads").or_else(|| known.and_then(|known| known.vcpus).map(f64::from));
         let vcpus = vcpus.or_else(|| vcpus_of(&card.name)).filter(|vcpus| *vcpus > 0.0);
         let measured = FIGURES.map(|(key, _)| card.value(key).filter(|value| *value > 0.0));
-        let (Some(vcpus), true) = (vcpus, measured.iter().any(Option::is_some)) else {
-            input.warnings.push(format!("{}: left out: no figures of a disk, or no number of vCPUs", card.name));
+        let why = match vcpus {
+            _ if measured.iter().all(Option::is_none) => "it has no figure of a disk",
+            None => "it has no `cpu.threads`, and its name no size (FAMILY.SIZE)",
+            Some(_) => "",
+        };
+        let (Some(vcpus), "") = (vcpus, why) else {
+            input.warnings.push(format!("{}: left out: {why}", card.name));
             continue;
         };
         let size = Size {
@@ -166,6 +187,7 @@ pub fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             n_disks: card.value("disk.number").map(|disks| disks as u32),
             measured,
             advertised: known.map_or([None; 4], advertised),
+            advertised_kind: [known.map(advertised_kind).unwrap_or_default(); 4],
             submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
         };
         let name = family_of(&card.name);
@@ -174,16 +196,25 @@ pub fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
             None => input.families.push(Family { name, source: "cards".to_owned(), sizes: vec![size] }),
         }
     }
-    let largest = input.families.iter().max_by_key(|family| family.sizes.len());
-    let (family, sizes) = largest.map_or((String::new(), 0), |family| (family.name.clone(), family.sizes.len()));
-    if sizes < 2 {
-        let help = "name cards of machines of one family and of different size (name FAMILY.SIZE)";
-        return Err(ScalingError::TooFewSizes { family: format!("cards {family}"), sizes, help });
+    if input.families.iter().all(|family| family.sizes.len() < 2) {
+        return Err(too_few_cards(&input));
     }
     let (families, alone): (Vec<_>, Vec<_>) = input.families.into_iter().partition(|family| family.sizes.len() > 1);
     input.families = families;
     input.warnings.extend(alone.iter().map(|family| format!("{}: left out: one size only", family.name)));
     Ok(input)
+}
+
+/// Which cards there are, and why each is of no use.
+fn too_few_cards(input: &Input) -> ScalingError {
+    let alone = input.families.iter().flat_map(|family| family.sizes.iter().map(move |size| (family, size)));
+    let alone = alone.map(|(family, size)| match vcpus_of(&size.name) {
+        Some(_) => format!("{}: the only card of a family called {}", size.name, family.name),
+        None => format!("{}: its name has no size (FAMILY.SIZE), so that it is a family of its own", size.name),
+    });
+    let reasons: Vec<String> = input.warnings.iter().cloned().chain(alone).collect();
+    let help = format!("{}; name cards of machines of one family and of different size", reasons.join("; "));
+    ScalingError::TooFewSizes { family: "cards".to_owned(), sizes: input.families.len().min(1), help }
 }
 
 /// What is left of an instance's name without its size.

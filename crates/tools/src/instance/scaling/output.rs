@@ -7,7 +7,7 @@
 //!
 //! **Limits.** Names of pictures have what is no letter, digit, `-` or `.` replaced by `_`.
 //!
-//! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,-15.38,true,scales_but_low`
+//! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
 
 use std::fmt::Write as _;
 
@@ -26,27 +26,35 @@ pub fn to_json(report: &ScalingReport) -> String {
 /// As CSV, with a header; a line for each point.
 #[must_use]
 pub fn to_csv(report: &ScalingReport) -> String {
-    let mut text = String::from("family,figure,instance,vcpus,measured,advertised,difference_pct,departs,shape\n");
+    let mut text =
+        String::from("family,figure,instance,vcpus,measured,advertised,advertised_kind,difference_pct,departs,shape\n");
     for (family, figure) in report.families.iter().flat_map(|family| family.figures.iter().map(move |f| (family, f))) {
-        let shape = serde_json::to_value(figure.shape).unwrap_or_default();
+        let shape = name(figure.shape);
         for point in &figure.points {
             let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value}"));
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{}",
                 csv_field(&family.family),
                 figure.key,
                 csv_field(&point.instance),
                 point.vcpus,
                 point.measured,
                 optional(point.advertised),
+                point.advertised_kind.map(name).unwrap_or_default(),
                 point.difference_pct.map_or_else(String::new, |percent| format!("{percent:.2}")),
                 point.departs,
-                shape.as_str().unwrap_or_default(),
+                shape,
             );
         }
     }
     text
+}
+
+/// The name of a variant, as in JSON.
+fn name(variant: impl serde::Serialize) -> String {
+    let value = serde_json::to_value(variant).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// One picture for each family: its name, fit for a file, and a chart for each figure.
@@ -143,7 +151,10 @@ impl FigureReport {
                 point.instance.clone(),
                 format!("{:.0}", point.vcpus),
                 format_figure(at, point.measured),
-                point.advertised.map_or_else(dash, |advertised| format_figure(at, advertised)),
+                point.advertised.map_or_else(dash, |advertised| {
+                    let mark = point.advertised_kind.unwrap_or_default().mark();
+                    format!("{}{mark}", format_figure(at, advertised))
+                }),
                 point.difference_pct.map_or_else(dash, |percent| format!("{percent:+.1} %{mark}")),
             ]
         };

@@ -34,14 +34,15 @@ pub(super) fn judge(sizes: &[Size], figure: usize) -> Option<FigureReport> {
     let departs_from = judged.get(judged.len() - trailing).map(|point| point.instance.clone());
     let shape = match &plateau {
         Some(_) => Shape::Plateaus,
-        None if trailing > 0 => Shape::ScalesButLow,
+        None if trailing > 0 && grows(&points) => Shape::ScalesButLow,
+        None if trailing > 0 => Shape::LowWithoutGrowth,
         None if judged.iter().any(|point| point.departs) => Shape::LowAtSomeSizes,
         None if judged.is_empty() => Shape::Grows,
         None => Shape::AsAdvertised,
     };
     let mut sentence = match (&plateau, shape) {
         (Some(plateau), _) => on_plateau(plateau, &points, figure),
-        (None, Shape::ScalesButLow) => but_low(&judged, trailing),
+        (None, Shape::ScalesButLow | Shape::LowWithoutGrowth) => low(shape, &judged, trailing),
         (None, shape) => otherwise(shape, &points),
     };
     let remark = (shape == Shape::ScalesButLow).then(|| cause::before_the_disks(&sizes, figure)).flatten();
@@ -58,6 +59,7 @@ fn point(size: &Size, figure: usize) -> Option<ScalePoint> {
         vcpus: size.vcpus,
         measured,
         advertised,
+        advertised_kind: size.advertised_kind.get(figure).copied().filter(|_| advertised.is_some()),
         difference_pct: part.map(|part| (part - 1.0) * 100.0),
         departs: part.is_some_and(|part| part < 1.0 - SAME_FIGURE),
     })
@@ -83,6 +85,12 @@ fn plateau_from(points: &[ScalePoint], figure: usize) -> Option<usize> {
     (0..points.len() - 1).find(is_flat).or_else(single)
 }
 
+/// Whether the largest size has more of it than the smallest, by more than two runs differ.
+fn grows(points: &[ScalePoint]) -> bool {
+    let (first, last) = (points.first(), points.last());
+    first.zip(last).is_some_and(|(first, last)| last.measured > first.measured * (1.0 + SAME_FIGURE))
+}
+
 /// How many times as much `last` should carry as `first`.
 fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
     match (first.advertised, last.advertised) {
@@ -91,13 +99,18 @@ fn expected_growth(first: &ScalePoint, last: &ScalePoint) -> f64 {
     }
 }
 
+/// `advertised`, or what stands in for it at a point.
+fn word(point: Option<&ScalePoint>) -> &'static str {
+    point.and_then(|point| point.advertised_kind).unwrap_or_default().as_word()
+}
+
 fn on_plateau(plateau: &Plateau, points: &[ScalePoint], figure: usize) -> String {
     let value = format_figure(figure, plateau.value);
     let largest = points.last();
     let name = largest.map_or("", |last| &last.instance);
     let beside = largest.and_then(|last| last.advertised).map_or_else(
         || "nothing is advertised there".to_owned(),
-        |advertised| format!("advertised are {}", format_figure(figure, advertised)),
+        |advertised| format!("{} are {}", word(largest), format_figure(figure, advertised)),
     );
     let place = match plateau.sizes {
         1 => format!("at {value}, seen at {name} only, where {beside}"),
@@ -109,27 +122,34 @@ fn on_plateau(plateau: &Plateau, points: &[ScalePoint], figure: usize) -> String
     }
 }
 
-fn but_low(points: &[&ScalePoint], trailing: usize) -> String {
+fn low(shape: Shape, points: &[&ScalePoint], trailing: usize) -> String {
     let percent = |point: &ScalePoint| point.difference_pct.unwrap_or(0.0);
     let low: Vec<&ScalePoint> = points.iter().copied().skip(points.len() - trailing).collect();
     let (Some(first), Some(last)) = (low.first(), low.last()) else { return String::new() };
     let earlier = points.iter().take(points.len() - trailing).filter(|point| point.departs).count();
     let also = if earlier > 0 { format!(", and at {earlier} smaller size(s)") } else { String::new() };
-    if low.len() == 1 {
-        return format!("scales but low: {:+.0} % at {}, the largest size{also}", percent(last), last.instance);
-    }
-    let trend = match percent(last) - percent(first) {
-        change if change < -5.0 => "it falls further behind with size",
-        change if change > 5.0 => "it catches up with size",
-        _ => "the same part is missing at every size",
+    let (name, words) = (&last.instance, shape.as_str());
+    let place = match low.len() {
+        1 => format!("{:+.0} % at {name}, the largest size", percent(last)),
+        _ => format!("{:+.0} % at {}, {:+.0} % at {name}", percent(first), first.instance, percent(last)),
     };
-    format!(
-        "scales but low: {:+.0} % at {}, {:+.0} % at {}{also}; {trend}",
-        percent(first),
-        first.instance,
-        percent(last),
-        last.instance
-    )
+    let trend = match percent(last) - percent(first) {
+        _ if shape == Shape::LowWithoutGrowth => without_growth(points),
+        _ if low.len() == 1 => String::new(),
+        change if change < -5.0 => "; it falls further behind with size".to_owned(),
+        change if change > 5.0 => "; it catches up with size".to_owned(),
+        _ => "; the same part is missing at every size".to_owned(),
+    };
+    format!("{words}: {place}{also}{trend}")
+}
+
+/// Whether a figure that does not grow should.
+fn without_growth(points: &[&ScalePoint]) -> String {
+    let ends = points.first().zip(points.last());
+    match ends.map_or(1.0, |(first, last)| expected_growth(first, last)) {
+        growth if growth < GROWTH => "; what is advertised does not grow either".to_owned(),
+        growth => format!("; what is advertised grows {growth:.1} times"),
+    }
 }
 
 fn otherwise(shape: Shape, points: &[ScalePoint]) -> String {
@@ -148,7 +168,7 @@ fn otherwise(shape: Shape, points: &[ScalePoint]) -> String {
         ),
         _ => {
             let last = points.iter().rev().find(|point| point.advertised.is_some()).unwrap_or(last);
-            format!("as advertised within 10 %, up to {}", last.instance)
+            format!("as {} within 10 %, up to {}", word(Some(last)), last.instance)
         }
     }
 }

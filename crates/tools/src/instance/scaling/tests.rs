@@ -1,4 +1,5 @@
 use super::*;
+use crate::instance::Card;
 
 fn shapes(report: &ScalingReport) -> Vec<(&str, Shape)> {
     report.families.iter().flat_map(|family| &family.figures).map(|figure| (figure.title, figure.shape)).collect()
@@ -55,8 +56,14 @@ im4gn.16xlarge,1004212,8264334848,1000000,800000,556572,8128993280,497509,
     assert!(figures[1].sentence.contains("seen at i4i.16xlarge only") && figures[1].sentence.contains("2^33"));
     assert_eq!(figures[0].points[2].advertised, Some(1_605_064.0), "what was expected stands in");
     assert!(figures[0].sentence.contains("look before the disks"), "{}", figures[0].sentence);
+    let kinds: Vec<_> = figures[0].points.iter().map(|point| point.advertised_kind).collect();
+    assert_eq!(kinds, [Some(AdvertisedKind::Stated), Some(AdvertisedKind::Stated), Some(AdvertisedKind::Expected)]);
+    assert!(figures[0].cells()[2][3].ends_with("(expected)") && to_csv(&report).contains(",expected,"));
+    assert!(figures[1].sentence.contains("where expected are"), "{}", figures[1].sentence);
     let warnings = report.warnings.join("\n");
-    for part in ["not read: state", "10 times", "i4i.2xlarge", "one measured size: im4gn"] {
+    for part in
+        ["not read: state", "10 times", "expected, 1605064, stands in", "i4i.2xlarge", "one measured size: im4gn"]
+    {
         assert!(warnings.contains(part), "no `{part}` in {warnings}");
     }
 }
@@ -74,13 +81,14 @@ fn shapes_of_invented_families() {
             measured: [Some(*measured), None, None, None],
             advertised: [(*advertised > 0.0).then_some(*advertised), None, None, None],
             submission_ns: Some(2000.0),
+            ..Size::default()
         };
         let sizes = rows.iter().map(size).collect();
         let mut report =
             report(Input { families: vec![Family { name: "x".into(), source: "t".into(), sizes }], warnings: vec![] });
         report.families.remove(0).figures.remove(0)
     };
-    let cases: [Case<'_>; 9] = [
+    let cases: [Case<'_>; 11] = [
         ("right", &[(2.0, 1e5, 1e5, 1), (4.0, 1.9e5, 2e5, 2)], Shape::AsAdvertised, "as advertised"),
         ("middle", &[(2.0, 1e5, 1e5, 1), (4.0, 1e5, 2e5, 1), (8.0, 4e5, 4e5, 2)], Shape::LowAtSomeSizes, "x.4 (-50 %)"),
         (
@@ -90,6 +98,18 @@ fn shapes_of_invented_families() {
             "same part is missing",
         ),
         ("constant part", &[(2.0, 7e4, 1e5, 1), (4.0, 1.4e5, 2e5, 2)], Shape::ScalesButLow, "same part is missing"),
+        (
+            "flat as advertised",
+            &[(2.0, 7e5, 1e6, 1), (4.0, 7.1e5, 1e6, 1)],
+            Shape::LowWithoutGrowth,
+            "low without growth: -30 % at x.2, -29 % at x.4; what is advertised does not grow either",
+        ),
+        (
+            "falls",
+            &[(2.0, 7e5, 7e5, 1), (4.0, 5e5, 1.4e6, 2)],
+            Shape::LowWithoutGrowth,
+            "-64 % at x.4, the largest size; what is advertised grows 2.0 times",
+        ),
         ("disks", &[(2.0, 7e5, 7e5, 2), (4.0, 7.1e5, 1.4e6, 2)], Shape::Plateaus, "same number of disks (2)"),
         ("thread", &[(2.0, 5e5, 5e5, 1), (4.0, 5.1e5, 1e6, 2)], Shape::Plateaus, "one thread can submit 500,000"),
         ("unknown", &[(2.0, 7e5, 7e5, 1), (4.0, 7.1e5, 1.4e6, 2)], Shape::Plateaus, "no known cause fits"),
@@ -123,6 +143,9 @@ fn families_of_the_table_and_of_cards() {
     assert_eq!((i7i.families[0].family.as_str(), i7i.families[0].figures.len()), ("i7i", 4));
     let reads = &i7i.families[0].figures[0];
     assert_eq!((reads.shape, reads.departs_from.as_deref()), (Shape::ScalesButLow, Some("i7i.8xlarge")));
+    assert!(reads.points.iter().all(|point| point.advertised_kind == Some(AdvertisedKind::Inferred)));
+    assert!(i7i.warnings.iter().any(|warning| warning.contains("circular")), "{:?}", i7i.warnings);
+    assert!(!read("i4i").warnings.concat().contains("circular"));
     // Every family of the table can be judged, or says why not.
     let mut names: Vec<String> = crate::presets::instances().iter().map(crate::presets::Instance::family).collect();
     names.dedup();
@@ -137,6 +160,33 @@ fn families_of_the_table_and_of_cards() {
     let of_cards = of_cards(&cards).unwrap();
     assert_eq!(of_cards.families[0].sizes.len(), 2);
     assert!(of_cards.warnings[0].contains("i3en"));
+}
+
+#[test]
+fn cards_that_are_no_sizes_are_named_with_the_reason() {
+    let card = |name: &str, threads: Option<f64>, reads: Option<f64>| {
+        let origin = crate::instance::Origin {
+            kind: crate::instance::OriginKind::Measured,
+            source: "test".into(),
+            date: "2026".into(),
+        };
+        let mut card = Card::new(name, origin);
+        let figures = [("cpu.threads", threads), ("disk.read_iops", reads)];
+        let known = figures.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        known.for_each(|(key, value)| card.set(key, crate::instance::Figure::exact(value)));
+        card
+    };
+    // Name of the card, its threads and reads; what is said of it.
+    let cases = [
+        ("ok", Some(8.0), Some(1e5), "ok: its name has no size (FAMILY.SIZE)"),
+        ("ok", None, Some(1e5), "ok: left out: it has no `cpu.threads`, and its name no size"),
+        ("m.large", Some(8.0), None, "m.large: left out: it has no figure of a disk"),
+        ("m.large", Some(8.0), Some(1e5), "m.large: the only card of a family called m"),
+    ];
+    for (name, threads, reads, part) in cases {
+        let error = of_cards(&[card(name, threads, reads)]).unwrap_err().to_string();
+        assert!(error.starts_with("cards: ") && error.contains(part), "{error}");
+    }
 }
 
 #[test]
@@ -168,9 +218,13 @@ fn what_cannot_be_read_says_where_and_what_to_do() {
         assert_eq!(error.line(), line, "{error}");
         assert!(error.help().is_some_and(|help| !help.is_empty()));
     }
-    for (name, part) in
-        [("i7j", "did you mean `i7i`"), ("nonsense-family", "one of"), ("no.csv", "cannot read the file")]
-    {
+    for (name, part) in [
+        ("i7j", "did you mean `i7i`"),
+        ("z3", "did you mean `z3-highmem-highlssd` or `z3-highmem-standardlssd`?"),
+        ("i7", "`i7i` or `i7ie`?"),
+        ("nonsense-family", "one of"),
+        ("no.csv", "cannot read the file"),
+    ] {
         let error = families(&[name.to_owned()]).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");
     }
