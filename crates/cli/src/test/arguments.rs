@@ -131,7 +131,8 @@ pub(crate) struct TestArguments {
     #[arg(long, help_heading = "Experiments", conflicts_with = "conf")]
     pub(super) matrix: bool,
 
-    /// Scratch data of --matrix in a directory [default: 4 GiB], or of --replay [default: what the trace uses, at most 1 GiB]
+    /// Scratch data of --matrix in a directory [default: 4 GiB], or of --replay [default: what the trace uses, at most
+    /// 1 GiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Experiments", requires = "sized")]
     pub(super) data_size: Option<u64>,
 
@@ -161,8 +162,8 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = "Experiments", requires = "ss")]
     pub(super) ss_window: Option<u64>,
 
-    /// Send the requests of a trace at the times at which they came: what --trace recorded, blktrace, or blkparse printed. Of
-    /// CONF only the classes are used, by their names
+    /// Send the requests of a trace at the times at which they came: what --trace recorded, blktrace, or blkparse
+    /// printed. Of CONF only the classes are used, by their names
     #[arg(long, value_name = "TRACE", help_heading = "Real data",
           conflicts_with_all = ["experiment", "rbd", "examine", "warmup"])]
     pub(super) replay: Option<PathBuf>,

@@ -112,10 +112,12 @@ fn own_table(figures: &ReplayFigures) -> String {
         let mut row = vec![class.name.clone(), format_count(class.issued)];
         row.extend(late(&class.lateness));
         let (then, now) = (&class.original, &class.replayed);
-        row.extend([then.p50_us, then.p99_us, now.p50_us, now.p99_us].map(us));
+        let compared = |value| if class.compared == 0 { "-".to_owned() } else { us(value) };
+        row.extend([then.p50_us, then.p99_us, now.p50_us, now.p99_us].map(compared));
         row
     });
     let speed = match figures.speed {
+        Some(1.0) => "as fast as recorded".to_owned(),
         Some(times) => format!("{times} times as fast as recorded"),
         None => "as fast as it went".to_owned(),
     };
@@ -144,6 +146,7 @@ mod tests {
             name: "a class with a name that is so long that no column of a table can hold all of it".to_owned(),
             issued: 123_456_789,
             lateness: Some(latency),
+            compared: 1,
             original: latency,
             replayed: latency,
         };

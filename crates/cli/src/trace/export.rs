@@ -18,8 +18,8 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Write a trace as CSV, Parquet, for ui.perfetto.dev, or as arrivals for `plimsoll sim run`
 ///
-/// The columns are described in docs/formats.md. Open a file for Perfetto at https://ui.perfetto.dev: it has a track for
-/// each shard, class and disk.
+/// The columns are described in docs/formats.md. Open a file for Perfetto at https://ui.perfetto.dev: it has a track
+/// for each shard, class and disk.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     plimsoll trace export run.plt --to perfetto -o run.pftrace\n  \

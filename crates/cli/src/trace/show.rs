@@ -13,9 +13,9 @@ use crate::screen;
 
 /// Show a trace as text: a line for each piece of a request, and for each event that belongs to none
 ///
-/// Times are seconds from the beginning of the trace. Q2D: in the queue; D2C: in the disk; C2R: done and unseen. Remarks:
-/// errors, what the class waited for, #N: piece of a split request, +N: requests merged into it. Lines are roughly in the
-/// order of their ends.
+/// Times are seconds from the beginning of the trace. Q2D: in the queue; D2C: in the disk; C2R: done and unseen.
+/// Remarks: errors, what the class waited for, #N: piece of a split request, +N: requests merged into it. Lines are
+/// roughly in the order of their ends.
 #[derive(Args, Debug)]
 pub(crate) struct ShowArguments {
     /// The trace
@@ -61,8 +61,8 @@ pub(super) fn parse_time(text: &str) -> Result<u64, String> {
     parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))
 }
 
-/// Reads the whole trace for its names and its beginning; what is missing in it goes to stderr. Standard input can be read
-/// once only: classes are numbers then, and times those of its clock.
+/// Reads the whole trace for its names and its beginning; what is missing in it goes to stderr. Standard input can be
+/// read once only: classes are numbers then, and times those of its clock.
 pub(super) fn head(path: &Path) -> Result<Head, Failure> {
     let mut head = Head::default();
     if path == Path::new("-") {

@@ -4,9 +4,9 @@
 //! What a program asked of a disk, in its own rhythm, is the load that matters to it. Job files only resemble it.
 //!
 //! # How it works
-//! The trace is read twice. [`Survey::read`] finds what there is in it: classes, files, sums. Then [`replay`] reads it again
-//! on a thread of its own ([`feed`]), which puts requests in order and deals them to the shards through bounded channels;
-//! each shard ([`shard`]) sends what is due:
+//! The trace is read twice. [`Survey::read`] finds what there is in it: classes, files, sums. Then [`replay`] reads it
+//! again on a thread of its own (`feed`), which puts requests in order and deals them to the shards through bounded
+//! channels; each shard (`shard`) sends what is due:
 //!
 //! ```text
 //! due = begin of the replay + (queued in the trace - first queued in the trace) / speed
@@ -16,14 +16,15 @@
 //! from when it was due. How late requests were sent is kept beside it. With [`Speed::Max`] nothing is due: each shard
 //! keeps [`MAX_SPEED_DEPTH`] requests under way, in the order of the trace.
 //!
-//! Requests go where [`Places`] says: the files (in a kernel trace the disks) of the trace one behind another on the one
-//! file or device of the replay, from its beginning again where it ends, widened to what direct I/O asks for. Shard number
+//! Requests go where [`Places`] says: the files (in a kernel trace the disks) of the trace one behind another on the
+//! one file or device of the replay, from its beginning again where it ends, widened to what direct I/O asks for.
+//! Shard number
 //! `n` of the trace is shard `n` modulo the shards of the replay.
 //!
 //! # Limits
-//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: what is due then waits, and is
-//! counted as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that cannot keep up
-//! holds up the others once it is some ten thousand requests behind.
+//! At most [`UNDER_WAY_MAX`] requests and [`UNDER_WAY_MAX_BYTES`] are under way on a shard: what is due then waits,
+//! and is counted as late. Requests above [`REQUEST_MAX_BYTES`] are cut. Allocations are left out. A shard that cannot
+//! keep up holds up the others once it is some ten thousand requests behind.
 //!
 //! # Example
 //! A request that was queued 2 s after the first of its trace is due 1 s after the beginning with a speed of 2.

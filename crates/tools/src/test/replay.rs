@@ -4,15 +4,16 @@
 //! As [`super`], with what a program did instead of a job file.
 //!
 //! # How it works
-//! [`run`] surveys the trace, makes the classes, makes (or opens) the file, replays with [`crate::load::replay`], and makes
-//! a result as that of any test: a job for each class.
+//! [`run`] surveys the trace, makes the classes, makes (or opens) the file, replays with [`crate::load::replay`], and
+//! makes a result as that of any test: a job for each class.
 //!
-//! Classes go by name: one of the job file or of the groups has the name of the trace's class, and its requests go in that;
-//! the others get classes of their own, with the shares that they had. Of a job file only the classes are used. At most
-//! [`CLASSES_MAX`] classes, those with the most requests, are kept apart; the rest is one more.
+//! Classes go by name: one of the job file or of the groups has the name of the trace's class, and its requests go in
+//! that; the others get classes of their own, with the shares that they had. Of a job file only the classes are used.
+//! At most [`CLASSES_MAX`] classes, those with the most requests, are kept apart; the rest is one more.
 //!
-//! In a directory there is one scratch file, as long as what the trace used, but at most [`SCRATCH_MAX_BYTES`] where nobody
-//! says more. Of a named file or device all is used; writes, flushes and discards are left out unless `overwrite`, or
+//! In a directory there is one scratch file, as long as what the trace used, but at most [`SCRATCH_MAX_BYTES`] where
+//! nobody says more. Of a named file or device all is used; writes, flushes and discards are left out unless
+//! `overwrite`, or
 //! `destructive`, says that they are meant.
 //!
 //! # Limits
@@ -67,7 +68,8 @@ pub struct ReplayOptions {
     pub trace: PathBuf,
     /// How fast.
     pub speed: Speed,
-    /// Length of the scratch file in a directory or in memory; `None`: what the trace needs, at most [`SCRATCH_MAX_BYTES`].
+    /// Length of the scratch file in a directory or in memory; `None`: what the trace needs, at most
+    /// [`SCRATCH_MAX_BYTES`].
     pub data_size_bytes: Option<u64>,
     /// Ends so long after its beginning, in ns; `None`: with the trace.
     pub duration_ns: Option<u64>,
@@ -166,9 +168,11 @@ pub struct ReplayClassFigures {
     pub issued: u64,
     /// How late they were sent; nothing where they were not due.
     pub lateness: Option<Latency>,
-    /// Latency in the trace, of requests that completed there and here.
+    /// Requests that completed in the trace and here.
+    pub compared: u64,
+    /// Their latency in the trace.
     pub original: Latency,
-    /// Latency of the same requests here.
+    /// Their latency here.
     pub replayed: Latency,
 }
 
@@ -383,6 +387,7 @@ fn figures(
         name: name.clone(),
         issued: counts.lateness.count(),
         lateness: has_due.then(|| Latency::of(&counts.lateness)),
+        compared: counts.original.count(),
         original: Latency::of(&counts.original),
         replayed: Latency::of(&counts.replayed),
     };

@@ -3,12 +3,13 @@
 //! **Why.** Readers hand over spans in the order of their ends, and pieces, not requests. Who makes the same load again
 //! needs requests, in the order of their beginnings.
 //!
-//! **How.** [`Arrivals`] holds the latest [`HELD_MAX`] requests by the time they were queued, puts pieces of one request
-//! together, and gives away the earliest when there are more.
+//! **How.** [`Arrivals`] holds the latest [`HELD_MAX`] requests by the time they were queued, puts pieces of one
+//! request together, and gives away the earliest when there are more.
 //!
 //! **Limits.** A request whose end comes more than [`HELD_MAX`] requests after its turn is given away out of order, and
-//! counted in [`Arrivals::unordered`]. Of a request that was queued before the trace began, the time at which it was first
-//! seen stands for that. Left out, and counted, are those of which only the end is known and those that were taken back.
+//! counted in [`Arrivals::unordered`]. Of a request that was queued before the trace began, the time at which it was
+//! first seen stands for that. Left out, and counted, are those of which only the end is known and those that were
+//! taken back.
 //!
 //! **Example.** Two reads, the first of which ended last:
 //! ```

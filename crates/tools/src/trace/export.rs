@@ -1,7 +1,7 @@
 //! A trace in the formats of other programs.
 //!
-//! **Why.** A question that no analysis here answers is asked of a table in a database, of a picture that can be zoomed, or
-//! of the simulator.
+//! **Why.** A question that no analysis here answers is asked of a table in a database, of a picture that can be
+//! zoomed, or of the simulator.
 //!
 //! **How.** [`Export`] takes items one by one and writes them as one of
 //!
@@ -14,8 +14,8 @@
 //!
 //! Names are needed from the first line on, so the trace is read once for them before ([`Head`]).
 //!
-//! **Limits.** Memory is bounded, whatever the length of the trace. Arrivals and the counters of Perfetto need the order
-//! of time; what came too late for it is counted in [`Exported::unordered`].
+//! **Limits.** Memory is bounded, whatever the length of the trace. Arrivals and the counters of Perfetto need the
+//! order of time; what came too late for it is counted in [`Exported::unordered`].
 //!
 //! **Example.**
 //! ```
@@ -68,8 +68,8 @@ pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 pub struct Exported {
     /// Rows, lines without the header, or slices.
     pub rows: u64,
-    /// What came too late to be put into the order of time: arrivals, which are left out; changes of Perfetto's counters,
-    /// which are drawn later than they were.
+    /// What came too late to be put into the order of time: arrivals, which are left out; changes of Perfetto's
+    /// counters, which are drawn later than they were.
     pub unordered: u64,
     /// Slices that have no place because too many overlap; of Perfetto only.
     pub without_place: u64,

@@ -2,10 +2,10 @@
 //!
 //! **Why.** Before anybody trusts an analysis, they look at what it is made of.
 //!
-//! **How.** [`line`] makes one line of at most [`COLUMNS`] characters; [`HEAD`] names the columns. Times are seconds from
-//! a moment that the caller chooses, stages are durations: Q2D in the queue, D2C in the disk, C2R done and unseen. A stage
-//! of which an end is not known, or that ran backwards, is `-`. [`Head`] finds that moment and the names: a trace tells
-//! them anywhere, so it is read twice.
+//! **How.** [`line()`] makes one line of at most [`COLUMNS`] characters; [`HEAD`] names the columns. Times are seconds
+//! from a moment that the caller chooses, stages are durations: Q2D in the queue, D2C in the disk, C2R done and
+//! unseen. A stage of which an end is not known, or that ran backwards, is `-`. [`Head`] finds that moment and the
+//! names: a trace tells them anywhere, so it is read twice.
 //!
 //! **Limits.** Lines come in the order in which the reader hands items over: roughly that of their ends. Long names are
 //! cut.

@@ -4,9 +4,9 @@
 //! Shards must neither wait for a file nor hold a whole trace.
 //!
 //! # How it works
-//! A thread reads, puts requests in order and sends them in batches through channels of a bounded length, so it is never
-//! far ahead. Every shard first gets an empty batch, when the first request is there: they can begin together. Before the
-//! reader waits for a full channel, it sends all that it holds for the others.
+//! A thread reads, puts requests in order and sends them in batches through channels of a bounded length, so it is
+//! never far ahead. Every shard first gets an empty batch, when the first request is there: they can begin together.
+//! Before the reader waits for a full channel, it sends all that it holds for the others.
 //!
 //! # Limits
 //! A shard that is not served for long stops the reader, and so in the end the others. When all shards have gone, the

@@ -1,13 +1,14 @@
 //! Where a request of a trace goes on the target of a replay.
 //!
 //! # Why
-//! The target is one file or device, of another size than the trace's. Neighbours must stay neighbours, and different files
-//! must not lie on each other as long as there is room.
+//! The target is one file or device, of another size than the trace's. Neighbours must stay neighbours, and different
+//! files must not lie on each other as long as there is room.
 //!
 //! # How it works
-//! The used parts of the trace's files lie one behind another, each from a multiple of [`UNIT_BYTES`] of its file on. Where
-//! the target ends, it begins again: the position modulo the length of the target. A request that would stick out at the end
-//! is moved down until it does not. Its beginning is moved down, its end up to a multiple of the target's alignment.
+//! The used parts of the trace's files lie one behind another, each from a multiple of 4 KiB of its file on. Where
+//! the target ends, it begins again: the position modulo the length of the target. A request that would stick out at
+//! the end is moved down until it does not. Its beginning is moved down, its end up to a multiple of the target's
+//! alignment.
 //!
 //! # Limits
 //! Files that share the target after it has begun again lie on each other; [`Places::total_bytes`] tells beforehand.
@@ -55,8 +56,8 @@ pub struct Place {
 }
 
 impl Places {
-    /// Places for regions, by (disk, file): first byte and the one behind the last, on a target of `target_bytes`, of which
-    /// offsets and lengths are multiples of `align_bytes`.
+    /// Places for regions, by (disk, file): first byte and the one behind the last, on a target of `target_bytes`, of
+    /// which offsets and lengths are multiples of `align_bytes`.
     #[must_use]
     pub fn new(regions: &BTreeMap<(u16, u32), (u64, u64)>, align_bytes: u32, target_bytes: u64) -> Places {
         let mut total_bytes = 0_u64;
@@ -84,8 +85,8 @@ impl Places {
         self.room_bytes
     }
 
-    /// Where `len_bytes` (above 0) at `offset_bytes` of a (disk, file) go. On a target without room, nowhere: the length
-    /// is 0.
+    /// Where `len_bytes` (above 0) at `offset_bytes` of a (disk, file) go. On a target without room, nowhere: the
+    /// length is 0.
     #[must_use]
     pub fn place(&self, file: (u16, u32), offset_bytes: u64, len_bytes: u32) -> Place {
         let (first, base) = self.files.get(&file).copied().unwrap_or((0, 0));

@@ -26,7 +26,7 @@ use super::super::content::{ContentMaker, renew};
 use super::super::crew::{Crew, Member};
 use super::super::detail::Directions;
 use super::super::job::class_result;
-use super::super::{Content, Control, DirectionResult, JobDetail, JobResult, LoadError, ShardResult};
+use super::super::{Content, Control, DirectionResult, Interval, JobDetail, JobResult, LoadError, ShardResult};
 use super::feed::Batches;
 use super::places::Places;
 use super::{
@@ -39,10 +39,14 @@ use crate::trace::arrivals::Arrival;
 const LOOK_UP_NS: u64 = 50_000_000;
 /// How long a shard waits for the reader before it looks again.
 const FEED_LOOK_NS: u64 = 1_000_000;
+/// The first request is due so long after the shards begin: by then the reader has sent what is due with it.
+const LEAD_NS: u64 = 20_000_000;
 /// How long a request waits that was refused because the shard's table is full.
 const RETRY_NS: u64 = 1_000_000;
 /// How often the depth in the device is sampled.
 const SAMPLE_NS: u64 = 1_000_000;
+/// Length of the intervals of a result.
+const INTERVAL_NS: u64 = 100_000_000;
 /// Most bytes of memory that wait to be used again.
 const IDLE_MAX_BYTES: u64 = 64 << 20;
 /// Distance of the words that differ from write to write: a sector.
@@ -99,6 +103,9 @@ struct Runner<'a> {
     cpu_ns: u64,
     asked_bytes: [u64; 2],
     results: Vec<JobResult>,
+    /// The present interval of each class, and when it began.
+    intervals: Vec<Interval>,
+    marked_ns: u64,
     directions: Vec<Directions>,
     flushes: Vec<DirectionResult>,
     counts: Vec<ReplayCounts>,
@@ -149,6 +156,8 @@ pub(super) fn run(
         cpu_ns: 0,
         asked_bytes: [0; 2],
         results: plan.classes.iter().map(name).collect(),
+        intervals: vec![Interval::default(); plan.classes.len()],
+        marked_ns: 0,
         directions: plan.classes.iter().map(|_| Directions::default()).collect(),
         flushes: vec![DirectionResult::default(); plan.classes.len()],
         counts: vec![ReplayCounts::default(); plan.classes.len()],
@@ -180,9 +189,11 @@ impl Runner<'_> {
     fn turn_until_over(&mut self, mut member: Member<'_>) -> Result<(), LoadError> {
         let mut done = Vec::new();
         self.reactor.reap(&mut done);
-        self.begin_ns = self.reactor.now_ns();
+        let lead_ns = if self.plan.speed == Speed::Max { 0 } else { LEAD_NS };
+        self.begin_ns = self.reactor.now_ns().saturating_add(lead_ns);
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| self.begin_ns.saturating_add(ns));
         self.last_end_ns = self.begin_ns;
+        self.marked_ns = self.begin_ns;
         let cpu_begin_ns = rusage::thread_cpu_ns();
         let mut next_sample_ns = self.begin_ns;
         loop {
@@ -200,6 +211,7 @@ impl Runner<'_> {
             self.reactor.park(Some(self.wake_ns(now_ns))).map_err(LoadError::Backend)?;
             self.reactor.reap(&mut done);
             let now_ns = self.reactor.now_ns();
+            self.mark_until(now_ns);
             done.drain(..).for_each(|end| self.is_done(end, now_ns));
             self.refill();
             self.send_due(now_ns);
@@ -212,6 +224,20 @@ impl Runner<'_> {
         let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
         self.cpu_ns = cpu_ns;
         Ok(())
+    }
+
+    /// Closes the intervals that ended by `now_ns`; what comes back now belongs to the next.
+    fn mark_until(&mut self, now_ns: u64) {
+        while now_ns.saturating_sub(self.marked_ns) >= INTERVAL_NS {
+            self.mark(INTERVAL_NS);
+        }
+    }
+
+    fn mark(&mut self, length_ns: u64) {
+        for (result, interval) in self.results.iter_mut().zip(&mut self.intervals) {
+            result.intervals.push(Interval { length_ns, ..std::mem::take(interval) });
+        }
+        self.marked_ns = self.marked_ns.saturating_add(length_ns);
     }
 
     fn is_over(&self) -> bool {
@@ -395,6 +421,12 @@ impl Runner<'_> {
             result.bytes += u64::from(bytes);
             result.latency.record(latency_ns);
         }
+        if let (Some(interval), true) = (self.intervals.get_mut(flight.class), is_ended) {
+            interval.requests += 1;
+            interval.bytes += u64::from(bytes);
+            interval.latency_sum_ns = interval.latency_sum_ns.saturating_add(latency_ns);
+            interval.latency_max_ns = interval.latency_max_ns.max(latency_ns);
+        }
         if let (Some(counts), Some(original_ns), true) =
             (self.counts.get_mut(flight.class), flight.original_ns, is_ended)
         {
@@ -473,6 +505,10 @@ impl Runner<'_> {
     fn finish(mut self) -> ShardEnd {
         let shard = self.reactor.shard();
         let elapsed_ns = self.last_end_ns.saturating_sub(self.begin_ns);
+        let rest_ns = self.last_end_ns.saturating_sub(self.marked_ns);
+        if rest_ns > 0 || self.intervals.iter().any(|interval| interval.requests > 0) {
+            self.mark(rest_ns.max(1));
+        }
         let disk = self.plan.files.get(usize::from(shard)).map_or(0, |file| file.disk());
         for (class, result) in self.plan.classes.iter().zip(&mut self.results) {
             result.elapsed_ns = elapsed_ns;

@@ -98,6 +98,8 @@ fn every_request_comes_at_its_time_or_later() {
     let job = replayed.run.total("db");
     assert_eq!((job.requests, job.bytes, job.errors), (200, 200 * 4096, 0));
     assert!(job.elapsed_ns >= 19_900_000, "{}", job.elapsed_ns);
+    let intervals: u64 = job.intervals.iter().map(|interval| interval.requests).sum();
+    assert!(intervals == 200 && job.intervals.iter().all(|interval| interval.length_ns > 0), "{:?}", job.intervals);
     assert_eq!((replayed.totals.issued, replayed.totals.unordered, replayed.totals.not_reached), (200, 0, 0));
     let [db, log] = replayed.counts.as_slice() else { panic!("{:?}", replayed.counts.len()) };
     assert_eq!((db.lateness.count(), log.lateness.count()), (200, 0));

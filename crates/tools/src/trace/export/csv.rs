@@ -2,9 +2,9 @@
 //!
 //! **Why.** Every spreadsheet and every database reads it.
 //!
-//! **How.** [`COLUMNS`] are the fields of [`Span`], units in their names. Times are ns on the clock of the trace. Classes
-//! and disks are names, files are paths; where the trace has no name, as `class 3`. What is not known is empty. Fields are
-//! quoted as RFC 4180 says.
+//! **How.** [`COLUMNS`] are the fields of [`Span`], units in their names. Times are ns on the clock of the trace.
+//! Classes and disks are names, files are paths; where the trace has no name, as `class 3`. What is not known is
+//! empty. Fields are quoted as RFC 4180 says.
 //!
 //! **Limits.** Events that belong to no request are left out.
 //!

@@ -2,8 +2,9 @@
 //!
 //! **Why.** A hundred million pieces are slow as text and small as columns.
 //!
-//! **How.** One row for each piece, in groups of [`GROUP_ROWS`], pages compressed with Snappy. Numbers are unsigned integers
-//! of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns of what may be unknown are optional.
+//! **How.** One row for each piece, in groups of [`GROUP_ROWS`], pages compressed with Snappy. Numbers are unsigned
+//! integers of 16, 32 or 64 bits, `error` a signed one; texts have dictionaries. Columns of what may be unknown are
+//! optional.
 //!
 //! **Limits.** A group is held in memory until it is full: about 30 MB. Events that belong to no request are left out.
 //!

@@ -1,6 +1,7 @@
 //! A trace for ui.perfetto.dev: slices and counters on tracks.
 //!
-//! **Why.** Some things are seen sooner than they are computed: a device that stands still, a queue behind one long write.
+//! **Why.** Some things are seen sooner than they are computed: a device that stands still, a queue behind one long
+//! write.
 //!
 //! **How.** The protobuf format of Perfetto, its published messages and field numbers. There is one track for each
 //!
@@ -13,12 +14,12 @@
 //! The three slices of one piece are joined by a flow. Blocked queues and decisions of the closed loop are instants, on
 //! the track of their class or disk.
 //!
-//! Slices of one track of the format must nest, requests overlap. So each group is a track with *lanes* below it, of one
-//! name, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so that lanes
-//! are filled densely; lanes are made as they are needed ([`lanes`]). A counter needs the order of time:
-//! its changes wait in a window of [`CHANGES_HELD_MAX`].
+//! Slices of one track of the format must nest, requests overlap. So each group is a track with *lanes* below it, of
+//! one name, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so that
+//! lanes are filled densely; lanes are made as they are needed (`lanes`). A counter needs the order of time:
+//! its changes wait in a window of 524,288.
 //!
-//! **Limits.** At most [`lanes::LANES_MAX`] lanes for each group: slices that find no place are left out and counted. A
+//! **Limits.** At most 4,096 lanes for each group: slices that find no place are left out and counted. A
 //! change of a counter that comes after the window is drawn when it comes, and counted; from there on the counter is
 //! right again. Slices of which an end is not known are left out: of a piece that has not come back there is what is
 //! known. Stages that run backwards are left out, too.

@@ -1,9 +1,10 @@
 //! Just enough of the protobuf wire format to write messages.
 //!
-//! **Why.** A trace for Perfetto is a dozen fields of five messages; a code generator and its run time would weigh more.
+//! **Why.** A trace for Perfetto is a dozen fields of five messages; a code generator and its run time would weigh
+//! more.
 //!
-//! **How.** A message is bytes to which fields are added: a key (number and wire type) and a value, as the encoding guide of
-//! Protocol Buffers says. Numbers are varints, 7 bits a byte, the lowest first.
+//! **How.** A message is bytes to which fields are added: a key (number and wire type) and a value, as the encoding
+//! guide of Protocol Buffers says. Numbers are varints, 7 bits a byte, the lowest first.
 //!
 //! **Limits.** No packed fields, no groups, and nothing is read.
 //!

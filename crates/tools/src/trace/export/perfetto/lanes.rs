@@ -2,11 +2,11 @@
 //!
 //! **Why.** Slices of one track must nest; requests that are under way at one time do not.
 //!
-//! **How.** A lane remembers the end of its last slice, and takes a slice that begins no sooner. Of all lanes that could, the
-//! one that became free last takes it.
+//! **How.** A lane remembers the end of its last slice, and takes a slice that begins no sooner. Of all lanes that
+//! could, the one that became free last takes it.
 //!
-//! **Limits.** At most [`LANES_MAX`]. Slices that come long after their end make more lanes than there are overlaps: a gap
-//! before the end of a lane is not found again.
+//! **Limits.** At most [`LANES_MAX`]. Slices that come long after their end make more lanes than there are overlaps: a
+//! gap before the end of a lane is not found again.
 //!
 //! **Example.** (0, 10), (5, 15), (10, 20) take lanes 0, 1, 0.
 
