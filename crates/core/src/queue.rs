@@ -163,6 +163,8 @@ pub struct IoQueue {
     in_flight: u32,
     /// Device time of this queue's pieces in the device.
     in_flight_ticks: u64,
+    /// How long pieces of this queue are in the device, a moving mean.
+    usual_device_ns: u64,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
     /// What the disk's controller has not been told yet, and since when.
@@ -226,6 +228,7 @@ impl IoQueue {
             queued: 0,
             in_flight: 0,
             in_flight_ticks: 0,
+            usual_device_ns: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
             unreported: Report::default(),

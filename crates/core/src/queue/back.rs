@@ -13,6 +13,7 @@ impl IoQueue {
         let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
         self.leave_device(&piece);
         if piece.ticks > 0 {
+            self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
             self.tell_controller(now_ns, piece.ticks, device_ns);
         }
         let progress = match outcome {
