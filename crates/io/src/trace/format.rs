@@ -397,8 +397,8 @@ impl<R: Read> Reader<R> {
             if let Some((chunk, length, dropped, unknown)) = whole_chunk(rest) {
                 self.at += length;
                 self.is_lost_here = false;
-                self.lost.dropped_events += dropped;
-                self.lost.unknown_events += unknown;
+                self.lost.dropped_events = self.lost.dropped_events.saturating_add(dropped);
+                self.lost.unknown_events = self.lost.unknown_events.saturating_add(unknown);
                 return Ok(Some(chunk));
             }
             // To where the next chunk could begin.
@@ -566,6 +566,16 @@ mod tests {
         let crc = crc32c::crc32c(&file[..24]).to_le_bytes();
         file[24..28].copy_from_slice(&crc);
         assert!(matches!(read(&file), Err(OpenError::Version(2))));
+    }
+
+    #[test]
+    fn counts_that_no_number_holds_stay_at_the_largest() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, Clock::Monotonic, 0).unwrap();
+        writer.events(0, u64::MAX, &[event(1)]).unwrap();
+        writer.events(0, 2, &[event(2)]).unwrap();
+        let (events, _, lost) = read(&file).unwrap();
+        assert_eq!((events.len(), lost.dropped_events), (2, u64::MAX));
     }
 
     #[test]
