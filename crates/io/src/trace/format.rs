@@ -18,7 +18,8 @@
 //! feed in a name is written `\\`, `\n`. They come again whenever they have changed; the last line of a number counts from there on.
 //! Events of a chunk are of one shard and in order of time.
 //!
-//! [`Reader`] looks for the next whole chunk after one that is damaged or cut, and counts what it passed over in [`Lost`].
+//! [`Reader`] passes over a chunk whose body is damaged, looks for the next whole one where a head is damaged or a body cut,
+//! and counts what it passed over in [`Lost`].
 //!
 //! # Limits
 //! Bodies of at most [`BODY_MAX_BYTES`], so a reader needs no more memory than that.
@@ -394,15 +395,18 @@ impl<R: Read> Reader<R> {
                 self.lost.at_end = self.is_lost_here;
                 return Ok(None);
             }
-            if let Some((chunk, length, dropped, unknown)) = whole_chunk(rest) {
-                self.at += length;
+            let bytes = chunk_bytes(rest);
+            if let Some((chunk, dropped, unknown)) = bytes.and_then(chunk_of) {
+                self.at += bytes.map_or(0, <[u8]>::len);
                 self.is_lost_here = false;
                 self.lost.dropped_events = self.lost.dropped_events.saturating_add(dropped);
                 self.lost.unknown_events = self.lost.unknown_events.saturating_add(unknown);
                 return Ok(Some(chunk));
             }
-            // To where the next chunk could begin.
-            let skip = rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map_or(rest.len(), |at| at + 1);
+            // Behind a damaged body, as long as its whole head says: what looks like heads in it is not tried one by one. Else
+            // to where the next chunk could begin.
+            let next_mark = || rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map_or(rest.len(), |at| at + 1);
+            let skip = bytes.map_or_else(next_mark, <[u8]>::len);
             self.lost.bytes += skip as u64;
             self.lost.places += u64::from(!std::mem::replace(&mut self.is_lost_here, true));
             self.at += skip;
@@ -423,16 +427,20 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The chunk at the beginning of `bytes`, its length, events dropped before it and events without a meaning in it.
-fn whole_chunk(bytes: &[u8]) -> Option<(Chunk, usize, u64, u64)> {
+/// The chunk at the beginning of `bytes`, head and body, if its head is whole and its body not cut.
+fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
     let head = bytes.get(..CHUNK_HEAD_BYTES)?;
     let intact = head.starts_with(CHUNK_MARK) && crc32c::crc32c(&head[..CHUNK_HEAD_BYTES - 4]) == word(head, 24)?;
     let body_bytes = word(head, 8)? as usize;
     if !intact || body_bytes > BODY_MAX_BYTES {
         return None;
     }
-    let length = CHUNK_HEAD_BYTES + body_bytes;
-    let body = bytes.get(CHUNK_HEAD_BYTES..length)?;
+    bytes.get(..CHUNK_HEAD_BYTES + body_bytes)
+}
+
+/// The chunk of these bytes, events dropped before it and events without a meaning in it; `None` if its body is damaged.
+fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
+    let (head, body) = bytes.split_at_checked(CHUNK_HEAD_BYTES)?;
     if crc32c::crc32c(body) != word(head, 20)? {
         return None;
     }
@@ -449,7 +457,7 @@ fn whole_chunk(bytes: &[u8]) -> Option<(Chunk, usize, u64, u64)> {
         // Of a later version: nothing for this one.
         _ => (Body::Events(Vec::new()), 0),
     };
-    Some((Chunk { shard, body }, length, dropped, unknown))
+    Some((Chunk { shard, body }, dropped, unknown))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -566,6 +574,19 @@ mod tests {
         let crc = crc32c::crc32c(&file[..24]).to_le_bytes();
         file[24..28].copy_from_slice(&crc);
         assert!(matches!(read(&file), Err(OpenError::Version(2))));
+    }
+
+    #[test]
+    fn a_damaged_body_is_passed_over_with_all_that_looks_like_chunks_in_it() {
+        let mut file = trace();
+        let (before, body) = (file.len(), file[HEAD_BYTES..].to_vec());
+        let mut writer = Writer { out: &mut file, clock: Clock::Monotonic, body };
+        writer.chunk(KIND_EVENTS, 0, 0).unwrap();
+        writer.events(0, 0, &[event(99)]).unwrap();
+        file[before + CHUNK_HEAD_BYTES] ^= 1;
+        let (events, _, lost) = read(&file).unwrap();
+        assert_eq!((events.len(), lost.places), (9, 1));
+        assert_eq!(lost.bytes, (CHUNK_HEAD_BYTES + before - HEAD_BYTES) as u64);
     }
 
     #[test]
