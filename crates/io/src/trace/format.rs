@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Names are lines of text: `class NUMBER SHARES NAME`, `file NUMBER DISK PATH`, `disk NUMBER NAME`; a backslash or line
-//! feed in a name is written `\\`, `\n`. They come again whenever they have changed; the last line of a number counts from there on.
+//! feed in a name is written `\\`, `\n`. They come again whenever they have changed, in several chunks where one is too small; the
+//! last line of a number counts from there on. A line longer than a chunk is left out.
 //! Events of a chunk are of one shard and in order of time.
 //!
 //! [`Reader`] passes over a chunk whose body is damaged, looks for the next whole one where a head is damaged or a body cut,
@@ -206,16 +207,19 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What the numbers of the events that follow stand for. Names that do not fit into a chunk are left out.
+    /// What the numbers of the events that follow stand for, in as many chunks as it takes. A name whose line alone is longer
+    /// than a chunk is left out.
     ///
     /// # Errors
     /// What writing says.
     pub fn names(&mut self, names: &Names) -> io::Result<()> {
         self.body.clear();
-        for line in names.to_text().split_inclusive('\n') {
-            if self.body.len() + line.len() <= BODY_MAX_BYTES {
-                self.body.extend_from_slice(line.as_bytes());
+        for line in names.to_text().split_inclusive('\n').filter(|line| line.len() <= BODY_MAX_BYTES) {
+            if self.body.len() + line.len() > BODY_MAX_BYTES {
+                self.chunk(KIND_NAMES, 0, 0)?;
+                self.body.clear();
             }
+            self.body.extend_from_slice(line.as_bytes());
         }
         self.chunk(KIND_NAMES, 0, 0)
     }
@@ -304,7 +308,7 @@ impl Lost {
 pub enum Body {
     /// Events of one shard, in order of time.
     Events(Vec<Event>),
-    /// What numbers stand for from here on.
+    /// What numbers stand for from here on, besides those told before: chunks add up.
     Names(Names),
 }
 
@@ -574,6 +578,26 @@ mod tests {
         let crc = crc32c::crc32c(&file[..24]).to_le_bytes();
         file[24..28].copy_from_slice(&crc);
         assert!(matches!(read(&file), Err(OpenError::Version(2))));
+    }
+
+    #[test]
+    fn many_names_are_many_chunks_and_a_name_longer_than_one_is_left_out() {
+        let mut names = names();
+        let file = |path: String| FileName { path, disk: 0 };
+        names.files.extend((10..40).map(|number| (number, file("x".repeat(BODY_MAX_BYTES / 10)))));
+        let mut written = names.clone();
+        written.files.insert(20, file("y".repeat(BODY_MAX_BYTES)));
+        names.files.remove(&20);
+        let mut bytes = Vec::new();
+        Writer::new(&mut bytes, Clock::Virtual, 0).unwrap().names(&written).unwrap();
+        let (mut found, mut reader) = (Names::default(), Reader::new(bytes.as_slice()).unwrap());
+        while let Some(chunk) = reader.next_chunk().unwrap() {
+            let Body::Names(more) = chunk.body else { panic!("only names were written") };
+            found.classes.extend(more.classes);
+            found.files.extend(more.files);
+            found.disks.extend(more.disks);
+        }
+        assert!(found == names && reader.lost().is_nothing());
     }
 
     #[test]
