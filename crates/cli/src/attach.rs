@@ -1,7 +1,7 @@
 //! `plimsoll attach`: see into a running program, and change it.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -83,23 +83,42 @@ impl From<ClientError> for Failure {
 pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let Some(target) = &arguments.target else { return list(arguments.format) };
     let mut client = Client::connect(&attach::socket(target)?)?;
-    attach::apply(&mut client, &arguments.settings, arguments.mode)?;
+    // A misspelled class is told before anything has begun.
+    attach::requests(client.hello(), &arguments.settings)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
-    if let Some(path) = &arguments.trace {
-        let path = std::path::absolute(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-        client.change(&Request::TraceStart { path })?;
+    let trace = arguments.trace.as_deref().map(|path| start_trace(&mut client, path)).transpose()?;
+    let changed = attach::apply(&mut client, &arguments.settings, arguments.mode);
+    if let Err(error) = changed {
+        trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
+        return Err(error.into());
     }
     let is_live = !arguments.once && arguments.format == DemoFormat::Table && std::io::stdout().is_terminal();
     let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
-    if arguments.trace.is_some() {
-        tell_trace(&mut client)?;
-    }
+    trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
     shown
 }
 
-fn tell_trace(client: &mut Client) -> Result<(), Failure> {
-    let stopped = client.stop_trace()?;
+/// Starts the record; its file as the program sees it.
+fn start_trace(client: &mut Client, path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
+    client.change(&Request::TraceStart { path: path.clone() })?;
+    Ok(path)
+}
+
+fn has_ended(error: &ClientError) -> bool {
+    matches!(error, ClientError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
+}
+
+/// Ends the record and says what is in its file.
+fn tell_trace(client: &mut Client, path: &Path) -> Result<(), Failure> {
+    let stopped = match client.stop_trace() {
+        Err(error) if has_ended(&error) => {
+            screen::note(&format!("the program has ended; {} holds what it recorded", path.display()));
+            return Ok(());
+        }
+        other => other?,
+    };
     let (path, events) = (stopped.path.display(), format_count(stopped.events));
     if let Some(error) = stopped.error {
         return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
@@ -148,11 +167,22 @@ fn wait(arguments: &AttachArguments, control: &Control) {
     }
 }
 
-fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
+/// What goes on in one interval.
+fn look(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Snapshot, ClientError> {
     client.snapshot()?;
     wait(arguments, control);
     let snapshot = client.snapshot()?;
-    let program = client.refresh()?;
+    client.refresh()?;
+    Ok(snapshot)
+}
+
+fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
+    let snapshot = match look(client, arguments, control) {
+        // What matters is the record, and that is told next.
+        Err(error) if arguments.trace.is_some() && has_ended(&error) => return Ok(Outcome::Done),
+        other => other?,
+    };
+    let program = client.hello();
     match arguments.format {
         DemoFormat::Table => screen::print(&text(program, &snapshot))?,
         DemoFormat::Json => {
@@ -169,8 +199,10 @@ fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
         let drawn = client.snapshot().and_then(|snapshot| Ok(text(client.refresh()?, &snapshot)));
         match drawn {
             Ok(text) => screen::print(&format!("\x1b[2J\x1b[H{text}"))?,
-            Err(ClientError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                screen::note("the program has ended");
+            Err(error) if has_ended(&error) => {
+                if arguments.trace.is_none() {
+                    screen::note("the program has ended");
+                }
                 return Ok(Outcome::Done);
             }
             Err(error) => return Err(error.into()),

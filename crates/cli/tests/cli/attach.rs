@@ -1,5 +1,7 @@
 //! Running programs that are looked at and changed from outside.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -108,6 +110,42 @@ fn a_running_test_is_traced_for_a_while() {
     assert!(ended.code == Some(0) && ended.err.contains("events recorded"), "{ended:#?}");
     assert!(program.world.path().join("run.plt").exists());
     program.attach(&arguments).assert_refused(2, &["run.plt", "exists"]);
+}
+
+#[test]
+fn a_change_comes_after_the_trace_has_begun_and_a_misspelled_one_before_it() {
+    let program = Program::start();
+    let pid = program.pid();
+    let traced =
+        |setting, file| program.attach(&[&pid, "--once", "--interval", "0.1", "--set", setting, "--trace", file]);
+    traced("raeds.shares=5", "run.plt").assert_refused(2, &["did you mean `reads`?"]);
+    assert!(!program.world.path().join("run.plt").exists());
+    let ended = traced("reads.shares=5", "run.plt");
+    assert!(ended.code == Some(0) && ended.err.contains("events recorded"), "{ended:#?}");
+    // The trace is refused: nothing has changed.
+    traced("reads.shares=9", "run.plt").assert_refused(2, &["run.plt", "exists"]);
+    let report = program.json(&[]);
+    let classes = report["program"]["classes"].as_array().expect("a list");
+    assert!(classes.iter().any(|class| class["class"] == "reads" && class["shares"] == 5), "{report}");
+}
+
+#[test]
+fn what_a_program_recorded_before_it_ended_is_told() {
+    let world = World::new(&[]);
+    let listener = UnixListener::bind(world.path().join("x.sock")).expect("a socket can be made");
+    let hello = r#"{"answer":"hello","protocol":1,"plimsoll":"0","pid":1,"program":"short","shards":1,"disks":[],"classes":[],"is_tracing":false}"#;
+    // It ends where it is asked for a snapshot.
+    let program = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody attaches");
+        let mut requests = BufReader::new(stream.try_clone().expect("a copy")).lines();
+        for answer in [hello, r#"{"answer":"done"}"#, hello] {
+            requests.next().expect("a request").expect("it is read");
+            writeln!(stream, "{answer}").expect("it is taken");
+        }
+    });
+    let ended = attach(world.path(), &["x.sock", "--once", "--trace", "run.plt"]);
+    program.join().expect("it was asked as often");
+    assert!(ended.code == Some(0) && ended.err.contains("run.plt holds what it recorded"), "{ended:#?}");
 }
 
 #[test]
