@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(20);
 ///
 /// Programs that use the library and serve their control socket can be attached to, `plimsoll test`, `demo` and `tune`
 /// among them; by their owner and root alone. Without an argument: lists them. On a terminal the view is live, until
-/// Ctrl-C; else, and with --once, it is shown once. Changes stay when the view ends.
+/// Ctrl-C; else, and with --once, it is shown once. Changes stay when the view ends, a trace ends with it.
 #[derive(Args, Debug)]
 pub(crate) struct AttachArguments {
     /// Number of the process, or its socket
@@ -41,7 +41,8 @@ pub(crate) struct AttachArguments {
     #[arg(long, value_name = "MODE", requires = "target", value_parser = attach::parse_mode)]
     mode: Option<Mode>,
 
-    /// Record what happens to every request here, until the view ends (for `plimsoll trace`); the file must not exist
+    /// Record what happens to every request here, until the view ends in whatever way (for `plimsoll trace`); the file
+    /// must not exist
     #[arg(long, value_name = "FILE", requires = "target")]
     trace: Option<PathBuf>,
 

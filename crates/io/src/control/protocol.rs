@@ -67,7 +67,7 @@ pub enum Request {
         /// What from now on.
         mode: Mode,
     },
-    /// Records from now on what happens to every request.
+    /// Records what happens to every request, until `trace-stop`, or until the connection that asked for it ends.
     TraceStart {
         /// The file, which must not exist: an absolute path, as the program sees it.
         path: PathBuf,

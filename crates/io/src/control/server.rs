@@ -128,7 +128,7 @@ impl Server {
         listener.set_nonblocking(true)?;
         let (end, ended) = UnixStream::pair()?;
         let office = Office::new(topology, program);
-        let serve = move || Desk { listener, ended, office, clients: Vec::new() }.serve();
+        let serve = move || Desk { listener, ended, office, clients: Vec::new(), accepted: 0 }.serve();
         let thread = std::thread::Builder::new().name("plimsoll-control".to_owned()).spawn(serve)?;
         Ok(Server { path, end: Some(end), thread: Some(thread) })
     }
@@ -153,6 +153,8 @@ impl Drop for Server {
 }
 
 struct Client {
+    /// No other has it, also after this one has gone.
+    number: u64,
     connection: Connection<UnixStream>,
     /// What it was shown last.
     seen: Option<Arc<Look>>,
@@ -165,6 +167,8 @@ struct Desk {
     ended: UnixStream,
     office: Office,
     clients: Vec<Client>,
+    /// Clients that have come so far.
+    accepted: u64,
 }
 
 impl Desk {
@@ -173,7 +177,10 @@ impl Desk {
             for (client, flags) in self.clients.iter_mut().zip(ready) {
                 client.serve(flags, &mut self.office);
             }
-            self.clients.retain(|client| !client.is_broken && !client.connection.is_over());
+            let is_over = |client: &mut Client| client.is_broken || client.connection.is_over();
+            for gone in self.clients.extract_if(.., is_over) {
+                self.office.forget(gone.number);
+            }
             self.accept();
         }
         // A record that nobody will stop any more.
@@ -216,7 +223,9 @@ impl Desk {
             if stream.set_nonblocking(true).is_err() || !is_allowed(&stream) {
                 continue;
             }
-            let mut client = Client { connection: Connection::new(stream), seen: None, is_broken: false };
+            self.accepted += 1;
+            let connection = Connection::new(stream);
+            let mut client = Client { number: self.accepted, connection, seen: None, is_broken: false };
             if self.clients.len() >= CLIENTS_MAX {
                 let message = format!("{CLIENTS_MAX} clients are attached already: end one of them");
                 client.tell(&refusal(ErrorCode::Busy, message));
@@ -251,7 +260,7 @@ impl Client {
             match self.connection.next_line() {
                 None => break,
                 Some(Line::Whole(line)) => {
-                    let answer = office.answer(&line, &mut self.seen);
+                    let answer = office.answer(&line, self.number, &mut self.seen);
                     self.tell(&answer);
                 }
                 Some(Line::TooLong) => {
@@ -282,7 +291,14 @@ struct Office {
     topology: Topology,
     program: String,
     looker: Looker,
-    trace: Option<PathBuf>,
+    trace: Option<Trace>,
+}
+
+/// A record that was started here.
+struct Trace {
+    path: PathBuf,
+    /// Number of the client that started it: it ends when that one goes.
+    client: u64,
 }
 
 impl Office {
@@ -291,7 +307,7 @@ impl Office {
         Office { topology: topology.clone(), program: program.to_owned(), looker, trace: None }
     }
 
-    fn answer(&mut self, line: &[u8], seen: &mut Option<Arc<Look>>) -> Answer {
+    fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Look>>) -> Answer {
         let request = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
@@ -310,7 +326,7 @@ impl Office {
             Request::SetShares { class, shares } => self.set_shares(&class, shares),
             Request::SetLimits { class, limits } => self.set_limits(&class, limits),
             Request::SetMode { disk, mode } => self.set_mode(disk, mode),
-            Request::TraceStart { path } => self.start_trace(path),
+            Request::TraceStart { path } => self.start_trace(path, client),
             Request::TraceStop {} => self.stop_trace().map(Answer::TraceStopped).ok_or_else(|| {
                 refusal(ErrorCode::Trace, "no trace is being recorded that was started here".to_owned())
             }),
@@ -385,7 +401,7 @@ impl Office {
         Ok(Answer::Done {})
     }
 
-    fn start_trace(&mut self, path: PathBuf) -> Result<Answer, Answer> {
+    fn start_trace(&mut self, path: PathBuf, client: u64) -> Result<Answer, Answer> {
         let trace = |message: String| refusal(ErrorCode::Trace, message);
         if !path.is_absolute() {
             let message = format!("{}: give an absolute path: the program has a directory of its own", path.display());
@@ -408,13 +424,21 @@ impl Office {
             let _ = std::fs::remove_file(&path);
             return Err(refusal);
         }
-        self.trace = Some(path);
+        self.trace = Some(Trace { path, client });
         Ok(Answer::Done {})
+    }
+
+    /// A client has gone: a record that it started would go on until the disk is full.
+    fn forget(&mut self, client: u64) {
+        if self.trace.as_ref().is_some_and(|trace| trace.client == client) {
+            // Nobody is left to be told.
+            drop(self.stop_trace());
+        }
     }
 
     /// Ends the record that was started here.
     fn stop_trace(&mut self) -> Option<TraceStopped> {
-        let path = self.trace.take()?;
+        let Trace { path, .. } = self.trace.take()?;
         let TraceSummary { events, dropped_events, error, mut writer, .. } = self.topology.trace().stop()?;
         let error = error.or_else(|| writer.flush().err()).map(|error| error.to_string());
         Some(TraceStopped { path, events, dropped_events, error })

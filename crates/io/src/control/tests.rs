@@ -302,6 +302,25 @@ fn a_trace_is_started_and_stopped_from_outside() {
 }
 
 #[test]
+fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let [one, mut two, mut three] = [0; 3].map(|_| Client::connect(server.path()).unwrap());
+    two.change(&Request::TraceStart { path: place.0.join("run.plt") }).unwrap();
+    drop(one);
+    // Two rounds: what has hung up is seen in the first at the latest.
+    assert!((0..2).all(|_| three.refresh().unwrap().is_tracing));
+    drop(two);
+    assert!(three.refresh().is_ok());
+    assert!(!three.refresh().unwrap().is_tracing);
+    assert_eq!(code(three.stop_trace().unwrap_err()), ErrorCode::Trace);
+    // A new one can begin.
+    three.change(&Request::TraceStart { path: place.0.join("next.plt") }).unwrap();
+    assert!(three.stop_trace().unwrap().error.is_none());
+}
+
+#[test]
 fn others_that_answer_are_not_taken_for_programs() {
     let place = Place::new();
     let path = place.0.join("x.sock");
