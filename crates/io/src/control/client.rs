@@ -4,8 +4,8 @@
 //! Whoever asks must be sure who answers, and must not wait for ever.
 //!
 //! # How it works
-//! [`Client::connect`] sees that the socket belongs to a process of this user (or to root, or that this user is root) and
-//! says hello; another version of the protocol is an error. Each request waits for its answer for [`PATIENCE`].
+//! [`Client::connect`] sees that the socket belongs to a process of this user or to root (where this user is root: to whoever
+//! owns the process that the name `PID.sock` says, or else the process that listens) and says hello; another version of the protocol is an error. Each request waits for its answer for [`PATIENCE`].
 //!
 //! # Limits
 //! One request at a time.
@@ -108,10 +108,8 @@ impl Client {
             _ => ClientError::Io(error),
         })?;
         let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|error| ClientError::Io(error.into()))?;
-        let (theirs, ours) = (peer.uid.as_raw(), place::own_uid());
-        if theirs != ours && theirs != 0 && ours != 0 {
-            return Err(ClientError::NotAllowed { path: path.to_owned() });
-        }
+        let pid = place::pid_of(path).unwrap_or(peer.pid.as_raw_nonzero().get().unsigned_abs());
+        check_peer(path, peer.uid.as_raw(), place::own_uid(), place::owner_of(pid))?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
         let mut stream = BufReader::new(stream);
@@ -164,6 +162,20 @@ impl Client {
         match ask(&mut self.stream, &Request::TraceStop {})? {
             Answer::TraceStopped(stopped) => Ok(stopped),
             other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// Whether this user (`ours`) trusts that the user who answers (`theirs`) does so for a process of `owner`.
+fn check_peer(path: &Path, theirs: u32, ours: u32, owner: Option<u32>) -> Result<(), ClientError> {
+    match (theirs == ours || theirs == 0, ours == 0) {
+        (true, _) => Ok(()),
+        (false, false) => Err(ClientError::NotAllowed { path: path.to_owned() }),
+        (false, true) if owner == Some(theirs) => Ok(()),
+        // Root may attach to anybody, and must not be led to somebody else.
+        (false, true) => {
+            let reason = format!("user {theirs} answers at {}, and the process is not that user's", path.display());
+            Err(ClientError::NotPlimsoll { reason })
         }
     }
 }
@@ -228,4 +240,28 @@ fn unexpected(answer: &Answer) -> ClientError {
         Answer::Error { .. } => "it answers with an error",
     };
     ClientError::NotPlimsoll { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_of_a_process_answers_for_it() {
+        // Who answers, who asks, whose the process is.
+        let table = [
+            (7, 7, Some(7), true),
+            (0, 7, Some(7), true),
+            (8, 7, Some(8), false),
+            (7, 0, Some(7), true),
+            (0, 0, Some(7), true),
+            (7, 0, Some(8), false),
+            (7, 0, Some(0), false),
+            (7, 0, None, false),
+        ];
+        for (theirs, ours, owner, is_trusted) in table {
+            let checked = check_peer("x.sock".as_ref(), theirs, ours, owner);
+            assert_eq!(checked.is_ok(), is_trusted, "{theirs} {ours} {owner:?}");
+        }
+    }
 }

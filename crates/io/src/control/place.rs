@@ -44,13 +44,25 @@ pub(super) fn socket_in(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The socket of process `pid`, which may be another user's, if there is one that this user may see.
+/// The socket of process `pid`, which may be another user's, if there is one that this user may see, in a directory of that
+/// user's alone.
 #[must_use]
 pub fn socket_of(pid: u32) -> Option<PathBuf> {
-    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok();
-    let of_owner = owner.map(|uid| [PathBuf::from(format!("/run/user/{uid}/plimsoll")), in_tmp(uid)]);
-    let places = std::iter::once(directory()).chain(of_owner.into_iter().flatten());
-    places.map(|place| socket_in(&place, pid)).find(|path| is_socket(path))
+    let of_owner =
+        owner_of(pid).map(|uid| [(PathBuf::from(format!("/run/user/{uid}/plimsoll")), uid), (in_tmp(uid), uid)]);
+    let mut places = std::iter::once((directory(), own_uid())).chain(of_owner.into_iter().flatten());
+    places.find_map(|(place, uid)| socket_of_user(&place, uid, pid))
+}
+
+/// The socket of process `pid` in a directory that is user `uid`'s alone.
+pub(super) fn socket_of_user(directory: &Path, uid: u32, pid: u32) -> Option<PathBuf> {
+    check(directory, uid).ok()?;
+    Some(socket_in(directory, pid)).filter(|path| is_socket(path))
+}
+
+/// Whose process it is.
+pub(super) fn owner_of(pid: u32) -> Option<u32> {
+    std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok()
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -60,16 +72,17 @@ fn is_socket(path: &Path) -> bool {
 /// This user's running programs that can be attached to, by number.
 ///
 /// # Errors
-/// When the directory cannot be read; there being none is no error.
+/// When the directory cannot be read, or is not this user's alone; there being none is no error.
 pub fn programs() -> io::Result<Vec<(u32, PathBuf)>> {
     programs_in(&directory())
 }
 
 pub(super) fn programs_in(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
-    let entries = match std::fs::read_dir(directory) {
+    match check(directory, own_uid()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
-    };
+    }
+    let entries = std::fs::read_dir(directory)?;
     let mut found: Vec<_> =
         entries.flatten().filter_map(|entry| Some((pid_of(&entry.path())?, entry.path()))).collect();
     found.retain(|(pid, path)| is_running(*pid) && is_socket(path));
@@ -77,7 +90,7 @@ pub(super) fn programs_in(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     Ok(found)
 }
 
-fn pid_of(path: &Path) -> Option<u32> {
+pub(super) fn pid_of(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()
 }
 
@@ -94,10 +107,15 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
+    check(directory, own_uid())
+}
+
+/// Sees that the directory is user `uid`'s alone.
+fn check(directory: &Path, uid: u32) -> io::Result<()> {
     // Not through a link: what it points to may be changed later.
     let meta = std::fs::symlink_metadata(directory)?;
     let refused = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    match why_unsafe(&meta, own_uid()) {
+    match why_unsafe(&meta, uid) {
         Some(reason) => refused(format!("{} {reason}", directory.display())),
         None => Ok(()),
     }

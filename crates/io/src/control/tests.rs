@@ -254,7 +254,15 @@ fn sockets_are_their_owners_alone() {
     std::fs::set_permissions(place.sockets(), Permissions::from_mode(0o750)).unwrap();
     let error = Server::start_in(&place.sockets(), &topology, "x").unwrap_err().to_string();
     assert!(error.contains("mode 750") && error.contains("chmod 700"), "{error}");
+    let own = place::own_uid();
+    let socket = UnixListener::bind(place::socket_in(&place.sockets(), 7)).unwrap();
+    let error = place::programs_in(&place.sockets()).unwrap_err().to_string();
+    assert!(error.contains("mode 750"), "{error}");
+    assert_eq!(place::socket_of_user(&place.sockets(), own, 7), None);
     std::fs::set_permissions(place.sockets(), Permissions::from_mode(0o700)).unwrap();
+    assert!(place::socket_of_user(&place.sockets(), own, 7).is_some());
+    assert_eq!(place::socket_of_user(&place.sockets(), own + 1, 7), None);
+    drop(socket);
     let link = place.0.join("link");
     symlink(place.sockets(), &link).unwrap();
     let error = Server::start_in(&link, &topology, "x").unwrap_err().to_string();
