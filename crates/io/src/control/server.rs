@@ -299,6 +299,8 @@ struct Trace {
     path: PathBuf,
     /// Number of the client that started it: it ends when that one goes.
     client: u64,
+    /// Number of the record: the program may have ended it and begun one of its own.
+    record: u64,
 }
 
 impl Office {
@@ -416,15 +418,14 @@ impl Office {
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(TRACE_BUFFER_BYTES, file));
         let writer = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()));
-        let started = writer
-            .map_err(|error| cannot(&error))
-            .and_then(|writer| self.topology.trace().start(writer, TraceConfig::default()).map_err(|e| cannot(&e)));
-        if let Err(refusal) = started {
+        let started = writer.map_err(|error| cannot(&error)).and_then(|writer| {
+            self.topology.trace().start_numbered(writer, TraceConfig::default()).map_err(|e| cannot(&e))
+        });
+        let record = started.inspect_err(|_| {
             // Nothing is in it.
             let _ = std::fs::remove_file(&path);
-            return Err(refusal);
-        }
-        self.trace = Some(Trace { path, client });
+        })?;
+        self.trace = Some(Trace { path, client, record });
         Ok(Answer::Done {})
     }
 
@@ -438,8 +439,9 @@ impl Office {
 
     /// Ends the record that was started here.
     fn stop_trace(&mut self) -> Option<TraceStopped> {
-        let Trace { path, .. } = self.trace.take()?;
-        let TraceSummary { events, dropped_events, error, mut writer, .. } = self.topology.trace().stop()?;
+        let Trace { path, record, .. } = self.trace.take()?;
+        let TraceSummary { events, dropped_events, error, mut writer, .. } =
+            self.topology.trace().stop_numbered(record)?;
         let error = error.or_else(|| writer.flush().err()).map(|error| error.to_string());
         Some(TraceStopped { path, events, dropped_events, error })
     }

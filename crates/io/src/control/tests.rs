@@ -329,6 +329,23 @@ fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
 }
 
 #[test]
+fn a_record_of_the_programs_own_is_not_ended_from_outside() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let mut client = Client::connect(server.path()).unwrap();
+    client.change(&Request::TraceStart { path: place.0.join("run.plt") }).unwrap();
+    assert!(topology.trace().stop().is_some());
+    let out: Box<dyn Write + Send> = Box::new(std::io::sink());
+    let writer = crate::trace::format::Writer::new(out, crate::trace::format::Clock::Monotonic, 0).unwrap();
+    topology.trace().start(writer, crate::trace::TraceConfig::default()).unwrap();
+    assert_eq!(code(client.stop_trace().unwrap_err()), ErrorCode::Trace);
+    drop((client, server));
+    assert!(topology.trace().is_recording());
+    assert!(topology.trace().stop().is_some());
+}
+
+#[test]
 fn others_that_answer_are_not_taken_for_programs() {
     let place = Place::new();
     let path = place.0.join("x.sock");

@@ -114,7 +114,19 @@ impl Tracing {
     /// # Errors
     /// See [`TraceStartError`].
     pub fn start(&self, writer: TraceWriter, config: TraceConfig) -> Result<(), TraceStartError> {
+        Recorder::start(&self.0, writer, config).map(|_| ())
+    }
+
+    /// As [`Tracing::start`]; gives the number of the record.
+    #[cfg(feature = "control")]
+    pub(crate) fn start_numbered(&self, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
         Recorder::start(&self.0, writer, config)
+    }
+
+    /// As [`Tracing::stop`], if this record is the one that was started last: nobody else's is ended.
+    #[cfg(feature = "control")]
+    pub(crate) fn stop_numbered(&self, number: u64) -> Option<TraceSummary> {
+        self.0.stop_if(|epoch| epoch == number)
     }
 
     /// Ends the record and writes what is left. `None` when none was started.
@@ -211,7 +223,8 @@ impl Recorder {
         }
     }
 
-    fn start(this: &Arc<Recorder>, writer: TraceWriter, config: TraceConfig) -> Result<(), TraceStartError> {
+    /// Gives the number of the record: the epoch that began with it.
+    fn start(this: &Arc<Recorder>, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
         let mut place = this.session();
         if this.epoch() % 2 == 1 {
             return Err(TraceStartError::AlreadyRecording);
@@ -235,11 +248,16 @@ impl Recorder {
         session.epoch = epoch;
         *place = Some(session);
         this.move_epoch(Spare { epoch, writers, is_virtual, after_request });
-        Ok(())
+        Ok(epoch)
     }
 
     pub(crate) fn stop(&self) -> Option<TraceSummary> {
-        let mut session = self.session().take()?;
+        self.stop_if(|_| true)
+    }
+
+    /// Ends the record, if there is one and its number is wanted.
+    fn stop_if(&self, is_wanted: impl Fn(u64) -> bool) -> Option<TraceSummary> {
+        let mut session = self.session().take_if(|session| is_wanted(session.epoch))?;
         if session.error.is_none() {
             self.move_epoch(Spare { epoch: session.epoch + 1, ..Spare::default() });
             session.error = session.finish(self).err();
