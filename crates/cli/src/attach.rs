@@ -215,7 +215,8 @@ fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
 
 fn text(hello: &Hello, snapshot: &Snapshot) -> String {
     let tracing = if hello.is_tracing { ", recording a trace" } else { "" };
-    let mut text = format!("{} (process {}, {} shard(s){tracing})\n", hello.program, hello.pid, hello.shards);
+    let name = screen::printable(&hello.program);
+    let mut text = format!("{name} (process {}, {} shard(s){tracing})\n", hello.pid, hello.shards);
     if !snapshot.missing_shards.is_empty() {
         let shards: Vec<String> = snapshot.missing_shards.iter().map(u16::to_string).collect();
         text.push_str(&format!("no answer from shards {}: their part is missing\n", shards.join(", ")));

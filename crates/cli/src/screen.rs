@@ -10,16 +10,22 @@ use plimsoll_tools::tune::Observer;
 /// The widest that a table may be.
 const WIDTH: u16 = 100;
 
-/// A table with the given headers: the first column to the left, the others to the right.
+/// Blanks behind a column.
+const PADDING: u16 = 2;
+
+/// Letters that the first column keeps before others are cut.
+const FIRST_LETTERS_MIN: usize = 16;
+
+/// A table with the given headers: the first column to the left, the others to the right; what is too wide is cut.
 pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(headers.to_vec());
-    for row in rows {
-        table.add_row(row);
-    }
+    let mut rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    cut(headers, &mut rows);
+    table.add_rows(rows);
     for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
+        column.set_padding((0, PADDING));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
             // What is too wide wraps in the first column, never inside a figure.
@@ -30,15 +36,48 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     lines.join("\n")
 }
 
+/// Text of another program with its control characters written out, so that it cannot steer the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |letter: char| {
+        if letter.is_control() { letter.escape_unicode().to_string() } else { letter.to_string() }
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// Cuts what is too wide for a table of [`WIDTH`]: the widest columns behind the first, which wraps, lose most.
+fn cut(headers: &[&str], rows: &mut [Vec<String>]) {
+    let letters = |text: &str| text.chars().count();
+    let header_letters: Vec<usize> = headers.iter().map(|header| letters(header)).collect();
+    let mut widths = header_letters.clone();
+    for row in rows.iter() {
+        widths.iter_mut().zip(row).for_each(|(width, cell)| *width = letters(cell).max(*width));
+    }
+    if let Some(first) = widths.first_mut() {
+        *first = FIRST_LETTERS_MIN.min(*first);
+    }
+    let room = usize::from(WIDTH).saturating_sub(usize::from(PADDING) * widths.len());
+    while widths.iter().sum::<usize>() > room {
+        let others = widths.iter_mut().zip(&header_letters).skip(1);
+        let widest = others.filter(|(width, least)| **width > **least).max_by_key(|(width, _)| **width);
+        let Some((width, _)) = widest else { break };
+        *width -= 1;
+    }
+    for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths).skip(1)) {
+        if letters(cell) > *width {
+            *cell = cell.chars().take(width.saturating_sub(1)).chain(['…']).collect();
+        }
+    }
+}
+
 /// Breaks a paragraph into lines that fit.
 pub(crate) fn wrap(text: &str) -> String {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(printable) {
         let line = lines.last_mut().filter(|line| line.len() + word.len() < usize::from(WIDTH));
         match line {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => line.extend([" ", word]),
-            None => lines.push(word.to_owned()),
+            Some(line) if line.is_empty() => line.push_str(&word),
+            Some(line) => line.extend([" ", &word]),
+            None => lines.push(word),
         }
     }
     lines.join("\n")
@@ -157,4 +196,26 @@ fn bar_style() -> ProgressStyle {
     ProgressStyle::with_template("{msg:24} [{bar:40}] {percent:>3} %  {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_neither_steers_the_terminal_nor_widens_a_table() {
+        let long = "n".repeat(90);
+        let cases: [(&[&str], &str); 3] = [
+            (&["3 ms", &long, "write 4 KiB"], "…"),
+            (&[&long, "db", &long], "…"),
+            (&["red\x1b[31m", "a\nb", "plain"], "red\\u{1b}[31m  a\\u{a}b  plain"),
+        ];
+        for (cells, expected) in cases {
+            let row = cells.iter().map(|cell| (*cell).to_owned()).collect();
+            let text = table(&["longest", "class", "piece"], vec![row]);
+            assert!(text.contains(expected), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+        }
+        assert_eq!(wrap("a\x1b[2J b"), "a\\u{1b}[2J b");
+    }
 }
