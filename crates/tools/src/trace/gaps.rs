@@ -26,6 +26,9 @@
 //! standstills are the shard's lateness. Where that is tokens, costs and lengths of pieces give the rates of the model
 //! that granted them.
 //!
+//! A piece whose dispatch is not in the trace leaves the queue when it is back. One that never goes out counts only if
+//! no later one of its class went out on its queue: then work waits at the end of the trace; else its events are lost.
+//!
 //! **Limits.** [`QUEUES_MAX`] queues; further ones are left out and told. Times of the trace must be in order within
 //! [`super::order`]'s bound. In a kernel trace reasons are not known. A token's time that passed may mean that others
 //! took the tokens, or that the shard looked late: only with one shard is it surely the latter.
@@ -105,10 +108,17 @@ struct Piece {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    Back { len_bytes: u32 },
+    Back {
+        len_bytes: u32,
+    },
     Queued,
     Out(Piece),
-    Blocked { reason: WaitReason, until_ns: Option<u64> },
+    /// It is back, and when it went out is not in the trace.
+    Gone,
+    Blocked {
+        reason: WaitReason,
+        until_ns: Option<u64>,
+    },
 }
 
 /// Order of what has one time: back, queued, out, blocked; a piece that is out and back at once is back after.
@@ -154,6 +164,31 @@ struct Waits {
     max_ns: u64,
 }
 
+/// Most pieces of a class on a queue that never went out and are held.
+const NEVER_OUT_MAX: usize = 1 << 16;
+
+/// A class on a queue: what came after the last piece that went out waits at the end; what came before it is lost.
+#[derive(Default)]
+struct Turn {
+    /// When the last that went out had come.
+    last_out_ns: u64,
+    /// When those came that never went out.
+    never_out_ns: Vec<u64>,
+}
+
+impl Turn {
+    fn never_out(&mut self, queued_ns: u64) {
+        if self.never_out_ns.len() < NEVER_OUT_MAX {
+            self.never_out_ns.push(queued_ns);
+        }
+    }
+
+    /// Since when a piece waits at the end.
+    fn waits_since_ns(&self) -> Option<u64> {
+        self.never_out_ns.iter().copied().filter(|queued_ns| *queued_ns >= self.last_out_ns).min()
+    }
+}
+
 /// The analysis while it reads.
 pub struct Gaps {
     longer_than_ns: u64,
@@ -168,6 +203,7 @@ struct Followed {
     disks: BTreeMap<u16, Box<Disk>>,
     classes: BTreeMap<u16, [Waits; WAYS]>,
     longest: Vec<(Standstill, Piece, u16)>,
+    turns: BTreeMap<(QueueKey, u16), Turn>,
     events_left_out: u64,
 }
 
@@ -181,6 +217,7 @@ impl Gaps {
             disks: BTreeMap::new(),
             classes: BTreeMap::new(),
             longest: Vec::new(),
+            turns: BTreeMap::new(),
             events_left_out: 0,
         };
         Gaps { longer_than_ns, ordered: Ordered::default(), followed }
@@ -206,6 +243,7 @@ impl Gaps {
     pub fn finish(mut self, trace: &Trace) -> GapsReport {
         let followed = &mut self.followed;
         self.ordered.finish(&mut |time_ns, (key, what)| followed.take(key, time_ns, what));
+        followed.wait_at_end();
         report::of(self, trace)
     }
 
@@ -218,11 +256,22 @@ impl Gaps {
         // The kernel's queues are not one for each CPU.
         let is_of_kernel = span.dispatched_ns.is_none() && span.submitted_ns.is_some();
         let key = (span.disk, if is_of_kernel { 0 } else { span.shard });
+        let ended_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
         let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
         if let Some(queued_ns) = queued_ns {
+            let turn = self.followed.turns.entry((key, span.class)).or_default();
+            if out_ns.or(ended_ns).is_none() {
+                return turn.never_out(queued_ns);
+            }
+            turn.last_out_ns = turn.last_out_ns.max(queued_ns);
             self.push(key, queued_ns, RANK_QUEUED, What::Queued);
         }
-        let Some(out_ns) = out_ns else { return };
+        let Some(out_ns) = out_ns else {
+            if let (Some(queued_ns), Some(ended_ns)) = (queued_ns, ended_ns) {
+                self.push(key, ended_ns.max(queued_ns), RANK_OUT, What::Gone);
+            }
+            return;
+        };
         let back_ns = span.completed_ns.or(span.reaped_ns).filter(|back_ns| *back_ns >= out_ns);
         let piece = Piece {
             class: span.class,
@@ -292,14 +341,36 @@ impl Followed {
                 queue.back(time_ns);
                 disk.levels.take(time_ns, Move::Back { len_bytes });
             }
+            What::Gone => {
+                queue.gone(time_ns);
+                disk.levels.take(time_ns, Move::Lost);
+            }
             What::Blocked { reason, until_ns } => queue.blocked(time_ns, reason, until_ns),
             What::Out(piece) => {
                 let Piece { latency_ns, was_queued, .. } = piece;
-                disk.levels.take(time_ns, Move::Out { latency_ns, was_queued });
+                if latency_ns.is_some() {
+                    disk.levels.take(time_ns, Move::Out { latency_ns, was_queued });
+                } else if was_queued {
+                    // It never comes back: it is in no level from here on.
+                    disk.levels.take(time_ns, Move::Lost);
+                }
                 if let Some(still) = queue.out(time_ns, was_queued, piece.reason) {
                     disk.add(&still, self.longer_than_ns);
                     self.keep_longest(still, piece, key.0);
                 }
+            }
+        }
+    }
+
+    /// Work that waits at the end of the trace.
+    fn wait_at_end(&mut self) {
+        for ((key, _), turn) in std::mem::take(&mut self.turns) {
+            let Some(since_ns) = turn.waits_since_ns() else { continue };
+            if self.queues.len() < QUEUES_MAX || self.queues.contains_key(&key) {
+                self.queues.entry(key).or_insert_with(|| Queue::new(since_ns)).waits_at_end(since_ns);
+                let disk = self.disks.entry(key.0).or_default();
+                disk.begin_ns = Some(disk.begin_ns.map_or(since_ns, |begin_ns| begin_ns.min(since_ns)));
+                disk.end_ns = disk.end_ns.max(since_ns);
             }
         }
     }

@@ -48,6 +48,8 @@ pub enum Move {
         /// Whether its coming into the queue is in the trace.
         was_queued: bool,
     },
+    /// It leaves the queue, and what becomes of it is not in the trace.
+    Lost,
     /// It is back.
     Back {
         /// Its length in bytes.
@@ -102,6 +104,15 @@ pub struct Levels {
     last_ns: Option<u64>,
 }
 
+/// What stands beside a verdict on a trace that is not whole.
+pub(super) fn remark_of_lost(lost: &[String]) -> Option<String> {
+    let further = match lost.len() {
+        0 | 1 => String::new(),
+        n => format!("; and {} more", n - 1),
+    };
+    lost.first().map(|first| format!("the trace is not whole, so this may be wrong: {first}{further}"))
+}
+
 fn level_of(depth: u64) -> usize {
     let level = if depth == 0 { 0 } else { depth.next_power_of_two().trailing_zeros() as usize + 1 };
     level.min(LEVELS - 1)
@@ -141,6 +152,7 @@ impl Levels {
                     );
                 }
             }
+            Move::Lost => self.queued = self.queued.saturating_sub(1),
             Move::Back { .. } => self.in_device = self.in_device.saturating_sub(1),
         }
     }

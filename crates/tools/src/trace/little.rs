@@ -9,6 +9,8 @@
 //! and by lost events; those pieces are counted and named. X and R at each depth come from [`super::levels`], and the
 //! verdict is that of sweeps, [`crate::experiment::verdict`].
 //!
+//! Levels leave out what never ends; a piece whose dispatch is not in the trace leaves the queue when it is back.
+//!
 //! **Limits.** [`CLASSES_MAX`] classes and [`DISKS_MAX`] disks; what is beyond is in the totals only. Time windows
 //! are [`super::windows`]: at most 64, and a piece's time counts in R of the window in which it goes. A verdict needs
 //! a trace in which the load doubles.
@@ -32,7 +34,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::levels::{Level, Levels, Move};
+use super::levels::{Level, Levels, Move, remark_of_lost};
 use super::order::Ordered;
 use super::span::{Item, Span, Trace};
 use super::windows::Windows;
@@ -224,7 +226,16 @@ impl Little {
         let back = Move::Back { len_bytes: span.len_bytes };
         // Of one time: back, queued, out, and back of what was there for no time.
         let rank_of_back = if latency_ns == Some(0) { 3 } else { 0 };
-        let moves = [(queued_ns, 1, Move::Queued), (out_ns, 2, out), (back_ns, rank_of_back, back)];
+        // Without an end it would stay there for the rest of the trace.
+        let gone_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
+        let moves = match (out_ns, back_ns) {
+            (Some(_), Some(_)) => [(queued_ns, 1, Move::Queued), (out_ns, 2, out), (back_ns, rank_of_back, back)],
+            (None, _) if gone_ns.is_some() => {
+                let gone_ns = gone_ns.max(queued_ns).filter(|_| queued_ns.is_some());
+                [(queued_ns, 1, Move::Queued), (gone_ns, 2, Move::Lost), (None, 0, back)]
+            }
+            _ => [(None, 0, back); 3],
+        };
         let followed = &mut self.followed;
         for (time_ns, rank, what) in moves {
             if let Some(time_ns) = time_ns {
@@ -251,12 +262,13 @@ impl Little {
             let [queue, device] = laws(sums, range);
             ClassLaw { class: trace.class_name(*number), queue, device }
         };
-        let disk = |(number, levels): (u16, Box<Levels>)| DiskLevels {
-            disk: trace.disk_name(number),
-            offered: levels.offered(),
-            in_device: levels.in_device(),
-            verdict: levels.verdict(),
+        let disk = |(number, levels): (u16, Box<Levels>)| {
+            let mut verdict = levels.verdict();
+            verdict.evidence.extend(remark_of_lost(&lost));
+            let disk = trace.disk_name(number);
+            DiskLevels { disk, offered: levels.offered(), in_device: levels.in_device(), verdict }
         };
+        let disks = self.followed.0.into_iter().map(disk).collect();
         LittleReport {
             schema: SCHEMA,
             plimsoll: env!("CARGO_PKG_VERSION"),
@@ -265,7 +277,7 @@ impl Little {
             device,
             classes: self.classes.iter().map(class).collect(),
             windows: windows(&self.windows, range),
-            disks: self.followed.0.into_iter().map(disk).collect(),
+            disks,
             lost,
         }
     }

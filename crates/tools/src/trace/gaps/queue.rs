@@ -119,6 +119,22 @@ impl Queue {
         still
     }
 
+    /// A piece is gone, and when it was sent is not known: no standstill ends.
+    pub(super) fn gone(&mut self, time_ns: u64) {
+        if self.waiting == 1 {
+            self.still_since_ns = None;
+            self.empty_since_ns = time_ns;
+        }
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// Work that came at `since_ns` waits at the end of the trace.
+    pub(super) fn waits_at_end(&mut self, since_ns: u64) {
+        let since_ns = since_ns.max(self.empty_since_ns);
+        self.first_ns = self.first_ns.min(since_ns);
+        self.queued(since_ns);
+    }
+
     pub(super) fn gap_mean_ns(&self) -> f64 {
         if self.gaps == 0 { 0.0 } else { self.gap_sum_ns as f64 / self.gaps as f64 }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll::core::{Histogram, Op, WaitReason};
 use serde::Serialize;
 
-use super::super::levels::Levels;
+use super::super::levels::{Levels, remark_of_lost};
 use super::super::span::{Origin, Trace};
 use super::queue::{Queue, Standstill};
 use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Waits, way_name};
@@ -242,7 +242,9 @@ pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
         .filter(|(_, disk)| disk.begin_ns.is_some())
         .map(|(number, disk)| {
             let of_disk: Vec<(&QueueKey, &Queue)> = queues.iter().filter(|(key, _)| key.0 == *number).collect();
-            disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns, &classes, trace.origin)
+            let mut disk = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns, &classes, trace.origin);
+            disk.verdict.remarks.extend(remark_of_lost(&lost));
+            disk
         })
         .collect();
     GapsReport { schema: SCHEMA, plimsoll: env!("CARGO_PKG_VERSION"), longer_than_ns, disks, classes, longest, lost }

@@ -145,3 +145,24 @@ fn a_kernel_trace_has_gaps_without_reasons() {
     let report = gaps.finish(&trace);
     assert_eq!((report.disks[0].gap.max_ns, report.longest[0].reason), (83_000, "nothing known"));
 }
+
+#[test]
+fn pieces_of_which_events_are_lost_do_not_wait_for_the_rest_of_the_trace() {
+    use EventKind::{Completed, Dispatched, Queued, Reaped};
+    let all = events(Story::FREE, &[2], 300);
+    let whole = report(&all);
+    let cases: [&[EventKind]; 3] =
+        [&[Dispatched], &[Completed, Reaped], &[Dispatched, EventKind::Submitted, Completed, Reaped]];
+    for lost in cases {
+        let is_kept = |event: &&Event| !(10..20).contains(&event.request) || !lost.contains(&event.kind);
+        let mut kept: Vec<Event> = all.iter().filter(is_kept).copied().collect();
+        kept.retain(|event| !(10..20).contains(&event.request) || event.kind as u8 <= Reaped as u8);
+        let found = report(&kept);
+        let [disk, same] = [&found.disks[0], &whole.disks[0]];
+        assert_eq!(disk.verdict.limiter, same.verdict.limiter, "{lost:?}: {disk:?}");
+        assert!((disk.empty_part - same.empty_part).abs() < 0.05, "{lost:?}: {disk:?}");
+    }
+    let no_end: Vec<Event> = all.iter().filter(|event| event.request != 10 || event.kind == Queued).copied().collect();
+    let remarks = report(&no_end).disks[0].verdict.remarks.join("; ");
+    assert!(remarks.contains("the trace is not whole") && whole.disks[0].verdict.remarks.is_empty(), "{remarks}");
+}

@@ -73,3 +73,18 @@ fn nothing_is_no_error() {
     let width = csv.lines().next().map(|line| line.split(',').count());
     assert!(csv.lines().count() > 3 && csv.lines().all(|line| Some(line.split(',').count()) == width), "{csv}");
 }
+
+#[test]
+fn a_hole_in_the_trace_does_not_stay_in_the_levels() {
+    let all = events(Story::FREE, &[4], 300);
+    for lost_from in [EventKind::Dispatched, EventKind::Completed] {
+        let is_kept = |event: &&plimsoll::core::trace::Event| {
+            !(20..60).contains(&event.request) || (event.kind as u8) < lost_from as u8
+        };
+        let found = report(&all.iter().filter(is_kept).copied().collect::<Vec<_>>());
+        let disk = &found.disks[0];
+        assert!(disk.offered.iter().all(|level| level.depth_max <= 4), "{lost_from:?}: {:?}", disk.offered);
+        let evidence = disk.verdict.evidence.join("; ");
+        assert!(evidence.contains("the trace is not whole"), "{evidence}");
+    }
+}
