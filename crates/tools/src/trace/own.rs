@@ -8,6 +8,9 @@
 //! end of its request, because it carries the time of the callback. A request that begins anew under a number that is
 //! still open (the program was started again, and its files put together) ends the old one as it is.
 //!
+//! A number of a file or class that is given a different name (numbers of closed files are used again) is another one
+//! from there on, with a free number of its own in spans and names.
+//!
 //! **Limits.** At most [`HELD_MAX`] requests and pieces are held, all shards together; beyond that the oldest of the
 //! shard is handed over as it is and counted. A request that ended and whose callback was not recorded is handed over
 //! after [`ENDED_MAX`] later ends on its shard. The cancelled rest of a request of which pieces went out makes no span.
@@ -63,22 +66,18 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
     let mut reader = Reader::new(input)?;
     let is_monotonic = reader.clock() == Clock::Monotonic;
     let unix_at_zero_ns = Some(reader.unix_at_zero_ns()).filter(|unix_ns| is_monotonic && *unix_ns > 0);
-    let mut names = Names::default();
+    let mut names = Renamed::default();
     let mut shards: BTreeMap<u16, Shard> = BTreeMap::new();
     let mut all = All { held_max, ..All::default() };
     while let Some(chunk) = reader.next_chunk()? {
         match chunk.body {
-            Body::Names(more) => {
-                names.classes.extend(more.classes);
-                names.files.extend(more.files);
-                names.disks.extend(more.disks);
-            }
+            Body::Names(more) => names.take(more),
             Body::Events(events) => {
                 all.shard = chunk.shard;
                 all.events += events.len() as u64;
                 let shard = shards.entry(chunk.shard).or_default();
-                for event in &events {
-                    shard.take(event, &mut all, visit);
+                for event in events {
+                    shard.take(&names.translated(event), &mut all, visit);
                 }
             }
         }
@@ -88,13 +87,85 @@ fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usi
     }
     Ok(Trace {
         origin: Origin::Own,
-        names,
+        names: names.names,
         unix_at_zero_ns,
         is_monotonic,
         events: all.events,
         spans: all.spans,
         lost: sentences(reader.lost(), &all),
     })
+}
+
+/// Names so far. A number that is given a different name is that of another class or file: from there on its events
+/// have a number that is free.
+struct Renamed {
+    names: Names,
+    classes: Numbers<u16>,
+    files: Numbers<u32>,
+}
+
+impl Default for Renamed {
+    fn default() -> Renamed {
+        let (classes, files) = (Numbers::new(u32::from(u16::MAX) - 1), Numbers::new(u32::MAX - 1));
+        Renamed { names: Names::default(), classes, files }
+    }
+}
+
+impl Renamed {
+    fn take(&mut self, more: Names) {
+        for (number, class) in more.classes {
+            self.classes.name(&mut self.names.classes, number, class, |a, b| a.name == b.name);
+        }
+        for (number, file) in more.files {
+            self.files.name(&mut self.names.files, number, file, |a, b| a == b);
+        }
+        self.names.disks.extend(more.disks);
+    }
+
+    fn translated(&self, event: Event) -> Event {
+        let is_queued = event.kind == EventKind::Queued;
+        let detail = if is_queued { self.files.now(event.detail) } else { event.detail };
+        Event { class: self.classes.now(event.class), detail, ..event }
+    }
+}
+
+/// Which number stands for one of the file now, where that has been given different names.
+struct Numbers<N> {
+    now: BTreeMap<N, N>,
+    /// Free ones are sought from here downwards.
+    free: u32,
+}
+
+impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
+    fn new(free: u32) -> Numbers<N> {
+        Numbers { now: BTreeMap::new(), free }
+    }
+
+    fn now(&self, number: N) -> N {
+        self.now.get(&number).copied().unwrap_or(number)
+    }
+
+    fn name<T>(&mut self, names: &mut BTreeMap<N, T>, number: N, name: T, is_same: impl Fn(&T, &T) -> bool) {
+        let mut now = self.now(number);
+        let is_another = names.get(&now).is_some_and(|known| !is_same(known, &name));
+        if is_another && let Some(free) = self.next_free(names) {
+            self.now.insert(number, free);
+            now = free;
+        }
+        names.insert(now, name);
+    }
+
+    /// `None`: all have been given away, and a name is that of the whole trace.
+    fn next_free<T>(&mut self, names: &BTreeMap<N, T>) -> Option<N> {
+        while self.free > 0 {
+            let number = N::try_from(self.free).ok()?;
+            self.free -= 1;
+            if !names.contains_key(&number) {
+                return Some(number);
+            }
+        }
+        None
+    }
 }
 
 /// What concerns all shards.

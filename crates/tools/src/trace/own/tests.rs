@@ -1,5 +1,5 @@
 use plimsoll::core::{Op, WaitReason};
-use plimsoll::trace::format::{ClassName, Writer};
+use plimsoll::trace::format::{ClassName, FileName, Writer};
 
 use super::*;
 
@@ -174,4 +174,24 @@ fn of_a_file_cut_anywhere_the_rest_is_told() {
         let told = trace.lost.iter().any(|sentence| sentence.contains("cut"));
         assert_eq!(told, !is_whole_chunk, "cut at {cut}: {:?}", trace.lost);
     }
+}
+
+#[test]
+fn a_number_that_is_used_again_is_another_file_and_class_from_there_on() {
+    let mut file = Vec::new();
+    let mut writer = Writer::new(&mut file, Clock::Monotonic, 77).unwrap();
+    for (at, name) in ["a", "b", "b", "a"].into_iter().enumerate() {
+        let mut names = Names::default();
+        // Other shares are no other class.
+        names.classes.insert(2, ClassName { name: name.to_owned(), shares: at as u32 });
+        names.files.insert(7, FileName { path: format!("/data/{name}"), disk: 1 });
+        writer.names(&names).unwrap();
+        let queued = Event { detail: 7, ..event(EventKind::Queued, at as u64, 0, 10) };
+        writer.events(0, 0, &[queued, event(EventKind::Reaped, at as u64, 0, 20)]).unwrap();
+    }
+    let (spans, trace) = read_all(&file, HELD_MAX);
+    let path = |span: &Span| trace.names.files[&span.file].path.clone();
+    let found: Vec<String> = spans.iter().map(|span| trace.class_name(span.class) + " " + &path(span)).collect();
+    assert_eq!(found, ["a /data/a", "b /data/b", "b /data/b", "a /data/a"]);
+    assert_eq!((spans[0].file, spans[0].class, spans[1].file == spans[2].file), (7, 2, true));
 }
