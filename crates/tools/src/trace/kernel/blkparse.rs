@@ -13,7 +13,8 @@
 //! ```
 //!
 //! The name of the process stands between the first `[` and the last `]`; of a completion, its error number stands
-//! there. Empty lines and the summary at the end are passed over; any other line that is no event is counted.
+//! there. Empty lines and the summary at the end are passed over; any other line that is no event is counted. So is one
+//! whose name holds a line feed or another control character.
 //!
 //! **Limits.** Formats of one's own (`blkparse -f`) are not read. Time stamps count from the beginning of the trace, so
 //! such a trace has no clock in common with another. Lines of at most 64 KiB.
@@ -90,6 +91,10 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
     let sectors = if second == "+" { third.parse().ok()? } else { 0 };
     let bracket = line.find('[').zip(line.rfind(']')).and_then(|(from, to)| line.get(from + 1..to));
     let action = action_of(letters, words.next(), words.next());
+    let has_name = !matches!(action, Action::Complete | Action::Other | Action::Remap);
+    if has_name && !is_whole_name(line, bracket) {
+        return None;
+    }
     let is_flush = rwbs.starts_with('F');
     Some(BlockEvent {
         time_ns,
@@ -97,15 +102,17 @@ fn event_of(line: &str, intake: &mut Intake) -> Option<BlockEvent> {
         sectors,
         action,
         op: op_of(rwbs.contains('W'), is_flush, rwbs.contains('D'), sectors),
-        class: match (action, bracket) {
-            (Action::Complete | Action::Other | Action::Remap, _) | (_, None) => 0,
-            (_, Some(name)) => intake.class(name),
-        },
+        class: bracket.filter(|_| has_name).map_or(0, |name| intake.class(name)),
         disk: intake.disk(major, minor),
         cpu,
         sequence,
         error: bracket.filter(|_| action == Action::Complete).map_or(0, error_of),
     })
+}
+
+/// Whether the name, if there is one, ends on its line and has no control characters.
+fn is_whole_name(line: &str, name: Option<&str>) -> bool {
+    name.map_or(!line.contains('['), |name| !name.contains(char::is_control))
 }
 
 /// The action of these letters; `X` is followed by `/ SECTOR`.
@@ -165,6 +172,18 @@ mod tests {
     fn errors_are_positive_however_they_are_written() {
         for (text, error) in [("0", 0), ("-5", 5), ("5", 5), ("65531", 5), ("x", 0)] {
             assert_eq!(error_of(text), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_with_control_characters_are_refused_and_counted() {
+        let cases = [("[db 1]", 0), ("", 0), ("[d\x1b[31mb]", 1), ("[d\nb]", 2), ("[d\tb]", 1), ("[d\u{9b}b]", 1)];
+        for (name, unread) in cases {
+            let text = format!("8,0 1 1 0.1 5 Q R 8 + 8 [a]\n8,0 1 2 0.2 5 Q R 64 + 8 {name}\n");
+            let trace = read_blkparse(&mut text.as_bytes(), &mut |_| {}).unwrap();
+            let told = trace.lost.iter().find(|it| it.ends_with("lines are no events as blkparse prints them"));
+            let expected = (unread > 0).then(|| sentence(unread, "lines are no events as blkparse prints them"));
+            assert_eq!(told, expected.as_ref(), "{name:?}: {:?}", trace.lost);
         }
     }
 
