@@ -309,7 +309,7 @@ mod tests {
         let disk: DiskState = serde_json::from_value(disk).expect("it is one");
         let text = format!("{}\n{}", disk_line(&disk), classes(&disk));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        for part in ["depth:128", "of 750 us", "-2 us", "123,457", "backend 100 %", "compaction"] {
+        for part in ["depth:128", "of 750 us", "-2.00 us", "123,457", "backend 100 %", "compaction"] {
             assert!(text.contains(part), "no `{part}` in {text}");
         }
     }
