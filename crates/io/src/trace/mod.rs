@@ -7,7 +7,7 @@
 //! # How it works
 //! [`Tracing`], from [`Topology::trace`](crate::Topology::trace), starts and stops a record at any time, from any thread.
 //! Each shard writes events ([`plimsoll_core::trace`]) into a ring of its own; a thread carries them from the rings to a
-//! file ([`format`]). A shard never waits for that: when its ring is full the event is dropped, and counted.
+//! file ([`mod@format`]). A shard never waits for that: when its ring is full the event is dropped, and counted.
 //! ```text
 //!   shard 0  --ring-->  \
 //!   shard 1  --ring-->   recorder, every 10 ms  -->  names, chunks of events

@@ -3,8 +3,8 @@
 //! **Why.** The scheduler sees a request go and come back. In between the kernel may hold it in a queue of its own,
 //! split it, merge it with others, or send it twice; only the kernel's trace tells that from a slow device.
 //!
-//! **How.** Both forms, the text of `blkparse` ([`blkparse`]) and the binary stream of `blktrace` ([`blktrace`]),
-//! become [`BlockEvent`]s. The intake puts those in order of time and hands them to a matcher, which makes one
+//! **How.** Both forms, the text of `blkparse` and the binary stream of `blktrace` ([`blktrace`]),
+//! become events of one kind. The intake puts those in order of time and hands them to a matcher, which makes one
 //! [`Span`](super::span::Span) of each request that went to a driver. [`record`] makes such a stream without the
 //! `blktrace` command.
 //!
