@@ -60,6 +60,23 @@ pub(crate) enum ReportFormat {
     Csv,
 }
 
+impl ReportFormat {
+    /// Prints a report in this form. Each form is made only if it is asked for.
+    fn print(
+        self,
+        table: impl FnOnce() -> String,
+        json: impl FnOnce() -> serde_json::Result<String>,
+        csv: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = match self {
+            ReportFormat::Table => table(),
+            ReportFormat::Json => json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
+            ReportFormat::Csv => csv(),
+        };
+        Ok(screen::print(&text)?)
+    }
+}
+
 /// Hands a trace to `visit`; what is missing in it goes to stderr.
 pub(crate) fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, Failure> {
     let trace = trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;

@@ -37,14 +37,7 @@ pub(crate) struct DiffArguments {
 pub(super) fn run(arguments: &DiffArguments) -> Result<Outcome, Failure> {
     let report = diff(&side(&arguments.base)?, &side(&arguments.other)?);
     report.unmatched.iter().for_each(|sentence| screen::warning(sentence));
-    let text = match arguments.format {
-        ReportFormat::Table => table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
     Ok(if report.is_worse { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -43,14 +43,7 @@ pub(super) fn run(arguments: &GapsArguments) -> Result<Outcome, Failure> {
     let mut gaps = Gaps::new(arguments.longer_than);
     let trace = super::read(&arguments.trace, &mut |item| gaps.visit(&item))?;
     let report = gaps.finish(&trace);
-    let text = match arguments.format {
-        ReportFormat::Table => table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
     Ok(Outcome::Done)
 }
 

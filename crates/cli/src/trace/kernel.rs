@@ -181,14 +181,7 @@ fn analyse(path: &Path, format: ReportFormat) -> Result<(), Failure> {
     let mut stages = Stages::new(&[By::Class, By::Size]);
     let trace = super::read(path, &mut |item| stages.visit(&item))?;
     let report = stages.finish(&trace);
-    let text = match format {
-        ReportFormat::Table => super::stages::table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    Ok(screen::print(&text)?)
+    format.print(|| super::stages::table(&report), || report.to_json(), || report.to_csv())
 }
 
 fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome, Failure> {
@@ -196,14 +189,7 @@ fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome
         BesideError::Read(..) | BesideError::Unsuitable(_) => Failure::Input(error.to_string()),
     })?;
     report.lost.iter().for_each(|sentence| screen::warning(sentence));
-    let text = match format {
-        ReportFormat::Table => table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
     Ok(if report.matched == 0 { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -34,14 +34,7 @@ pub(super) fn run(arguments: &LittleArguments) -> Result<Outcome, Failure> {
     let mut little = Little::default();
     let trace = super::read(&arguments.trace, &mut |item| little.visit(&item))?;
     let report = little.finish(&trace);
-    let text = match arguments.format {
-        ReportFormat::Table => table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
     Ok(Outcome::Done)
 }
 
@@ -110,7 +103,7 @@ fn levels(disk: &DiskLevels) -> String {
     let mut text = format!("{}\n{offered}\n\n{in_device}\n", screen::wrap(&format!("{}, by depth:", disk.disk)));
     text.push_str(&format!("\n{}", screen::wrap(&format!("Verdict: {}.", disk.verdict.sentence))));
     for line in &disk.verdict.evidence {
-        text.push_str(&format!("\n  {line}"));
+        text.push_str(&format!("\n{}", screen::wrap(&format!("- {line}"))));
     }
     text
 }

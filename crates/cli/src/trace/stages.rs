@@ -84,14 +84,7 @@ pub(super) fn run(arguments: &StagesArguments) -> Result<Outcome, Failure> {
             pictures.write(name, &title, &[chart])?;
         }
     }
-    let text = match arguments.format {
-        ReportFormat::Table => table(&report),
-        ReportFormat::Json => {
-            report.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?
-        }
-        ReportFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
     Ok(Outcome::Done)
 }
 
