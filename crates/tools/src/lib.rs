@@ -17,6 +17,7 @@ pub mod presets;
 pub mod report;
 pub mod setup;
 pub mod sim;
+pub mod stat;
 pub mod test;
 pub mod trace;
 pub mod tune;

@@ -1,0 +1,293 @@
+//! What happened on a host between two looks: the shape that every source is brought into.
+//!
+//! # Why
+//! Live counters, our recordings, saved `/proc/diskstats` and the text of ten years of `iostat` know different things.
+//! What judges them must not care where they come from, and must see what is missing as missing, never as 0.
+//!
+//! # How it works
+//! [`Columns`] are those of `iostat -x`, every one optional. [`Columns::from_counters`] makes them by sysstat's formulas
+//! (`iostat.c` and `rd_stats.c` of sysstat 12.7): rates are differences over the interval; `await` is time over
+//! completions, 0 where nothing completed; `aqu-sz` is weighted time over the interval; `%util` busy time over the
+//! interval.
+//!
+//! # Limits
+//! kB in iostat are KiB, here too. A column that a kernel does not count is `None`; sysstat prints 0.00 there.
+//!
+//! # Example
+//! 2000 reads of 4 KiB in one second that took 200 ms in all: 2000 r/s, 8000 rkB/s, r_await 0.10 ms, rareq-sz 4 kB.
+
+use std::collections::BTreeMap;
+
+use plimsoll::sys::diskstats::Counters;
+use serde::{Deserialize, Serialize};
+
+/// What happened on a host between two looks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// When it ended, in milliseconds since 1970 (UTC); `None` where the source does not say.
+    pub end_unix_ms: Option<u64>,
+    /// Its length in seconds; `None` where the source does not say.
+    pub duration_s: Option<f64>,
+    /// Whether it begins with the start of the host: iostat's first report, means over days.
+    pub is_since_boot: bool,
+    /// Where the CPUs' time went; `None` where the source does not say.
+    pub cpu: Option<CpuShares>,
+    /// The devices, in the order of the source; a name stands once.
+    pub devices: Vec<DeviceInterval>,
+}
+
+/// Where the time of all CPUs went, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuShares {
+    /// In programs.
+    pub user: f64,
+    /// In programs of lower priority.
+    pub nice: f64,
+    /// In the kernel, interrupts included.
+    pub system: f64,
+    /// Idle while a request of a task that last ran there was under way.
+    pub iowait: f64,
+    /// Taken by the host of a virtual machine.
+    pub steal: f64,
+    /// Idle.
+    pub idle: f64,
+}
+
+/// What one device did in an interval.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceInterval {
+    /// Its name, such as `nvme0n1`.
+    pub device: String,
+    /// The columns of iostat. All `None` where [`Gap`] says why.
+    pub columns: Columns,
+    /// Requests under way at the end; `None` where the source does not say (iostat does not).
+    pub in_flight: Option<u64>,
+    /// Why there are no columns.
+    pub gap: Option<Gap>,
+}
+
+/// Why nothing can be said of a device in an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gap {
+    /// It was not there at the begin.
+    Appeared,
+    /// It is not there at the end.
+    Disappeared,
+    /// Its counters fell by what is no wrap of 32 bits: another device, or counters that were reset.
+    Reset,
+}
+
+/// The columns of `iostat -x`, in its order and units: per second, KiB, milliseconds, percent. `None`: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Columns {
+    /// `r/s`.
+    pub reads_per_s: Option<f64>,
+    /// `w/s`.
+    pub writes_per_s: Option<f64>,
+    /// `d/s`.
+    pub discards_per_s: Option<f64>,
+    /// `f/s`.
+    pub flushes_per_s: Option<f64>,
+    /// `rkB/s`.
+    pub read_kib_per_s: Option<f64>,
+    /// `wkB/s`.
+    pub write_kib_per_s: Option<f64>,
+    /// `dkB/s`.
+    pub discard_kib_per_s: Option<f64>,
+    /// `rrqm/s`.
+    pub read_merges_per_s: Option<f64>,
+    /// `wrqm/s`.
+    pub write_merges_per_s: Option<f64>,
+    /// `drqm/s`.
+    pub discard_merges_per_s: Option<f64>,
+    /// `%rrqm`.
+    pub read_merged_percent: Option<f64>,
+    /// `%wrqm`.
+    pub write_merged_percent: Option<f64>,
+    /// `%drqm`.
+    pub discard_merged_percent: Option<f64>,
+    /// `r_await`.
+    pub read_await_ms: Option<f64>,
+    /// `w_await`.
+    pub write_await_ms: Option<f64>,
+    /// `d_await`.
+    pub discard_await_ms: Option<f64>,
+    /// `f_await`.
+    pub flush_await_ms: Option<f64>,
+    /// `rareq-sz`.
+    pub read_size_kib: Option<f64>,
+    /// `wareq-sz`.
+    pub write_size_kib: Option<f64>,
+    /// `dareq-sz`.
+    pub discard_size_kib: Option<f64>,
+    /// `aqu-sz` (`avgqu-sz` before sysstat 12).
+    pub queue: Option<f64>,
+    /// `%util`.
+    pub util_percent: Option<f64>,
+    /// `await`: of reads, writes and discards together. Only short and old layouts have it; else it follows.
+    pub await_ms: Option<f64>,
+    /// `areq-sz` (half of `avgrq-sz` before sysstat 12): of all requests together, in KiB.
+    pub size_kib: Option<f64>,
+}
+
+impl Columns {
+    /// By sysstat's formulas, from what happened ([`Counters::since`]) in `duration_s` seconds (above 0).
+    #[must_use]
+    pub fn from_counters(moved: &Counters, duration_s: f64) -> Columns {
+        let rate = |count: Option<u64>| count.map(|count| count as f64 / duration_s);
+        let kib = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0 / duration_s);
+        // Nothing done: 0, as iostat prints it.
+        let mean = |sum: Option<f64>, count: Option<u64>| match (sum, count) {
+            (Some(_), Some(0)) => Some(0.0),
+            (Some(sum), Some(count)) => Some(sum / count as f64),
+            _ => None,
+        };
+        let ms = |ms: Option<u64>| ms.map(|ms| ms as f64);
+        let half = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0);
+        let merged = |merges: Option<u64>, count: Option<u64>| {
+            let (merges, count) = (merges?, count?);
+            Some(if merges + count == 0 { 0.0 } else { 100.0 * merges as f64 / (merges + count) as f64 })
+        };
+        let (reads, writes) = (Some(moved.reads), Some(moved.writes));
+        let (read_sectors, write_sectors) = (Some(moved.read_sectors), Some(moved.write_sectors));
+        let all = Some(moved.reads + moved.writes + moved.discards.unwrap_or(0));
+        let all_sectors = Some(moved.read_sectors + moved.write_sectors + moved.discard_sectors.unwrap_or(0));
+        let all_ms = moved.read_ms.zip(moved.write_ms).map(|(r, w)| (r + w + moved.discard_ms.unwrap_or(0)) as f64);
+        Columns {
+            reads_per_s: rate(reads),
+            writes_per_s: rate(writes),
+            discards_per_s: rate(moved.discards),
+            flushes_per_s: rate(moved.flushes),
+            read_kib_per_s: kib(read_sectors),
+            write_kib_per_s: kib(write_sectors),
+            discard_kib_per_s: kib(moved.discard_sectors),
+            read_merges_per_s: rate(moved.read_merges),
+            write_merges_per_s: rate(moved.write_merges),
+            discard_merges_per_s: rate(moved.discard_merges),
+            read_merged_percent: merged(moved.read_merges, reads),
+            write_merged_percent: merged(moved.write_merges, writes),
+            discard_merged_percent: merged(moved.discard_merges, moved.discards),
+            read_await_ms: mean(ms(moved.read_ms), reads),
+            write_await_ms: mean(ms(moved.write_ms), writes),
+            discard_await_ms: mean(ms(moved.discard_ms), moved.discards),
+            flush_await_ms: mean(ms(moved.flush_ms), moved.flushes),
+            read_size_kib: mean(half(read_sectors), reads),
+            write_size_kib: mean(half(write_sectors), writes),
+            discard_size_kib: mean(half(moved.discard_sectors), moved.discards),
+            queue: moved.weighted_ms.map(|ms| ms as f64 / 1000.0 / duration_s),
+            util_percent: moved.busy_ms.map(|ms| ms as f64 / 10.0 / duration_s),
+            await_ms: mean(all_ms, all),
+            size_kib: mean(half(all_sectors), all),
+        }
+    }
+
+    /// Reads, writes and discards a second; `None` where no rate is known.
+    #[must_use]
+    pub fn requests_per_s(&self) -> Option<f64> {
+        sum([self.reads_per_s, self.writes_per_s, self.discards_per_s])
+    }
+
+    /// KiB read and written a second; `None` where no rate is known.
+    #[must_use]
+    pub fn moved_kib_per_s(&self) -> Option<f64> {
+        sum([self.read_kib_per_s, self.write_kib_per_s])
+    }
+
+    /// Mean time of reads, writes and discards in milliseconds: given, or from those of each kind by their rates.
+    #[must_use]
+    pub fn mean_await_ms(&self) -> Option<f64> {
+        self.await_ms.or_else(|| {
+            let kinds = [
+                (self.reads_per_s, self.read_await_ms),
+                (self.writes_per_s, self.write_await_ms),
+                (self.discards_per_s, self.discard_await_ms),
+            ];
+            let known = || kinds.iter().filter_map(|(rate, ms)| rate.zip(*ms));
+            let rate: f64 = known().map(|(rate, _)| rate).sum();
+            let weighted: f64 = known().map(|(rate, ms)| rate * ms).sum();
+            known().next().map(|_| if rate > 0.0 { weighted / rate } else { 0.0 })
+        })
+    }
+}
+
+fn sum<const N: usize>(values: [Option<f64>; N]) -> Option<f64> {
+    values.into_iter().flatten().reduce(|total, more| total + more)
+}
+
+/// What a device is, as far as its host says; saved recordings have it, texts of iostat do not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceFacts {
+    /// What the maker calls it, such as `SAMSUNG MZVL21T0HCLR`, or a cloud: `Amazon EC2 NVMe Instance Storage`.
+    pub model: Option<String>,
+    /// Bytes it holds.
+    pub size_bytes: Option<u64>,
+    /// Whether it spins.
+    pub is_rotational: Option<bool>,
+    /// Whether it is a part of another device.
+    pub is_partition: bool,
+    /// The devices it is made of (md, dm, multipath); empty for what stands by itself.
+    pub members: Vec<String>,
+    /// Requests that it can have under way, by the kernel's queue.
+    pub nr_requests: Option<u32>,
+    /// Where its data is behind a network, which: then the link may be the limit.
+    pub remote: Option<Remote>,
+    /// Whether its data is lost when the instance stops.
+    pub is_ephemeral: bool,
+}
+
+/// A network between a host and the medium.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remote {
+    /// `rbd`, `nbd`, `iscsi`, `nvme-tcp`, `nvme-rdma`, `nvme-fc`, `ebs`, `gcp-pd`, `azure-disk`, `drbd`.
+    pub kind: String,
+    /// Speed of the fastest network link of the host in bytes a second, where it tells.
+    pub link_bytes_per_s: Option<u64>,
+}
+
+/// Facts by device name.
+pub type Facts = BTreeMap<String, DeviceFacts>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_those_of_iostat() {
+        let moved = Counters {
+            reads: 100,
+            read_merges: Some(25),
+            read_sectors: 800,
+            read_ms: Some(40),
+            writes: 0,
+            write_merges: Some(0),
+            write_ms: Some(0),
+            busy_ms: Some(1000),
+            weighted_ms: Some(500),
+            ..Counters::default()
+        };
+        let columns = Columns::from_counters(&moved, 2.0);
+        assert_eq!((columns.reads_per_s, columns.read_kib_per_s), (Some(50.0), Some(200.0)));
+        assert_eq!((columns.read_merges_per_s, columns.read_merged_percent), (Some(12.5), Some(20.0)));
+        assert_eq!((columns.read_await_ms, columns.read_size_kib), (Some(0.4), Some(4.0)));
+        assert_eq!((columns.write_await_ms, columns.write_size_kib), (Some(0.0), Some(0.0)));
+        assert_eq!((columns.queue, columns.util_percent), (Some(0.25), Some(50.0)));
+        assert_eq!((columns.discards_per_s, columns.flush_await_ms), (None, None));
+        assert_eq!((columns.requests_per_s(), columns.mean_await_ms()), (Some(50.0), Some(0.4)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_zero() {
+        let columns = Columns::default();
+        assert_eq!((columns.requests_per_s(), columns.moved_kib_per_s(), columns.mean_await_ms()), (None, None, None));
+        let columns = Columns {
+            reads_per_s: Some(30.0),
+            read_await_ms: Some(1.0),
+            writes_per_s: Some(10.0),
+            write_await_ms: Some(5.0),
+            ..Columns::default()
+        };
+        assert_eq!(columns.mean_await_ms(), Some(2.0));
+    }
+}
