@@ -10,8 +10,8 @@ use plimsoll_tools::attach::{self, AttachError, AttachReport, Setting};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
 
-use crate::failure::{Failure, Outcome};
-use crate::flags::DemoFormat;
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::BriefFormat;
 use crate::{interrupt, screen};
 
 /// How often a waiting view looks whether it is to end.
@@ -51,8 +51,8 @@ pub(crate) struct AttachArguments {
     interval: f64,
 
     /// Format of the result; JSON is printed once
-    #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
-    format: DemoFormat,
+    #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
+    format: BriefFormat,
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
         trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
         return Err(error.into());
     }
-    let is_live = !arguments.once && arguments.format == DemoFormat::Table && std::io::stdout().is_terminal();
+    let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
     let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
     trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
     shown
@@ -132,16 +132,16 @@ fn tell_trace(client: &mut Client, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(format: DemoFormat) -> Result<Outcome, Failure> {
+fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     let read = attach::running();
     let (programs, silent) = read.map_err(|error| Failure::Machine(format!("cannot look for programs: {error}")))?;
     silent.iter().for_each(|sentence| screen::warning(sentence));
     match format {
-        DemoFormat::Json => screen::print(&json(serde_json::to_string_pretty(&programs))?)?,
-        DemoFormat::Table if programs.is_empty() => {
+        BriefFormat::Json => screen::print(&as_json(serde_json::to_string_pretty(&programs))?)?,
+        BriefFormat::Table if programs.is_empty() => {
             screen::note("no program runs that this user could attach to");
         }
-        DemoFormat::Table => {
+        BriefFormat::Table => {
             let row = |hello: &Hello| {
                 let modes: Vec<String> = hello.disks.iter().map(|disk| attach::format_mode(disk.mode)).collect();
                 let counts = [hello.shards.to_string(), hello.classes.len().to_string(), modes.join(" ")];
@@ -154,10 +154,6 @@ fn list(format: DemoFormat) -> Result<Outcome, Failure> {
         }
     }
     Ok(Outcome::Done)
-}
-
-fn json(written: serde_json::Result<String>) -> Result<String, Failure> {
-    written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
 }
 
 /// Waits for one interval, or until somebody has asked for the end.
@@ -185,10 +181,10 @@ fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
     };
     let program = client.hello();
     match arguments.format {
-        DemoFormat::Table => screen::print(&text(program, &snapshot))?,
-        DemoFormat::Json => {
+        BriefFormat::Table => screen::print(&text(program, &snapshot))?,
+        BriefFormat::Json => {
             let report = AttachReport { schema: 1, program, snapshot: &snapshot };
-            screen::print(&json(serde_json::to_string_pretty(&report))?)?;
+            screen::print(&as_json(serde_json::to_string_pretty(&report))?)?;
         }
     }
     Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_tools::compare::{self, ALPHA, CompareOptions, CompareReport, Comparison, Source, Verdict};
 use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
 use crate::screen;
 
 /// Longest name of a figure in a table.
@@ -33,19 +34,8 @@ pub(crate) struct CompareArguments {
     seed: u64,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = CompareFormat::Table)]
-    format: CompareFormat,
-}
-
-/// Format of what `compare` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CompareFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each figure and side.
-    Csv,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 fn parse_threshold(text: &str) -> Result<f64, String> {
@@ -60,12 +50,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     let options = CompareOptions { threshold_pct: arguments.threshold, seed: arguments.seed };
     let report = compare::compare(&sides, &options).map_err(|error| Failure::Input(error.to_string()))?;
     report.warnings.iter().for_each(|warning| screen::warning(warning));
-    let text = match arguments.format {
-        CompareFormat::Table => table(&report),
-        CompareFormat::Json => report.to_json(),
-        CompareFormat::Csv => report.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || Ok(report.to_json()), || report.to_csv())?;
     Ok(if report.regression { Outcome::Finding } else { Outcome::Done })
 }
 

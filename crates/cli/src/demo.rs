@@ -8,8 +8,8 @@ use plimsoll_tools::demo::{ClassLine, DemoError, DemoOptions, DemoReport, Situat
 use plimsoll_tools::load::Control;
 use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
-use crate::failure::{Failure, Outcome};
-use crate::flags::DemoFormat;
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::BriefFormat;
 use crate::recording::Recording;
 use crate::{interrupt, screen, tune};
 
@@ -41,8 +41,8 @@ pub(crate) struct DemoArguments {
     force: bool,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = DemoFormat::Table)]
-    format: DemoFormat,
+    #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
+    format: BriefFormat,
 }
 
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     let report = match shown {
         Err(DemoError::Interrupted(disk)) => {
             // As JSON it would not be what docs/formats.md says.
-            if arguments.format == DemoFormat::Table {
+            if arguments.format == BriefFormat::Table {
                 screen::print(&tune::table(&disk))?;
             }
             screen::note("interrupted while measuring the disk; scratch files are removed");
@@ -68,11 +68,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
         other => other?,
     };
     match arguments.format {
-        DemoFormat::Table => screen::print(&text(&report))?,
-        DemoFormat::Json => screen::print(
-            &serde_json::to_string_pretty(&report)
-                .map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
-        )?,
+        BriefFormat::Table => screen::print(&text(&report))?,
+        BriefFormat::Json => screen::print(&as_json(serde_json::to_string_pretty(&report))?)?,
     }
     recorded?;
     if report.interrupted {

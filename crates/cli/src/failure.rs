@@ -138,6 +138,11 @@ impl From<ScratchError> for Failure {
     }
 }
 
+/// A document, or why it could not be written.
+pub(crate) fn as_json(written: serde_json::Result<String>) -> Result<String, Failure> {
+    written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,8 @@
 //! Flags that several commands have, and their way from text to checked values.
 
+mod format;
+mod page;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,56 +17,8 @@ use plimsoll_tools::setup::{DiskChoice, parse_capacity_scale};
 use crate::failure::Failure;
 use crate::screen;
 
-/// Format of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each job.
-    Csv,
-    /// As Seastar's io_tester prints it.
-    Yaml,
-    /// As fio prints it.
-    FioJson,
-    /// As fio prints it, with the buckets of all latencies.
-    #[value(name = "fio-json+")]
-    FioJsonPlus,
-}
-
-/// Format of what `tune` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TuneFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each figure.
-    Csv,
-    /// The io-properties themselves.
-    Yaml,
-}
-
-/// Format of what `demo` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DemoFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-}
-
-/// Format of what `sim` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SimFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each figure or cell.
-    Csv,
-}
+pub(crate) use format::{BriefFormat, DiskFormat, ReportFormat, TestFormat};
+pub(crate) use page::{PageFlags, PictureFlags};
 
 /// What holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

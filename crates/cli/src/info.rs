@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll::core::{CostForm, DEFAULT_LATENCY_GOAL_NS, LatencyGoal};
 use plimsoll_tools::check::{self, Beside, CheckOptions, Finding};
 use plimsoll_tools::config::{disk, io_properties};
@@ -10,8 +10,8 @@ use plimsoll_tools::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo
 use plimsoll_tools::presets;
 use plimsoll_tools::units::{format_bytes_binary, format_count, format_iops, format_iops_short};
 
-use crate::failure::{Failure, Outcome};
-use crate::flags::parse_goal;
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::{DiskFormat, parse_goal};
 use crate::screen;
 
 /// Show what a disk description promises: costs, rates, token bucket; no disk is needed
@@ -55,21 +55,8 @@ pub(crate) struct InfoArguments {
     num_io_queues: Option<u16>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = InfoFormat::Table)]
-    format: InfoFormat,
-}
-
-/// Format of what `info` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum InfoFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each disk and size.
-    Csv,
-    /// As Seastar's ioinfo prints it.
-    Yaml,
+    #[arg(long, value_enum, default_value_t = DiskFormat::Table)]
+    format: DiskFormat,
 }
 
 fn parse_instance(text: &str) -> Result<Beside, String> {
@@ -87,12 +74,12 @@ fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
     let options = CheckOptions { beside: arguments.instance.unwrap_or_default(), ..CheckOptions::default() };
     let report = check::check_file(path, &options)?;
     let text = match arguments.format {
-        InfoFormat::Json => report.to_json(),
-        InfoFormat::Table if report.findings.is_empty() => format!("{}: nothing suspicious", report.file),
-        InfoFormat::Table => {
+        DiskFormat::Json => report.to_json(),
+        DiskFormat::Table if report.findings.is_empty() => format!("{}: nothing suspicious", report.file),
+        DiskFormat::Table => {
             report.findings.iter().map(|found| paragraph(&report.file, found)).collect::<Vec<_>>().join("\n\n")
         }
-        InfoFormat::Csv | InfoFormat::Yaml => {
+        DiskFormat::Csv | DiskFormat::Yaml => {
             return Err(Failure::Input("--check prints a table or JSON: --format table or --format json".to_owned()));
         }
     };
@@ -116,10 +103,10 @@ pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
     }
     let info = read(arguments)?;
     let text = match arguments.format {
-        InfoFormat::Table => info.disks.iter().map(table).collect::<Vec<_>>().join("\n\n"),
-        InfoFormat::Json => info.to_json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
-        InfoFormat::Csv => info.to_csv(),
-        InfoFormat::Yaml => info.to_yaml(),
+        DiskFormat::Table => info.disks.iter().map(table).collect::<Vec<_>>().join("\n\n"),
+        DiskFormat::Json => as_json(info.to_json())?,
+        DiskFormat::Csv => info.to_csv(),
+        DiskFormat::Yaml => info.to_yaml(),
     };
     screen::print(&text)?;
     Ok(Outcome::Done)

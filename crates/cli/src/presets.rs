@@ -8,7 +8,8 @@ use plimsoll_tools::units::{
 };
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::{DiskFormat, ReportFormat};
 use crate::screen;
 
 /// Show the devices that --disk knows by name: instances, drives, volumes, and arrays of them
@@ -42,8 +43,8 @@ struct ListArguments {
     kind: Option<KindName>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
-    format: PresetsFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 /// Show everything that is known of a preset, with where it comes from
@@ -60,8 +61,8 @@ struct ShowArguments {
     mountpoint: String,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = ShowFormat::Table)]
-    format: ShowFormat,
+    #[arg(long, value_enum, default_value_t = DiskFormat::Table)]
+    format: DiskFormat,
 }
 
 /// Find presets by words, and by what they carry at least; the nearest comes first
@@ -95,8 +96,8 @@ struct FindArguments {
     capacity: Option<Understood>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
-    format: PresetsFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 /// Multiply a disk, and compare the sum with what the instance lets through; exit code 1 if the instance is the limit
@@ -111,8 +112,8 @@ struct ArrayArguments {
     limit: Option<Understood>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = PresetsFormat::Table)]
-    format: PresetsFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,30 +131,6 @@ impl KindName {
             KindName::Volume => PresetKind::Volume,
         }
     }
-}
-
-/// Format of what `presets` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PresetsFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each preset, or for each direction of an array.
-    Csv,
-}
-
-/// Format of what `presets show` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ShowFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each preset.
-    Csv,
-    /// An io-properties file of all disks of one preset, for `info`, `test` and Seastar.
-    Yaml,
 }
 
 /// A figure as it was written, and what it was taken for.
@@ -208,9 +185,9 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let filter = Filter { cloud: cloud.clone(), family: family.clone(), kind: kind.map(KindName::kind) };
     let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
     let text = match format {
-        PresetsFormat::Table => overview(&found),
-        PresetsFormat::Json => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
-        PresetsFormat::Csv => presets::to_csv(&found),
+        ReportFormat::Table => overview(&found),
+        ReportFormat::Json => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        ReportFormat::Csv => presets::to_csv(&found),
     };
     screen::print(&text)?;
     Ok(Outcome::Done)
@@ -220,7 +197,7 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
 const SCHEMA: u32 = 1;
 
 fn pretty(value: &Value) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+    as_json(serde_json::to_string_pretty(value))
 }
 
 /// A line for each preset, and why some of them are suspect.
@@ -262,11 +239,11 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     let found: Vec<PresetInfo> =
         arguments.names.iter().map(|name| Ok(PresetInfo::of(&resolve(name)?))).collect::<Result<_, Failure>>()?;
     let text = match (arguments.format, found.as_slice()) {
-        (ShowFormat::Table, _) => found.iter().map(sheet).collect::<Vec<_>>().join("\n\n\n"),
-        (ShowFormat::Json, _) => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
-        (ShowFormat::Csv, _) => presets::to_csv(&found),
-        (ShowFormat::Yaml, [one]) => presets::properties(one, &arguments.mountpoint),
-        (ShowFormat::Yaml, _) => {
+        (DiskFormat::Table, _) => found.iter().map(sheet).collect::<Vec<_>>().join("\n\n\n"),
+        (DiskFormat::Json, _) => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        (DiskFormat::Csv, _) => presets::to_csv(&found),
+        (DiskFormat::Yaml, [one]) => presets::properties(one, &arguments.mountpoint),
+        (DiskFormat::Yaml, _) => {
             return Err(Failure::Input(
                 "--format yaml prints the file of one disk: name one preset, or an array of them (4xNAME)".to_owned(),
             ));
@@ -393,18 +370,18 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
         asked.iter().map(|(key, figure)| format!("{key} {} is {}", figure.text, figure.meaning)).collect();
     let understood = understood.join("; ");
     let text = match arguments.format {
-        PresetsFormat::Table if asked.is_empty() => overview(&found),
-        PresetsFormat::Table => {
+        ReportFormat::Table if asked.is_empty() => overview(&found),
+        ReportFormat::Table => {
             format!("{}\n\n{}", screen::wrap(&format!("At least: {understood}.")), overview(&found))
         }
-        PresetsFormat::Json => {
+        ReportFormat::Json => {
             let object = |(key, figure): &(&str, &Understood)| {
                 ((*key).to_owned(), json!({ "text": figure.text, "value": figure.value }))
             };
             let asked: serde_json::Map<String, Value> = asked.iter().map(object).collect();
             pretty(&json!({ "schema": SCHEMA, "text": text, "asked": asked, "presets": found }))?
         }
-        PresetsFormat::Csv => {
+        ReportFormat::Csv => {
             if !asked.is_empty() {
                 screen::note(&format!("at least: {understood}"));
             }
@@ -419,15 +396,15 @@ fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
     let resolved = resolve(&arguments.array)?;
     let report = ArrayReport::new(&resolved, arguments.limit.as_ref().map(|limit| limit.value));
     let text = match arguments.format {
-        PresetsFormat::Table => array_table(&report, arguments.limit.as_ref()),
-        PresetsFormat::Json => {
+        ReportFormat::Table => array_table(&report, arguments.limit.as_ref()),
+        ReportFormat::Json => {
             let mut value = json!({ "schema": SCHEMA });
             if let (Value::Object(object), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(&report)) {
                 object.extend(rest);
             }
             pretty(&value)?
         }
-        PresetsFormat::Csv => report.to_csv(),
+        ReportFormat::Csv => report.to_csv(),
     };
     screen::print(&text)?;
     Ok(if report.limit_binds { Outcome::Finding } else { Outcome::Done })

@@ -23,7 +23,7 @@ use plimsoll_tools::units::{
 };
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::{DiskFlags, Format};
+use crate::flags::{DiskFlags, TestFormat};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use arguments::TestArguments;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     control.serve("plimsoll test");
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
     let mut steps = Steps::new(&arguments.disk, &checked, &control);
     if let Some(outcome) = experiments::run(arguments, &checked, &control, &outputs, &mut steps)? {
         recording.end()?;
@@ -92,18 +92,18 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     Ok(conclude(&report, scratch))
 }
 
-fn text(format: Format, report: &TestReport, result: &TestResult, checked: &Checked) -> String {
+fn text(format: TestFormat, report: &TestReport, result: &TestResult, checked: &Checked) -> String {
     let fio = |bins: bool| {
         let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         fio_json::to_json(result, &FioJson { file: checked.fio.as_ref(), bins, unix_ms })
     };
     match format {
-        Format::Table => table::table(report),
-        Format::Json => report.to_json(),
-        Format::Csv => report.to_csv(),
-        Format::Yaml => report.to_yaml(),
-        Format::FioJson => fio(false),
-        Format::FioJsonPlus => fio(true),
+        TestFormat::Table => table::table(report),
+        TestFormat::Json => report.to_json(),
+        TestFormat::Csv => report.to_csv(),
+        TestFormat::Yaml => report.to_yaml(),
+        TestFormat::FioJson => fio(false),
+        TestFormat::FioJsonPlus => fio(true),
     }
 }
 

@@ -10,7 +10,7 @@ mod stages;
 
 use std::path::Path;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use plimsoll_tools::trace::{self, span::Item, span::Trace};
 
 use crate::failure::{Failure, Outcome};
@@ -46,34 +46,6 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Outcome, Failure> {
         TraceCommand::Kernel(arguments) => kernel::run(arguments),
         TraceCommand::Show(arguments) => show::run(arguments),
         TraceCommand::Stages(arguments) => stages::run(arguments),
-    }
-}
-
-/// Format of what an analysis prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each row.
-    Csv,
-}
-
-impl ReportFormat {
-    /// Prints a report in this form. Each form is made only if it is asked for.
-    fn print(
-        self,
-        table: impl FnOnce() -> String,
-        json: impl FnOnce() -> serde_json::Result<String>,
-        csv: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
-        let text = match self {
-            ReportFormat::Table => table(),
-            ReportFormat::Json => json().map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
-            ReportFormat::Csv => csv(),
-        };
-        Ok(screen::print(&text)?)
     }
 }
 

@@ -13,8 +13,8 @@ use plimsoll_tools::tune::{
     self, Mode, SimulatedDisk, TuneOptions, TuneReport, analyse, measure, measure_simulated, merge, pictures, resume,
 };
 
-use crate::failure::{Failure, Outcome};
-use crate::flags::{TuneFormat, check_shards};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::{DiskFormat, PictureFlags, check_shards};
 use crate::output::{Output, Pictures};
 use crate::recording::Recording;
 use crate::test::{parse_bytes, parse_seconds};
@@ -135,25 +135,16 @@ pub(crate) struct TuneArguments {
     #[arg(long, value_name = "FILE")]
     disk_output: Option<PathBuf>,
 
-    /// Write a page with all pictures here (HTML)
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-
-    /// Write each picture (SVG) into this directory
-    #[arg(long, value_name = "DIR")]
-    pictures: Option<PathBuf>,
+    #[command(flatten)]
+    pictures: PictureFlags,
 
     /// Record what happens to every request here (for `plimsoll trace`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "merge", "disk"])]
     trace: Option<PathBuf>,
 
-    /// Write over existing output files
-    #[arg(long)]
-    force: bool,
-
     /// Format of the result on stdout
-    #[arg(long, value_enum, default_value_t = TuneFormat::Table)]
-    format: TuneFormat,
+    #[arg(long, value_enum, default_value_t = DiskFormat::Table)]
+    format: DiskFormat,
 }
 
 /// What carries the I/O.
@@ -175,7 +166,7 @@ fn parse_backend(text: &str) -> Result<BackendChoice, String> {
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let control = Control::default();
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
     // Whether a disk of several could not be measured.
     let mut is_missing = false;
     let reports = reports(arguments, &control, &mut is_missing);
@@ -186,12 +177,12 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
     let written = outputs.write(&reports, properties.as_deref().ok());
     let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
-    let format = if is_to_stdout { TuneFormat::Yaml } else { arguments.format };
+    let format = if is_to_stdout { DiskFormat::Yaml } else { arguments.format };
     if let Err(missing) = &properties {
         match arguments.output.as_deref() {
             Some(path) if !is_to_stdout => screen::error(&format!("{missing}: {} is not written", path.display())),
             _ if outputs.disk.is_some() => screen::error(&format!("{missing}: the disk model is not written")),
-            _ if format == TuneFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
+            _ if format == DiskFormat::Yaml => screen::error(&format!("{missing}: no io-properties are printed")),
             _ => {}
         }
     }
@@ -253,8 +244,8 @@ fn measured(
     let one_disk = [
         ("--record", arguments.record.is_some()),
         ("--disk-output", arguments.disk_output.is_some()),
-        ("--page", arguments.page.is_some()),
-        ("--pictures", arguments.pictures.is_some()),
+        ("--page", arguments.pictures.page.page.is_some()),
+        ("--pictures", arguments.pictures.pictures.is_some()),
     ];
     if let Some((flag, _)) = one_disk.iter().find(|(_, is_given)| *is_given && directories.len() > 1) {
         return Err(Failure::Input(format!("{flag} holds one disk: measure one directory at a time with it")));
@@ -307,7 +298,7 @@ fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
         one("--resume", &arguments.resume),
         one("--output", &arguments.output),
         one("--disk-output", &arguments.disk_output),
-        one("--page", &arguments.page),
+        one("--page", &arguments.pictures.page.page),
         one("--trace", &arguments.trace),
     ];
     let merged = arguments.merge.iter().map(|path| ("--merge", path.clone()));
@@ -335,16 +326,15 @@ impl Outputs {
     fn check(arguments: &TuneArguments) -> Result<Outputs, Failure> {
         check_differ(arguments)?;
         let check = |path: &Option<PathBuf>, flag: &str| match path.as_deref().filter(|path| path.as_os_str() != "-") {
-            Some(path) => Output::check(path, arguments.force, flag).map(Some),
+            Some(path) => Output::check(path, arguments.pictures.page.force, flag).map(Some),
             None => Ok(None),
         };
-        let pictures = arguments.pictures.as_deref();
-        let pictures = pictures.map(|directory| Pictures::check(directory, arguments.force, &pictures::NAMES));
+        let (page, pictures) = arguments.pictures.check(&pictures::NAMES)?;
         Ok(Outputs {
             properties: check(&arguments.output, "--output")?,
             disk: check(&arguments.disk_output, "--disk-output")?,
-            page: check(&arguments.page, "--page")?,
-            pictures: pictures.transpose()?,
+            page,
+            pictures,
         })
     }
 
@@ -369,12 +359,12 @@ impl Outputs {
 }
 
 /// What goes to stdout; `None` where there are no `properties` to print.
-fn text(format: TuneFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
+fn text(format: DiskFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(match format {
-        TuneFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
-        TuneFormat::Json => Some(json(reports)?),
-        TuneFormat::Csv => Some(reports.iter().map(TuneReport::to_csv).collect()),
-        TuneFormat::Yaml => properties.map(str::to_owned),
+        DiskFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
+        DiskFormat::Json => Some(json(reports)?),
+        DiskFormat::Csv => Some(reports.iter().map(TuneReport::to_csv).collect()),
+        DiskFormat::Yaml => properties.map(str::to_owned),
     })
 }
 
@@ -384,7 +374,7 @@ fn json(reports: &[TuneReport]) -> Result<String, Failure> {
         [report] => serde_json::to_string_pretty(report),
         reports => serde_json::to_string_pretty(reports),
     };
-    text.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
+    as_json(text)
 }
 
 fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {

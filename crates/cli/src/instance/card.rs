@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_tools::instance::measure::iperf3::Peer;
 use plimsoll_tools::instance::measure::{self, Budgets, CardOptions, Group, Measured, measure};
 use plimsoll_tools::instance::{Card, page};
@@ -10,6 +10,7 @@ use plimsoll_tools::load::Control;
 use plimsoll_tools::tune::TuneOptions;
 
 use crate::failure::{Failure, Outcome};
+use crate::flags::{PageFlags, ReportFormat};
 use crate::output::Output;
 use crate::test::parse_bytes;
 use crate::{interrupt, screen};
@@ -24,9 +25,8 @@ pub(crate) struct CardArguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Write a page with tables and pictures here (HTML)
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageFlags,
 
     /// What to call the machine [default: its host name]
     #[arg(long, value_name = "NAME")]
@@ -53,34 +53,19 @@ pub(crate) struct CardArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "storage")]
     max_write: Option<u64>,
 
-    /// Write over existing output files
-    #[arg(long)]
-    force: bool,
-
     /// Format of the result on stdout
-    #[arg(long, value_enum, default_value_t = CardFormat::Table)]
-    format: CardFormat,
-}
-
-/// Format of what `instance card` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CardFormat {
-    /// For people.
-    Table,
-    /// The card itself; the schema is in docs/formats.md.
-    Json,
-    /// A line for each figure.
-    Csv,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let file = arguments.output.as_deref().filter(|_| !is_to_stdout);
-    if file.is_some() && file == arguments.page.as_deref() {
+    if file.is_some() && file == arguments.page.page.as_deref() {
         return Err(Failure::Input("--output and --page name the same file".to_owned()));
     }
-    let output = file.map(|path| Output::check(path, arguments.force, "--output")).transpose()?;
-    let html = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
+    let output = file.map(|path| Output::check(path, arguments.page.force, "--output")).transpose()?;
+    let html = arguments.page.check()?;
     let options = options(arguments)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
@@ -91,12 +76,8 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
     let written = output.map_or(Ok(()), |output| output.write(&card.to_json()));
     let written = written.and(html.map_or(Ok(()), |output| output.write(&page::html(&card, disk.as_ref()))));
-    let format = if is_to_stdout { CardFormat::Json } else { arguments.format };
-    screen::print(&match format {
-        CardFormat::Table => table(&card),
-        CardFormat::Json => card.to_json(),
-        CardFormat::Csv => page::csv(&card),
-    })?;
+    let format = if is_to_stdout { ReportFormat::Json } else { arguments.format };
+    format.print(|| table(&card), || Ok(card.to_json()), || page::csv(&card))?;
     written?;
     if control.is_stopped() {
         screen::note("interrupted: the card holds what was measured until then; scratch files are removed");

@@ -6,8 +6,7 @@ use clap::Args;
 use plimsoll_tools::instance::claims::{self, Checked, ClaimsReport, Verdict};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::SimFormat;
-use crate::output::Output;
+use crate::flags::{PageFlags, ReportFormat};
 use crate::screen;
 
 /// Compute again what others claim about machines: exact, within rounding, or wrong, and by which slip
@@ -21,20 +20,15 @@ pub(crate) struct ClaimsArguments {
     files: Vec<PathBuf>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
-    format: SimFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 
-    /// Also write everything as one HTML page
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-
-    /// Write over an existing page
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    page: PageFlags,
 }
 
 pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
-    let page = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
+    let page = arguments.page.check()?;
     let ledgers = if arguments.files.is_empty() {
         vec![claims::built_in()?]
     } else {
@@ -44,12 +38,8 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
     if let Some(output) = page {
         output.write(&claims::page(&reports))?;
     }
-    let text = match arguments.format {
-        SimFormat::Table => reports.iter().map(table).collect::<Vec<_>>().join("\n"),
-        SimFormat::Json => claims::to_json(&reports),
-        SimFormat::Csv => claims::to_csv(&reports),
-    };
-    screen::print(&text)?;
+    let tables = || reports.iter().map(table).collect::<Vec<_>>().join("\n");
+    arguments.format.print(tables, || Ok(claims::to_json(&reports)), || claims::to_csv(&reports))?;
     Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -10,7 +10,7 @@ use plimsoll_tools::instance::prices;
 use plimsoll_tools::page;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Pictures};
+use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
 /// Machines in one table: the base and three others.
@@ -46,20 +46,11 @@ pub(crate) struct CompareArguments {
     need: Option<NeedName>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = CompareFormat::Table)]
-    format: CompareFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 
-    /// Also write a page for people (HTML)
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-
-    /// Also write the chart of ratios as ratios.svg into this directory
-    #[arg(long, value_name = "DIR")]
-    pictures: Option<PathBuf>,
-
-    /// Write over files that exist
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    pictures: PictureFlags,
 }
 
 /// What a load runs out of first.
@@ -86,24 +77,11 @@ impl From<NeedName> for Need {
     }
 }
 
-/// Format of what `instance compare` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CompareFormat {
-    /// For people.
-    Table,
-    /// For programs; the schema is in docs/formats.md.
-    Json,
-    /// A line for each figure and machine.
-    Csv,
-}
-
 pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     let input = |error: &dyn std::fmt::Display| Failure::Input(error.to_string());
     let machines = find_all(&arguments.machines).map_err(|error| input(&error))?;
     let prices = prices::read_files(&arguments.prices)?;
-    let page = arguments.page.as_ref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
-    let pictures =
-        arguments.pictures.as_ref().map(|dir| Pictures::check(dir, arguments.force, &[PICTURE])).transpose()?;
+    let (page, pictures) = arguments.pictures.check(&[PICTURE])?;
     let options = CompareOptions {
         base: arguments.base.as_deref(),
         prices: prices.as_ref(),
@@ -118,12 +96,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     if let Some(pictures) = pictures {
         pictures.write(PICTURE, &format!("Machines beside {}", comparison.base), &comparison.charts())?;
     }
-    let text = match arguments.format {
-        CompareFormat::Table => table(&comparison),
-        CompareFormat::Json => comparison.to_json(),
-        CompareFormat::Csv => comparison.to_csv(),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&comparison), || Ok(comparison.to_json()), || comparison.to_csv())?;
     let is_undecided = comparison.recommendation.as_ref().is_some_and(|recommended| recommended.winner.is_none());
     Ok(if is_undecided { Outcome::Finding } else { Outcome::Done })
 }

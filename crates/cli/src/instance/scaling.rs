@@ -1,13 +1,10 @@
 //! `plimsoll instance scaling`.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use plimsoll_tools::instance::scaling::{self, FamilyReport, ScalingError, ScalingReport};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::SimFormat;
-use crate::output::{Output, Pictures};
+use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
 /// Advertised against measured for each size of a family: what scales, what scales but low, what plateaus
@@ -21,30 +18,20 @@ pub(crate) struct ScalingArguments {
     families: Vec<String>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
-    format: SimFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 
-    /// Also write everything as one HTML page
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-
-    /// Also write a picture (SVG) for each family into this directory
-    #[arg(long, value_name = "DIR")]
-    pictures: Option<PathBuf>,
-
-    /// Write over existing files
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    pictures: PictureFlags,
 }
 
 pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
-    let page = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
     let report = scaling::report(scaling::families(&arguments.families)?);
-    if let Some(directory) = arguments.pictures.as_deref() {
-        let pictures = scaling::pictures(&report);
-        let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
-        let output = Pictures::check(directory, arguments.force, &names)?;
-        for (name, charts) in &pictures {
+    let charts = scaling::pictures(&report);
+    let names: Vec<&str> = charts.iter().map(|(name, _)| name.as_str()).collect();
+    let (page, pictures) = arguments.pictures.check(&names)?;
+    if let Some(output) = pictures {
+        for (name, charts) in &charts {
             output.write(name, "Advertised and measured by size", charts)?;
         }
     }
@@ -52,12 +39,7 @@ pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
         output.write(&scaling::page(&report))?;
     }
     report.warnings.iter().for_each(|warning| screen::warning(warning));
-    let text = match arguments.format {
-        SimFormat::Table => table(&report),
-        SimFormat::Json => scaling::to_json(&report),
-        SimFormat::Csv => scaling::to_csv(&report),
-    };
-    screen::print(&text)?;
+    arguments.format.print(|| table(&report), || Ok(scaling::to_json(&report)), || scaling::to_csv(&report))?;
     Ok(if report.has_finding() { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -5,23 +5,23 @@ use plimsoll_sim::scenario;
 use plimsoll_tools::sim::report;
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::SimFormat;
+use crate::flags::ReportFormat;
 use crate::screen;
 
 /// List the named scenarios
 #[derive(Args, Debug)]
 pub(crate) struct ListArguments {
     /// Format of the list
-    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
-    format: SimFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let scenarios = scenario::all();
     let text = match arguments.format {
-        SimFormat::Json => report::list_json(&scenarios),
-        SimFormat::Csv => report::list_csv(&scenarios),
-        SimFormat::Table => {
+        ReportFormat::Json => report::list_json(&scenarios),
+        ReportFormat::Csv => report::list_csv(&scenarios),
+        ReportFormat::Table => {
             let mut text = String::new();
             for scenario in &scenarios {
                 let items = scenario.seed_items.join(" ");

@@ -11,7 +11,7 @@ use plimsoll_tools::sim::surface::{self, Surface};
 use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::SimFormat;
+use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::screen;
 
@@ -97,8 +97,8 @@ pub(crate) struct SurfaceArguments {
     seed: u64,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
-    format: SimFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 pub(crate) fn surface(arguments: &SurfaceArguments) -> Result<Outcome, Failure> {
@@ -116,14 +116,14 @@ pub(crate) fn surface(arguments: &SurfaceArguments) -> Result<Outcome, Failure> 
     let surface = surface::run(spec, &cells, arguments.compare.is_some(), arguments.seed)
         .map_err(|error| Failure::Input(format!("{}: device: {error}", arguments.disk)))?;
     match arguments.format {
-        SimFormat::Json => screen::print(&report::surface_json(&surface))?,
-        SimFormat::Csv => {
+        ReportFormat::Json => screen::print(&report::surface_json(&surface))?,
+        ReportFormat::Csv => {
             screen::print(&report::surface_csv(&surface))?;
             if let Some(text) = errors_text(&surface) {
                 screen::note(&text);
             }
         }
-        SimFormat::Table => screen::print(&surface_text(&surface))?,
+        ReportFormat::Table => screen::print(&surface_text(&surface))?,
     }
     Ok(Outcome::Done)
 }

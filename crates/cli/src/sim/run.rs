@@ -17,7 +17,7 @@ use plimsoll_tools::units::format_count;
 
 use super::output::{self, Pictures};
 use crate::failure::{Failure, Outcome};
-use crate::flags::SimFormat;
+use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::{interrupt, screen};
 
@@ -67,8 +67,8 @@ pub(crate) struct RunArguments {
     force: bool,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = SimFormat::Table)]
-    format: SimFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let count = tasks.len();
     let is_user_run = tasks.iter().any(|task| matches!(task.subject, Subject::Own(_)));
     // Several seeds or values are compared, not told one by one.
-    let is_told = arguments.format == SimFormat::Table && arguments.seeds == 1 && arguments.sweep.is_empty();
+    let is_told = arguments.format == ReportFormat::Table && arguments.seeds == 1 && arguments.sweep.is_empty();
     let bar = progress(count);
     let mut failed = Ok(());
     let mut is_first = true;
@@ -155,12 +155,12 @@ fn first_error(finished: &[Finished]) -> Option<String> {
 fn print_all(arguments: &RunArguments, finished: &[Finished], interrupted: bool, is_told: bool) -> Result<(), Failure> {
     let spreads = if arguments.seeds > 1 { spreads(finished) } else { Vec::new() };
     let text = match arguments.format {
-        SimFormat::Json => report::runs_json(finished, &spreads, interrupted),
-        SimFormat::Csv => report::runs_csv(finished),
-        SimFormat::Table if arguments.seeds > 1 => output::spreads_text(&spreads, finished),
-        SimFormat::Table if !is_told => output::sweep_text(finished),
-        SimFormat::Table if finished.len() > 1 => output::summary_text(finished),
-        SimFormat::Table => return Ok(()),
+        ReportFormat::Json => report::runs_json(finished, &spreads, interrupted),
+        ReportFormat::Csv => report::runs_csv(finished),
+        ReportFormat::Table if arguments.seeds > 1 => output::spreads_text(&spreads, finished),
+        ReportFormat::Table if !is_told => output::sweep_text(finished),
+        ReportFormat::Table if finished.len() > 1 => output::summary_text(finished),
+        ReportFormat::Table => return Ok(()),
     };
     Ok(screen::print(&text)?)
 }

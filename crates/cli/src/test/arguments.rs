@@ -16,7 +16,7 @@ use plimsoll_tools::units::format_duration_ns;
 
 use super::{parse_bytes, parse_seconds};
 use crate::failure::Failure;
-use crate::flags::{DiskFlags, Format, ShardFlags};
+use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat};
 use crate::screen;
 
 /// How long a run is where nobody says it, in nanoseconds.
@@ -116,8 +116,8 @@ pub(crate) struct TestArguments {
     pub(super) seed: Option<u64>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(super) format: Format,
+    #[arg(long, value_enum, default_value_t = TestFormat::Table)]
+    pub(super) format: TestFormat,
 
     /// Run once for each value; repeated: for each combination. Keys of one job: JOB.KEY=...
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = Axis::parse, help_heading = "Experiments")]
@@ -176,21 +176,12 @@ pub(crate) struct TestArguments {
     #[arg(long, value_name = "PATH", help_heading = "Real data", requires = "replay", conflicts_with = "storage")]
     pub(super) replay_to: Option<PathBuf>,
 
-    /// Write each picture (SVG) into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(super) pictures: Option<PathBuf>,
-
-    /// Write a page with the result and all pictures here (HTML)
-    #[arg(long, value_name = "FILE")]
-    pub(super) page: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) pictures: PictureFlags,
 
     /// Record what happens to every request here, warm-up included (for `plimsoll trace`)
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
-
-    /// Write over existing output files
-    #[arg(long)]
-    pub(super) force: bool,
 
     #[command(flatten)]
     pub(super) disk: DiskFlags,
@@ -298,10 +289,10 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
 /// An experiment has a result of its own; io_tester's and fio's are those of one run.
 fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
     let name = match arguments.format {
-        Format::Table | Format::Json | Format::Csv => return Ok(()),
-        Format::Yaml => "yaml",
-        Format::FioJson => "fio-json",
-        Format::FioJsonPlus => "fio-json+",
+        TestFormat::Table | TestFormat::Json | TestFormat::Csv => return Ok(()),
+        TestFormat::Yaml => "yaml",
+        TestFormat::FioJson => "fio-json",
+        TestFormat::FioJsonPlus => "fio-json+",
     };
     let is_experiment = !arguments.sweep.is_empty()
         || arguments.find_rate.is_some()

@@ -11,7 +11,7 @@ use plimsoll_tools::units::format_bytes_binary;
 use super::arguments::TestArguments;
 use super::experiments::csv;
 use crate::failure::{Failure, Outcome};
-use crate::flags::Format;
+use crate::flags::TestFormat;
 use crate::screen::Phases;
 use crate::{interrupt, screen};
 
@@ -26,7 +26,7 @@ impl From<ExamineError> for Failure {
 
 /// Looks at `path`, and prints what was found.
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
-    if !matches!(arguments.format, Format::Table | Format::Json | Format::Csv) {
+    if !matches!(arguments.format, TestFormat::Table | TestFormat::Json | TestFormat::Csv) {
         return Err(Failure::Input("--format: take table, json or csv for --examine".to_owned()));
     }
     let mut options = Options::default();
@@ -47,8 +47,8 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         examined => examined?,
     };
     screen::print(&match arguments.format {
-        Format::Csv => csv(&examination.csv()),
-        Format::Table => table(&examination),
+        TestFormat::Csv => csv(&examination.csv()),
+        TestFormat::Table => table(&examination),
         // Plain values: cannot fail.
         _ => serde_json::to_string_pretty(&examination).unwrap_or_default(),
     })?;

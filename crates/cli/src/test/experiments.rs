@@ -20,7 +20,7 @@ use super::Steps;
 use super::arguments::{Checked, TestArguments};
 use super::outputs::Outputs;
 use crate::failure::{Failure, Outcome};
-use crate::flags::Format;
+use crate::flags::TestFormat;
 use crate::screen;
 
 impl From<ExperimentError> for Failure {
@@ -93,24 +93,24 @@ pub(super) fn run(
 }
 
 /// Prints what `--rbd` names, without a run.
-pub(super) fn rbd_alone(path: &Path, format: Format) -> Result<Outcome, Failure> {
+pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Failure> {
     let runs = read_rbd(path)?;
     let (headers, rows) = rbd_rows(&runs);
     let text = match format {
-        Format::Csv => csv(&Table { caption: String::new(), headers, rows }),
-        Format::Table => screen::table(&headers.iter().map(String::as_str).collect::<Vec<_>>(), rows) + "\n",
+        TestFormat::Csv => csv(&Table { caption: String::new(), headers, rows }),
+        TestFormat::Table => screen::table(&headers.iter().map(String::as_str).collect::<Vec<_>>(), rows) + "\n",
         _ => pretty(&json!({ "rbd": runs })),
     };
     screen::print(&text)?;
     Ok(Outcome::Done)
 }
 
-fn show(shown: &Shown, format: Format, outputs: &Outputs) -> Result<Outcome, Failure> {
+fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
     let written = outputs.write(&shown.title, &shown.remarks, shown.table.clone(), || shown.pictures.clone());
     let text = match format {
-        Format::Csv => csv(&shown.csv),
-        Format::Table => table(shown),
+        TestFormat::Csv => csv(&shown.csv),
+        TestFormat::Table => table(shown),
         _ => pretty(&shown.json),
     };
     screen::print(&text)?;

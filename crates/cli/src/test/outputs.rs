@@ -15,10 +15,8 @@ pub(super) struct Outputs {
 
 impl Outputs {
     pub(super) fn check(arguments: &TestArguments) -> Result<Outputs, Failure> {
-        let page = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
-        let pictures = arguments.pictures.as_deref();
-        let pictures = pictures.map(|directory| Pictures::check(directory, arguments.force, &[]));
-        Ok(Outputs { page, pictures: pictures.transpose()? })
+        let (page, pictures) = arguments.pictures.check(&[])?;
+        Ok(Outputs { page, pictures })
     }
 
     /// Writes what was asked for. `made` is called only where something was.

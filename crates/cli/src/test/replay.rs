@@ -17,7 +17,7 @@ use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
 use super::{Steps, conclude, page_table, table};
 use crate::failure::{Failure, Outcome};
-use crate::flags::Format;
+use crate::flags::TestFormat;
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 
@@ -25,7 +25,7 @@ use crate::{interrupt, screen};
 const SCHEMA: u32 = 1;
 
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
-    if matches!(arguments.format, Format::FioJson | Format::FioJsonPlus) {
+    if matches!(arguments.format, TestFormat::FioJson | TestFormat::FioJsonPlus) {
         return Err(Failure::Input("a replay has no jobs of fio: take --format table, json, csv or yaml".to_owned()));
     }
     let same =
@@ -45,7 +45,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     };
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
     let mut steps = Steps::new(&arguments.disk, &checked, &control);
     let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
     steps.end();
@@ -80,11 +80,11 @@ fn tell(figures: &ReplayFigures, checked: &Checked) {
     remarks(figures, flag).iter().for_each(|remark| screen::warning(remark));
 }
 
-fn text(format: Format, report: &TestReport, result: &ReplayResult) -> String {
+fn text(format: TestFormat, report: &TestReport, result: &ReplayResult) -> String {
     match format {
-        Format::Json => json_text(report, &result.figures),
-        Format::Csv => report.to_csv(),
-        Format::Yaml => report.to_yaml(),
+        TestFormat::Json => json_text(report, &result.figures),
+        TestFormat::Csv => report.to_csv(),
+        TestFormat::Yaml => report.to_yaml(),
         _ => format!("{}\n{}", table::table(report), own_table(&result.figures)),
     }
 }

@@ -7,8 +7,8 @@ use plimsoll_tools::compare::ALPHA;
 use plimsoll_tools::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
 use plimsoll_tools::units::format_duration_ns;
 
-use super::ReportFormat;
 use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
 use crate::screen;
 
 /// Most patterns, and most rows of figures, in a table.

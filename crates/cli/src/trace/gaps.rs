@@ -6,8 +6,8 @@ use clap::Args;
 use plimsoll_tools::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, LongGap, QueueGaps, ReasonGaps};
 use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, parse_duration_ns};
 
-use super::ReportFormat;
 use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
 use crate::screen;
 
 /// Most queues, and most rows of classes, in a table.

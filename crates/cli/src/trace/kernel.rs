@@ -13,8 +13,8 @@ use plimsoll_tools::trace::stages::{By, Stages};
 use plimsoll_tools::units::{format_bytes_decimal, format_count, format_duration_ns, parse_duration_ns};
 use serde_json::json;
 
-use super::ReportFormat;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::ReportFormat;
 use crate::interrupt;
 use crate::output::Output;
 use crate::screen;
@@ -160,7 +160,7 @@ fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) 
     let (time_ns, path_text) = (time.as_nanos() as u64, path.display().to_string());
     Ok(match format {
         ReportFormat::Table => screen::wrap(&line(recorded, path, time)),
-        ReportFormat::Json => serde_json::to_string_pretty(&json!({
+        ReportFormat::Json => as_json(serde_json::to_string_pretty(&json!({
             "schema": SCHEMA,
             "disk": disk,
             "file": path_text,
@@ -168,8 +168,7 @@ fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) 
             "events": events,
             "lost_events": lost_events,
             "is_monotonic": is_monotonic,
-        }))
-        .map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))?,
+        })))?,
         ReportFormat::Csv => {
             let head = "disk,duration_ns,events,lost_events,is_monotonic";
             format!("{head}\n{disk},{time_ns},{events},{lost_events},{is_monotonic}\n")

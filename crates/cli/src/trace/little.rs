@@ -7,8 +7,8 @@ use plimsoll_tools::trace::levels::Level;
 use plimsoll_tools::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
 use plimsoll_tools::units::{format_count, format_duration_ns, format_iops_short, format_throughput_decimal};
 
-use super::ReportFormat;
 use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
 use crate::screen;
 
 /// Most classes, and most windows, in a table.

@@ -6,9 +6,8 @@ use clap::Args;
 use plimsoll_tools::trace::stages::{By, DiskReport, GroupReport, PICTURES, StageReport, Stages, StagesReport};
 use plimsoll_tools::units::{format_count, format_duration_ns, format_throughput_decimal};
 
-use super::ReportFormat;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, Pictures};
+use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
 /// Most groups in a table.
@@ -32,17 +31,8 @@ pub(crate) struct StagesArguments {
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
 
-    /// Write a page with tables and pictures here (HTML)
-    #[arg(long, value_name = "FILE")]
-    page: Option<PathBuf>,
-
-    /// Write pictures of depth and bandwidth over time into this directory (SVG)
-    #[arg(long, value_name = "DIR")]
-    pictures: Option<PathBuf>,
-
-    /// Write over files that exist
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    pictures: PictureFlags,
 }
 
 /// What groups are made by.
@@ -69,9 +59,7 @@ fn parse_by(text: &str) -> Result<Groups, String> {
 }
 
 pub(super) fn run(arguments: &StagesArguments) -> Result<Outcome, Failure> {
-    let page = arguments.page.as_deref().map(|path| Output::check(path, arguments.force, "--page")).transpose()?;
-    let pictures = arguments.pictures.as_deref();
-    let pictures = pictures.map(|directory| Pictures::check(directory, arguments.force, &PICTURES)).transpose()?;
+    let (page, pictures) = arguments.pictures.check(&PICTURES)?;
     let mut stages = Stages::new(&arguments.by.0);
     let trace = super::read(&arguments.trace, &mut |item| stages.visit(&item))?;
     let report = stages.finish(&trace);

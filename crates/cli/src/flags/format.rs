@@ -1,0 +1,86 @@
+//! What a result is printed as: `--format`.
+//!
+//! # Why
+//! The same word means the same everywhere, and a format that a command cannot print is refused by the parser.
+//!
+//! # How it works
+//! One list for each set of formats that commands share; [`ReportFormat::print`] makes only what is asked for.
+//!
+//! # Limits
+//! Schemas are not here but in docs/formats.md.
+//!
+//! # Example
+//! `--format csv` of `trace gaps` is [`ReportFormat::Csv`].
+
+use clap::ValueEnum;
+
+use crate::failure::{Failure, as_json};
+use crate::screen;
+
+/// What `test` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each job.
+    Csv,
+    /// As Seastar's io_tester prints it.
+    Yaml,
+    /// As fio prints it.
+    FioJson,
+    /// As fio prints it, with the buckets of all latencies.
+    #[value(name = "fio-json+")]
+    FioJsonPlus,
+}
+
+/// What commands about disks print, of which Seastar has a YAML form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each row.
+    Csv,
+    /// As Seastar has it: io-properties, or the output of ioinfo.
+    Yaml,
+}
+
+/// What most commands print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+    /// A line for each row.
+    Csv,
+}
+
+impl ReportFormat {
+    /// Prints a report in this form. Each form is made only if it is asked for.
+    pub(crate) fn print(
+        self,
+        table: impl FnOnce() -> String,
+        json: impl FnOnce() -> serde_json::Result<String>,
+        csv: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = match self {
+            ReportFormat::Table => table(),
+            ReportFormat::Json => as_json(json())?,
+            ReportFormat::Csv => csv(),
+        };
+        Ok(screen::print(&text)?)
+    }
+}
+
+/// What commands print that have no rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BriefFormat {
+    /// For people.
+    Table,
+    /// For programs; the schema is in docs/formats.md.
+    Json,
+}
