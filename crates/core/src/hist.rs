@@ -100,6 +100,12 @@ impl Histogram {
         self.count == 0
     }
 
+    /// The sum of all durations in nanoseconds, exact.
+    #[must_use]
+    pub const fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+
     /// The shortest duration in nanoseconds, exact; 0 where there is none.
     #[must_use]
     pub const fn min(&self) -> u64 {

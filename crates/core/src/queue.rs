@@ -109,8 +109,11 @@ struct Member {
     qos: Qos,
     tags: Option<Arc<Tags>>,
     stats: ClassStats,
-    latencies: Option<Box<Latencies>>,
+    /// By direction, from its first request on.
+    latencies: [Option<Box<Latencies>>; 2],
     mark: WaitMark,
+    /// Since when nothing is in the device; of meaning while work is queued.
+    starved_since_ns: u64,
     /// What is booked at its limits and not used, by direction.
     credit: [Credit; 2],
     /// Time spent at limits, and since when it is at one now.
@@ -317,8 +320,12 @@ impl IoQueue {
             self.has_woken(now_ns, node);
         }
         let member = &mut self.members[node as usize];
-        if member.latencies.is_none() {
-            member.latencies = Some(self.pool.pop().unwrap_or_default());
+        let latencies = &mut member.latencies[op.direction() as usize];
+        if latencies.is_none() {
+            *latencies = Some(self.pool.pop().unwrap_or_default());
+        }
+        if member.stats.queued == 0 {
+            member.starved_since_ns = now_ns;
         }
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
@@ -474,10 +481,14 @@ impl IoQueue {
         for (total, waited) in member.stats.waited_ns.iter_mut().zip(waited_ns) {
             *total += waited;
         }
-        if first && let Some(latencies) = &mut member.latencies {
+        if first && let Some(latencies) = &mut member.latencies[piece.op.direction() as usize] {
             latencies.queue.record(queued_ns);
         }
         let stats = &mut member.stats;
+        if stats.in_flight == 0 {
+            let starved_ns = now_ns.saturating_sub(member.starved_since_ns);
+            stats.starved_ns = stats.starved_ns.saturating_add(starved_ns);
+        }
         stats.split += u64::from(first && !last);
         stats.dispatched += 1;
         stats.in_flight += 1;
@@ -578,8 +589,9 @@ impl Member {
             qos: Qos::default(),
             tags: None,
             stats: ClassStats::default(),
-            latencies: None,
+            latencies: [None, None],
             mark: WaitMark::default(),
+            starved_since_ns: 0,
             credit: Default::default(),
             limited_ns: 0,
             parked_since_ns: None,

@@ -12,6 +12,20 @@ pub enum Direction {
     Write,
 }
 
+impl Direction {
+    /// Both, in the order of their numbers.
+    pub const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
+
+    /// Short lower-case name, as in tables and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        }
+    }
+}
+
 /// What is asked of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {

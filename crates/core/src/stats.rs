@@ -12,7 +12,8 @@
 //!
 //! # Limits
 //! The wait is that of the class (its oldest request), not the sum over its requests; for the latter there is the
-//! queue-time histogram. Histograms are taken from a pool at the first request, so an idle class stays small.
+//! queue-time histogram. Histograms are taken from a pool at the first request of each direction, so an idle class stays
+//! small, and one that only reads has no histograms of writes.
 
 use crate::hist::Histogram;
 
@@ -58,7 +59,7 @@ pub struct DirectionStats {
     pub bytes: u64,
 }
 
-/// Latency histograms of one class, in nanoseconds.
+/// Latency histograms of one class in one direction, in nanoseconds.
 #[derive(Debug, Default)]
 pub struct Latencies {
     /// From enqueue to the first dispatch.
@@ -67,6 +68,15 @@ pub struct Latencies {
     pub device: Histogram,
     /// From enqueue to the end of the whole request.
     pub total: Histogram,
+}
+
+impl Latencies {
+    /// Adds everything that `other` has counted: the other direction, or the same class in another queue.
+    pub fn merge(&mut self, other: &Latencies) {
+        self.queue.merge(&other.queue);
+        self.device.merge(&other.device);
+        self.total.merge(&other.total);
+    }
 }
 
 /// What one class has done and waited for. All counters start at zero and only grow, but the first four.
@@ -106,6 +116,9 @@ pub struct ClassStats {
     pub activations: u64,
     /// Nanoseconds waited with work queued, by [`WaitReason`].
     pub waited_ns: [u64; 5],
+    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
+    /// "starvation".
+    pub starved_ns: u64,
 }
 
 impl ClassStats {
@@ -128,6 +141,7 @@ impl ClassStats {
         aged: 0,
         activations: 0,
         waited_ns: [0; 5],
+        starved_ns: 0,
     };
 
     /// Both together: one class in two queues.
@@ -157,6 +171,7 @@ impl ClassStats {
             aged: self.aged + other.aged,
             activations: self.activations + other.activations,
             waited_ns,
+            starved_ns: self.starved_ns.saturating_add(other.starved_ns),
         }
     }
 

@@ -31,6 +31,8 @@ pub mod conformance;
 pub mod control;
 mod file;
 mod mailbox;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod queues;
 mod reactor;
 mod request;

@@ -31,7 +31,7 @@ pub(crate) enum Message {
     /// Something to run on the shard's thread.
     Run(Job),
     /// Somebody wants to see what is going on in the engine itself, which need not run futures.
-    #[cfg(feature = "control")]
+    #[cfg(feature = "metrics")]
     Look(Box<dyn FnOnce(&crate::Reactor) + Send>),
     /// Nobody holds the file of this number and serial any more.
     Close { number: u32, uid: u64 },

@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_core::{
-    Cancel, ClassId, ClassStats, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, Mode, NodeId, Op, Outcome,
-    Progress, Qos, QueueError, RequestId, Reservation, Snapshot, WaitReason,
+    Cancel, ClassId, ClassStats, Direction, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, Mode, NodeId, Op,
+    Outcome, Progress, Qos, QueueError, RequestId, Reservation, Snapshot, WaitReason,
 };
 
 use crate::class::{Class, ClassInfo};
@@ -137,24 +137,21 @@ fn remove(disk: &Disk, node: Node) {
 }
 
 /// What one queue, or several of a disk, say of a class.
-#[cfg(feature = "control")]
+#[cfg(feature = "metrics")]
 pub(crate) struct ClassView {
     pub(crate) class: Class,
     pub(crate) stats: ClassStats,
     /// How long the oldest queued request has waited.
     pub(crate) delay_ns: u64,
     pub(crate) waits_for: Option<WaitReason>,
-    /// None before its first request.
-    pub(crate) latencies: Option<Box<Latencies>>,
+    /// By direction; none before its first request.
+    pub(crate) latencies: [Option<Box<Latencies>>; 2],
 }
 
-#[cfg(feature = "control")]
+#[cfg(feature = "metrics")]
 impl ClassView {
-    fn add(&mut self, latencies: &Latencies) {
-        let mine = self.latencies.get_or_insert_default();
-        mine.queue.merge(&latencies.queue);
-        mine.device.merge(&latencies.device);
-        mine.total.merge(&latencies.total);
+    fn add(&mut self, direction: Direction, latencies: &Latencies) {
+        self.latencies[direction as usize].get_or_insert_default().merge(latencies);
     }
 
     /// The same class in another queue.
@@ -162,8 +159,8 @@ impl ClassView {
         self.stats = self.stats.plus(other.stats);
         self.delay_ns = self.delay_ns.max(other.delay_ns);
         self.waits_for = self.waits_for.or(other.waits_for);
-        if let Some(latencies) = &other.latencies {
-            self.add(latencies);
+        for (direction, latencies) in Direction::ALL.into_iter().zip(&other.latencies) {
+            latencies.iter().for_each(|latencies| self.add(direction, latencies));
         }
     }
 }
@@ -258,16 +255,18 @@ impl DiskQueue {
         stats.reduce(ClassStats::plus)
     }
 
-    pub(crate) fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(&Latencies)) {
+    pub(crate) fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(Direction, &Latencies)) {
         for id in self.ids(class) {
-            if let Ok(Some(latencies)) = self.queue.class_latencies(*id) {
-                visit(latencies);
+            for direction in Direction::ALL {
+                if let Ok(Some(latencies)) = self.queue.class_latencies(*id, direction) {
+                    visit(direction, latencies);
+                }
             }
         }
     }
 
     /// All classes that the queue knows, in the order of their numbers.
-    #[cfg(feature = "control")]
+    #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, now_ns: u64) -> Vec<ClassView> {
         let classes = self.queue.snapshot(now_ns).classes;
         let numbers = (0..self.nodes.len()).map(|at| Class(at as u16));
@@ -280,14 +279,14 @@ impl DiskQueue {
                 stats: first.stats,
                 delay_ns: first.delay_ns,
                 waits_for: first.waits_for,
-                latencies: None,
+                latencies: [None, None],
             };
             for other in mine {
                 view.stats = view.stats.plus(other.stats);
                 view.delay_ns = view.delay_ns.max(other.delay_ns);
                 view.waits_for = view.waits_for.or(other.waits_for);
             }
-            self.class_latencies(class, &mut |latencies| view.add(latencies));
+            self.class_latencies(class, &mut |direction, latencies| view.add(direction, latencies));
             Some(view)
         };
         numbers.filter_map(view).collect()

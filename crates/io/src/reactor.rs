@@ -520,7 +520,7 @@ impl Reactor {
                 }
                 Message::Done(done) => self.remote_is_done(done),
                 Message::Run(job) => self.jobs.push_back(job),
-                #[cfg(feature = "control")]
+                #[cfg(feature = "metrics")]
                 Message::Look(look) => look(self),
                 Message::Close { number, uid } => {
                     let place = self.files.get_mut(number as usize);
@@ -682,15 +682,16 @@ impl Reactor {
         self.queues.get(usize::from(disk))?.as_ref()?.class_stats(class)
     }
 
-    /// Hands the latency histograms of `class` in this shard's queue for `disk` to `visit`, one for each shard that uses it.
+    /// Hands the latency histograms of `class` in this shard's queue for `disk` to `visit`: one for each shard that uses it, and
+    /// each direction in which it does.
     pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
         if let Some(Some(queue)) = self.queues.get(usize::from(disk)) {
-            queue.class_latencies(class, visit);
+            queue.class_latencies(class, &mut |_, latencies| visit(latencies));
         }
     }
 
     /// The classes in this shard's queue of disk number `disk`; none when that is on another shard.
-    #[cfg(feature = "control")]
+    #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, disk: u16) -> Vec<crate::queues::ClassView> {
         let queue = self.queues.get(usize::from(disk)).and_then(Option::as_ref);
         queue.map_or(Vec::new(), |queue| queue.class_views(self.now_ns))

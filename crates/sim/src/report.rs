@@ -21,6 +21,8 @@
 
 use plimsoll_core::{ClassStats, Histogram};
 
+use crate::world::DiskCounters;
+
 /// Percentiles of one histogram, in nanoseconds; all 0 when nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencySummary {
@@ -110,6 +112,8 @@ pub struct DiskSample {
     pub window_ns: u64,
     /// The part of the model's capacity that the scheduler then takes the disk to have: 1 is all of it.
     pub capacity_scale: f64,
+    /// What a kernel would have counted of the disk, from the world's beginning to the end of the interval.
+    pub counters: DiskCounters,
 }
 
 /// One shard in one interval.

@@ -10,7 +10,8 @@ use crate::tree::Turn;
 impl IoQueue {
     /// A piece has come back from the device.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
-        let (class, device_ns) = (piece.class, now_ns.saturating_sub(piece.dispatched_ns));
+        let (class, direction) = (piece.class as usize, piece.op.direction() as usize);
+        let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
         self.leave_device(&piece);
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
@@ -23,7 +24,7 @@ impl IoQueue {
             _ => self.settle(now_ns, piece, outcome),
         };
         // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
-        if let Some(latencies) = &mut self.members[class as usize].latencies {
+        if let Some(latencies) = &mut self.members[class].latencies[direction] {
             latencies.device.record(device_ns);
         }
         progress
@@ -65,7 +66,10 @@ impl IoQueue {
     /// The piece is done with: what it means for its request.
     pub(super) fn settle(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.in_flight -= 1;
-        self.members[piece.class as usize].stats.in_flight -= 1;
+        let member = &mut self.members[piece.class as usize];
+        member.stats.in_flight -= 1;
+        // Where nothing is queued, the next request says it again.
+        member.starved_since_ns = now_ns;
         let (good_bytes, error) = match outcome {
             Outcome::Moved(moved) | Outcome::End(moved) => (moved.min(piece.len_bytes), None),
             Outcome::Failed(code) => (0, Some(code)),
@@ -101,7 +105,7 @@ impl IoQueue {
         };
         let total_ns = now_ns.saturating_sub(slot.enqueued_ns);
         let member = &mut self.members[slot.class as usize];
-        if let Some(latencies) = &mut member.latencies {
+        if let Some(latencies) = &mut member.latencies[slot.op.direction() as usize] {
             latencies.total.record(total_ns);
         }
         let stats = &mut member.stats;

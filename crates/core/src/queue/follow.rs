@@ -138,7 +138,7 @@ impl IoQueue {
         if member.kind == Kind::Leaving && member.stats.in_flight == 0 {
             member.kind = Kind::Free;
             member.held = None;
-            if let Some(mut latencies) = member.latencies.take() {
+            for mut latencies in member.latencies.iter_mut().filter_map(Option::take) {
                 *latencies = Latencies::default();
                 self.pool.push(latencies);
             }

@@ -3,6 +3,7 @@
 use super::{IoQueue, Kind};
 use crate::classes::{ClassId, QueueError};
 use crate::disk::Report;
+use crate::request::Direction;
 use crate::slots::NONE;
 use crate::snapshot::{ClassSnapshot, Snapshot};
 use crate::stats::{ClassStats, Latencies, WaitReason};
@@ -116,13 +117,13 @@ impl IoQueue {
         }
     }
 
-    /// Latencies of a class; `None` before its first request.
+    /// Latencies of a class in one direction; `None` before its first request of that direction.
     ///
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class.
-    pub fn class_latencies(&self, class: ClassId) -> Result<Option<&Latencies>, QueueError> {
+    pub fn class_latencies(&self, class: ClassId, direction: Direction) -> Result<Option<&Latencies>, QueueError> {
         let node = self.class_node(class)?;
-        Ok(self.members[node as usize].latencies.as_deref())
+        Ok(self.members[node as usize].latencies[direction as usize].as_deref())
     }
 
     /// Starts the counters and latencies of a class anew, so that a measurement has a beginning.
@@ -134,7 +135,7 @@ impl IoQueue {
         let member = &mut self.members[node as usize];
         let ClassStats { queued, in_flight, queued_bytes, queued_fs, .. } = member.stats;
         member.stats = ClassStats { queued, in_flight, queued_bytes, queued_fs, ..ClassStats::default() };
-        if let Some(latencies) = &mut member.latencies {
+        for latencies in member.latencies.iter_mut().flatten() {
             **latencies = Latencies::default();
         }
         Ok(())

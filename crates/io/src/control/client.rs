@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::place;
 use super::protocol::{Answer, ErrorCode, Hello, PROTOCOL, Request, Snapshot, TraceStopped};
+use crate::metrics::ProgramMetrics;
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -143,6 +144,18 @@ impl Client {
         }
     }
 
+    /// All counters of the program, for [`encode`](crate::metrics::encode). A program of an older version of the library
+    /// refuses ([`ErrorCode::BadRequest`]).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn metrics(&mut self) -> Result<ProgramMetrics, ClientError> {
+        match ask(&mut self.stream, &Request::Metrics {})? {
+            Answer::Metrics(metrics) => Ok(metrics),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Changes something.
     ///
     /// # Errors
@@ -235,6 +248,7 @@ fn unexpected(answer: &Answer) -> ClientError {
     let reason = match answer {
         Answer::Hello(_) => "it answers with `hello`",
         Answer::Snapshot(_) => "it answers with `snapshot`",
+        Answer::Metrics(_) => "it answers with `metrics`",
         Answer::Done {} => "it answers with `done`",
         Answer::TraceStopped(_) => "it answers with `trace-stopped`",
         Answer::Error { .. } => "it answers with an error",

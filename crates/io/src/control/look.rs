@@ -1,171 +1,77 @@
-//! Asking the shards what is going on, without holding one up.
+//! A snapshot: what is going on, from two looks at the shards.
 //!
 //! # Why
-//! What a shard knows of its classes lies in its own memory. It must be asked, and it must not matter if it does not answer.
+//! Counters say what has happened since the program began; whoever attaches wants to know what happens now.
 //!
 //! # How it works
-//! Each shard gets a message and looks when it reads its mail; it copies its counters and goes on. Whoever asks waits until
-//! all have answered or [`DEADLINE`] is over; shards without an answer are named, and not asked again before they have
-//! answered the last question. What was learned less than [`FRESH`] ago is told again, so that many clients cost no more
-//! than one.
+//! The looks are [`crate::metrics::look`]'s. Rates and latencies are of what the later one has counted and the earlier
+//! had not.
 //!
 //! # Limits
-//! The shards are looked at one after the other, not at one moment.
+//! With a shard missing in one of them, there are no rates.
 //!
 //! # Example
-//! A client asks 1000 times a second: each shard is asked 100 times a second.
+//! 50 reads at the first look and 250 two seconds later: 100 a second.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
 
-use plimsoll_core::{ClassStats, Histogram, WaitReason};
+use plimsoll_core::{ClassStats, Histogram, Latencies, WaitReason};
 
 use super::protocol::{ClassState, DiskState, Percentiles, Recent, Snapshot};
 use crate::class::ClassInfo;
-use crate::mailbox::Message;
+use crate::metrics::look::Look;
 use crate::queues::ClassView;
-use crate::reactor::Reactor;
-use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 
-/// How long the shards have for their answers.
-const DEADLINE: Duration = Duration::from_millis(200);
-/// How long an answer is good enough for the next question.
-const FRESH: Duration = Duration::from_millis(10);
-
-/// What was learned at one time.
-pub(super) struct Look {
-    at_ns: u64,
-    missing_shards: Vec<u16>,
-    /// By disk, then by number of the class.
-    disks: Vec<BTreeMap<usize, ClassView>>,
-}
-
-struct ShardView {
-    shard: u16,
-    now_ns: u64,
-    disks: Vec<Vec<ClassView>>,
-}
-
-/// A question under way; asked or dropped unread, it is over.
-struct Question {
-    is_asked: Arc<AtomicBool>,
-    answers: Sender<ShardView>,
-}
-
-impl Question {
-    fn answer(&self, reactor: &Reactor) {
-        let disks = (0..reactor.topology().disks()).map(|disk| reactor.class_views(disk)).collect();
-        // Whoever asked may have gone meanwhile.
-        let _ = self.answers.send(ShardView { shard: reactor.shard(), now_ns: reactor.now_ns(), disks });
+/// `now` in words, with rates since `before`.
+pub(super) fn snapshot(topology: &Topology, now: &Look, before: Option<&Look>) -> Snapshot {
+    // With a shard missing, differences mean nothing.
+    let is_whole = |look: &&Look| look.missing_shards.is_empty();
+    let before = before.filter(is_whole).filter(|_| is_whole(&now)).filter(|before| before.at_ns < now.at_ns);
+    let table = topology.classes().list();
+    let disks = (0..topology.disks()).filter_map(|disk| disk_state(topology, disk, now, before, &table));
+    Snapshot {
+        at_ns: now.at_ns,
+        over_ns: before.map(|before| now.at_ns - before.at_ns),
+        missing_shards: now.missing_shards.clone(),
+        disks: disks.collect(),
     }
 }
 
-impl Drop for Question {
-    fn drop(&mut self) {
-        self.is_asked.store(false, Ordering::Release);
-    }
+fn disk_state(
+    topology: &Topology,
+    number: u16,
+    now: &Look,
+    before: Option<&Look>,
+    table: &[ClassInfo],
+) -> Option<DiskState> {
+    let disk = topology.disk(number)?;
+    let model = (!disk.is_unlimited()).then(|| disk.snapshot());
+    let (views, old) = (now.disks.get(usize::from(number))?, before.and_then(|b| b.disks.get(usize::from(number))));
+    let seconds = before.map_or(0.0, |before| (now.at_ns - before.at_ns) as f64 / 1e9);
+    let shown = views.iter().filter_map(|(at, view)| {
+        let info = table.get(*at).filter(|info| !info.removed)?;
+        Some(class_state(info, view, old.and_then(|old| old.get(at)), seconds))
+    });
+    Some(DiskState {
+        disk: number,
+        mode: topology.mode(number)?.into(),
+        window_ns: model.map(|model| model.window_ns),
+        window_max_ns: model.map(|model| model.bound_ns),
+        in_flight_ns: model.map(|model| model.in_flight_ns),
+        capacity_scale: model.map(|model| model.capacity_scale),
+        tokens_ns: disk.tokens_ns(now.at_ns),
+        tokens_max_ns: model.map(|_| disk.effective_goal_ns()),
+        classes: shown.collect(),
+    })
 }
 
-/// See the module's documentation.
-pub(super) struct Looker {
-    topology: Topology,
-    is_asked: Vec<Arc<AtomicBool>>,
-    last: Option<(Instant, Arc<Look>)>,
-}
+/// One of the stages of a request.
+type Pick = fn(&Latencies) -> &Histogram;
 
-impl Looker {
-    pub(super) fn new(topology: &Topology) -> Looker {
-        let is_asked = (0..topology.shards()).map(|_| Arc::default()).collect();
-        Looker { topology: topology.clone(), is_asked, last: None }
-    }
-
-    pub(super) fn look(&mut self) -> Arc<Look> {
-        if let Some((_, look)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Arc::clone(look);
-        }
-        let answers = self.ask();
-        let look = Arc::new(self.collect(&answers, Instant::now() + DEADLINE));
-        self.last = Some((Instant::now(), Arc::clone(&look)));
-        look
-    }
-
-    fn ask(&self) -> Receiver<ShardView> {
-        let (sender, answers) = channel();
-        for (shard, is_asked) in self.is_asked.iter().enumerate() {
-            if is_asked.swap(true, Ordering::AcqRel) {
-                continue;
-            }
-            let question = Question { is_asked: Arc::clone(is_asked), answers: sender.clone() };
-            let look = Message::Look(Box::new(move |reactor| question.answer(reactor)));
-            self.topology.mailboxes().send(shard as u16, look);
-        }
-        answers
-    }
-
-    /// What has been answered by `until`.
-    fn collect(&self, answers: &Receiver<ShardView>, until: Instant) -> Look {
-        let mut disks: Vec<BTreeMap<usize, ClassView>> = Vec::new();
-        disks.resize_with(usize::from(self.topology.disks()), BTreeMap::new);
-        let mut missing: Vec<u16> = (0..self.topology.shards()).collect();
-        let mut at_ns = 0;
-        // Until the time is over, or nobody is left who could answer.
-        while let Ok(view) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            missing.retain(|shard| *shard != view.shard);
-            at_ns = at_ns.max(view.now_ns);
-            for (disk, classes) in disks.iter_mut().zip(view.disks) {
-                classes.into_iter().for_each(|class| join(disk, class));
-            }
-        }
-        Look { at_ns: if at_ns == 0 { now_ns() } else { at_ns }, missing_shards: missing, disks }
-    }
-
-    /// `now` in words, with rates since `before`.
-    pub(super) fn snapshot(&self, now: &Look, before: Option<&Look>) -> Snapshot {
-        // With a shard missing, differences mean nothing.
-        let is_whole = |look: &&Look| look.missing_shards.is_empty();
-        let before = before.filter(is_whole).filter(|_| is_whole(&now)).filter(|before| before.at_ns < now.at_ns);
-        let table = self.topology.classes().list();
-        let disks = (0..self.topology.disks()).filter_map(|disk| self.disk_state(disk, now, before, &table));
-        Snapshot {
-            at_ns: now.at_ns,
-            over_ns: before.map(|before| now.at_ns - before.at_ns),
-            missing_shards: now.missing_shards.clone(),
-            disks: disks.collect(),
-        }
-    }
-
-    fn disk_state(&self, number: u16, now: &Look, before: Option<&Look>, table: &[ClassInfo]) -> Option<DiskState> {
-        let disk = self.topology.disk(number)?;
-        let model = (!disk.is_unlimited()).then(|| disk.snapshot());
-        let (views, old) = (now.disks.get(usize::from(number))?, before.and_then(|b| b.disks.get(usize::from(number))));
-        let seconds = before.map_or(0.0, |before| (now.at_ns - before.at_ns) as f64 / 1e9);
-        let shown = views.iter().filter_map(|(at, view)| {
-            let info = table.get(*at).filter(|info| !info.removed)?;
-            Some(class_state(info, view, old.and_then(|old| old.get(at)), seconds))
-        });
-        Some(DiskState {
-            disk: number,
-            mode: self.topology.mode(number)?.into(),
-            window_ns: model.map(|model| model.window_ns),
-            window_max_ns: model.map(|model| model.bound_ns),
-            in_flight_ns: model.map(|model| model.in_flight_ns),
-            capacity_scale: model.map(|model| model.capacity_scale),
-            tokens_ns: disk.tokens_ns(now.at_ns),
-            tokens_max_ns: model.map(|_| disk.effective_goal_ns()),
-            classes: shown.collect(),
-        })
-    }
-}
-
-fn join(classes: &mut BTreeMap<usize, ClassView>, view: ClassView) {
-    match classes.get_mut(&view.class.index()) {
-        Some(known) => known.merge(&view),
-        None => drop(classes.insert(view.class.index(), view)),
-    }
+/// Of reads and of writes.
+fn histograms(view: &ClassView, pick: Pick) -> Vec<&Histogram> {
+    view.latencies.iter().flatten().map(|latencies| pick(latencies)).collect()
 }
 
 fn class_state(info: &ClassInfo, view: &ClassView, before: Option<&ClassView>, seconds: f64) -> ClassState {
@@ -174,10 +80,7 @@ fn class_state(info: &ClassInfo, view: &ClassView, before: Option<&ClassView>, s
     let before = before.filter(|old| {
         old.stats.read.requests <= stats.read.requests && old.stats.write.requests <= stats.write.requests
     });
-    let of = |pick: fn(&plimsoll_core::Latencies) -> &Histogram| {
-        let old = before.and_then(|before| before.latencies.as_deref()).map(pick);
-        view.latencies.as_deref().map_or(Percentiles::default(), |latencies| percentiles(pick(latencies), old))
-    };
+    let of = |pick: Pick| percentiles(&histograms(view, pick), &before.map_or(Vec::new(), |old| histograms(old, pick)));
     ClassState {
         class: info.name.to_string(),
         shares: info.shares,
@@ -213,12 +116,19 @@ fn recent(now: &ClassStats, before: &ClassStats, seconds: f64) -> Recent {
     }
 }
 
-/// Of what `now` has counted and `before` had not.
-fn percentiles(now: &Histogram, before: Option<&Histogram>) -> Percentiles {
-    let old: BTreeMap<u64, u32> = before.map(|before| before.iter().collect()).unwrap_or_default();
-    let new: Vec<(u64, u64)> = now
-        .iter()
-        .map(|(ns, count)| (ns, u64::from(count.saturating_sub(old.get(&ns).copied().unwrap_or(0)))))
+/// Of what `now` has counted and `before` had not; of reads and writes together.
+fn percentiles(now: &[&Histogram], before: &[&Histogram]) -> Percentiles {
+    let sum = |histograms: &[&Histogram]| {
+        let mut sum: BTreeMap<u64, u64> = BTreeMap::new();
+        for (ns, count) in histograms.iter().flat_map(|histogram| histogram.iter()) {
+            *sum.entry(ns).or_default() += u64::from(count);
+        }
+        sum
+    };
+    let old = sum(before);
+    let new: Vec<(u64, u64)> = sum(now)
+        .into_iter()
+        .map(|(ns, count)| (ns, count.saturating_sub(old.get(&ns).copied().unwrap_or(0))))
         .filter(|(_, count)| *count > 0)
         .collect();
     let count: u64 = new.iter().map(|(_, count)| count).sum();
@@ -244,9 +154,11 @@ mod tests {
         (0..1000).for_each(|_| before.record(50));
         let mut now = before.clone();
         (0..98).for_each(|_| now.record(10));
-        (0..2).for_each(|_| now.record(60));
-        assert_eq!(percentiles(&now, Some(&before)), Percentiles { count: 100, p50_ns: 10, p99_ns: 60, p99_9_ns: 60 });
-        assert_eq!(percentiles(&now, None).p50_ns, 50);
-        assert_eq!(percentiles(&now, Some(&now)), Percentiles::default());
+        let mut writes = Histogram::new();
+        (0..2).for_each(|_| writes.record(60));
+        let both = [&now, &writes];
+        assert_eq!(percentiles(&both, &[&before]), Percentiles { count: 100, p50_ns: 10, p99_ns: 60, p99_9_ns: 60 });
+        assert_eq!(percentiles(&both, &[]).p50_ns, 50);
+        assert_eq!(percentiles(&both, &both), Percentiles::default());
     }
 }

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use plimsoll_core::{Limits, Rate};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::metrics::ProgramMetrics;
 use crate::topology::DiskMode;
 
 /// Version of the protocol: it rises when a key changes its meaning or goes.
@@ -45,6 +46,8 @@ pub enum Request {
     Hello {},
     /// What is going on? Answered with [`Answer::Snapshot`].
     Snapshot {},
+    /// All counters. Answered with [`Answer::Metrics`].
+    Metrics {},
     /// Gives a class or group other shares.
     SetShares {
         /// Its name.
@@ -217,6 +220,8 @@ pub enum Answer {
     Hello(Hello),
     /// To `snapshot`.
     Snapshot(Snapshot),
+    /// To `metrics`.
+    Metrics(ProgramMetrics),
     /// It is done; shards follow within 100 ms.
     Done {},
     /// The record has ended.
@@ -437,6 +442,7 @@ mod tests {
         let table = [
             (r#"{"request":"hello"}"#, Some(Request::Hello {})),
             (r#"{"request":"snapshot"}"#, Some(Request::Snapshot {})),
+            (r#"{"request":"metrics"}"#, Some(Request::Metrics {})),
             (
                 r#"{"request":"set-shares","class":"a","shares":7}"#,
                 Some(Request::SetShares { class: "a".into(), shares: 7 }),

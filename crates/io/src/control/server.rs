@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! One thread polls the socket and all clients. Settings go into the program's registries, which shards follow on their own;
-//! snapshots are asked of the shards ([`super::look`]).
+//! snapshots and metrics are asked of the shards ([`crate::metrics::look`]).
 //!
 //! # Limits
 //! [`CLIENTS_MAX`] clients. While the shards are asked (200 ms at the most) other clients wait.
@@ -25,12 +25,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::connection::{Connection, Line};
-use super::look::{Look, Looker};
+use super::look;
 use super::place;
 use super::protocol::{
     Answer, ClassInfo, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request, TraceStopped,
 };
 use crate::class::Class;
+use crate::metrics::{self, look::Look, look::Looker};
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 use crate::trace::format::{Clock, Writer};
@@ -321,9 +322,12 @@ impl Office {
             Request::Hello {} => Ok(Answer::Hello(self.hello())),
             Request::Snapshot {} => {
                 let look = self.looker.look();
-                let snapshot = self.looker.snapshot(&look, seen.as_deref());
+                let snapshot = look::snapshot(&self.topology, &look, seen.as_deref());
                 *seen = Some(look);
                 Ok(Answer::Snapshot(snapshot))
+            }
+            Request::Metrics {} => {
+                Ok(Answer::Metrics(metrics::of_program(&self.program, &self.topology, &self.looker.look())))
             }
             Request::SetShares { class, shares } => self.set_shares(&class, shares),
             Request::SetLimits { class, limits } => self.set_limits(&class, limits),

@@ -191,6 +191,48 @@ fn a_client_that_never_reads_stops_neither_shards_nor_clients() {
     drop(deaf);
 }
 
+#[test]
+fn metrics_tell_reads_from_writes_and_shards_add_up() {
+    let place = Place::new();
+    let topology = topology(2, limited());
+    let server = serve(&place, &topology);
+    let mut client = Client::connect(server.path()).unwrap();
+    let silent = client.metrics().unwrap();
+    assert_eq!((silent.program.as_str(), silent.shards, silent.missing_shards), ("test", 2, vec![0, 1]));
+    let runtime = memory(&topology);
+    let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    let file = topology.file("file".as_ref(), how, 0);
+    let query = topology.classes().find("query").unwrap();
+    let (sender, done) = std::sync::mpsc::channel();
+    for shard in 0..2 {
+        let (sender, file) = (sender.clone(), file.clone());
+        let work = async move |shard: crate::Shard| {
+            for n in 0..30 {
+                shard.write_at(&file, query, n * 4096, AlignedBuf::new(4096).unwrap()).await.0.unwrap();
+            }
+            shard.read_at(&file, query, 0, AlignedBuf::new(4096).unwrap()).await.0.unwrap();
+            sender.send(()).unwrap();
+        };
+        // Sent at the first poll; the answer is the channel's.
+        let handle = runtime.handle(shard);
+        let mut run = std::pin::pin!(handle.run(work));
+        let _ = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        done.recv().unwrap();
+    }
+    // What was learned before is old by then.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let metrics = client.metrics().unwrap();
+    assert!(metrics.missing_shards.is_empty() && metrics.disks[0].model.is_some());
+    let query = metrics.disks[0].classes.iter().find(|class| class.class == "query").unwrap();
+    let counts = [&query.read, &query.write].map(|way| [way.queue.count, way.device.count, way.total.count]);
+    assert_eq!(counts, [[2; 3], [60; 3]]);
+    assert_eq!((query.read.requests, query.write.bytes, query.dispatched), (2, 60 * 4096, 62));
+    // The snapshot shows both together.
+    let snapshot = client.snapshot().unwrap();
+    let query = snapshot.disks[0].classes.iter().find(|class| class.class == "query").unwrap();
+    assert_eq!((query.total_latency.count, query.reads, query.writes), (62, 2, 60));
+}
+
 /// Reads `count` blocks, many at a time; how many came back whole. `between` is called each turn.
 fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl Fn(u64)) -> u64 {
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };

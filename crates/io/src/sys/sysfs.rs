@@ -34,7 +34,7 @@ mod hardware;
 mod stack;
 
 pub use hardware::{Hardware, Keeping, hardware};
-pub use stack::{Member, Raid, backing_file, dm_name, holders, partitions, raid};
+pub use stack::{Member, Raid, backing_file, below, dm_name, holders, partitions, raid};
 
 use std::collections::BTreeSet;
 use std::io;

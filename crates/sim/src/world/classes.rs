@@ -3,7 +3,7 @@
 //! A class is created once on each disk, and all queues of the disk know it. Where shards share an I/O queue, a class
 //! is a group there, with one sub-class of equal shares for each shard: the shards of a class are served equally.
 
-use plimsoll_core::{ClassId, ClassStats, GroupId, Latencies, NodeId, Qos, QueueError};
+use plimsoll_core::{ClassId, ClassStats, Direction, GroupId, Latencies, NodeId, Qos, QueueError};
 
 use super::check::invalid;
 use super::spec::{ClassSpec, SimDisk};
@@ -25,7 +25,8 @@ struct Member {
 #[derive(Debug, Default)]
 struct Retired {
     stats: ClassStats,
-    latencies: Latencies,
+    /// By direction.
+    latencies: [Latencies; 2],
 }
 
 #[derive(Debug)]
@@ -129,20 +130,21 @@ impl ClassTable {
         self.members[self.at(disk as usize, class as usize, shard as usize)].id
     }
 
-    /// What a class of one shard has done on one disk, and its latencies where it has any.
+    /// What a class of one shard has done on one disk, and its latencies by direction where it has any.
     pub(crate) fn with_use<T>(
         &self,
         queues: &[QueueState],
         (disk, class, shard): (usize, usize, usize),
-        look: impl FnOnce(&ClassStats, Option<&Latencies>) -> T,
+        look: impl FnOnce(&ClassStats, [Option<&Latencies>; 2]) -> T,
     ) -> Option<T> {
         let member = &self.members[self.at(disk, class, shard)];
         if let Some(retired) = &member.retired {
-            return Some(look(&retired.stats, Some(&retired.latencies)));
+            return Some(look(&retired.stats, retired.latencies.each_ref().map(Some)));
         }
         let queue = &queues[member.queue as usize].queue;
         let id = member.id?;
-        Some(look(queue.class_stats(id).ok()?, queue.class_latencies(id).ok()?))
+        let latencies = Direction::ALL.map(|direction| queue.class_latencies(id, direction).ok().flatten());
+        Some(look(queue.class_stats(id).ok()?, latencies))
     }
 
     /// Counts from here on.
@@ -209,13 +211,13 @@ impl ClassTable {
 /// What a class has done, at the moment before it is removed: what it has queued will be cancelled.
 fn retire(id: ClassId, state: &QueueState) -> Box<Retired> {
     let mut retired = Box::<Retired>::default();
-    if let (Ok(stats), Ok(latencies)) = (state.queue.class_stats(id), state.queue.class_latencies(id)) {
+    if let Ok(stats) = state.queue.class_stats(id) {
         let cancelled = stats.cancelled + u64::from(stats.queued);
         retired.stats = ClassStats { queued: 0, in_flight: 0, queued_bytes: 0, queued_fs: 0, cancelled, ..*stats };
-        if let Some(latencies) = latencies {
-            retired.latencies.queue.merge(&latencies.queue);
-            retired.latencies.device.merge(&latencies.device);
-            retired.latencies.total.merge(&latencies.total);
+        for (kept, direction) in retired.latencies.iter_mut().zip(Direction::ALL) {
+            if let Ok(Some(latencies)) = state.queue.class_latencies(id, direction) {
+                kept.merge(latencies);
+            }
         }
     }
     retired

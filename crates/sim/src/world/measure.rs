@@ -1,6 +1,6 @@
 //! Counting: where the warm-up ends, what observers get, and the report.
 
-use plimsoll_core::{ClassStats, FS_PER_NS, Histogram};
+use plimsoll_core::{ClassStats, FS_PER_NS, Histogram, Latencies};
 
 use super::agenda::NEVER;
 use super::spec::WorldSpec;
@@ -45,6 +45,15 @@ impl InDevice {
     fn reset(&mut self, now_ns: u64) {
         *self = InDevice { now: self.now, max: self.now, since_ns: now_ns, ..InDevice::default() };
     }
+}
+
+/// Reads and writes together; nothing where there are none of either.
+fn both(by_direction: [Option<&Latencies>; 2]) -> Option<Latencies> {
+    let mut known = by_direction.into_iter().flatten().peekable();
+    known.peek()?;
+    let mut sum = Latencies::default();
+    known.for_each(|latencies| sum.merge(latencies));
+    Some(sum)
 }
 
 /// What an observer's present interval has seen of one class on one disk.
@@ -178,9 +187,9 @@ impl World<'_> {
             self.classes.with_use(&self.queues, (disk, class, shard), |stats, latencies| {
                 total_device_time_ns += device_time_ns(stats);
                 queued += u64::from(stats.queued);
-                let Some(latencies) = latencies else { return };
-                let count = latencies.queue.count();
-                let total_ns = latencies.queue.mean() * count as f64;
+                let queues = || latencies.iter().flatten().map(|latencies| &latencies.queue);
+                let count = queues().map(Histogram::count).sum();
+                let total_ns = queues().map(Histogram::sum_ns).sum::<u128>() as f64;
                 if count > before.0 {
                     delay_ns = delay_ns.max((total_ns - before.1) / (count - before.0) as f64);
                 }
@@ -236,7 +245,7 @@ impl World<'_> {
         for shard in 0..self.shards.len() {
             self.classes.with_use(&self.queues, (disk, class, shard), |stats, latencies| {
                 sum.stats = sum.stats.plus(*stats);
-                let Some(latencies) = latencies else { return };
+                let Some(latencies) = both(latencies) else { return };
                 sum.queue.merge(&latencies.queue);
                 sum.device.merge(&latencies.device);
                 sum.delay_ns = sum.delay_ns.max(latencies.queue.mean());
@@ -340,5 +349,6 @@ fn sample_disk(state: &mut DiskState, now_ns: u64, interval_ns: u64) -> DiskSamp
         in_device_ns: state.disk.in_flight_ns(),
         window_ns: state.disk.window_ns(),
         capacity_scale: state.disk.capacity_scale(),
+        counters: state.counting.read(now_ns),
     }
 }

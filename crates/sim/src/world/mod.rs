@@ -55,6 +55,7 @@
 mod agenda;
 mod check;
 mod classes;
+mod counters;
 mod jobs;
 mod log;
 mod measure;
@@ -69,6 +70,7 @@ use std::sync::Arc;
 use plimsoll_core::{Disk, Dispatch, FS_PER_NS, IoQueue, Mode, Op, Outcome, Progress, QueueConfig, depth_of_queue};
 
 pub use check::{MAX_REQUESTS_PER_S, MAX_SHARDS, WorldError};
+pub use counters::DiskCounters;
 pub use jobs::REFUSED_RETRY_NS;
 pub use log::{Event, EventKind};
 pub use spec::{Action, Change, ClassSpec, DiskMode, Hog, ShardSpec, SimDisk, WorldSpec};
@@ -116,6 +118,7 @@ pub(crate) struct DiskState {
     disk: Arc<Disk>,
     device: Device,
     in_device: measure::InDevice,
+    counting: counters::Counting,
 }
 
 /// An I/O queue of one disk, on its coordinator.
@@ -148,7 +151,9 @@ struct Request {
 #[derive(Debug)]
 struct Piece {
     dispatch: Dispatch,
+    sent_ns: u64,
     queue: u32,
+    len_bytes: u32,
 }
 
 /// The actor that is the world itself.
@@ -300,7 +305,11 @@ impl<'a> World<'a> {
         for completion in completions.drain(..) {
             let Some(piece) = self.pieces.get(completion.key as u32) else { continue };
             let shard = self.queues[piece.queue as usize].shards.start;
-            self.disks[disk].in_device.leave(self.now_ns);
+            let state = &mut self.disks[disk];
+            state.in_device.leave(self.now_ns);
+            let op = piece.dispatch.op();
+            let moved_bytes = if op.is_transfer() { completion.result.ok() } else { None };
+            state.counting.leave(self.now_ns, piece.sent_ns, op, moved_bytes.unwrap_or(piece.len_bytes));
             self.shards[shard as usize].inbox.push(completion);
             self.wake_shard(shard, self.now_ns);
         }
@@ -369,7 +378,7 @@ impl<'a> World<'a> {
 
     /// A shard sees that a piece has come back.
     fn complete(&mut self, shard: u32, completion: DeviceCompletion) {
-        let Some(Piece { dispatch, queue: number }) = self.pieces.take(completion.key as u32) else { return };
+        let Some(Piece { dispatch, queue: number, .. }) = self.pieces.take(completion.key as u32) else { return };
         let state = &mut self.queues[number as usize];
         state.changed = true;
         let (outcome, moved_bytes) = match completion.result {
@@ -428,8 +437,9 @@ fn send_piece(
         let event = request.event(EventKind::Dispatch, (now_ns, shard, disk_number));
         log.note(Event { offset_bytes, len_bytes, detail, reason: piece.waited_for(), ..event });
     }
-    let key = u64::from(pieces.insert(Piece { dispatch: piece, queue }));
+    let key = u64::from(pieces.insert(Piece { dispatch: piece, sent_ns: now_ns, queue, len_bytes }));
     disk.in_device.enter(now_ns);
+    disk.counting.enter(now_ns);
     disk.device.submit(now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
 }
 
@@ -441,6 +451,7 @@ fn new_disks(spec: &WorldSpec) -> Result<Vec<DiskState>, WorldError> {
             device: Device::new(&disk.device, seed)
                 .map_err(|error| check::invalid(format!("the device of disk {at}"), error.to_string()))?,
             in_device: measure::InDevice::default(),
+            counting: counters::Counting::default(),
         })
     };
     spec.disks.iter().enumerate().map(new_disk).collect()

@@ -98,7 +98,8 @@ pub fn partitions(root: &Path, disk: &str) -> Vec<String> {
 }
 
 /// What `name` (a disk or a partition) is made of, sorted; empty for a disk at the bottom.
-pub(super) fn below(root: &Path, name: &str) -> Vec<String> {
+#[must_use]
+pub fn below(root: &Path, name: &str) -> Vec<String> {
     let own = names_in(&root.join("class/block").join(name).join("slaves"));
     if !own.is_empty() {
         return sorted(own);

@@ -1,0 +1,95 @@
+//! What a program's disks and classes have done, for Prometheus and whatever reads its text.
+//!
+//! # Why
+//! Yesterday's slow hour is explained from what was recorded then. A monitoring system records if it is given counters,
+//! and whoever has watched Seastar's `io_queue` metrics should find them under the same names.
+//!
+//! # How it works
+//! [`Metrics::take`] asks all shards, as a client of the control socket does, and makes one [`ProgramMetrics`] of their
+//! answers: plain data, sums over shards. [`encode`] writes one or several as text (Prometheus text format 0.0.4,
+//! [`CONTENT_TYPE`]). A program hands that out at `/metrics` with whatever HTTP server it has; one that serves a
+//! control socket need not even do that: `plimsoll serve` asks it (request `metrics`).
+//!
+//! Names: `PREFIX_io_queue_` and Seastar's word where the meaning is Seastar's, the labels `class` and `stream` too;
+//! all else by Prometheus's rules: base units, `_total` for counters. What is called so in Seastar and means something
+//! else here is left out: `delay`, `flow_ratio`, `adjusted_consumption`.
+//!
+//! # Limits
+//! Sums over shards: there is no label `shard`. A program gives its disks no names, so their label is the number.
+//! Bounds of latencies are [`LATENCY_BOUNDS_NS`]. A fine histogram's bucket stops counting at 4 294 967 295 (see
+//! [`Histogram`](crate::core::Histogram)); from then on what it misses counts with the shortest that is full, so
+//! medians may come out too short, high percentiles do not. OpenMetrics would want other names (its counters end in
+//! `_total`), so the text says what it is by its content type. Over the control socket, an answer has room for about
+//! 500 classes with both directions in wide use.
+//!
+//! # Example
+//! What any HTTP server answers to `GET /metrics`. Taking waits for shards, so it belongs on no shard's thread.
+//! ```
+//! use plimsoll::backend::choose::BackendKind;
+//! use plimsoll::metrics::{CONTENT_TYPE, Metrics, encode};
+//! use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+//!
+//! let classes = Classes::new();
+//! classes.add_class("query", None, 100)?;
+//! let topology = Topology::new(1, classes, vec![DiskSetup::unlimited()])?;
+//! let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+//! let runtime = Runtime::start(&topology, &options)?;
+//!
+//! let metrics = Metrics::new(&topology, "my-database");
+//! let body = encode(&[metrics.take()]);
+//! let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+//! let line = body.lines().find(|line| line.starts_with("plimsoll_io_queue_shares{") && line.contains("\"query\""));
+//! assert!(line.is_some_and(|line| line.ends_with(" 100")), "{answer}");
+//! # drop(runtime);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod encode;
+mod figures;
+pub(crate) mod look;
+mod text;
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+pub use encode::{LATENCY_BOUNDS_NS, encode};
+pub(crate) use figures::of_program;
+pub use figures::{
+    ClassMetrics, DirectionMetrics, DiskMetrics, LatencyMetrics, ModelMetrics, ProgramMetrics, ReasonMetrics,
+};
+pub use text::{CONTENT_TYPE, Exposition, Kind};
+
+use crate::topology::Topology;
+
+/// Takes the metrics of the program that runs on a topology. See the module's documentation.
+pub struct Metrics {
+    looker: Mutex<look::Looker>,
+    program: String,
+}
+
+impl Metrics {
+    /// Of the shards that run on `topology`; `program` is what it calls itself, the label of that name.
+    #[must_use]
+    pub fn new(topology: &Topology, program: &str) -> Metrics {
+        Metrics { looker: Mutex::new(look::Looker::new(topology)), program: program.to_owned() }
+    }
+
+    /// The counters as they are now. Waits for all shards to answer, for 200 ms at the most; those that have not are
+    /// named in [`ProgramMetrics::missing_shards`], and their part is missing. What was taken less than 10 ms ago is
+    /// given again.
+    ///
+    /// Call it on a thread that is no shard: a shard that waits here cannot answer itself.
+    #[must_use]
+    pub fn take(&self) -> ProgramMetrics {
+        // A panic elsewhere leaves at worst an older look.
+        let mut looker = self.looker.lock().unwrap_or_else(PoisonError::into_inner);
+        let look = looker.look();
+        of_program(&self.program, looker.topology(), &look)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("program", &self.program).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! Prometheus's text format 0.0.4: families of samples, with labels and values escaped.
+//!
+//! # Why
+//! Seastar's counters are called `total_bytes`, not `bytes_total`. Exporters that know OpenMetrics add what is missing,
+//! and then the dashboards of years find nothing. The format itself is five rules.
+//!
+//! # How it works
+//! A family is named once, with its help and kind; its samples follow. A family without samples leaves no trace. Names
+//! are the program's own words; label values may be anything.
+//!
+//! # Limits
+//! Names are not checked: letters, digits and `_` are the caller's duty, and so is that no family is begun twice.
+//!
+//! # Example
+//! ```
+//! use plimsoll::metrics::{Exposition, Kind};
+//! let mut page = Exposition::default();
+//! page.family("app_requests_total", "Requests that ended.", Kind::Counter);
+//! page.sample(&[("path", "/a\"b")], 3.0);
+//! let text = page.finish();
+//! assert!(text.ends_with("# TYPE app_requests_total counter\napp_requests_total{path=\"/a\\\"b\"} 3\n"));
+//! ```
+
+use std::fmt::Write;
+
+/// What to send as `Content-Type` with the text.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What kind of figures a family has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, until the program begins anew.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by upper bound.
+    Histogram,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// A page of metrics while it is written. See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Exposition {
+    text: String,
+    name: String,
+    /// Help and kind of a family that has no sample yet.
+    head: Option<String>,
+}
+
+impl Exposition {
+    /// Begins the family `name`; `help` says in a sentence what its figures mean.
+    pub fn family(&mut self, name: &str, help: &str, kind: Kind) {
+        name.clone_into(&mut self.name);
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        self.head = Some(format!("# HELP {name} {help}\n# TYPE {name} {}\n", kind.name()));
+    }
+
+    /// A sample of the present family.
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+        self.line("", labels, None, value);
+    }
+
+    /// A histogram of the present family: how many are not above each bound (rising, in the family's unit), how many in
+    /// all, and their sum.
+    pub fn histogram(&mut self, labels: &[(&str, &str)], at_most: &[(f64, u64)], count: u64, sum: f64) {
+        for (bound, below) in at_most {
+            self.line("_bucket", labels, Some(&number(*bound)), *below as f64);
+        }
+        self.line("_bucket", labels, Some("+Inf"), count as f64);
+        self.line("_sum", labels, None, sum);
+        self.line("_count", labels, None, count as f64);
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<&str>, value: f64) {
+        if let Some(head) = self.head.take() {
+            self.text.push_str(&head);
+        }
+        self.text.push_str(&self.name);
+        self.text.push_str(suffix);
+        let labels = labels.iter().copied().chain(le.map(|le| ("le", le)));
+        let mut opening = '{';
+        for (label, value) in labels {
+            self.text.push(opening);
+            self.text.push_str(label);
+            self.text.push_str("=\"");
+            push_escaped(&mut self.text, value);
+            self.text.push('"');
+            opening = ',';
+        }
+        if opening == ',' {
+            self.text.push('}');
+        }
+        // Writing to a String does not fail.
+        let _ = writeln!(self.text, " {}", number(value));
+    }
+}
+
+fn push_escaped(text: &mut String, value: &str) {
+    for letter in value.chars() {
+        match letter {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+/// As the format writes numbers; Rust's own form but for the infinities.
+fn number(value: f64) -> String {
+    match value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_have_a_head_once_and_only_with_samples() {
+        let mut page = Exposition::default();
+        page.family("empty", "Nothing.", Kind::Gauge);
+        page.family("some", "Line one\nand \\ two.", Kind::Gauge);
+        page.sample(&[], -1.5);
+        page.sample(&[("a", "x\ny\\z\"")], f64::INFINITY);
+        page.sample(&[("a", "b"), ("c", "d")], f64::NAN);
+        let expected = "# HELP some Line one\\nand \\\\ two.\n# TYPE some gauge\nsome -1.5\nsome{a=\"x\\ny\\\\z\\\"\"} +Inf\n\
+                        some{a=\"b\",c=\"d\"} NaN\n";
+        assert_eq!(page.finish(), expected);
+    }
+
+    #[test]
+    fn histograms_end_with_all_sum_and_count() {
+        let mut page = Exposition::default();
+        page.family("h_seconds", "Times.", Kind::Histogram);
+        page.histogram(&[("a", "b")], &[(0.001, 2), (0.002, 3)], 4, 0.5);
+        let text = page.finish();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let expected = [
+            "h_seconds_bucket{a=\"b\",le=\"0.001\"} 2",
+            "h_seconds_bucket{a=\"b\",le=\"0.002\"} 3",
+            "h_seconds_bucket{a=\"b\",le=\"+Inf\"} 4",
+            "h_seconds_sum{a=\"b\"} 0.5",
+            "h_seconds_count{a=\"b\"} 4",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
