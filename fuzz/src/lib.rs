@@ -37,6 +37,8 @@ use plimsoll_tools::experiment::sweep::{Axis, Key, points_of};
 use plimsoll_tools::instance;
 use plimsoll_tools::instance::measure;
 use plimsoll_tools::report::TestReport;
+use plimsoll_tools::stat::from::{self, ReadOptions};
+use plimsoll_tools::stat::{Columns, record};
 use plimsoll_tools::trace::span::{Item, Trace};
 use plimsoll_tools::trace::{TraceError, kernel};
 use plimsoll_tools::tune::{analyse, pictures, record::Record};
@@ -49,7 +51,7 @@ const NAME: &str = "fuzz";
 pub type Target = fn(&str);
 
 /// All targets by name; the seeds of each lie in `corpus/NAME/`.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 28] = [
     ("arrivals", arrivals),
     ("blkparse", blkparse),
     ("blktrace", blktrace),
@@ -57,9 +59,12 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("compare", compare_results),
     ("disk", disk_file),
     ("diskstats", disk_stats),
+    ("diskstats_samples", diskstats_samples),
     ("find_rate", find_rate),
     ("fio", fio),
     ("io_properties", io_properties),
+    ("iostat_json", iostat_json),
+    ("iostat_text", iostat_text),
     ("iperf3", iperf3),
     ("jobs", jobs),
     ("mountinfo", mountinfo),
@@ -69,6 +74,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("scaling", scaling),
     ("scenario", scenario),
     ("sched_groups", sched_groups),
+    ("stat_record", stat_record),
     ("stress_ng", stress_ng),
     ("surface", surface),
     ("sweep", sweep),
@@ -271,6 +277,55 @@ pub fn disk_stats(text: &str) {
         let _ = later.counters.since(&earlier.counters);
         let _ = [later.counters.read_bytes(), later.counters.write_bytes(), later.counters.discard_bytes()];
     }
+}
+
+/// Samples of `/proc/diskstats`, with and without times.
+pub fn diskstats_samples(text: &str) {
+    saved_counters(text);
+}
+
+/// Text of iostat in any layout.
+pub fn iostat_text(text: &str) {
+    saved_counters(text);
+}
+
+/// JSON of iostat, whole or not.
+pub fn iostat_json(text: &str) {
+    saved_counters(text);
+}
+
+/// Recordings of `plimsoll stat`: what is damaged is left out.
+pub fn stat_record(text: &str) {
+    if let Ok(recording) = record::read(text.as_bytes()) {
+        let _ = recording.intervals();
+    }
+    saved_counters(text);
+}
+
+/// What others saved of a host's counters: a figure is finite and not negative, and a device stands once in an interval.
+fn saved_counters(text: &str) {
+    for interval_s in [None, Some(1.0)] {
+        let options = ReadOptions { interval_s, ..ReadOptions::default() };
+        match from::read(NAME, text.as_bytes(), &options) {
+            Ok(recorded) => {
+                assert!(recorded.notes.iter().all(|note| !note.is_empty()));
+                for interval in &recorded.intervals {
+                    let mut names = HashSet::new();
+                    for device in &interval.devices {
+                        assert!(names.insert(&device.device), "{} stands twice", device.device);
+                        assert!(figures_are_sound(&device.columns), "{device:?}");
+                    }
+                }
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+fn figures_are_sound(columns: &Columns) -> bool {
+    let sums = [columns.requests_per_s(), columns.moved_kib_per_s(), columns.mean_await_ms()];
+    let own = [columns.queue, columns.util_percent, columns.read_size_kib, columns.write_size_kib, columns.size_kib];
+    sums.into_iter().chain(own).flatten().all(|figure| figure.is_finite() && figure >= 0.0)
 }
 
 /// Texts like `/proc/self/mountinfo`: every mount holds its own mount point.

@@ -178,6 +178,11 @@ fn files_and_outputs_of_others() {
 }
 
 #[test]
+fn saved_counters() {
+    mutate_all(&["diskstats_samples", "iostat_json", "iostat_text", "stat_record"]);
+}
+
+#[test]
 fn results() {
     mutate_all(&["compare", "report", "tune_record"]);
 }
@@ -185,6 +190,11 @@ fn results() {
 #[test]
 fn reports_of_other_programs() {
     mutate_all(&["iperf3", "stress_ng"]);
+}
+
+fn stat_reads(text: &str) -> bool {
+    use plimsoll_tools::stat::from;
+    from::read("seed", text.as_bytes(), &from::ReadOptions::default()).is_ok()
 }
 
 #[test]
@@ -218,10 +228,14 @@ fn seeds_are_accepted() {
     for (name, accepts) in [
         ("blkparse", (|text| kernel::read_blkparse(&mut text.as_bytes(), &mut |_| {}).is_ok()) as fn(&str) -> bool),
         ("blktrace", |text| kernel::read_blktrace(&mut text.as_bytes(), &mut |_| {}).is_ok()),
+        ("diskstats_samples", stat_reads),
         ("find_rate", |text| Goal::parse(text).is_ok()),
+        ("iostat_json", stat_reads),
+        ("iostat_text", stat_reads),
         ("rbd", |text| rbd::parse(text).is_ok()),
         ("report", |text| TestReport::from_json(text).is_ok()),
         ("sweep", |text| text.lines().all(|line| Axis::parse(line).is_ok())),
+        ("stat_record", stat_reads),
         ("tune_record", |text| Record::parse("seed", text).is_ok()),
     ] {
         for seed in seeds(name) {

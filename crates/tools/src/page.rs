@@ -4,14 +4,17 @@
 //! A page that is one file can be mailed, put beside a bug report, and opened in ten years without a network.
 //!
 //! # How it works
-//! A page is a list of [`Section`]s, a section a heading and a list of [`Block`]s. Style is part of the page; there is
-//! no script, and a policy in its head forbids the browser to load anything. Charts are drawn by [`crate::plot`]. The
-//! page follows the reader's preference for light or dark, charts stay dark on white. All text is escaped here or
-//! there; callers pass plain text. Columns of a table whose cells all begin like a number are aligned at the right.
-//! From four sections on there is a table of contents.
+//! A page is a list of [`Section`]s, a section a heading and a list of [`Block`]s; a page of several results is a list
+//! of [`Part`]s. Style is part of the page; there is no script, and a policy in its head forbids the browser to load
+//! anything. Charts are drawn by [`crate::plot`], told in words to whom cannot see them, and follow the reader's
+//! preference for light or dark like everything else. All text is escaped here or there; callers pass plain text.
+//! Columns of a table whose cells all begin like a number are aligned at the right. What is wider than the screen
+//! scrolls in a region of its own that the keyboard reaches. From four sections on there is a table of contents.
+//!
+//! [`body`] and [`STYLE`] are the same for a page that somebody else puts together, such as a live one.
 //!
 //! # Limits
-//! Plain text only: no links, no emphasis. Tables and pictures wider than a small screen scroll sideways or shrink.
+//! Plain text only: no links, no emphasis. On a small screen pictures scroll sideways: smaller, nobody could read them.
 //!
 //! # Example
 //! ```
@@ -26,9 +29,23 @@
 //! assert!(page.starts_with("<!DOCTYPE html>") && page.contains("218,786"));
 //! ```
 
+mod tile;
+mod words;
+
 use std::fmt::Write as _;
 
 use crate::plot::{self, Chart, escaped};
+
+pub use tile::{Mood, Tile};
+
+/// A result on a page of several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// One line: what it is of.
+    pub title: String,
+    /// From top to bottom.
+    pub sections: Vec<Section>,
+}
 
 /// A heading and what stands below it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +67,8 @@ pub enum Block {
     Table(Table),
     /// Charts one below the other in one picture, with their frames in line.
     Picture(Vec<Chart>),
+    /// Things with a state each, side by side as far as the screen is wide; nothing is shown for an empty list.
+    Tiles(Vec<Tile>),
 }
 
 /// Rows and columns of plain text. Rows may be shorter than others: what is missing stays empty.
@@ -59,82 +78,91 @@ pub struct Table {
     pub caption: String,
     /// Names of the columns; empty for none.
     pub headers: Vec<String>,
-    /// The cells, row by row.
+    /// The cells, row by row. The first cell of a row is its name.
     pub rows: Vec<Vec<String>>,
 }
 
 /// From this many sections on a page has a table of contents.
 const CONTENTS_FROM: usize = 4;
 
-const STYLE: &str = "\
-:root { color-scheme: light dark; --page: #ffffff; --text: #1a1a1a; --quiet: #5a5a5a; --rule: #d8d8d8;
-  --stripe: #f6f7f9; --warn: #fff6e0; --warn-rule: #c77700; --link: #0b5c96; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #16181b; --text: #e8e8e8; --quiet: #a8a8a8; --rule: #3a3d42; --stripe: #1e2125; --warn: #33290f;
-    --warn-rule: #e69f00; --link: #7cc0f0; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1100px; padding: 1.5rem 1rem 3rem; background: var(--page); color: var(--text);
-  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 1rem; }
-h2 { font-size: 1.25rem; margin: 2.25rem 0 .75rem; padding-bottom: .25rem; border-bottom: 1px solid var(--rule); }
-p { max-width: 75ch; margin: .75rem 0; }
-a { color: var(--link); }
-nav ul { padding: 0; margin: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; }
-.warnings { margin: 1rem 0; padding: .6rem 1rem .6rem 2rem; background: var(--warn);
-  border-left: 4px solid var(--warn-rule); }
-.warnings li + li { margin-top: .35rem; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
-th, td { padding: .3rem .9rem .3rem .5rem; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--rule); }
-th { font-weight: 600; color: var(--quiet); }
-.number { text-align: right; white-space: nowrap; }
-tbody tr:nth-child(even) { background: var(--stripe); }
-figure { margin: 1rem 0; background: #ffffff; border: 1px solid var(--rule); border-radius: 4px; padding: .5rem; }
-svg { display: block; max-width: 100%; height: auto; margin: 0 auto; }
-@media print {
-  :root { --page: #ffffff; --text: #000000; --quiet: #333333; --rule: #bbbbbb; --stripe: #ffffff; --warn: #ffffff; }
-  body { max-width: none; padding: 0; font-size: 11pt; }
-  nav { display: none; }
-  h2 { break-after: avoid; }
-  figure, tr, .warnings { break-inside: avoid; }
-  figure { border: 0; padding: 0; }
-  .scroll { overflow: visible; }
-}
-";
+/// The style of a page (CSS). It loads nothing.
+pub const STYLE: &str = include_str!("page/style.css");
 
 /// A whole HTML page, complete in itself. `title` is shown above the sections and in the window of the browser.
 #[must_use]
 pub fn html(title: &str, sections: &[Section]) -> String {
+    html_of_parts(title, &[Part { title: String::new(), sections: sections.to_vec() }])
+}
+
+/// As [`html`], of several results. The title of a part stands above its sections, except where there is only one.
+#[must_use]
+pub fn html_of_parts(title: &str, parts: &[Part]) -> String {
     let title = escaped(title);
-    let mut page = format!(
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-    );
-    if sections.len() >= CONTENTS_FROM {
-        page.push_str("<nav aria-label=\"Contents\"><ul>\n");
-        for (at, section) in sections.iter().enumerate() {
-            let _ = writeln!(page, "<li><a href=\"#section-{}\">{}</a></li>", at + 1, escaped(&section.heading));
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#content\">To the content</a>\n\
+         <header>\n<h1>{title}</h1>\n</header>\n{}<main id=\"content\">\n{}</main>\n</body>\n</html>\n",
+        contents(parts),
+        body(parts)
+    )
+}
+
+/// Links to all sections, or to all parts; nothing where all is seen at once.
+fn contents(parts: &[Part]) -> String {
+    let links: Vec<(String, &str)> = match parts {
+        [part] if part.sections.len() < CONTENTS_FROM => Vec::new(),
+        [part] => {
+            let headings = part.sections.iter().map(|section| section.heading.as_str()).enumerate();
+            headings.map(|(at, heading)| (id(1, 0, at), heading)).collect()
         }
-        page.push_str("</ul></nav>\n");
+        parts => parts.iter().enumerate().map(|(at, part)| (part_id(at), part.title.as_str())).collect(),
+    };
+    if links.is_empty() {
+        return String::new();
     }
-    page.push_str("<main>\n");
-    for (at, section) in sections.iter().enumerate() {
-        let _ = writeln!(page, "<section id=\"section-{}\">\n<h2>{}</h2>", at + 1, escaped(&section.heading));
-        for block in &section.blocks {
-            write_block(&mut page, block);
+    let item = |(id, text): &(String, &str)| format!("<li><a href=\"#{id}\">{}</a></li>\n", escaped(text));
+    format!("<nav aria-label=\"Contents\"><ul>\n{}</ul></nav>\n", links.iter().map(item).collect::<String>())
+}
+
+/// The place of a part, counted from 0.
+fn part_id(part: usize) -> String {
+    format!("part-{}", part + 1)
+}
+
+/// The place of a section, counted from 0, of a part of a page with so many of them.
+fn id(parts: usize, part: usize, section: usize) -> String {
+    match parts {
+        1 => format!("section-{}", section + 1),
+        _ => format!("part-{}-section-{}", part + 1, section + 1),
+    }
+}
+
+/// What stands between `<main>` and `</main>`. Identifiers depend on the places of sections and blocks alone.
+#[must_use]
+pub fn body(parts: &[Part]) -> String {
+    let mut page = String::new();
+    let level = if parts.len() == 1 { 2 } else { 3 };
+    for (part_at, part) in parts.iter().enumerate() {
+        if parts.len() > 1 {
+            let _ = writeln!(page, "<h2 id=\"{}\">{}</h2>", part_id(part_at), escaped(&part.title));
         }
-        page.push_str("</section>\n");
+        for (at, section) in part.sections.iter().enumerate() {
+            let id = id(parts.len(), part_at, at);
+            let heading = escaped(&section.heading);
+            let _ = writeln!(page, "<section id=\"{id}\">\n<h{level}>{heading}</h{level}>");
+            for (block_at, block) in section.blocks.iter().enumerate() {
+                write_block(&mut page, block, &section.heading, &format!("{id}-{}", block_at + 1));
+            }
+            page.push_str("</section>\n");
+        }
     }
-    page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 
-fn write_block(page: &mut String, block: &Block) {
+fn write_block(page: &mut String, block: &Block, heading: &str, id: &str) {
     match block {
         Block::Text(text) => {
             let _ = writeln!(page, "<p>{}</p>", escaped(text));
@@ -147,38 +175,65 @@ fn write_block(page: &mut String, block: &Block) {
             }
             page.push_str("</ul>\n");
         }
-        Block::Table(table) => write_table(page, table),
+        Block::Table(table) => write_table(page, table, heading, id),
         Block::Picture(charts) => {
-            let _ = writeln!(page, "<figure>\n{}</figure>", plot::svg("", charts));
+            let scroll = scroll(id, &format!("Picture: {heading}"));
+            let _ = writeln!(page, "<figure>\n{scroll}{}</div></figure>", picture(heading, charts));
         }
+        Block::Tiles(tiles) => tile::write(page, tiles, id),
     }
 }
 
-fn write_table(page: &mut String, table: &Table) {
+/// The beginning of a region that scrolls sideways where it is too wide.
+fn scroll(id: &str, label: &str) -> String {
+    format!("<div class=\"scroll\" id=\"{id}\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">", escaped(label))
+}
+
+/// A picture with its alternative in words.
+fn picture(heading: &str, charts: &[Chart]) -> String {
+    let svg = plot::svg("", charts);
+    let told = escaped(&words::words(charts));
+    let title = charts.first().map_or(heading, |chart| chart.title.as_str());
+    match svg.split_once('>') {
+        Some((tag, rest)) => format!("{tag}>\n<title>{}</title>\n<desc>{told}</desc>{rest}", escaped(title)),
+        None => svg,
+    }
+}
+
+fn write_table(page: &mut String, table: &Table, heading: &str, id: &str) {
     let columns = table.rows.iter().map(Vec::len).chain([table.headers.len()]).max().unwrap_or(0);
     let is_number: Vec<bool> = (0..columns).map(|column| is_number_column(table, column)).collect();
-    page.push_str("<div class=\"scroll\"><table>\n");
+    let label = if table.caption.is_empty() { heading } else { &table.caption };
+    let _ = writeln!(page, "{}<table>", scroll(id, &format!("Table: {label}")));
     if !table.caption.is_empty() {
         let _ = writeln!(page, "<caption>{}</caption>", escaped(&table.caption));
     }
     if !table.headers.is_empty() {
         page.push_str("<thead>\n");
-        write_row(page, &table.headers, "th", &is_number);
+        write_row(page, &table.headers, |_, cell| if cell.is_empty() { CELL } else { COLUMN_NAME }, &is_number);
         page.push_str("</thead>\n");
     }
     page.push_str("<tbody>\n");
+    let names_rows = columns > 1 && !is_number.first().is_some_and(|is_number| *is_number);
+    let kind = |at: usize, cell: &str| if at == 0 && names_rows && !cell.is_empty() { ROW_NAME } else { CELL };
     for row in &table.rows {
-        write_row(page, row, "td", &is_number);
+        write_row(page, row, kind, &is_number);
     }
     page.push_str("</tbody>\n</table></div>\n");
 }
 
-fn write_row(page: &mut String, cells: &[String], tag: &str, is_number: &[bool]) {
+/// Tag and scope of a cell.
+type Kind = (&'static str, &'static str);
+const CELL: Kind = ("td", "");
+const COLUMN_NAME: Kind = ("th", " scope=\"col\"");
+const ROW_NAME: Kind = ("th", " scope=\"row\"");
+
+fn write_row(page: &mut String, cells: &[String], kind: impl Fn(usize, &str) -> Kind, is_number: &[bool]) {
     page.push_str("<tr>");
     for (column, is_number) in is_number.iter().enumerate() {
         let class = if *is_number { " class=\"number\"" } else { "" };
-        let scope = if tag == "th" { " scope=\"col\"" } else { "" };
         let cell = cells.get(column).map_or("", String::as_str);
+        let (tag, scope) = kind(column, cell);
         let _ = write!(page, "<{tag}{class}{scope}>{}</{tag}>", escaped(cell));
     }
     page.push_str("</tr>\n");
@@ -242,6 +297,8 @@ mod tests {
             ("<th ", "</th>"),
             ("<svg ", "</svg>"),
             ("<figure>", "</figure>"),
+            ("<title>", "</title>"),
+            ("<div ", "</div>"),
             ("<li>", "</li>"),
             ("<p>", "</p>"),
         ] {
@@ -267,7 +324,29 @@ mod tests {
             Table { rows: vec![row(&["a", "-1.5 %", "n/a", "4 KiB"]), row(&["2", "3", "-", "x"])], ..Table::default() };
         let numbers: Vec<bool> = (0..5).map(|column| is_number_column(&table, column)).collect();
         assert_eq!(numbers, [false, true, false, false, false]);
-        assert_eq!(tune_page().matches("<td").count(), 3 * 5);
+        let page = tune_page();
+        assert_eq!((page.matches("<td").count(), page.matches("scope=\"row\"").count()), (3 * 4 + 1, 3));
         assert!(!html("empty", &[]).contains("<nav"));
+    }
+
+    #[test]
+    fn pictures_and_wide_tables_are_reached_and_told() {
+        let page = tune_page();
+        let pictures = page.matches("<svg ").count();
+        assert_eq!((pictures, page.matches("<desc>").count()), (4, 4));
+        assert_eq!(page.matches("tabindex=\"0\" aria-label=").count(), pictures + 1, "each picture and table");
+        assert!(page.contains("lowest"), "{page}");
+    }
+
+    #[test]
+    fn a_page_of_several_results_has_a_level_more() {
+        let part = |title: &str| Part {
+            title: title.to_owned(),
+            sections: vec![Section { heading: "Result".into(), blocks: vec![Block::Text("text".into())] }],
+        };
+        let page = html_of_parts("two", &[part("a.json"), part("<b>")]);
+        assert!(page.contains("<h2 id=\"part-2\">&lt;b&gt;</h2>") && page.contains("<h3>Result</h3>"));
+        assert_eq!(page.matches("href=\"#part-").count(), 2);
+        assert!(html_of_parts("one", &[part("a.json")]).contains("<h2>Result</h2>"));
     }
 }

@@ -46,11 +46,13 @@ mod output;
 mod percentiles;
 pub(crate) mod series;
 mod stats;
+mod words;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use input::Run;
+pub use words::CELL_HEADERS;
 
 /// Chance of a false alarm that is accepted, over all comparisons of a report together.
 pub const ALPHA: f64 = 0.01;
@@ -164,7 +166,7 @@ pub enum CompareError {
 }
 
 /// What a comparison says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Better than the base, with evidence.
@@ -194,7 +196,7 @@ impl Verdict {
 }
 
 /// One figure of one job: the base's, and that of another side.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The job, or the scenario with its seed and changes.
     pub job: String,
@@ -226,7 +228,7 @@ pub struct Comparison {
 }
 
 /// One side.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// Its letter: A is the base.
     pub side: char,
@@ -237,7 +239,7 @@ pub struct Side {
 }
 
 /// A job on another side, as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobVerdict {
     /// The job.
     pub job: String,
@@ -248,12 +250,12 @@ pub struct JobVerdict {
 }
 
 /// Results, compared.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareReport {
     /// Version of this structure.
     pub schema: u32,
     /// Version of the program that compared.
-    pub plimsoll: &'static str,
+    pub plimsoll: String,
     /// Chance of a false alarm over all comparisons together.
     pub alpha: f64,
     /// Changes up to this one do not count.
@@ -313,7 +315,7 @@ pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<Compar
     };
     Ok(CompareReport {
         schema: SCHEMA,
-        plimsoll: env!("CARGO_PKG_VERSION"),
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
         alpha: ALPHA,
         threshold_pct: options.threshold_pct,
         seed: options.seed,

@@ -30,10 +30,11 @@
 use super::Point as Run;
 use super::find_rate::RateReport;
 use super::sweep::SweepReport;
-use crate::load::JobResult;
 use crate::page::{self, Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
+use crate::report::{IntervalReport, JobReport, TestReport};
 use crate::test::TestResult;
+use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
 /// A picture: its name (fit for a file), what it shows, and the charts in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,40 +107,46 @@ fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
 /// Rate and latency of each job over time, from the intervals of a run; nothing where it has none.
 #[must_use]
 pub fn of_run(result: &TestResult) -> Vec<Picture> {
-    let totals: Vec<JobResult> = result.jobs.iter().map(|job| result.run.total(&job.job.name)).collect();
-    if totals.iter().all(|job| job.intervals.is_empty()) {
+    of_report(&TestReport::of(result))
+}
+
+/// As [`of_run`], of a result that was read.
+#[must_use]
+pub fn of_report(report: &TestReport) -> Vec<Picture> {
+    if report.jobs.iter().all(|job| job.intervals.is_empty()) {
         return Vec::new();
     }
-    let lines = |what: &str, value: fn(&crate::load::Interval) -> Option<f64>| -> Vec<Layer> {
-        let of = |job: &JobResult| {
+    let lines = |what: &str, value: fn(&IntervalReport) -> Option<f64>| -> Vec<Layer> {
+        let of = |job: &JobReport| {
             let name = if what.is_empty() { job.name.clone() } else { format!("{}, {what}", job.name) };
             let mut end_ns = 0.0;
-            let place = |interval: &crate::load::Interval| {
-                let middle_ns = end_ns + interval.length_ns as f64 / 2.0;
-                end_ns += interval.length_ns as f64;
+            let place = |interval: &IntervalReport| {
+                let length_ns = interval.length_s * 1e9;
+                let middle_ns = end_ns + length_ns / 2.0;
+                end_ns += length_ns;
                 Some((middle_ns, value(interval)?))
             };
-            let points = job.intervals.iter().filter(|i| i.length_ns > 0).filter_map(place).collect();
+            let points = job.intervals.iter().filter(|i| i.length_s > 0.0).filter_map(place).collect();
             Layer::Line { name, points, dashed: what == "longest" }
         };
-        totals.iter().map(of).collect()
+        report.jobs.iter().map(of).collect()
     };
     let time = || Axis::linear("time", Unit::Nanoseconds);
-    let mean = |i: &crate::load::Interval| (i.requests > 0).then(|| i.latency_sum_ns as f64 / i.requests as f64);
-    let longest = |i: &crate::load::Interval| (i.latency_max_ns > 0).then_some(i.latency_max_ns as f64);
+    let mean = |i: &IntervalReport| (i.requests > 0).then_some(i.latency_mean_us * 1e3);
+    let longest = |i: &IntervalReport| (i.latency_max_us > 0.0).then_some(i.latency_max_us * 1e3);
     let charts = vec![
         Chart {
             title: "Throughput over time".to_owned(),
             x: time(),
             y: Axis::linear("throughput", Unit::BytesPerSecond),
-            layers: lines("", |i| Some(i.bytes as f64 * 1e9 / i.length_ns as f64)),
+            layers: lines("", |i| Some(i.bytes as f64 / i.length_s)),
             note: None,
         },
         Chart {
             title: "Requests over time".to_owned(),
             x: time(),
             y: Axis::linear("requests a second", Unit::PerSecond),
-            layers: lines("", |i| Some(i.requests as f64 * 1e9 / i.length_ns as f64)),
+            layers: lines("", |i| Some(i.requests as f64 / i.length_s)),
             note: None,
         },
         Chart {
@@ -187,9 +194,37 @@ pub fn of_search(report: &RateReport) -> Vec<Picture> {
     vec![Picture { name: "rate", heading: "Latency against rate", words, charts: vec![chart] }]
 }
 
+/// The jobs of a run, a row each.
+#[must_use]
+pub fn table(report: &TestReport) -> Table {
+    let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
+    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
+    let rows = report.jobs.iter().map(|job| {
+        vec![
+            job.name.clone(),
+            job.kind.clone(),
+            format_bytes_binary(job.request_bytes),
+            format_iops(job.iops),
+            format_throughput_decimal(job.throughput_bytes_per_s),
+            us(job.latency.average_us),
+            us(job.latency.p50_us),
+            us(job.latency.p99_us),
+            us(job.latency.p99_9_us),
+            format!("{:.1}", job.device_depth.average),
+        ]
+    });
+    Table { caption: String::new(), headers: headers.map(str::to_owned).to_vec(), rows: rows.collect() }
+}
+
 /// Everything in one HTML page: a table and remarks first, then the pictures.
 #[must_use]
 pub fn page(title: &str, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
+    page::html(title, &sections(remarks, table, pictures))
+}
+
+/// The sections of the page.
+#[must_use]
+pub fn sections(remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
     let mut blocks: Vec<Block> = remarks.iter().cloned().map(Block::Text).collect();
     blocks.push(Block::Table(table));
     let mut sections = vec![Section { heading: "Result".to_owned(), blocks }];
@@ -197,7 +232,7 @@ pub fn page(title: &str, remarks: &[String], table: Table, pictures: &[Picture])
         let blocks = vec![Block::Text(picture.words.clone()), Block::Picture(picture.charts.clone())];
         sections.push(Section { heading: picture.heading.to_owned(), blocks });
     }
-    page::html(title, &sections)
+    sections
 }
 
 #[cfg(test)]

@@ -84,6 +84,13 @@ pub fn csv(card: &Card) -> String {
 /// The whole card in one HTML page, with the pictures of its disk where they are given.
 #[must_use]
 pub fn html(card: &Card, disk: Option<&TuneReport>) -> String {
+    let (title, sections) = sections(card, disk);
+    page::html(&title, &sections)
+}
+
+/// Title and sections of the page.
+#[must_use]
+pub fn sections(card: &Card, disk: Option<&TuneReport>) -> (String, Vec<Section>) {
     let title = format!("{}: what this machine does", card.name);
     let mut sections = vec![summary(card)];
     for (heading, rows) in rows(card) {
@@ -108,7 +115,7 @@ pub fn html(card: &Card, disk: Option<&TuneReport>) -> String {
     };
     let facts = vec![block(&["name", "what"], pairs(&card.facts))];
     sections.push(Section { heading: "Facts".to_owned(), blocks: facts });
-    page::html(&title, &sections)
+    (title, sections)
 }
 
 fn block(headers: &[&str], rows: Vec<Vec<String>>) -> Block {

@@ -129,6 +129,10 @@ pub struct Columns {
     pub await_ms: Option<f64>,
     /// `areq-sz` (half of `avgrq-sz` before sysstat 12): of all requests together, in KiB.
     pub size_kib: Option<f64>,
+    /// `tps`: reads, writes and discards. Basic and short layouts have only this; else it is their sum.
+    pub transfers_per_s: Option<f64>,
+    /// `kB/s` of the short layout: read, written and discarded; else it is their sum.
+    pub all_kib_per_s: Option<f64>,
 }
 
 impl Columns {
@@ -147,13 +151,16 @@ impl Columns {
         let half = |sectors: Option<u64>| sectors.map(|sectors| sectors as f64 / 2.0);
         let merged = |merges: Option<u64>, count: Option<u64>| {
             let (merges, count) = (merges?, count?);
-            Some(if merges + count == 0 { 0.0 } else { 100.0 * merges as f64 / (merges + count) as f64 })
+            let all = merges as f64 + count as f64;
+            Some(if all == 0.0 { 0.0 } else { 100.0 * merges as f64 / all })
         };
         let (reads, writes) = (Some(moved.reads), Some(moved.writes));
         let (read_sectors, write_sectors) = (Some(moved.read_sectors), Some(moved.write_sectors));
-        let all = Some(moved.reads + moved.writes + moved.discards.unwrap_or(0));
-        let all_sectors = Some(moved.read_sectors + moved.write_sectors + moved.discard_sectors.unwrap_or(0));
-        let all_ms = moved.read_ms.zip(moved.write_ms).map(|(r, w)| (r + w + moved.discard_ms.unwrap_or(0)) as f64);
+        let total = |kinds: [u64; 3]| kinds.into_iter().fold(0, u64::saturating_add);
+        let all = Some(total([moved.reads, moved.writes, moved.discards.unwrap_or(0)]));
+        let all_sectors = Some(total([moved.read_sectors, moved.write_sectors, moved.discard_sectors.unwrap_or(0)]));
+        let both_ms = moved.read_ms.zip(moved.write_ms);
+        let all_ms = both_ms.map(|(read, write)| total([read, write, moved.discard_ms.unwrap_or(0)]) as f64);
         Columns {
             reads_per_s: rate(reads),
             writes_per_s: rate(writes),
@@ -179,19 +186,21 @@ impl Columns {
             util_percent: moved.busy_ms.map(|ms| ms as f64 / 10.0 / duration_s),
             await_ms: mean(all_ms, all),
             size_kib: mean(half(all_sectors), all),
+            transfers_per_s: rate(all),
+            all_kib_per_s: kib(all_sectors),
         }
     }
 
     /// Reads, writes and discards a second; `None` where no rate is known.
     #[must_use]
     pub fn requests_per_s(&self) -> Option<f64> {
-        sum([self.reads_per_s, self.writes_per_s, self.discards_per_s])
+        sum([self.reads_per_s, self.writes_per_s, self.discards_per_s]).or(self.transfers_per_s)
     }
 
-    /// KiB read and written a second; `None` where no rate is known.
+    /// KiB read and written a second (of the short layout: and discarded); `None` where no rate is known.
     #[must_use]
     pub fn moved_kib_per_s(&self) -> Option<f64> {
-        sum([self.read_kib_per_s, self.write_kib_per_s])
+        sum([self.read_kib_per_s, self.write_kib_per_s]).or(self.all_kib_per_s)
     }
 
     /// Mean time of reads, writes and discards in milliseconds: given, or from those of each kind by their rates.

@@ -45,6 +45,7 @@ mod judged;
 pub mod output;
 pub mod pictures;
 pub mod programs;
+mod readers;
 pub mod record;
 pub mod saturation;
 pub mod verdict;

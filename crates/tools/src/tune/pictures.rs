@@ -42,6 +42,13 @@ pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
 /// Everything of a report in one HTML page.
 #[must_use]
 pub fn page(report: &TuneReport) -> String {
+    let (title, sections) = sections(report);
+    page::html(&title, &sections)
+}
+
+/// Title and sections of the page.
+#[must_use]
+pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
     let title = format!("{}: what the disk carries", report.mountpoint);
     let mut sections = vec![summary(report)];
     let texts = [
@@ -82,7 +89,7 @@ pub fn page(report: &TuneReport) -> String {
         let blocks = vec![Block::Text(words.to_owned()), Block::Picture(charts)];
         sections.push(Section { heading: heading.to_owned(), blocks });
     }
-    page::html(&title, &sections)
+    (title, sections)
 }
 
 fn summary(report: &TuneReport) -> Section {

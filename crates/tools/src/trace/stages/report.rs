@@ -459,16 +459,21 @@ impl StagesReport {
     /// A page with all of it.
     #[must_use]
     pub fn page(&self, title: &str) -> String {
+        page::html(title, &self.sections())
+    }
+
+    /// The sections of the page.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
         let verdicts = self.classes.iter().map(|class| Block::Text(class.sentence.clone()));
-        let sections = [
+        vec![
             Section {
                 heading: "Where the time went".into(),
                 blocks: std::iter::once(Block::Warnings(self.lost.clone())).chain(verdicts).collect(),
             },
             Section { heading: "Over time".into(), blocks: vec![Block::Picture(self.charts())] },
             Section { heading: "Stages".into(), blocks: vec![Block::Table(self.page_table())] },
-        ];
-        page::html(title, &sections)
+        ]
     }
 
     fn page_table(&self) -> Table {

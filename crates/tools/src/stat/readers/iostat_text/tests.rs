@@ -1,0 +1,286 @@
+//! Layouts of iostat, wraps, quotes, locales, damage.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use super::*;
+use crate::stat::{Columns, DeviceInterval};
+
+fn read_with(text: &str, options: &ReadOptions) -> (Text, Vec<String>) {
+    let mut notes = Notes::of("t");
+    let read = read(text, options, &mut notes);
+    (read, notes.into_vec())
+}
+
+fn read_text(text: &str) -> (Vec<Interval>, Vec<String>) {
+    let (read, notes) = read_with(text, &ReadOptions::default());
+    (read.intervals, notes)
+}
+
+fn rows(interval: &Interval) -> Vec<(&str, Option<f64>, Option<f64>)> {
+    let row = |device: &DeviceInterval| device.columns;
+    let named = interval.devices.iter().map(|device| (device.device.as_str(), row(device)));
+    named.map(|(name, columns)| (name, columns.reads_per_s, columns.util_percent)).collect()
+}
+
+#[test]
+fn layouts_of_ten_years() {
+    let of = |columns: Columns| columns;
+    let table: [(&str, &str, Columns); 9] = [
+        (
+            "sysstat 10, basic",
+            "Device:            tps    kB_read/s    kB_wrtn/s    kB_read    kB_wrtn\nsda 3.00 1.50 2.50 100 200\n",
+            of(Columns {
+                transfers_per_s: Some(3.0),
+                read_kib_per_s: Some(1.5),
+                write_kib_per_s: Some(2.5),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "sysstat 7, blocks",
+            "Device:            tps   Blk_read/s   Blk_wrtn/s   Blk_read   Blk_wrtn\nsda 3.00 8.00 16.00 100 200\n",
+            of(Columns {
+                transfers_per_s: Some(3.0),
+                read_kib_per_s: Some(4.0),
+                write_kib_per_s: Some(8.0),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "sysstat 9, sectors",
+            "Device:  rrqm/s  wrqm/s  r/s  w/s  rsec/s  wsec/s avgrq-sz avgqu-sz  await  svctm  %util\n\
+             sda 0.10 0.20 1.00 2.00 8.00 16.00 8.00 0.50 1.25 0.30 7.00\n",
+            of(Columns {
+                read_merges_per_s: Some(0.1),
+                write_merges_per_s: Some(0.2),
+                reads_per_s: Some(1.0),
+                writes_per_s: Some(2.0),
+                read_kib_per_s: Some(4.0),
+                write_kib_per_s: Some(8.0),
+                size_kib: Some(4.0),
+                queue: Some(0.5),
+                await_ms: Some(1.25),
+                util_percent: Some(7.0),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "sysstat 11.7, another order",
+            "Device  r/s  w/s  rkB/s  wkB/s  %rrqm r_await w_await aqu-sz rareq-sz wareq-sz  svctm  %util\n\
+             sda 1.00 2.00 3.00 4.00 5.00 6.00 7.00 8.00 9.00 10.00 11.00 12.00\n",
+            of(Columns {
+                reads_per_s: Some(1.0),
+                writes_per_s: Some(2.0),
+                read_kib_per_s: Some(3.0),
+                write_kib_per_s: Some(4.0),
+                read_merged_percent: Some(5.0),
+                read_await_ms: Some(6.0),
+                write_await_ms: Some(7.0),
+                queue: Some(8.0),
+                read_size_kib: Some(9.0),
+                write_size_kib: Some(10.0),
+                util_percent: Some(12.0),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "sysstat 12, short",
+            "Device             tps      kB/s    rqm/s   await  areq-sz  aqu-sz  %util\n\
+             sda 5.00 20.00 1.00 0.25 4.00 0.10 3.00\n",
+            of(Columns {
+                transfers_per_s: Some(5.0),
+                all_kib_per_s: Some(20.0),
+                await_ms: Some(0.25),
+                size_kib: Some(4.0),
+                queue: Some(0.1),
+                util_percent: Some(3.0),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "short and human",
+            "      tps      kB/s    rqm/s   await  areq-sz  aqu-sz  %util Device\n 5.00 12.5M 1.00 0.25 6.6k \
+             0.10 0.8% sda\n",
+            of(Columns {
+                transfers_per_s: Some(5.0),
+                all_kib_per_s: Some(12_800.0),
+                await_ms: Some(0.25),
+                size_kib: Some(6.6),
+                queue: Some(0.1),
+                util_percent: Some(0.8),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "writes added to discards are unknown",
+            "Device  tps    kB_read/s     kB_w+d/s    kB_read     kB_w+d\nsda 5.00 1.00 2.00 3 4\n",
+            of(Columns { transfers_per_s: Some(5.0), read_kib_per_s: Some(1.0), ..Columns::default() }),
+        ),
+        (
+            "sysstat 10 -h: the name on a line of its own",
+            "Device:            tps    kB_read/s    kB_wrtn/s    kB_read    kB_wrtn\nsda\n            5.00 1.00 \
+             2.00 3 4\n",
+            of(Columns {
+                transfers_per_s: Some(5.0),
+                read_kib_per_s: Some(1.0),
+                write_kib_per_s: Some(2.0),
+                ..Columns::default()
+            }),
+        ),
+        (
+            "two columns picked",
+            "r/s Device\n5.00 sda\n\nw/s Device\n1.00 sda\n",
+            of(Columns { reads_per_s: Some(5.0), writes_per_s: Some(1.0), ..Columns::default() }),
+        ),
+    ];
+    for (layout, text, columns) in table {
+        let (intervals, notes) = read_text(text);
+        assert_eq!((intervals.len(), notes), (1, Vec::new()), "{layout}");
+        assert_eq!(intervals[0].devices.len(), 1, "{layout}");
+        assert_eq!(
+            (intervals[0].devices[0].device.as_str(), intervals[0].devices[0].columns),
+            ("sda", columns),
+            "{layout}"
+        );
+    }
+}
+
+#[test]
+fn lines_as_they_are_pasted() {
+    let plain = "Device r/s w/s %util\nsda 1.00 2.00 3.00\nsdb 4.00 5.00 6.00\n";
+    let expect = vec![("sda", Some(1.0), Some(3.0)), ("sdb", Some(4.0), Some(6.0))];
+    let quoted = |mark: &str| plain.lines().map(|line| format!("{mark}{line}\n")).collect::<String>();
+    let table = [
+        plain.to_owned(),
+        quoted("> "),
+        quoted("> > "),
+        quoted("    "),
+        quoted("\t"),
+        plain.replace('\n', "\r\n"),
+        format!("\u{feff}{plain}"),
+        format!("root@db7:~# iostat -dx 1\n{plain}^C\nroot@db7:~#\n"),
+        format!("What do you think of this?\n\n```\n{plain}```\nIt shows 3 disks and 100 % use.\n"),
+        plain.replace('.', ","),
+        plain.replace("Device", "Gerät"),
+        plain.replace("Device", "Device:"),
+        plain.replace("sda 1.00", "\u{1b}[32;22msda\u{1b}[0m\u{1b}[34;1m 1.00\u{1b}[0m"),
+        "Device r/s w/s %util\nsda 1.002.003.00\nsdb 4.005.006.00\n".to_owned(),
+        "Device r/s w/s\n  %util\nsda 1.00 2.00\n 3.00\nsdb 4.00 5.00\n 6.00\n".to_owned(),
+        "Device r/s w/s\nsda 1.00 2.00\nsdb 4.00 5.00\n   aqu-sz %util\n 0.00 3.00\n 0.00 6.00\n".to_owned(),
+        "r/s Device\n1.00 sda\n4.00 sdb\n\nw/s %util Device\n2.00 3.00 sda\n5.00 6.00 sdb\n".to_owned(),
+        plain.trim_end().to_owned(),
+    ];
+    for text in table {
+        let (intervals, notes) = read_text(&text);
+        assert_eq!((intervals.len(), notes), (1, Vec::new()), "{text}");
+        assert_eq!(rows(&intervals[0]), expect, "{text}");
+    }
+}
+
+#[test]
+fn reports_begin_where_the_next_one_does() {
+    let table = "Device r/s %util\nsda 1.00 2.00\nsdb 1.00 2.00\n";
+    let cpu = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n 1.00 0.00 2.00 0.00 0.00 97.00\n";
+    let banner = "Linux 6.1.0 (db7) \t12/02/2021 \t_x86_64_\t(8 CPU)\n";
+    for (text, count, since_boot) in [
+        (format!("{table}\n{table}"), 2, 0),
+        (format!("{cpu}\n{table}\n{cpu}\n{table}"), 2, 0),
+        (format!("{banner}\n{cpu}\n{table}\n{cpu}\n{table}"), 2, 1),
+        (format!("{banner}\n{table}\n{banner}\n{table}{table}"), 3, 2),
+        (format!("$ iostat -dxy 1\n{banner}\n{table}{table}"), 2, 0),
+        (format!("$ sudo iostat -dx 1\n{table}{table}"), 2, 1),
+        (format!("iostat -dx 1\n{table}{table}"), 2, 1),
+        (format!("iostat during the run:\n{table}{table}"), 2, 0),
+        ("Device r/s %util\nsda 1.00 2.00\nsda 3.00 2.00\nsda 4.00 2.00\n".to_owned(), 3, 0),
+        ("Device r/s %util\nsda 1.00 2.00\nsdb 3.00 2.00\nsda 4.00 2.00\nsdb 4.00 2.00\n".to_owned(), 2, 0),
+    ] {
+        let (intervals, notes) = read_text(&text);
+        let first = intervals.iter().filter(|interval| interval.is_since_boot).count();
+        assert_eq!((intervals.len(), first, notes), (count, since_boot, Vec::new()), "{text}");
+    }
+    let options = ReadOptions { is_first_an_interval: true, interval_s: Some(5.0) };
+    let (read, _) = read_with(&format!("{banner}\n{table}"), &options);
+    assert_eq!((read.intervals[0].is_since_boot, read.intervals[0].duration_s), (false, Some(5.0)));
+    assert_eq!(read.host.as_deref(), Some("db7, Linux 6.1.0, 8 CPU"));
+}
+
+#[test]
+fn times_give_lengths() {
+    let table = "Device r/s %util\nsda 1.00 2.00\n\n";
+    for (stamps, seconds) in [
+        (["03/14/2024 05:53:14 PM", "03/14/2024 05:53:16 PM"], Some(2.0)),
+        (["03/14/24 17:53:14", "03/14/24 17:53:15"], Some(1.0)),
+        (["2024-03-14T17:53:14+0000", "2024-03-14T17:53:24+0000"], Some(10.0)),
+        (["30.11.2024 23:59:59", "01.12.2024 00:00:01"], Some(2.0)),
+        (["Time: 11:59:59 PM", "Time: 12:00:01 AM"], Some(2.0)),
+        (["03/14/24 17:53:14", "03/14/24 17:53:10"], None),
+    ] {
+        let (intervals, _) = read_text(&format!("{}\n{table}{}\n{table}", stamps[0], stamps[1]));
+        assert_eq!(intervals.len(), 2, "{stamps:?}");
+        assert_eq!((intervals[0].duration_s, intervals[1].duration_s), (None, seconds), "{stamps:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_unknown_and_said() {
+    let header = "Device r/s w/s %util\n";
+    let known = |text: &str| {
+        let (intervals, notes) = read_text(text);
+        let rows: Vec<String> = intervals.iter().flat_map(rows).map(|row| format!("{row:?}")).collect();
+        (rows.join(" "), notes.join(" "))
+    };
+    for (text, expect, note) in [
+        (format!("{header}sda nan 1.00 2.00\n"), "(\"sda\", None, Some(2.0))", "t:2: r/s of sda is `nan`"),
+        (format!("{header}sda -1.00 1.00 2.00\n"), "(\"sda\", None, Some(2.0))", "r/s of sda is `-1.00`"),
+        (format!("{header}sda x.1 1.00 2.00\n"), "(\"sda\", None, Some(2.0))", "r/s of sda is `x.1`"),
+        (format!("{header}sda 1.00 2.00\n"), "", "sda has 2 figures, the header 3 columns"),
+        (format!("{header}sda 1.00 2.00 3.00 4.00\n"), "", "more figures than the 3 columns"),
+        (format!("{header}sda 1.00 2.00 10"), "", "ends within"),
+        (format!("{header}sda 1.00 2.00 10.00\nsdb 1.0"), "(\"sda\", Some(1.0), Some(10.0))", "sdb has 1 figures"),
+        (
+            format!("{header}sda 1.00 2.00 3.00\nsdb 1.00 2.00 3.00\nsdb 1.00 2.00 9.00\n"),
+            "(\"sda\", Some(1.0), Some(3.0)) (\"sdb\", Some(1.0), Some(3.0))",
+            "t:4: sdb stands twice",
+        ),
+        (
+            "Device r/s w/s %util new/s\nsda 1.00 2.00 3.00 4.00\n".to_owned(),
+            "(\"sda\", Some(1.0), Some(3.0))",
+            "column `new/s` is not known",
+        ),
+        (
+            format!("{header}sda 1.00 2.00 3.00\n G 4.00 5.00 6.00\n"),
+            "(\"sda\", Some(1.0), Some(3.0))",
+            "lines of groups are sums",
+        ),
+        (format!("{header} G 4.00 5.00 6.00\n"), "(\"G\", Some(4.0), Some(6.0))", "only sums of groups"),
+        (
+            "r/s %util Device\n1.00 2.00 nvme0n1\n3.00 4.00  G\n".to_owned(),
+            "(\"nvme0n1\", Some(1.0), Some(2.0))",
+            "lines of groups are sums",
+        ),
+        (
+            "r/s %util Device\n1.00 2.00 nvme0n1\n\nw/s Device\n5.00 nvme0".to_owned(),
+            "(\"nvme0n1\", Some(1.0), Some(2.0))",
+            "ends within",
+        ),
+    ] {
+        let (rows, notes) = known(&text);
+        assert_eq!(rows, expect, "{text}");
+        assert!(notes.contains(note), "{text}: {notes}");
+    }
+}
+
+#[test]
+fn every_end_of_a_text_is_one_that_was_said_or_is_right() {
+    let text = "Linux 6.1.0 (db7) \t12/02/2021 \t_x86_64_\t(8 CPU)\n\nDevice            r/s     rkB/s  aqu-sz  %util\n\
+                nvme0n1       1929.52  10649.00    0.34   0.78\nnvme1n1        559.49  31130.51    0.47  10.57\n";
+    let (whole, _) = read_text(text);
+    for end in 0..=text.len() {
+        let (cut, _) = read_text(&text[..end]);
+        for device in cut.iter().flat_map(|interval| &interval.devices) {
+            let same =
+                whole[0].devices.iter().find(|other| other.device == device.device).expect("a name that is none");
+            assert_eq!(device.columns, same.columns, "cut at {end}");
+        }
+    }
+}

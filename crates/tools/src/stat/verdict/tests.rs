@@ -1,0 +1,281 @@
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use super::super::capacity::Peaks;
+use super::super::saturation::Seen;
+use super::super::{Remark, Remote};
+use super::*;
+
+/// Requests of one direction: a second, KiB of each, milliseconds.
+type Load = (f64, f64, f64);
+const NONE: Load = (0.0, 0.0, 0.0);
+
+fn columns(read: Load, write: Load, queue: f64, util_percent: f64) -> Columns {
+    Columns {
+        reads_per_s: Some(read.0),
+        read_kib_per_s: Some(read.0 * read.1),
+        read_await_ms: Some(read.2),
+        writes_per_s: Some(write.0),
+        write_kib_per_s: Some(write.0 * write.1),
+        write_await_ms: Some(write.2),
+        queue: Some(queue),
+        util_percent: Some(util_percent),
+        ..Columns::default()
+    }
+}
+
+fn device(name: &str, columns: Columns) -> DeviceInterval {
+    DeviceInterval { device: name.to_owned(), columns, ..DeviceInterval::default() }
+}
+
+/// As a watch would judge one interval of a second, with a model or with none.
+fn judged(
+    interval: &DeviceInterval,
+    facts: Option<&DeviceFacts>,
+    model: Option<&str>,
+) -> (Verdict, String, Vec<Remark>) {
+    let capacity = model.map(|name| Capacity::find(name, Path::new(".")).unwrap());
+    let of = capacity.as_ref().and_then(|capacity| Some((capacity, capacity.capacity_use(&interval.columns)?)));
+    let (capacity_use, basis) = match of {
+        Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
+        None => (Peaks::default().capacity_use(&interval.columns), Basis::Unknown),
+    };
+    let saturation = Saturation::new(&interval.columns, of, &Seen::default());
+    let stuck_s = if is_stuck(interval) { 1.0 } else { 0.0 };
+    let evidence =
+        Evidence { interval, facts, capacity_use, basis: &basis, was_full: false, saturation: &saturation, stuck_s };
+    let (verdict, why) = judge(&evidence);
+    let remarks = of_device(&evidence, verdict);
+    (verdict, why, remarks)
+}
+
+fn check(cases: &[(&str, &str, Columns, Verdict)], facts: Option<&DeviceFacts>) {
+    for (what, name, columns, expected) in cases {
+        let (found, why, _) = judged(&device(name, *columns), facts, None);
+        assert_eq!(found, *expected, "{what}: {why}");
+        assert!(!why.is_empty() && !why.contains('\n') && why.len() < 200, "{what}: {why}");
+    }
+}
+
+/// Single reports that people published, with nothing known but the device's name.
+#[test]
+fn published_reports() {
+    check(
+        &[
+            ("840 EVO, one load", "sdd", columns((13_823.0, 4.0, 0.06), NONE, 0.78, 78.4), Verdict::Ok),
+            ("seed 002, one run", "nvme0n1", columns(NONE, (16_597.0, 38.1, 0.14), 2.28, 96.0), Verdict::BusyButFree),
+            ("seed 002, two runs", "nvme0n1", columns(NONE, (21_357.0, 28.4, 0.07), 1.49, 98.0), Verdict::BusyButFree),
+            ("a share of 0.23", "nvme1n1", columns(NONE, (7_497.0, 14.04, 0.03), 0.23, 100.0), Verdict::BusyButFree),
+            ("iotune, sda", "sda", columns((6.5, 12.9, 0.46), NONE, 0.0, 0.2), Verdict::Idle),
+            (
+                "iotune, sdb",
+                "sdb",
+                columns((2147.5, 512.0, 60.81), (6.5, 31.5, 0.0), 130.61, 100.0),
+                Verdict::Saturated,
+            ),
+            ("iotune, sdc", "sdc", columns((2120.5, 512.0, 25.12), NONE, 53.07, 98.8), Verdict::Saturated),
+            ("iotune, sdd", "sdd", columns((2079.5, 512.0, 21.56), NONE, 43.39, 97.5), Verdict::Saturated),
+            ("iotune, dm-1", "dm-1", columns(NONE, NONE, 0.0, 0.0), Verdict::Idle),
+            ("kernel 4.19", "nvme1n1", columns(NONE, (166.0, 8.7, 1.19), 0.79, 79.2), Verdict::BusyButFree),
+            ("kernel 4.19, later", "nvme1n1", columns(NONE, (12.0, 4.0, 1.75), 0.97, 96.8), Verdict::BusyButFree),
+            ("a notebook", "sda", columns((1.25, 57.43, 0.88), (15.74, 27.46, 1.82), 0.03, 1.98), Verdict::Ok),
+            ("its swap", "dm-1", columns((0.06, 4.0, 0.57), (0.12, 4.0, 12.86), 0.0, 1.0), Verdict::Idle),
+            ("a loop", "loop5", columns((0.1, 33.41, 0.37), NONE, 0.0, 0.03), Verdict::Idle),
+            ("a drive of CDs", "sr0", columns((0.19, 37.55, 0.24), NONE, 0.0, 0.01), Verdict::Idle),
+        ],
+        None,
+    );
+}
+
+#[test]
+fn what_one_finds_in_the_wild() {
+    check(
+        &[
+            ("spins, random", "sda", columns((118.0, 8.0, 32.0), (6.0, 12.0, 20.0), 3.9, 99.6), Verdict::Saturated),
+            ("spins, QD1", "sdb", columns((110.0, 4.0, 9.0), NONE, 0.99, 99.8), Verdict::Saturated),
+            ("spins, long", "sdb", columns((360.0, 512.0, 14.0), NONE, 5.0, 100.0), Verdict::Saturated),
+            ("spins, 100 of them", "sdb", columns((100.0, 4.0, 40.0), NONE, 4.0, 100.0), Verdict::Saturated),
+            ("LVM on it", "dm-0", columns((20.0, 8.0, 40.0), (180.0, 8.0, 110.0), 21.0, 100.0), Verdict::Saturated),
+            ("half busy", "sda", columns((50.0, 16.0, 9.0), (10.0, 8.0, 5.0), 0.5, 45.0), Verdict::Ok),
+            ("ill", "sdc", columns((4.0, 4.0, 480.0), NONE, 2.0, 100.0), Verdict::Degraded),
+            ("SATA SSD, QD1", "sda", columns((8_200.0, 4.0, 0.12), NONE, 0.98, 99.0), Verdict::BusyButFree),
+            ("NVMe, QD1", "nvme0n1", columns((11_500.0, 4.0, 0.08), NONE, 0.95, 99.9), Verdict::BusyButFree),
+            ("NVMe, quick", "nvme0n1", columns((400e3, 4.0, 0.08), NONE, 32.0, 100.0), Verdict::Ok),
+            ("NVMe, deep", "nvme0n1", columns((400e3, 4.0, 0.16), NONE, 64.0, 100.0), Verdict::Saturated),
+            ("small NVMe, writes", "nvme1n1", columns(NONE, (1800.0, 128.0, 17.0), 31.0, 100.0), Verdict::Saturated),
+            ("volume out of credits", "xvdf", columns((384.0, 8.0, 81.0), NONE, 31.0, 100.0), Verdict::Degraded),
+            ("hot NVMe", "nvme0n1", columns((4_800.0, 4.0, 6.6), NONE, 32.0, 100.0), Verdict::Degraded),
+            ("SSD, round by chance", "sda", columns(NONE, (2000.0, 16.0, 20.0), 40.0, 100.0), Verdict::Saturated),
+            ("array of NVMe", "md0", columns((40e3, 16.0, 0.15), NONE, 6.0, 99.9), Verdict::BusyButFree),
+            ("card", "mmcblk0", columns(NONE, (11.0, 16.0, 310.0), 3.4, 100.0), Verdict::Saturated),
+            ("NVMe, deeper", "nvme0n1", columns((400e3, 4.0, 2.5), NONE, 1000.0, 100.0), Verdict::Saturated),
+            ("written back", "nvme0n1", columns(NONE, (1000.0, 512.0, 300.0), 150.0, 100.0), Verdict::Saturated),
+            ("in bursts", "nvme0n1", columns(NONE, (800.0, 128.0, 5.0), 4.0, 35.0), Verdict::Ok),
+            // Nothing says that this is a volume: a disk of its own would be ill.
+            ("gp3 at its limit", "nvme1n1", columns((3000.1, 16.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
+            (
+                "gp2 at its limit",
+                "xvdf",
+                columns((1500.0, 8.0, 10.7), (1503.0, 8.0, 10.6), 32.0, 100.0),
+                Verdict::Saturated,
+            ),
+            ("no credits", "xvdf", columns(NONE, (100.0, 8.0, 80.0), 8.0, 100.0), Verdict::Degraded),
+            ("no credits, QD2", "nvme1n1", columns((100.2, 8.0, 20.0), NONE, 2.0, 99.9), Verdict::Degraded),
+            ("125 MiB/s", "nvme2n1", columns(NONE, (500.0, 256.0, 64.0), 32.0, 100.0), Verdict::Saturated),
+            ("Azure P30", "sdc", columns((5000.0, 8.0, 12.8), NONE, 64.0, 100.0), Verdict::Saturated),
+            (
+                "virtual, full",
+                "vda",
+                columns((150.0, 12.0, 40.0), (337.0, 20.0, 90.0), 36.0, 100.0),
+                Verdict::Saturated,
+            ),
+            ("virtual, sync writes", "vda", columns(NONE, (330.0, 4.0, 2.9), 0.96, 97.0), Verdict::BusyButFree),
+            ("NVMe, cache exhausted", "nvme0n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Degraded),
+            ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
+            ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::BusyButFree),
+            ("stuck, old kernel", "sdb", columns(NONE, NONE, 32.0, 100.0), Verdict::Hung),
+            ("stuck, new kernel", "nvme0n1", columns(NONE, NONE, 0.0, 100.0), Verdict::Hung),
+        ],
+        None,
+    );
+}
+
+#[test]
+fn facts_decide_where_names_do_not() {
+    let known = |is_rotational| DeviceFacts { is_rotational: Some(is_rotational), ..DeviceFacts::default() };
+    let full = columns((150.0, 64.0, 6.5), NONE, 0.98, 98.0);
+    check(&[("it spins", "sda", full, Verdict::Saturated)], Some(&known(true)));
+    check(&[("it does not", "sda", full, Verdict::BusyButFree)], Some(&known(false)));
+    let array = DeviceFacts { members: ["a", "b", "c", "d"].map(str::to_owned).to_vec(), ..known(true) };
+    let cases = [
+        ("some are free", "md0", columns((300.0, 8.0, 8.0), NONE, 2.4, 95.0), Verdict::Ok),
+        ("none is", "md0", columns((480.0, 8.0, 50.0), NONE, 24.0, 100.0), Verdict::Saturated),
+    ];
+    check(&cases, Some(&array));
+    let link = Remote { kind: "rbd".to_owned(), link_bytes_per_s: Some(1_250_000_000) };
+    let remote = DeviceFacts { remote: Some(link), is_ephemeral: true, ..DeviceFacts::default() };
+    let (verdict, why, remarks) =
+        judged(&device("rbd0", columns(NONE, (2300.0, 512.0, 28.0), 64.0, 100.0)), Some(&remote), None);
+    assert_eq!((verdict, why.contains("link is 96 % used")), (Verdict::Saturated, true), "{why}");
+    let codes: Vec<&str> = remarks.iter().map(|remark| remark.code).collect();
+    assert_eq!(codes, ["util-misleads", "network-disk", "ephemeral", "first-interval"]);
+}
+
+/// The table of the module, row by row, on a disk of 257 000 reads and 0.14 ms.
+#[test]
+fn with_a_model() {
+    let cases = [
+        ("QD1", (7_246.0, 4.0, 0.138), 1.0, Verdict::BusyButFree),
+        ("half", (121_000.0, 4.0, 0.19), 23.0, Verdict::Ok),
+        ("full", (250_000.0, 4.0, 0.36), 90.0, Verdict::Saturated),
+        ("full, no queue", (250_000.0, 4.0, 0.15), 37.0, Verdict::Ok),
+        ("near", (206_000.0, 4.0, 0.31), 64.0, Verdict::Ok),
+        ("slow", (30_000.0, 4.0, 2.0), 60.0, Verdict::Degraded),
+        ("one slow at a time", (500.0, 4.0, 2.0), 1.0, Verdict::Degraded),
+        ("three times", (600.0, 4.0, 0.45), 0.27, Verdict::Ok),
+    ];
+    for (what, read, queue, expected) in cases {
+        let util = if queue < 1.0 { 27.0 } else { 100.0 };
+        let (found, why, _) = judged(&device("nvme0n1", columns(read, NONE, queue, util)), None, Some("i3en.3xlarge"));
+        assert_eq!(found, expected, "{what}: {why}");
+    }
+    let throttled = device("nvme1n1", columns((3000.0, 16.0, 20.0), NONE, 60.0, 100.0));
+    let cases = [("gp3", Verdict::Saturated), ("gp3:16000iops", Verdict::Degraded), ("i4i.2xlarge", Verdict::Degraded)];
+    for (model, expected) in cases {
+        let (found, why, _) = judged(&throttled, None, Some(model));
+        assert_eq!(found, expected, "{model}: {why}");
+        assert!(expected != Verdict::Degraded || why.contains("limited to these 3,000 requests/s"), "{why}");
+    }
+    let (verdict, why, _) =
+        judged(&device("nvme0n1", columns(NONE, (16_597.0, 38.1, 0.14), 2.28, 96.0)), None, Some("4x983-dct"));
+    assert_eq!(verdict, Verdict::BusyButFree, "{why}");
+    let (_, _, remarks) =
+        judged(&device("nvme1n1", columns((90_000.0, 4.0, 0.5), NONE, 45.0, 100.0)), None, Some("gp3"));
+    assert!(remarks.iter().any(|remark| remark.code == "ops-per-minute"), "{remarks:?}");
+}
+
+#[test]
+fn what_is_missing_is_not_guessed() {
+    let with = |columns: Columns| judged(&device("nvme0n1", columns), None, None).0;
+    let cases = [
+        ("nothing", Columns::default(), Verdict::Unknown),
+        ("rates", Columns { reads_per_s: Some(9000.0), ..Columns::default() }, Verdict::Unknown),
+        ("no rates", Columns { reads_per_s: Some(0.0), ..Columns::default() }, Verdict::Idle),
+        ("tps", Columns { transfers_per_s: Some(0.2), ..Columns::default() }, Verdict::Idle),
+        ("low util", Columns { util_percent: Some(1.0), ..Columns::default() }, Verdict::Idle),
+        ("util", Columns { util_percent: Some(50.0), ..Columns::default() }, Verdict::Ok),
+        ("high util", Columns { util_percent: Some(99.0), ..Columns::default() }, Verdict::Unknown),
+        ("a queue", Columns { reads_per_s: Some(9e3), queue: Some(90.0), ..Columns::default() }, Verdict::Saturated),
+    ];
+    for (what, columns, expected) in cases {
+        assert_eq!(with(columns), expected, "{what}");
+    }
+    for gap in [Gap::Appeared, Gap::Disappeared, Gap::Reset] {
+        let interval = DeviceInterval { gap: Some(gap), ..device("sda", Columns::default()) };
+        assert_eq!(judged(&interval, None, None).0, Verdict::Unknown);
+    }
+}
+
+#[test]
+fn stuck_is_not_just_sent() {
+    let none = columns(NONE, NONE, 0.0, 2.0);
+    let cases = [
+        (none, Some(1), false),
+        (none, Some(0), false),
+        (columns(NONE, NONE, 1.0, 100.0), Some(1), true),
+        (columns(NONE, NONE, 0.0, 100.0), Some(0), false),
+        (columns(NONE, NONE, 32.0, 100.0), None, true),
+        (Columns { flushes_per_s: Some(1.0), ..columns(NONE, NONE, 1.0, 100.0) }, Some(1), false),
+    ];
+    for (columns, in_flight, expected) in cases {
+        let interval = DeviceInterval { in_flight, ..device("sda", columns) };
+        assert_eq!(is_stuck(&interval), expected, "{columns:?} {in_flight:?}");
+    }
+}
+
+#[test]
+fn remarks_say_what_misleads() {
+    let codes = |interval: &DeviceInterval| -> Vec<&'static str> {
+        judged(interval, None, None).2.into_iter().map(|remark| remark.code).collect()
+    };
+    let biased = device("nvme1n1", columns(NONE, (7_497.0, 14.04, 0.03), 0.23, 100.0));
+    assert_eq!(codes(&biased), ["util-misleads", "tick-bias", "first-interval"]);
+    let mut flushed = device("nvme0n1", columns(NONE, (900.0, 4.0, 0.5), 0.5, 50.0));
+    flushed.columns.flushes_per_s = Some(300.0);
+    flushed.columns.flush_await_ms = Some(0.4);
+    assert_eq!(codes(&flushed), ["flush-counted-twice", "first-interval"]);
+    // Flushes keep a disk busy: 300 of 3 ms are 0.9 of the time, and no bias of the kernel's.
+    flushed.columns = Columns { queue: Some(1.4), util_percent: Some(92.0), ..flushed.columns };
+    flushed.columns.flush_await_ms = Some(3.0);
+    assert_eq!(codes(&flushed), ["util-misleads", "flush-counted-twice", "first-interval"]);
+    let old = device("hda", columns((100.0, 4.0, 9.9), NONE, 1.0, 99.0));
+    assert_eq!(codes(&old), ["first-interval"]);
+}
+
+proptest! {
+    #[test]
+    fn any_columns_have_a_verdict(
+        read in proptest::array::uniform3(proptest::option::of(0.0..1e9_f64)),
+        write in proptest::array::uniform3(proptest::option::of(0.0..1e9_f64)),
+        queue in proptest::option::of(0.0..1e9_f64),
+        util_percent in proptest::option::of(0.0..200.0_f64),
+        in_flight in proptest::option::of(0..9_u64),
+        name in proptest::sample::select(vec!["sda", "nvme0n1", "vda", "md0", "sr0", ""]),
+        model in proptest::sample::select(vec![None, Some("gp3"), Some("hdd"), Some("i3en.3xlarge")]),
+    ) {
+        let columns = Columns {
+            reads_per_s: read[0], read_kib_per_s: read[1], read_await_ms: read[2],
+            writes_per_s: write[0], write_kib_per_s: write[1], write_await_ms: write[2],
+            queue, util_percent, ..Columns::default()
+        };
+        let interval = DeviceInterval { in_flight, ..device(name, columns) };
+        let (_, why, remarks) = judged(&interval, None, model);
+        let texts = remarks.iter().map(|remark| &remark.message).chain([&why]);
+        for text in texts {
+            prop_assert!(!text.is_empty() && !text.contains("NaN") && !text.contains("inf"), "{}", text);
+        }
+    }
+}
