@@ -14,8 +14,11 @@ mod interrupt;
 mod output;
 mod presets;
 mod recording;
+mod report;
 mod screen;
+mod serve;
 mod sim;
+mod stat;
 mod test;
 mod trace;
 mod tune;
@@ -47,6 +50,9 @@ enum Command {
     Sim(sim::SimArguments),
     Trace(trace::TraceArguments),
     Attach(attach::AttachArguments),
+    Stat(Box<stat::StatArguments>),
+    Serve(Box<serve::ServeArguments>),
+    Report(report::ReportArguments),
     Info(info::InfoArguments),
     Instance(instance::InstanceArguments),
     Presets(presets::PresetsArguments),
@@ -62,6 +68,9 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Attach(arguments) => attach::run(&arguments),
+        Command::Stat(arguments) => stat::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Instance(arguments) => instance::run(&arguments),
         Command::Presets(arguments) => presets::run(&arguments),

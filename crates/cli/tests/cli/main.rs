@@ -5,7 +5,9 @@
 //! skips a test with one line saying so.
 
 mod attach;
+mod browser;
 mod compare;
+mod devtools;
 mod examine;
 mod experiment;
 mod info;
@@ -16,8 +18,12 @@ mod interrupt;
 mod machine;
 mod presets;
 mod refused;
+mod report;
 mod results;
+mod serve;
 mod sim;
+mod stat;
+mod stat_docs;
 mod trace_limiter;
 mod trace_replay;
 mod tune;

@@ -1,0 +1,107 @@
+//! `plimsoll report`: one page from any results.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::report_page::{self, ReadError, Shown};
+use plimsoll_tools::units::csv_field;
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
+use crate::output::Output;
+use crate::screen;
+
+/// Make one page (HTML) from results: tables and pictures, without a network
+///
+/// JSON of tune, test, compare, sim run and sim surface; records of tune; cards of machines; traces; recordings of
+/// stat, samples of /proc/diskstats and output of iostat. What a file is shows from its content. Printed is what was
+/// found.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArguments {
+    /// Results, in the order in which the page shows them
+    #[arg(value_name = "FILE", num_args = 1.., required = true)]
+    results: Vec<PathBuf>,
+
+    /// Write the page here
+    #[arg(short, long, default_value = "report.html", value_name = "FILE")]
+    output: PathBuf,
+
+    /// Write over an existing output file
+    #[arg(long)]
+    force: bool,
+
+    /// Title of the page [default: of the result; of several, their number]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// Format of what is printed
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
+    check_differ(arguments)?;
+    let output = Output::check(&arguments.output, arguments.force, "--output")?;
+    let results: Vec<Shown> =
+        arguments.results.iter().map(|path| report_page::read(path)).collect::<Result<_, ReadError>>()?;
+    for shown in &results {
+        shown.notes.iter().for_each(|note| screen::warning(&format!("{}: {note}", shown.file)));
+    }
+    let title = match (&arguments.title, results.as_slice()) {
+        (Some(title), _) => title.clone(),
+        (None, [only]) => only.part.title.clone(),
+        (None, several) => format!("Report of {} results", several.len()),
+    };
+    output.write(&report_page::page(&title, &results))?;
+    arguments.format.print(|| table(arguments, &results), || json(arguments, &results), || csv(&results))?;
+    Ok(Outcome::Done)
+}
+
+/// The page is written over no result.
+fn check_differ(arguments: &ReportArguments) -> Result<(), Failure> {
+    let Ok(output) = arguments.output.canonicalize() else { return Ok(()) };
+    let is_read = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path == output);
+    match arguments.results.iter().find(is_read) {
+        Some(path) => Err(Failure::Input(format!("{} is a result: name another file for --output", path.display()))),
+        None => Ok(()),
+    }
+}
+
+fn table(arguments: &ReportArguments, results: &[Shown]) -> String {
+    let row =
+        |shown: &Shown| vec![shown.file.clone(), shown.kind.words().to_owned(), shown.part.sections.len().to_string()];
+    let table = screen::table(&["file", "what it is", "sections"], results.iter().map(row).collect());
+    format!("{table}\n\n{}\n", screen::wrap(&format!("wrote {}", arguments.output.display())))
+}
+
+fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Result<String> {
+    let file = |shown: &Shown| {
+        let sections: Vec<&str> = shown.part.sections.iter().map(|section| section.heading.as_str()).collect();
+        serde_json::json!({
+            "file": shown.file,
+            "kind": shown.kind,
+            "title": shown.part.title,
+            "sections": sections,
+            "notes": shown.notes,
+        })
+    };
+    let files: Vec<serde_json::Value> = results.iter().map(file).collect();
+    let page = arguments.output.display().to_string();
+    serde_json::to_string_pretty(&serde_json::json!({"schema": 1, "page": page, "files": files}))
+}
+
+fn csv(results: &[Shown]) -> String {
+    let mut text = String::from("file,kind,title,sections\n");
+    for shown in results {
+        let kind = serde_json::to_value(shown.kind).unwrap_or_default();
+        let (kind, sections) = (kind.as_str().unwrap_or_default().to_owned(), shown.part.sections.len());
+        text.push_str(&format!("{},{kind},{},{sections}\n", csv_field(&shown.file), csv_field(&shown.part.title)));
+    }
+    text
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}

@@ -1,0 +1,70 @@
+//! The live page: a document that is whole by itself, and a small script that keeps it fresh.
+//!
+//! # Why
+//! It must be of use without its script, and with it must not take away what the reader is at.
+//!
+//! # How it works
+//! [`whole`] is made by the server like any page of results; [`fragment`] is what stands between `<main>` and
+//! `</main>`, which [`SCRIPT`] fetches each interval. The script keeps focus, selection and the places of regions that
+//! scroll, rests while nobody sees the page, and says since when the server has not answered. Without it the page loads
+//! itself anew.
+//!
+//! # Limits
+//! What is older than the history of the sampling is gone when the page is; `plimsoll stat --record` keeps it.
+//!
+//! # Example
+//! `curl http://127.0.0.1:9650/fragment`.
+
+use plimsoll_tools::page;
+
+use super::sampling::Shared;
+
+/// The script of the page.
+pub(super) const SCRIPT: &str = include_str!("app.js");
+
+/// A hull with its line.
+pub(super) const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\"><circle cx=\"8\" \
+                               cy=\"8\" r=\"5\" fill=\"none\" stroke=\"#0072b2\" stroke-width=\"2\"/><path d=\"M0 8h16\" \
+                               stroke=\"#0072b2\" stroke-width=\"2\"/></svg>\n";
+
+/// Seconds after which the page loads itself anew where scripts do not run, at least.
+const RELOAD_MIN_S: u64 = 5;
+
+/// The style of pages, and of what only this one has.
+pub(super) fn style() -> String {
+    format!("{}{}", page::STYLE, include_str!("live.css"))
+}
+
+/// What is shown now.
+pub(super) fn fragment(shared: &Shared) -> String {
+    shared.sections_as(|sections| page::body(&[page::Part { title: String::new(), sections }]))
+}
+
+/// The page.
+pub(super) fn whole(shared: &Shared) -> String {
+    let name = escaped(shared.host_name());
+    let interval = shared.interval();
+    let (interval_ms, reload_s) = (interval.as_millis(), interval.as_secs().max(RELOAD_MIN_S));
+    let every = plimsoll_tools::units::format_duration_ns(interval.as_nanos() as u64);
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <noscript><meta http-equiv=\"refresh\" content=\"{reload_s}\"></noscript>\n\
+         <title>Disks of {name}</title>\n<link rel=\"icon\" href=\"/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"/style.css\">\n<script src=\"/app.js\" defer></script>\n</head>\n\
+         <body data-interval-ms=\"{interval_ms}\">\n<a class=\"skip\" href=\"#content\">To the content</a>\n\
+         <header>\n<h1>Disks of {name}</h1>\n<div class=\"bar\"><p id=\"connection\" role=\"status\">As of when it was \
+         loaded</p>\n<button type=\"button\" id=\"pause\" hidden>Pause</button></div>\n\
+         <noscript><p>Without scripts the page loads itself anew every {reload_s} s. <a href=\"/\">Load it \
+         now</a></p></noscript>\n</header>\n<main id=\"content\" tabindex=\"-1\">\n{}</main>\n\
+         <footer><p>A look every {every}. For programs: <a href=\"/metrics\">metrics</a>, <a href=\"/api/stat\">the \
+         last interval as JSON</a>. plimsoll {version}</p></footer>\n</body>\n</html>\n",
+        fragment(shared)
+    )
+}
+
+/// Text as it stands in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,320 @@
+//! `plimsoll stat`: what the disks do, and whether that is all they can.
+
+mod classes;
+mod compare;
+mod live;
+mod recording;
+mod saved;
+mod sink;
+mod table;
+mod top;
+mod watching;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::page;
+use plimsoll_tools::report_page::stat::History;
+use plimsoll_tools::stat::Observed;
+use plimsoll_tools::stat::host::Host;
+use plimsoll_tools::stat::output::Selection;
+use plimsoll_tools::stat::pictures::{PICTURES, Series};
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::{PictureFlags, ReportFormat};
+use crate::output::{Output, Pictures};
+pub(crate) use watching::{Roots, watch};
+
+/// See what the disks of this host do, how much of their capacity that is, and whether requests wait
+///
+/// The columns are those of `iostat -x`, by its formulas. Beside them stand U, the part of the capacity that is in
+/// use, S, the part of their time that requests wait, and a verdict: idle, ok, busy-but-free (%util is near 100, the
+/// disk is not at its limit), saturated, degraded (requests wait though the disk could do more), hung, imbalanced (of
+/// groups), unknown.
+///
+/// Without an interval: the means since the host began. With one: these first (not with -y), then a report each
+/// interval, until COUNT or Ctrl-C. Exit code 1 if the verdict on any device or group shown is saturated, degraded,
+/// hung or imbalanced.
+#[derive(Args, Debug)]
+pub(crate) struct StatArguments {
+    /// Seconds between reports
+    #[arg(value_name = "INTERVAL", value_parser = parse_seconds)]
+    every_s: Option<f64>,
+
+    /// Reports [default: no end]
+    #[arg(value_name = "COUNT", requires = "every_s", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    #[command(flatten)]
+    show: ShowFlags,
+
+    #[command(flatten)]
+    capacity: CapacityFlags,
+
+    #[command(flatten)]
+    saved: SavedFlags,
+
+    #[command(flatten)]
+    host: HostFlags,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+
+    #[command(flatten)]
+    pictures: PictureFlags,
+}
+
+/// What is shown.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "What is shown")]
+struct ShowFlags {
+    /// Devices only, without the line of the CPUs
+    #[arg(short = 'd', long)]
+    devices_only: bool,
+
+    /// All columns of `iostat -x`, in the parts in which `iostat -x --pretty` prints them
+    #[arg(short = 'x', long)]
+    extended: bool,
+
+    /// Without the first report, the means since the host began; of files: the first report is an interval, too
+    #[arg(short = 'y', long)]
+    omit_first: bool,
+
+    /// Without devices that did nothing
+    #[arg(short = 'z', long)]
+    omit_idle: bool,
+
+    /// The time (UTC) above each report
+    #[arg(short = 't', long)]
+    timestamps: bool,
+
+    /// Partitions, too
+    #[arg(short = 'p', long)]
+    partitions: bool,
+
+    /// Only this device, such as nvme0n1 (repeatable)
+    #[arg(long = "device", value_name = "NAME", value_parser = parse_device)]
+    devices: Vec<String>,
+
+    /// A group of devices that should carry equal parts (repeatable); arrays of this host are groups by themselves
+    #[arg(long = "group", value_name = "NAME=DEV,DEV...", value_parser = parse_group)]
+    groups: Vec<Group>,
+
+    /// A live view of the terminal: arrows choose a device, q ends it
+    #[arg(long, conflicts_with_all = ["from", "compare", "format", "extended"])]
+    top: bool,
+}
+
+/// What disks can do.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Capacity")]
+pub(crate) struct CapacityFlags {
+    /// What a device can do (all, without DEV=): a disk file or the name of a preset (repeatable; see `plimsoll
+    /// presets`)
+    #[arg(long = "disk", value_name = "[DEV=]FILE|PRESET")]
+    disks: Vec<String>,
+
+    /// The same of Seastar's four-figure file: each entry holds for the device that its mount point is on
+    #[arg(long, visible_alias = "io-properties-file", value_name = "FILE")]
+    io_properties: Option<PathBuf>,
+}
+
+/// Recordings.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Recordings")]
+struct SavedFlags {
+    /// Record the counters here while they are shown (for --from, on any host); the file must not exist
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "compare"])]
+    record: Option<PathBuf>,
+
+    /// Judge what was saved instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
+    /// iostat
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every_s", "compare"])]
+    from: Vec<PathBuf>,
+
+    /// Compare two intervals, of files as --from reads them: what changed, and what that proves (FILE:2-5: the second
+    /// to the fifth interval)
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "every_s")]
+    compare: Vec<String>,
+
+    /// With --compare: a rate that a graph shows for A, to see whether it is of seconds or minutes
+    #[arg(long, value_name = "RATE", requires = "compare")]
+    graph_rate: Option<f64>,
+
+    /// Of files without times: seconds from one sample or report to the next
+    #[arg(long = "interval", value_name = "S", value_parser = parse_seconds, conflicts_with = "every_s")]
+    interval_s: Option<f64>,
+}
+
+/// Where the kernel's files are, and running programs.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Host")]
+struct HostFlags {
+    /// Without the scheduling classes of running Plimsoll programs
+    #[arg(long)]
+    no_programs: bool,
+
+    /// Keep the classes of running programs here as devices, so that `iostat -f DIR` shows them
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "compare", "no_programs"])]
+    export: Option<PathBuf>,
+
+    /// The host's /proc, where it is mounted elsewhere (in a container)
+    #[arg(long, value_name = "DIR", default_value = "/proc")]
+    proc_root: PathBuf,
+
+    /// The host's /sys
+    #[arg(long, value_name = "DIR", default_value = "/sys")]
+    sys_root: PathBuf,
+}
+
+/// Devices that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    name: String,
+    devices: Vec<String>,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s| (0.01..=86_400.0 * 365.0).contains(s));
+    seconds.ok_or_else(|| "expected seconds, 0.01 or more".to_owned())
+}
+
+/// The name of a device, also by its path in /dev.
+fn parse_device(text: &str) -> Result<String, String> {
+    let name = text.trim().trim_start_matches("/dev/");
+    // sysfs writes the slashes of names such as cciss/c0d0 so, diskstats does not.
+    if name.is_empty() || name.contains(char::is_whitespace) || name.starts_with('/') {
+        return Err("expected the name of a device, such as nvme0n1".to_owned());
+    }
+    Ok(name.to_owned())
+}
+
+/// Reads `--group`.
+pub(crate) fn parse_group(text: &str) -> Result<Group, String> {
+    let expected = || "expected NAME=DEV,DEV with at least two devices, such as data=nvme0n1,nvme1n1".to_owned();
+    let (name, members) = text.split_once('=').ok_or_else(expected)?;
+    let mut devices = members.split(',').map(parse_device).collect::<Result<Vec<_>, _>>()?;
+    let given = devices.len();
+    devices.sort();
+    devices.dedup();
+    if name.is_empty() || devices.len() < 2 || devices.len() != given {
+        return Err(expected());
+    }
+    let devices = members.split(',').map(parse_device).collect::<Result<Vec<_>, _>>()?;
+    Ok(Group { name: name.to_owned(), devices })
+}
+
+pub(crate) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
+    if !arguments.saved.compare.is_empty() {
+        return compare::run(arguments);
+    }
+    let files = Files::check(arguments)?;
+    let kept = files.kept();
+    let (kept, outcome) = if !arguments.saved.from.is_empty() {
+        saved::run(arguments, kept)?
+    } else if arguments.show.top {
+        top::run(arguments, kept)?
+    } else {
+        live::run(arguments, kept)?
+    };
+    files.write(&kept)?;
+    Ok(outcome)
+}
+
+/// What was observed, as far as the page and the pictures need it.
+#[derive(Default)]
+struct Kept {
+    page: Option<History>,
+    pictures: Option<Series>,
+}
+
+impl Kept {
+    fn push(&mut self, observed: &Observed) {
+        if let Some(history) = &mut self.page {
+            history.push(observed.clone());
+        }
+        if let Some(series) = &mut self.pictures {
+            series.push(observed);
+        }
+    }
+}
+
+/// Where the page and the pictures go.
+struct Files {
+    page: Option<Output>,
+    pictures: Option<Pictures>,
+}
+
+impl Files {
+    fn check(arguments: &StatArguments) -> Result<Files, Failure> {
+        let (page, pictures) = arguments.pictures.check(&PICTURES)?;
+        Ok(Files { page, pictures })
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            page: self.page.as_ref().map(|_| History::default()),
+            pictures: self.pictures.as_ref().map(|_| Series::default()),
+        }
+    }
+
+    /// Writes what was asked for; a picture in which there is nothing to see is not made.
+    fn write(&self, kept: &Kept) -> Result<(), Failure> {
+        const TITLE: &str = "What the disks did";
+        if let (Some(output), Some(history)) = (&self.page, &kept.page) {
+            output.write(&page::html(TITLE, &history.recorded()))?;
+        }
+        if let (Some(output), Some(series)) = (&self.pictures, &kept.pictures) {
+            for name in PICTURES {
+                let charts = series.picture(name);
+                if !charts.is_empty() {
+                    output.write(name, TITLE, &charts)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StatArguments {
+    fn selection(&self) -> Selection {
+        Selection { devices: self.show.devices.clone(), omit_idle: self.show.omit_idle }
+    }
+
+    fn sink(&self, host: Host, kept: Kept) -> sink::Sink {
+        let ShowFlags { extended, timestamps, devices_only, .. } = self.show;
+        let tables = table::Tables::new(extended, timestamps, !devices_only);
+        sink::Sink::new(self.format, tables, self.selection(), host, kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_devices_are_named() {
+        let cases = [
+            ("data=nvme0n1,/dev/nvme1n1", Some(("data", vec!["nvme0n1", "nvme1n1"]))),
+            ("d=b,a", Some(("d", vec!["b", "a"]))),
+            ("data=nvme0n1", None),
+            ("data=a,a", None),
+            ("=a,b", None),
+            ("a,b", None),
+            ("d=a,,b", None),
+        ];
+        for (text, expected) in cases {
+            let found = parse_group(text).ok();
+            let found = found.as_ref().map(|g| (g.name.as_str(), g.devices.iter().map(String::as_str).collect()));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_numbers_above_zero() {
+        for (text, is_good) in [("1", true), ("0.5", true), ("0", false), ("-1", false), ("NaN", false), ("x", false)] {
+            assert_eq!(parse_seconds(text).is_ok(), is_good, "{text}");
+        }
+    }
+}

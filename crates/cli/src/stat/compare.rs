@@ -1,0 +1,210 @@
+//! `stat --compare A B`: what changed between two stretches of time, and what that proves.
+//!
+//! # Why
+//! Two outputs of iostat beside each other ask for a wrong conclusion; see [`plimsoll_tools::stat::compare`].
+//!
+//! # How it works
+//! A side is a file, or some of its intervals (`FILE:2-5`). All intervals of both are watched first and judged then, so
+//! that what a device can do shows from both sides. Every device that both have and that did something is compared.
+//!
+//! # Limits
+//! Devices are matched by name; where each side has one device alone, these are compared.
+//!
+//! # Example
+//! `plimsoll stat --compare one-load.txt two-loads.txt --device nvme0n1`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use plimsoll_tools::page::{self, Block, Section};
+use plimsoll_tools::stat::compare::{self, Comparison, Context, Judgement, Side};
+use plimsoll_tools::stat::from::Recorded;
+use plimsoll_tools::stat::watch::Watch;
+use plimsoll_tools::stat::{Facts, Interval, Observed};
+use plimsoll_tools::units::csv_field;
+use serde::Serialize;
+
+use super::{StatArguments, saved, watching};
+use crate::failure::{Failure, Outcome};
+use crate::screen;
+
+/// All comparisons, as JSON has them.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    comparisons: &'a [Comparison],
+}
+
+/// A file, and which of its intervals.
+#[derive(Debug, PartialEq, Eq)]
+struct Source<'a> {
+    path: &'a Path,
+    range: Option<(usize, usize)>,
+}
+
+/// A side before it is reduced to a device.
+struct Read<'a> {
+    name: &'a str,
+    intervals: Vec<Interval>,
+    facts: Facts,
+}
+
+pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
+    let [a, b] = arguments.saved.compare.as_slice() else {
+        return Err(Failure::Input("--compare needs two sides: A B".to_owned()));
+    };
+    let (page, _) = arguments.pictures.check(&[])?;
+    if arguments.pictures.pictures.is_some() {
+        return Err(Failure::Input("--compare has no pictures: give --page FILE".to_owned()));
+    }
+    let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
+    let (a, b) = (read(arguments, a)?, read(arguments, b)?);
+    // The first look is to learn, the second to judge.
+    for side in [&a, &b] {
+        observe(&mut watch, side);
+    }
+    let judged = [observe(&mut watch, &a), observe(&mut watch, &b)];
+    let comparisons = comparisons(arguments, &a, &b, &judged)?;
+    if let Some(page) = page {
+        let sections: Vec<Section> = comparisons.iter().flat_map(Comparison::sections).collect();
+        page.write(&page::html(&format!("{} and {}", a.name, b.name), &sections))?;
+    }
+    let report = Report { schema: compare::SCHEMA, comparisons: &comparisons };
+    arguments.format.print(|| text(&comparisons), || serde_json::to_string_pretty(&report), || csv(&comparisons))?;
+    let says_no = comparisons.iter().flat_map(|comparison| &comparison.hypotheses).any(|hypothesis| {
+        hypothesis.judgement == Judgement::Likely && matches!(hypothesis.code, "saturated" | "throttled")
+    });
+    Ok(if says_no { Outcome::Finding } else { Outcome::Done })
+}
+
+/// A file of the whole name is that file.
+fn source(text: &str) -> Source<'_> {
+    let whole = Source { path: Path::new(text), range: None };
+    let Some((path, range)) = text.rsplit_once(':').filter(|_| !whole.path.exists()) else { return whole };
+    let (from, to) = range.split_once('-').unwrap_or((range, range));
+    match (from.parse(), to.parse()) {
+        (Ok(from), Ok(to)) => Source { path: Path::new(path), range: Some((from, to)) },
+        _ => whole,
+    }
+}
+
+fn read<'a>(arguments: &StatArguments, text: &'a str) -> Result<Read<'a>, Failure> {
+    let Source { path, range } = source(text);
+    let Recorded { mut intervals, facts, .. } = saved::read(arguments, &[path])?;
+    if let Some((from, to)) = range {
+        let count = intervals.len();
+        if from == 0 || from > to || to > count {
+            return Err(Failure::Input(format!("{text}: {} has the intervals 1 to {count}", path.display())));
+        }
+        intervals = intervals.drain(from - 1..to).collect();
+    }
+    Ok(Read { name: text, intervals, facts })
+}
+
+fn observe(watch: &mut Watch, side: &Read<'_>) -> Vec<Observed> {
+    side.intervals.iter().map(|interval| watch.observe(interval, &side.facts)).collect()
+}
+
+/// Of every device that both sides have and that did something on one of them.
+fn comparisons(
+    arguments: &StatArguments,
+    a: &Read<'_>,
+    b: &Read<'_>,
+    [of_a, of_b]: &[Vec<Observed>; 2],
+) -> Result<Vec<Comparison>, Failure> {
+    let (names_a, names_b) = (names(of_a), names(of_b));
+    let wanted = |name: &&String| arguments.show.devices.is_empty() || arguments.show.devices.contains(name);
+    let mut pairs: Vec<(&String, &String)> =
+        names_a.iter().filter(|name| names_b.contains(*name)).filter(wanted).map(|name| (name, name)).collect();
+    if let (true, [one], [other]) = (pairs.is_empty(), names_a.as_slice(), names_b.as_slice()) {
+        pairs.push((one, other));
+    }
+    if pairs.is_empty() {
+        let list = |names: &[String]| names.join(", ");
+        return Err(Failure::Input(format!(
+            "{} and {} have no device in common: {} and {}; name one of each with --device and FILE:INTERVAL",
+            a.name,
+            b.name,
+            list(&names_a),
+            list(&names_b)
+        )));
+    }
+    let compare = |(one, other): &(&String, &String)| {
+        let (side_a, side_b) = (Side::of(a.name, of_a, one)?, Side::of(b.name, of_b, other)?);
+        let did_something = |side: &Side| side.columns.requests_per_s().is_some_and(|rate| rate > 0.0);
+        let facts = a.facts.get(*one).or_else(|| b.facts.get(*other)).cloned();
+        let context = Context { facts, graph_rate: arguments.saved.graph_rate };
+        let is_shown = pairs.len() == 1 || did_something(&side_a) || did_something(&side_b);
+        is_shown.then(|| compare::compare(&side_a, &side_b, &context))
+    };
+    let found: Vec<Comparison> = pairs.iter().filter_map(compare).collect();
+    if found.is_empty() {
+        let message = format!("{} and {}: no device did anything that could be compared", a.name, b.name);
+        return Err(Failure::Input(message));
+    }
+    Ok(found)
+}
+
+/// The devices that have columns, in the order of the source.
+fn names(observed: &[Observed]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let all = observed.iter().flat_map(|observed| &observed.devices).filter(|judged| judged.interval.gap.is_none());
+    all.map(|judged| &judged.interval.device).filter(|name| seen.insert(*name)).cloned().collect()
+}
+
+fn text(comparisons: &[Comparison]) -> String {
+    let sections = comparisons.iter().flat_map(Comparison::sections);
+    sections.filter(|section| !section.blocks.is_empty()).map(section_text).collect::<Vec<_>>().join("\n")
+}
+
+/// A section of a page as text.
+fn section_text(section: Section) -> String {
+    let mut text = format!("{}\n", screen::wrap(&section.heading));
+    for block in section.blocks {
+        let part = match block {
+            Block::Text(paragraph) => screen::wrap(&paragraph),
+            Block::Warnings(warnings) => {
+                warnings.iter().map(|warning| screen::wrap(warning)).collect::<Vec<_>>().join("\n")
+            }
+            Block::Table(table) => {
+                let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
+                screen::table(&headers, table.rows)
+            }
+            // There is none in a comparison, and a terminal could not show it.
+            _ => continue,
+        };
+        text.push_str(&format!("{part}\n"));
+    }
+    text
+}
+
+fn csv(comparisons: &[Comparison]) -> String {
+    let figure = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let mut text = "disk_device,column,a,b,ratio\n".to_owned();
+    for comparison in comparisons {
+        for change in &comparison.columns {
+            let (a, b, ratio) = (figure(change.a), figure(change.b), figure(change.ratio));
+            text.push_str(&format!("{},{},{a},{b},{ratio}\n", csv_field(&comparison.device), change.column));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_is_a_file_or_some_of_its_intervals() {
+        let cases = [
+            ("a.txt", "a.txt", None),
+            ("a.txt:3", "a.txt", Some((3, 3))),
+            ("a.txt:2-5", "a.txt", Some((2, 5))),
+            ("c:/a.txt", "c:/a.txt", None),
+            ("a.txt:x", "a.txt:x", None),
+        ];
+        for (text, path, range) in cases {
+            assert_eq!(source(text), Source { path: Path::new(path), range }, "{text}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Intervals of this host, as they end.
+//!
+//! # Why
+//! A table and a terminal view look at the same host in the same way, at little cost.
+//!
+//! # How it works
+//! [`Live::next`] takes a reading, sets it against the last, and lets the watch judge the difference. [`run`] does so
+//! at fixed times and hands what comes out to the [`Sink`](super::sink::Sink). Nothing runs between two looks: a
+//! signal ends the waiting.
+//!
+//! # Limits
+//! A look that comes late (a suspended host) makes its interval longer, and the times of the next ones move.
+//!
+//! # Example
+//! `plimsoll stat 1 10 --record disks.stat`: ten reports, and eleven readings in the file.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use plimsoll_tools::stat::host::{Host, Reading, Sampler};
+use plimsoll_tools::stat::watch::Watch;
+use plimsoll_tools::stat::{Interval, Observed};
+
+use super::classes::Classes;
+use super::recording::Recording;
+use super::watching::{Roots, watch};
+use super::{Kept, StatArguments};
+use crate::failure::{Failure, Outcome};
+
+/// Asked for by Ctrl-C, SIGTERM or SIGHUP.
+pub(super) struct Stop(Receiver<()>);
+
+impl Stop {
+    pub(super) fn on_signal() -> Result<Stop, Failure> {
+        let (asked, asks) = channel();
+        ctrlc::set_handler(move || {
+            // Whoever has ended already needs no telling.
+            let _ = asked.send(());
+        })
+        .map_err(|error| Failure::Machine(format!("cannot install the Ctrl-C handler: {error}")))?;
+        Ok(Stop(asks))
+    }
+
+    /// Waits until then, or until somebody asks for the end: whether that was so.
+    pub(super) fn wait(&self, until: Instant) -> bool {
+        self.0.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
+    }
+}
+
+pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+    let mut live = Live::start(arguments)?;
+    let stop = Stop::on_signal()?;
+    let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
+    let mut left = arguments.count;
+    let mut show = |live: &mut Live, observed: Observed, left: &mut Option<u64>| {
+        *left = left.map(|count| count.saturating_sub(1));
+        live.classes.tell();
+        sink.interval(observed, live.classes.rows())
+    };
+    if !arguments.show.omit_first || arguments.every_s.is_none() {
+        let observed = live.since_boot();
+        show(&mut live, observed, &mut left)?;
+    }
+    let mut ended = Ok(false);
+    if let Some(every) = arguments.every_s.map(Duration::from_secs_f64) {
+        let mut due = Instant::now();
+        while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) {
+            due = (due + every).max(Instant::now());
+            if stop.wait(due) {
+                ended = Ok(true);
+                break;
+            }
+            ended = live.next().and_then(|observed| show(&mut live, observed, &mut left)).map(|()| false);
+        }
+    }
+    let closed = sink.end();
+    live.end();
+    let is_interrupted = ended?;
+    let (kept, outcome) = closed?;
+    let outcome = if is_interrupted { Outcome::Interrupted } else { outcome };
+    Ok((kept, outcome))
+}
+
+/// A host that is being watched.
+pub(super) struct Live {
+    sampler: Sampler,
+    watch: Watch,
+    before: Reading,
+    /// Names that were asked for.
+    devices: Vec<String>,
+    with_partitions: bool,
+    recording: Option<Recording>,
+    /// The classes of running programs.
+    pub(super) classes: Classes,
+}
+
+impl Live {
+    /// Takes the first reading.
+    pub(super) fn start(arguments: &StatArguments) -> Result<Live, Failure> {
+        let host = Roots { proc: &arguments.host.proc_root, sys: &arguments.host.sys_root };
+        let watch = watch(&arguments.capacity, &arguments.show.groups, Some(host))?;
+        let mut sampler = Sampler::new(&arguments.host.proc_root, &arguments.host.sys_root);
+        let before = sampler.sample().map_err(machine)?;
+        let devices = arguments.show.devices.clone();
+        let mut named = devices.iter().chain(arguments.show.groups.iter().flat_map(|group| &group.devices));
+        if let Some(name) = named.find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {
+            let there: Vec<&str> = before.devices.iter().map(|disk| disk.name.as_str()).collect();
+            let message = format!("there is no device {name} on this host: it has {}", there.join(", "));
+            return Err(Failure::Input(message));
+        }
+        let mut recording = Recording::start(arguments)?;
+        if let Some(recording) = &mut recording {
+            recording.write(&before, sampler.facts())?;
+        }
+        let classes = Classes::start(&arguments.host)?;
+        let with_partitions = arguments.show.partitions;
+        Ok(Live { sampler, watch, before, devices, with_partitions, recording, classes })
+    }
+
+    /// The means since the host began.
+    pub(super) fn since_boot(&mut self) -> Observed {
+        let interval = self.before.since_boot();
+        self.observe(interval)
+    }
+
+    /// The interval that ends now.
+    pub(super) fn next(&mut self) -> Result<Observed, Failure> {
+        let now = self.sampler.sample().map_err(machine)?;
+        if let Some(recording) = &mut self.recording {
+            recording.write(&now, self.sampler.facts())?;
+        }
+        let interval = now.since(&self.before);
+        self.before = now;
+        self.classes.look();
+        Ok(self.observe(interval))
+    }
+
+    /// Ends the recording, and says what is in it.
+    pub(super) fn end(self) {
+        self.recording.into_iter().for_each(Recording::end);
+    }
+
+    /// Judges what iostat would show, and what was asked for by name.
+    fn observe(&mut self, mut interval: Interval) -> Observed {
+        let is_named = |name: &String| self.devices.contains(name);
+        let named: Vec<_> = interval.devices.iter().filter(|device| is_named(&device.device)).cloned().collect();
+        self.before.keep_shown(&mut interval, self.sampler.facts(), self.with_partitions);
+        for device in named {
+            if !interval.devices.iter().any(|shown| shown.device == device.device) {
+                interval.devices.push(device);
+            }
+        }
+        self.watch.observe(&interval, self.sampler.facts())
+    }
+}
+
+fn machine(error: io::Error) -> Failure {
+    Failure::Machine(error.to_string())
+}

@@ -1,0 +1,66 @@
+//! `--record FILE`: the readings of a run, kept for `--from`.
+//!
+//! # Why
+//! That the file cannot be written must show before the first report, and how much is in it at the end.
+//!
+//! # How it works
+//! [`plimsoll_tools::stat::record::Writer`] writes each reading as it is taken.
+//!
+//! # Limits
+//! A full disk ends the run: reports without their record would be a surprise later.
+//!
+//! # Example
+//! `plimsoll stat 1 60 --record minute.stat` says at its end `minute.stat: 61 readings recorded`.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use plimsoll_tools::stat::Facts;
+use plimsoll_tools::stat::host::{Host, Reading};
+use plimsoll_tools::stat::record::Writer;
+use plimsoll_tools::units::format_count;
+
+use super::StatArguments;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::screen;
+
+/// See the module's documentation.
+pub(super) struct Recording {
+    path: PathBuf,
+    writer: Writer<File>,
+    readings: u64,
+}
+
+impl Recording {
+    /// Begins the file, if there is to be one; over a file that is there only with `--force`.
+    pub(super) fn start(arguments: &StatArguments) -> Result<Option<Recording>, Failure> {
+        let Some(path) = arguments.saved.record.clone() else { return Ok(None) };
+        Output::check(&path, arguments.pictures.page.force, "--record")?;
+        let cannot = |error: io::Error| Failure::Machine(format!("cannot write {}: {error}", path.display()));
+        if path.is_file() {
+            fs::remove_file(&path).map_err(cannot)?;
+        }
+        let host = Host::read(&arguments.host.proc_root);
+        let made = if path.exists() { File::create(&path) } else { File::create_new(&path) };
+        let writer = made.and_then(|file| Writer::new(file, &host)).map_err(cannot)?;
+        Ok(Some(Recording { path, writer, readings: 0 }))
+    }
+
+    pub(super) fn write(&mut self, reading: &Reading, facts: &Facts) -> Result<(), Failure> {
+        self.writer.append(reading, facts).map_err(|error| {
+            let readings = format_count(self.readings);
+            Failure::Machine(format!(
+                "cannot write {}: {error}; it holds the first {readings} readings",
+                self.path.display()
+            ))
+        })?;
+        self.readings += 1;
+        Ok(())
+    }
+
+    pub(super) fn end(self) {
+        screen::note(&format!("{}: {} readings recorded", self.path.display(), format_count(self.readings)));
+    }
+}

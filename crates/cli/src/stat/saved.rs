@@ -1,0 +1,76 @@
+//! Intervals that were saved, on this host or another.
+//!
+//! # Why
+//! The same verdicts as live, from what a support bundle has.
+//!
+//! # How it works
+//! All files are read before anything is printed, so that a file that cannot be read is an error and nothing else. What
+//! was left out or assumed goes to stderr.
+//!
+//! # Limits
+//! All intervals are in memory.
+//!
+//! # Example
+//! `plimsoll stat --from bundle/iostat.txt --disk i4i.2xlarge`.
+
+use std::path::Path;
+
+use plimsoll_tools::stat::Interval;
+use plimsoll_tools::stat::from::{self, ReadOptions, Recorded};
+use plimsoll_tools::stat::host::{Host, looks_like_partition};
+
+use super::{Kept, StatArguments, watching};
+use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
+use crate::screen;
+
+pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+    let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
+    let paths: Vec<&Path> = arguments.saved.from.iter().map(AsRef::as_ref).collect();
+    let recorded = read(arguments, &paths)?;
+    if arguments.format == ReportFormat::Table {
+        screen::print(&format!("{}\n\n", screen::wrap(&recorded.origin)))?;
+    }
+    let mut sink = arguments.sink(Host::default(), kept);
+    for interval in &recorded.intervals {
+        sink.interval(watch.observe(interval, &recorded.facts), &[])?;
+    }
+    sink.end()
+}
+
+/// What is in the files, without partitions unless they are wanted; remarks go to stderr.
+pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorded, Failure> {
+    let one = |path: &&Path| match std::fs::read(path) {
+        Ok(bytes) => Ok((path.display().to_string(), bytes)),
+        Err(error) => Err(Failure::Input(format!("{}: cannot be read: {error}", path.display()))),
+    };
+    let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    let options =
+        ReadOptions { interval_s: arguments.saved.interval_s, is_first_an_interval: arguments.show.omit_first };
+    let mut recorded = from::read_all(&files, &options).map_err(|error| Failure::Input(error.to_string()))?;
+    recorded.notes.iter().for_each(|note| screen::note(&format!("note: {note}")));
+    let Recorded { intervals, facts, .. } = &mut recorded;
+    let is_wanted = |name: &str| {
+        let is_partition = facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition);
+        arguments.show.partitions || !is_partition || arguments.show.devices.iter().any(|device| device == name)
+    };
+    let has_disks = |interval: &Interval| interval.devices.iter().any(|device| is_wanted(&device.device));
+    // A file of partitions alone was asked for by whoever made it.
+    if intervals.iter().any(has_disks) {
+        intervals.iter_mut().for_each(|interval| interval.devices.retain(|device| is_wanted(&device.device)));
+    }
+    check_devices(arguments, &recorded)?;
+    Ok(recorded)
+}
+
+/// A device that is asked for and nowhere is a slip.
+fn check_devices(arguments: &StatArguments, recorded: &Recorded) -> Result<(), Failure> {
+    let is_there = |name: &str| {
+        let mut devices = recorded.intervals.iter().flat_map(|interval| &interval.devices);
+        devices.any(|device| device.device == name)
+    };
+    match arguments.show.devices.iter().find(|name| !is_there(name)) {
+        Some(name) => Err(Failure::Input(format!("--device {name}: it is not in {}", recorded.origin))),
+        None => Ok(()),
+    }
+}

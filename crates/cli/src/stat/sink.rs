@@ -1,0 +1,80 @@
+//! Where observed intervals go: onto stdout in their format, and to what pages and pictures are made of.
+//!
+//! # Why
+//! Live and saved figures, one interval or a thousand, end in the same outputs; none of the sources should know them.
+//!
+//! # How it works
+//! [`Sink::interval`] prints an interval as it comes. JSON is one document: its head comes with the first interval, its
+//! tail with [`Sink::end`], so that it is whole whenever the run ends. The sink remembers whether any verdict said no.
+//!
+//! # Limits
+//! A program that is killed (SIGKILL) leaves JSON without its tail.
+//!
+//! # Example
+//! `plimsoll stat 1 2 --format json` prints a head, two elements a second apart, a tail.
+
+use plimsoll_tools::stat::Observed;
+use plimsoll_tools::stat::host::Host;
+use plimsoll_tools::stat::output::{Selection, csv, has_finding, json, time};
+use plimsoll_tools::stat::programs::ClassRow;
+
+use super::Kept;
+use super::table::{self, Tables};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::ReportFormat;
+use crate::screen;
+
+/// See the module's documentation.
+pub(super) struct Sink {
+    format: ReportFormat,
+    tables: Tables,
+    selection: Selection,
+    host: Host,
+    kept: Kept,
+    intervals: u64,
+    has_finding: bool,
+}
+
+impl Sink {
+    /// Nothing is printed yet. `kept` takes what pictures are made of.
+    pub(super) fn new(format: ReportFormat, tables: Tables, selection: Selection, host: Host, kept: Kept) -> Sink {
+        Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false }
+    }
+
+    /// Prints an interval: what was asked for of it.
+    pub(super) fn interval(&mut self, mut observed: Observed, classes: &[ClassRow]) -> Result<(), Failure> {
+        self.selection.apply(&mut observed);
+        self.has_finding |= has_finding(&observed);
+        self.kept.push(&observed);
+        let is_first = self.intervals == 0;
+        self.intervals += 1;
+        let mut text = if is_first { self.head(observed.end_unix_ms)? } else { String::new() };
+        match self.format {
+            ReportFormat::Table => {
+                text.push_str(&self.tables.interval(&observed));
+                text.push_str(&table::classes(classes));
+            }
+            ReportFormat::Json => text.push_str(&as_json(json::element(&observed, classes, is_first))?),
+            ReportFormat::Csv => text.push_str(&csv::lines(&observed)),
+        }
+        Ok(screen::print(&text)?)
+    }
+
+    /// Ends the document. What pictures are made of, and whether a verdict said no.
+    pub(super) fn end(self) -> Result<(Kept, Outcome), Failure> {
+        if self.format == ReportFormat::Json {
+            let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
+            screen::print(&format!("{head}{}", json::TAIL))?;
+        }
+        Ok((self.kept, if self.has_finding { Outcome::Finding } else { Outcome::Done }))
+    }
+
+    fn head(&self, at_unix_ms: Option<u64>) -> Result<String, Failure> {
+        let date = at_unix_ms.and_then(|ms| time(ms, "%F"));
+        match self.format {
+            ReportFormat::Table => Ok(table::banner(&self.host, date.as_deref())),
+            ReportFormat::Json => as_json(json::head(&self.host, date.as_deref())),
+            ReportFormat::Csv => Ok(csv::HEADER.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The tables of `stat`: iostat's figures digit by digit, ours beside them, within 100 columns.
+//!
+//! # Why
+//! iostat -x needs 190 columns. What most people look for fits 100 beside U, S and the verdict; who wants all gets the
+//! lines in four parts as `iostat -x --pretty` prints them.
+//!
+//! # How it works
+//! Every figure has the width and decimals of iostat. In a line of the short table each cell ends where its column
+//! ends; a cell that is too long takes the blanks of those behind it. Below the devices stands why, for all that are
+//! not idle or ok, and what the figures may make a reader believe wrongly, each once in a run.
+//!
+//! # Limits
+//! A line with a long name and long figures is broken behind the name.
+//!
+//! # Example
+//! ```text
+//! Device        r/s     w/s     rkB/s     wkB/s r_await w_await aqu-sz  %util     U    S verdict
+//! nvme0n1      0.00 7497.00      0.00 105250.50       -    0.03   0.23 100.00   15%*  0% busy-but-free
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_tools::stat::host::Host;
+use plimsoll_tools::stat::output::{says_no, time};
+use plimsoll_tools::stat::programs::ClassRow;
+use plimsoll_tools::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
+use plimsoll_tools::units::{format_iops_short, format_throughput_decimal};
+
+use crate::screen;
+
+/// The widest that a line may be.
+const WIDTH: usize = 100;
+
+/// Members of a group that are shown with their parts.
+const PARTS_SHOWN: usize = 8;
+
+/// Devices that are named with a remark that holds for several.
+const NAMES_SHOWN: usize = 4;
+
+/// Code of our remark on U without a model.
+const HIGHEST_SEEN: &str = "capacity-highest-seen";
+
+/// Columns of the short table and where they end.
+const SHORT: [(&str, usize); 12] = [
+    ("Device", 9),
+    ("r/s", 17),
+    ("w/s", 25),
+    ("rkB/s", 35),
+    ("wkB/s", 45),
+    ("r_await", 53),
+    ("w_await", 61),
+    ("aqu-sz", 68),
+    ("%util", 75),
+    ("U", 81),
+    ("S", 86),
+    ("verdict", 100),
+];
+
+/// A part of iostat's pretty layout: names of columns with their widths, and what stands in them.
+struct Part {
+    columns: &'static [(&'static str, usize)],
+    cells: fn(&Columns) -> Vec<Option<f64>>,
+}
+
+const PARTS: [Part; 4] = [
+    Part {
+        columns: &[("r/s", 8), ("rkB/s", 10), ("rrqm/s", 9), ("%rrqm", 7), ("r_await", 8), ("rareq-sz", 9)],
+        cells: |c| {
+            let (rate, kib) = (c.reads_per_s, c.read_kib_per_s);
+            vec![rate, kib, c.read_merges_per_s, c.read_merged_percent, c.read_await_ms, c.read_size_kib]
+        },
+    },
+    Part {
+        columns: &[("w/s", 8), ("wkB/s", 10), ("wrqm/s", 9), ("%wrqm", 7), ("w_await", 8), ("wareq-sz", 9)],
+        cells: |c| {
+            let (rate, kib) = (c.writes_per_s, c.write_kib_per_s);
+            vec![rate, kib, c.write_merges_per_s, c.write_merged_percent, c.write_await_ms, c.write_size_kib]
+        },
+    },
+    Part {
+        columns: &[("d/s", 8), ("dkB/s", 10), ("drqm/s", 9), ("%drqm", 7), ("d_await", 8), ("dareq-sz", 9)],
+        cells: |c| {
+            let (rate, kib) = (c.discards_per_s, c.discard_kib_per_s);
+            vec![rate, kib, c.discard_merges_per_s, c.discard_merged_percent, c.discard_await_ms, c.discard_size_kib]
+        },
+    },
+    Part {
+        columns: &[("f/s", 8), ("f_await", 8), ("aqu-sz", 8), ("%util", 7)],
+        cells: |c| vec![c.flushes_per_s, c.flush_await_ms, c.queue, c.util_percent],
+    },
+];
+
+/// What a run shows, and what it has said already.
+pub(super) struct Tables {
+    /// All columns of iostat.
+    pub(super) is_extended: bool,
+    /// The time above each interval.
+    pub(super) has_time: bool,
+    /// Where the CPUs' time went.
+    pub(super) has_cpu: bool,
+    said: BTreeSet<(String, &'static str)>,
+}
+
+impl Tables {
+    pub(super) fn new(is_extended: bool, has_time: bool, has_cpu: bool) -> Tables {
+        Tables { is_extended, has_time, has_cpu, said: BTreeSet::new() }
+    }
+
+    /// An interval, with an empty line behind it.
+    pub(super) fn interval(&mut self, observed: &Observed) -> String {
+        let mut blocks = Vec::new();
+        if self.has_time
+            && let Some(time) = observed.end_unix_ms.and_then(|ms| time(ms, "%F %T UTC"))
+        {
+            blocks.push(time);
+        }
+        if let Some(cpu) = observed.cpu.filter(|_| self.has_cpu) {
+            blocks.push(format!("{}\n", cpu_lines(&cpu)));
+        }
+        if !observed.devices.is_empty() {
+            blocks.push(if self.is_extended { extended(&observed.devices) } else { short(&observed.devices) });
+        }
+        blocks.extend(observed.groups.iter().map(group));
+        let why: Vec<String> = observed.devices.iter().filter(|judged| is_told(judged)).map(why).collect();
+        blocks.extend((!why.is_empty()).then(|| why.join("\n")));
+        let remarks = self.remarks(observed);
+        blocks.extend((!remarks.is_empty()).then(|| remarks.join("\n")));
+        format!("{}\n\n", blocks.join("\n"))
+    }
+
+    /// What was not said before, a line for each kind with the devices that it holds for.
+    fn remarks(&mut self, observed: &Observed) -> Vec<String> {
+        let highest_seen = Remark {
+            code: HIGHEST_SEEN,
+            message: "U with a star is a part of the highest rate seen so far, so it may be too high: --disk or \
+                      --io-properties say what the disk can do"
+                .to_owned(),
+        };
+        let of_devices = observed.devices.iter().flat_map(|judged| {
+            let name = judged.interval.device.as_str();
+            let is_guess = judged.capacity_use.is_some() && judged.capacity_basis == Basis::HighestSeen;
+            judged.remarks.iter().chain(is_guess.then_some(&highest_seen)).map(move |remark| (name, remark))
+        });
+        let of_groups =
+            observed.groups.iter().flat_map(|group| group.remarks.iter().map(|remark| (group.group.as_str(), remark)));
+        let of_all = observed.remarks.iter().map(|remark| ("", remark));
+        let mut fresh: BTreeMap<&'static str, (String, Vec<&str>)> = BTreeMap::new();
+        for (name, remark) in of_devices.chain(of_groups).chain(of_all) {
+            // The star needs to be explained once, not for each device.
+            let key = if remark.code == HIGHEST_SEEN { "" } else { name };
+            if self.said.insert((key.to_owned(), remark.code)) {
+                fresh.entry(remark.code).or_insert_with(|| (remark.message.clone(), Vec::new())).1.push(key);
+            }
+        }
+        fresh.into_values().map(|(message, names)| remark_line(&message, &names)).collect()
+    }
+}
+
+fn remark_line(message: &str, names: &[&str]) -> String {
+    let (first, others) = names.split_first().unwrap_or((&"", &[]));
+    let of = if first.is_empty() { String::new() } else { format!("{first}: ") };
+    let shown = others.iter().take(NAMES_SHOWN).copied().collect::<Vec<_>>().join(", ");
+    let also = match others.len().saturating_sub(NAMES_SHOWN) {
+        _ if others.is_empty() => String::new(),
+        0 => format!(" (also {shown})"),
+        more => format!(" (also {shown} and {more} more)"),
+    };
+    screen::wrap(&format!("note: {of}{message}{also}"))
+}
+
+/// The two lines of iostat.
+fn cpu_lines(cpu: &CpuShares) -> String {
+    let shares = [cpu.user, cpu.nice, cpu.system, cpu.iowait, cpu.steal, cpu.idle];
+    let shares: String = shares.iter().map(|share| format!(" {share:7.2}")).collect();
+    format!("avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n       {shares}")
+}
+
+/// Two decimals, or a dash.
+fn figure(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// A share in percent, or a dash.
+pub(super) fn percent(share: Option<f64>) -> String {
+    share.filter(|share| share.is_finite()).map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share))
+}
+
+/// U, with a star where it is a share of the highest rate seen.
+pub(super) fn capacity(judged: &Judged) -> String {
+    let star = if judged.capacity_use.is_some() && judged.capacity_basis == Basis::HighestSeen { "*" } else { "" };
+    format!("{}{star}", percent(judged.capacity_use))
+}
+
+pub(super) const fn verdict(judged: &Judged) -> &'static str {
+    match judged.interval.gap {
+        Some(Gap::Appeared) => "appeared",
+        Some(Gap::Disappeared) => "gone",
+        Some(Gap::Reset) => "reset",
+        None => judged.verdict.name(),
+    }
+}
+
+fn short(devices: &[Judged]) -> String {
+    let header = SHORT.map(|(name, _)| name.to_owned());
+    let mut lines = vec![aligned(&header)];
+    for judged in devices {
+        let columns = &judged.interval.columns;
+        lines.push(aligned(&[
+            screen::printable(&judged.interval.device),
+            figure(columns.reads_per_s),
+            figure(columns.writes_per_s),
+            figure(columns.read_kib_per_s),
+            figure(columns.write_kib_per_s),
+            figure(columns.read_await_ms),
+            figure(columns.write_await_ms),
+            figure(columns.queue),
+            figure(columns.util_percent),
+            capacity(judged),
+            percent(judged.saturation),
+            verdict(judged).to_owned(),
+        ]));
+    }
+    lines.join("\n")
+}
+
+/// A line of the short table: the first and last cell to the left, the others to the right.
+fn aligned(cells: &[String; SHORT.len()]) -> String {
+    let [device, figures @ .., verdict] = cells;
+    let letters = |text: &str| text.chars().count();
+    let rest = |mut line: String| {
+        for (cell, (_, end)) in figures.iter().zip(&SHORT[1..]) {
+            let blanks = end.saturating_sub(letters(&line) + letters(cell)).max(1);
+            line.push_str(&" ".repeat(blanks));
+            line.push_str(cell);
+        }
+        format!("{line} {verdict}")
+    };
+    let line = rest(device.clone());
+    if letters(&line) <= WIDTH { line } else { format!("{device}\n{}", rest(String::new())) }
+}
+
+fn extended(devices: &[Judged]) -> String {
+    let mut blocks: Vec<String> = PARTS.iter().map(|part| pretty(part, devices)).collect();
+    let mut ours = vec!["       U       S      rS      wS in-flight verdict       Device".to_owned()];
+    for judged in devices {
+        let in_flight = judged.interval.in_flight.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        ours.push(format!(
+            "{:>8}{:>8}{:>8}{:>8}{in_flight:>10} {:<13} {}",
+            capacity(judged),
+            percent(judged.saturation),
+            percent(judged.read_saturation),
+            percent(judged.write_saturation),
+            verdict(judged),
+            screen::printable(&judged.interval.device),
+        ));
+    }
+    blocks.push(ours.join("\n"));
+    blocks.join("\n\n")
+}
+
+/// A part of iostat's layout: figures first, the name behind them.
+fn pretty(part: &Part, devices: &[Judged]) -> String {
+    let header: String = part.columns.iter().map(|(name, width)| format!("{name:>width$}")).collect();
+    let line = |judged: &Judged| {
+        let cells = (part.cells)(&judged.interval.columns);
+        // A figure that fills its column still has a blank before it.
+        let cell = |(value, (_, width)): (&Option<f64>, &(&str, usize))| {
+            format!(" {:>width$}", figure(*value), width = width - 1)
+        };
+        let figures: String = cells.iter().zip(part.columns).map(cell).collect();
+        format!("{figures} {}", screen::printable(&judged.interval.device))
+    };
+    let lines: Vec<String> = devices.iter().map(line).collect();
+    format!("{header} Device\n{}", lines.join("\n"))
+}
+
+/// Idle and ok speak for themselves.
+fn is_told(judged: &Judged) -> bool {
+    judged.interval.gap.is_some() || !matches!(judged.verdict, Verdict::Idle | Verdict::Ok | Verdict::Unknown)
+}
+
+fn why(judged: &Judged) -> String {
+    screen::wrap(&format!("{} {}: {}", judged.interval.device, verdict(judged), judged.why))
+}
+
+/// How the work of a group is spread; the members by their parts where they are not equal.
+pub(super) fn group(group: &GroupObserved) -> String {
+    let name = &group.group;
+    let members = group.parts.len();
+    let spread = match group.effective_devices {
+        Some(effective) => format!("{effective:.2} of {members} devices do the work"),
+        None => format!("{members} devices, nothing moved"),
+    };
+    let mut parts: Vec<_> = group.parts.iter().collect();
+    parts.sort_by(|one, other| other.bytes_share.total_cmp(&one.bytes_share));
+    let shown: Vec<String> = parts
+        .iter()
+        .take(PARTS_SHOWN)
+        .map(|part| {
+            let wait = part.await_ms.map(|ms| format!(" at {ms:.2} ms")).unwrap_or_default();
+            format!("{} {:.0} %{wait}", part.device, 100.0 * part.bytes_share)
+        })
+        .collect();
+    let more = match members.saturating_sub(PARTS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let parts = match group.effective_devices {
+        Some(_) => format!(" ({}{more})", shown.join(", ")),
+        None => String::new(),
+    };
+    let why = if says_no(group.verdict) { format!(": {}", group.why) } else { String::new() };
+    screen::wrap(&format!("group {name}: {spread}{parts}; {}{why}", group.verdict.name()))
+}
+
+/// The first line, as iostat's; empty where nothing is known of the host.
+pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
+    if host.name.is_empty() && host.kernel.is_empty() {
+        return String::new();
+    }
+    let Host { name, kernel, machine, cpus } = host;
+    let (name, kernel, machine) = (screen::printable(name), screen::printable(kernel), screen::printable(machine));
+    format!("Linux {kernel} ({name}) \t{} \t_{machine}_\t({cpus} CPU)\n\n", date.unwrap_or_default())
+}
+
+/// The scheduling classes of running programs; empty where there are none.
+pub(super) fn classes(rows: &[ClassRow]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let headers = ["class", "shares", "r/s", "w/s", "read", "written", "queue", "device", "queued", "waits for"];
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+    let row = |row: &ClassRow| {
+        let waits = row.waited_for.as_ref().and_then(|reason| Some((reason, row.waited.get(reason)?)));
+        vec![
+            format!("{} of {} ({})", row.class, row.program, row.pid),
+            row.shares.to_string(),
+            format_iops_short(row.reads_per_s),
+            format_iops_short(row.writes_per_s),
+            format_throughput_decimal(row.read_bytes_per_s),
+            format_throughput_decimal(row.write_bytes_per_s),
+            ms(row.queue_ms),
+            ms(row.device_ms),
+            row.queued.to_string(),
+            waits.map_or_else(|| "-".to_owned(), |(reason, part)| format!("{reason} {:.0}%", 100.0 * part)),
+        ]
+    };
+    format!("{}\n\n", screen::table(&headers, rows.iter().map(row).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_tools::stat::{DeviceInterval, Part as Share};
+
+    use super::*;
+
+    fn judged(device: &str, columns: Columns, verdict: Verdict) -> Judged {
+        Judged {
+            interval: DeviceInterval { device: device.to_owned(), columns, in_flight: None, gap: None },
+            capacity_use: Some(0.514),
+            capacity_basis: Basis::HighestSeen,
+            saturation: None,
+            read_saturation: None,
+            write_saturation: None,
+            verdict,
+            why: "for a reason".to_owned(),
+            remarks: vec![Remark { code: "util-misleads", message: "it does".to_owned() }],
+        }
+    }
+
+    fn columns(per_s: f64) -> Columns {
+        Columns {
+            reads_per_s: Some(per_s),
+            writes_per_s: Some(per_s),
+            read_kib_per_s: Some(128.0 * per_s),
+            write_kib_per_s: Some(4.0 * per_s),
+            read_await_ms: Some(0.135),
+            queue: Some(per_s / 1e4),
+            util_percent: Some(100.0),
+            ..Columns::default()
+        }
+    }
+
+    fn observed(devices: Vec<Judged>) -> Observed {
+        Observed { devices, ..Observed::default() }
+    }
+
+    #[test]
+    fn figures_stand_in_their_columns_and_lines_fit() {
+        let text = short(&[
+            judged("sda", columns(7497.0), Verdict::BusyButFree),
+            judged("nvme0n1", columns(1_234_567.891), Verdict::Saturated),
+            judged(&"long-name-".repeat(6), columns(1_234_567.891), Verdict::BusyButFree),
+        ]);
+        let lines: Vec<&str> = text.lines().collect();
+        let expected = [
+            "Device        r/s     w/s     rkB/s     wkB/s r_await w_await aqu-sz  %util     U    S verdict",
+            "sda       7497.00 7497.00 959616.00  29988.00    0.14       -   0.75 100.00  51%*    - busy-but-free",
+        ];
+        assert_eq!(lines.iter().take(2).copied().collect::<Vec<_>>(), expected, "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert_eq!(lines.len(), 5, "a long name has a line of its own\n{text}");
+    }
+
+    #[test]
+    fn the_long_layout_is_that_of_iostat() {
+        let text = extended(&[judged("vda", columns(2873.69), Verdict::Ok)]);
+        let expected = [
+            "     r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz Device",
+            " 2873.69 367832.32        -      -    0.14        - vda",
+            "     f/s f_await  aqu-sz  %util Device",
+            "       -       -    0.29 100.00 vda",
+        ];
+        for line in expected {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_remark_is_made_once_with_the_devices_it_holds_for() {
+        let mut tables = Tables::new(false, false, true);
+        let devices =
+            || ["a", "b", "c", "d", "e", "f", "g"].map(|name| judged(name, columns(9.0), Verdict::Ok)).to_vec();
+        let first = tables.interval(&observed(devices()));
+        assert!(first.contains("note: a: it does (also b, c, d, e and 2 more)"), "{first}");
+        assert_eq!(first.matches("a part of the highest rate").count(), 1, "{first}");
+        let mut later = devices();
+        later.push(judged("new", columns(9.0), Verdict::Saturated));
+        let second = tables.interval(&observed(later));
+        assert_eq!(second.matches("note:").count(), 1, "{second}");
+        assert!(second.contains("note: new: it does") && second.contains("new saturated: for a reason"), "{second}");
+    }
+
+    #[test]
+    fn a_group_tells_who_does_the_work() {
+        let share = |device: &str, bytes_share| Share { device: device.to_owned(), bytes_share, await_ms: Some(1.25) };
+        let observed = GroupObserved {
+            group: "md0".to_owned(),
+            parts: vec![share("a", 0.03), share("b", 0.97)],
+            effective_devices: Some(1.06),
+            verdict: Verdict::Imbalanced,
+            why: "one does it all".to_owned(),
+            remarks: Vec::new(),
+        };
+        let text = group(&observed);
+        let expected = "group md0: 1.06 of 2 devices do the work (b 97 % at 1.25 ms, a 3 % at 1.25 ms); imbalanced: \
+                        one does\nit all";
+        assert_eq!(text, expected);
+    }
+}

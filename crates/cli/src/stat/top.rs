@@ -1,0 +1,153 @@
+//! `stat --top`: the devices of this host on the terminal, with their recent past.
+//!
+//! # Why
+//! A verdict that changes is seen in a row that stays where it is, not in tables that scroll away.
+//!
+//! # How it works
+//! A row for each device, with a line of blocks for its throughput; below it, of the chosen device, why, what to
+//! know, and throughput, U and S over time; then groups and scheduling classes. Drawn anew after each interval, key
+//! and resize; the terminal is put back however the view ends. [`view`] draws from plain data.
+//!
+//! # Limits
+//! Needs a terminal. Blocks of throughput are scaled to the highest shown; those of U and S to 100 %.
+//!
+//! # Example
+//! `plimsoll stat 2 --top -z --disk nvme0n1=i4i.2xlarge`.
+
+mod view;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use plimsoll_tools::stat::host::Host;
+use plimsoll_tools::stat::output::has_finding;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::live::{Live, Stop};
+use super::{Kept, StatArguments};
+use crate::failure::{Failure, Outcome};
+use view::View;
+
+/// Seconds between looks where nothing is said.
+const EVERY_S: f64 = 1.0;
+/// How often a waiting view looks whether a signal has come.
+const TICK: Duration = Duration::from_millis(200);
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Quit,
+    Interrupt,
+    Up,
+    Down,
+}
+
+fn asked(key: KeyEvent) -> Option<Asked> {
+    match key.code {
+        _ if key.kind == KeyEventKind::Release => None,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Asked::Interrupt),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Asked::Quit),
+        KeyCode::Up | KeyCode::Char('k') => Some(Asked::Up),
+        KeyCode::Down | KeyCode::Char('j') => Some(Asked::Down),
+        _ => None,
+    }
+}
+
+pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
+    }
+    let mut live = Live::start(arguments)?;
+    let stop = Stop::on_signal()?;
+    let every_s = arguments.every_s.unwrap_or(EVERY_S);
+    let mut top = Top {
+        view: View::new(&Host::read(&arguments.host.proc_root).name, every_s),
+        every: Duration::from_secs_f64(every_s),
+        left: arguments.count,
+        kept,
+        has_finding: false,
+    };
+    let mut terminal = ratatui::try_init()?;
+    let ended = top.watch(&mut terminal, arguments, &mut live, &stop);
+    let restored = ratatui::try_restore();
+    live.classes.tell();
+    live.end();
+    let outcome = ended?;
+    restored?;
+    let outcome = match outcome {
+        Outcome::Done if top.left == Some(0) && top.has_finding => Outcome::Finding,
+        other => other,
+    };
+    Ok((top.kept, outcome))
+}
+
+struct Top {
+    view: View,
+    every: Duration,
+    left: Option<u64>,
+    kept: Kept,
+    has_finding: bool,
+}
+
+impl Top {
+    fn watch(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        arguments: &StatArguments,
+        live: &mut Live,
+        stop: &Stop,
+    ) -> Result<Outcome, Failure> {
+        let mut due = Instant::now() + self.every;
+        while self.left != Some(0) {
+            terminal.draw(|frame| self.view.draw(frame))?;
+            if stop.wait(Instant::now()) {
+                return Ok(Outcome::Interrupted);
+            }
+            let pause = due.saturating_duration_since(Instant::now()).min(TICK);
+            if event::poll(pause)?
+                && let Event::Key(key) = event::read()?
+            {
+                match asked(key) {
+                    Some(Asked::Quit) => return Ok(Outcome::Done),
+                    Some(Asked::Interrupt) => return Ok(Outcome::Interrupted),
+                    Some(Asked::Up) => self.view.choose(-1),
+                    Some(Asked::Down) => self.view.choose(1),
+                    None => {}
+                }
+            }
+            if Instant::now() < due {
+                continue;
+            }
+            due = (due + self.every).max(Instant::now());
+            let mut observed = live.next()?;
+            arguments.selection().apply(&mut observed);
+            self.has_finding |= has_finding(&observed);
+            self.kept.push(&observed);
+            self.view.push(observed, live.classes.rows());
+            self.left = self.left.map(|left| left - 1);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_ask_for_what_they_say() {
+        let plain = |code| KeyEvent::new(code, KeyModifiers::NONE);
+        let cases = [
+            (plain(KeyCode::Char('q')), Some(Asked::Quit)),
+            (plain(KeyCode::Esc), Some(Asked::Quit)),
+            (KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Asked::Interrupt)),
+            (plain(KeyCode::Char('c')), None),
+            (plain(KeyCode::Down), Some(Asked::Down)),
+            (plain(KeyCode::Char('k')), Some(Asked::Up)),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(asked(key), expected, "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the flags say of capacities and groups, as a watch takes it.
+//!
+//! # Why
+//! U is worth most with a model. Whoever has one has it by device, for all devices, or as the properties of a mount
+//! point.
+//!
+//! # How it works
+//! `--disk DEV=NAME` holds for a device, `--disk NAME` for all others. An entry of `--io-properties` holds for the disk
+//! that its mount point is on: by the number of the device that holds it, or by the source of the mount where the file
+//! system hides that (btrfs).
+//!
+//! # Limits
+//! Mount points are those of this host. For files of another host (`--from`) an entry is found by a device node
+//! (`/dev/nvme0n1`); one entry alone then holds for all devices.
+//!
+//! # Example
+//! `--disk nvme0n1=i4i.2xlarge --disk sda=hdd.yaml`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use plimsoll::core::CostForm;
+use plimsoll::sys::{mounts, sysfs};
+use plimsoll_tools::config::io_properties::{self, IoProperties};
+use plimsoll_tools::stat::capacity::Capacity;
+use plimsoll_tools::stat::watch::{ANY_DEVICE, Watch, WatchOptions};
+
+use super::{CapacityFlags, Group, parse_device};
+use crate::failure::Failure;
+use crate::screen;
+
+/// Where the files of the kernel are: of this host, or mounted elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Roots<'a> {
+    /// `/proc`.
+    pub(crate) proc: &'a Path,
+    /// `/sys`.
+    pub(crate) sys: &'a Path,
+}
+
+/// A watch by the flags; `host` is this one, or none for figures of another.
+pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<'_>>) -> Result<Watch, Failure> {
+    let mut capacities = BTreeMap::new();
+    if let Some(path) = &flags.io_properties {
+        let properties = io_properties::parse_from_file(path)?;
+        properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+        capacities = of_properties(&properties, host)?;
+    }
+    for text in &flags.disks {
+        let (device, name) = split(text);
+        let device = device.map_or(Ok(ANY_DEVICE.to_owned()), parse_device).map_err(Failure::Input)?;
+        if capacities.insert(device.clone(), Capacity::find(name, Path::new(""))?).is_some() {
+            let which = if device == ANY_DEVICE { "all devices".to_owned() } else { device };
+            return Err(Failure::Input(format!("--disk {text}: there is a capacity of {which} already")));
+        }
+    }
+    let groups = groups.iter().map(|group| (group.name.clone(), group.devices.clone())).collect();
+    Ok(Watch::new(WatchOptions { capacities, groups, ..WatchOptions::default() }))
+}
+
+/// The device, if there is one, and what it can do. A file of the whole name is that file.
+fn split(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((device, name)) if !Path::new(text).exists() => (Some(device), name),
+        _ => (None, text),
+    }
+}
+
+/// The entries by device; `host` is this one, or none for figures of another.
+fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<BTreeMap<String, Capacity>, Failure> {
+    let mut capacities = BTreeMap::new();
+    for entry in &properties.disks {
+        let name = entry.mountpoints.join(", ");
+        let capacity = Capacity::of_properties(&name, entry, CostForm::Knee);
+        let found: Vec<String> = match host {
+            Some(host) => entry.mountpoints.iter().filter_map(|place| disk_of(place, host)).collect(),
+            None => entry.mountpoints.iter().filter_map(|p| p.strip_prefix("/dev/")).map(str::to_owned).collect(),
+        };
+        match (found.is_empty(), host, properties.disks.len()) {
+            (false, ..) => capacities.extend(found.into_iter().map(|device| (device, capacity.clone()))),
+            (true, None, 1) => drop(capacities.insert(ANY_DEVICE.to_owned(), capacity)),
+            (true, None, _) => screen::warning(&format!(
+                "the io-properties of {name} are of no device in the files: name it by its node, such as /dev/nvme0n1"
+            )),
+            (true, Some(_), _) => {
+                return Err(Failure::Input(format!(
+                    "the io-properties name {name}, which is on no block device of this host: leave the entry out, or \
+                     give --disk DEV=FILE"
+                )));
+            }
+        }
+    }
+    Ok(capacities)
+}
+
+/// The whole disk that holds a directory, or that a device node is.
+fn disk_of(place: &str, host: Roots<'_>) -> Option<String> {
+    let by_number = |number: u64| {
+        let (major, minor) = sysfs::major_minor(number);
+        sysfs::device(host.sys, major, minor).ok().map(|device| device.disk)
+    };
+    let metadata = fs::metadata(place).ok()?;
+    if metadata.file_type().is_block_device() {
+        return by_number(metadata.rdev());
+    }
+    by_number(metadata.dev()).or_else(|| {
+        let all = mounts::read(host.proc).ok()?;
+        let mount = mounts::holding(&all, &fs::canonicalize(place).ok()?)?;
+        by_number(fs::metadata(&mount.source).ok().filter(|source| source.file_type().is_block_device())?.rdev())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn a_disk_is_for_a_device_or_for_all() {
+        let cases = [
+            ("i4i.2xlarge", (None, "i4i.2xlarge")),
+            ("nvme0n1=gp3:1TiB:16000iops", (Some("nvme0n1"), "gp3:1TiB:16000iops")),
+            ("sda=a=b.yaml", (Some("sda"), "a=b.yaml")),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(split(text), expected);
+        }
+    }
+
+    #[test]
+    fn properties_of_another_host_are_found_by_device_nodes_or_hold_for_all() {
+        let entry = |place: &str| {
+            format!(
+                "- mountpoint: {place}\n  read_iops: 1000\n  write_iops: 1000\n  read_bandwidth: 1000000\n  \
+                 write_bandwidth: 1000000\n"
+            )
+        };
+        let cases = [
+            (vec!["/var/lib/data"], vec!["*"]),
+            (vec!["/dev/nvme0n1"], vec!["nvme0n1"]),
+            (vec!["/dev/nvme0n1", "/dev/nvme1n1"], vec!["nvme0n1", "nvme1n1"]),
+            (vec!["/dev/nvme0n1", "/data"], vec!["nvme0n1"]),
+        ];
+        for (places, expected) in cases {
+            let text = format!("disks:\n{}", places.iter().map(|place| entry(place)).collect::<String>());
+            let properties = io_properties::parse("io.yaml", &text).unwrap();
+            let found = of_properties(&properties, None).unwrap();
+            assert_eq!(found.keys().map(String::as_str).collect::<Vec<_>>(), expected, "{places:?}");
+        }
+    }
+}
