@@ -12,7 +12,7 @@
 //! case, requests are of 128 KiB, and what varies comes from a fixed sequence: a file is the same each time.
 //!
 //! # Limits
-//! Only sums, turns and the rate of the volumes are known; times and queues are plausible.
+//! Only sums, turns and the rate of the volumes are known; times, queues and the host are plausible.
 //!
 //! # Example
 //! `cargo run -p plimsoll-tools --example rotating_disks -- before docs/examples/rotating-before.rec`
@@ -113,7 +113,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "after" => (false, 480e9),
         _ => return Err("expected before or after".into()),
     };
-    let mut writer = Writer::create(Path::new(path), &Host { name: "cache".to_owned(), ..Host::default() })?;
+    let host = Host { name: "cache".to_owned(), kernel: "5.4.0".to_owned(), machine: "x86_64".to_owned(), cpus: 32 };
+    let mut writer = Writer::create(Path::new(path), &host)?;
     let facts = facts();
     let mut done = [Done::default(); VOLUMES];
     let mut append = |elapsed_s: u64, done: &[Done; VOLUMES]| -> Result<(), Box<dyn Error>> {

@@ -19,7 +19,7 @@ const SLOW: FaultKind = FaultKind::Slow { speed_factor: 0.25 };
 pub(crate) fn all() -> Vec<Timeline> {
     let mut all = vec![
         ladder("i3en reads", preset("i3en.3xlarge"), 100, &[(Op::Read, 4 * KIB)]),
-        ladder("i3en writes", preset("i3en.3xlarge"), 700, &[(Op::Write, 4 * KIB)]),
+        ladder("i3en writes", preset("i3en.3xlarge"), 1000, &[(Op::Write, 4 * KIB)]),
         ladder("i4i reads", preset("i4i.2xlarge"), 100, &[(Op::Read, 4 * KIB)]),
         ladder("i4i both", preset("i4i.2xlarge"), 100, &[(Op::Read, 4 * KIB), (Op::Write, 16 * KIB)]),
         ladder("SATA reads", preset(SATA), 200, &[(Op::Read, 4 * KIB)]),

@@ -29,6 +29,10 @@ pub(crate) struct Score {
     figures_off: Vec<String>,
     /// The largest errors of U and of S.
     worst: [f64; 2],
+    /// Of how many S is far from the part of the time that requests waited: what the other form of S excuses.
+    excused: usize,
+    /// Cases of which more than one verdict is right.
+    lenient: usize,
 }
 
 impl Score {
@@ -90,6 +94,7 @@ impl Score {
             self.figure(case, 0, "U", found, [truth.capacity_use; 2]);
         }
         if let (Some(found), Some(waiting), Some(beyond)) = (judged.saturation, truth.waiting, truth.beyond_knee) {
+            self.excused += usize::from((found - waiting).abs() > SATURATION_TOLERANCE);
             self.figure(case, 1, "S", found, [beyond.min(waiting), waiting.max(beyond)]);
         }
     }
@@ -113,6 +118,7 @@ impl Score {
         let is_right = accept.contains(&found);
         let expected = if is_right { found } else { accept[0] };
         self.cases += 1;
+        self.lenient += usize::from(accept.len() > 1);
         *self.confusion.entry((expected, found)).or_default() += 1;
         if !is_right {
             let accept: Vec<&str> = accept.iter().map(|verdict| verdict.name()).collect();
@@ -152,6 +158,10 @@ impl Score {
 
     pub(crate) fn print(&self, title: &str) {
         println!("\n{title}: {} cases, {} figures", self.cases, self.figures);
+        println!(
+            "{} cases have more than one right verdict; S is right only by its other form {} times",
+            self.lenient, self.excused
+        );
         println!("largest error: U {:.3}, S {:.3}", self.worst[0], self.worst[1]);
         println!("\n{:<16}{:<16}{:>6}", "is", "called", "cases");
         for ((is, called), count) in &self.confusion {
