@@ -278,6 +278,11 @@ impl Files {
 }
 
 impl StatArguments {
+    /// Devices that were asked for, by themselves or in a group.
+    fn named(&self) -> impl Iterator<Item = &String> {
+        self.show.devices.iter().chain(self.show.groups.iter().flat_map(|group| &group.devices))
+    }
+
     fn selection(&self) -> Selection {
         Selection { devices: self.show.devices.clone(), omit_idle: self.show.omit_idle }
     }

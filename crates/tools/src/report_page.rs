@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! Nobody says what a file is: [`read`] recognises it by its content, and hands it to the functions that make the
-//! sections of the `--page` of the command that wrote it, so that there is one rendering of each result. [`page`] puts
-//! them into one HTML page, a part for each file, beneath a table of what they are.
+//! sections of the `--page` of the command that wrote it, so that there is one rendering of each result. [`page()`]
+//! puts them into one HTML page, a part for each file, beneath a table of what they are.
 //!
 //! | file | recognised by |
 //! |---|---|

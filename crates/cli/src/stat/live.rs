@@ -87,7 +87,7 @@ pub(super) struct Live {
     sampler: Sampler,
     watch: Watch,
     before: Reading,
-    /// Names that were asked for.
+    /// Those that were asked for by name.
     devices: Vec<String>,
     with_partitions: bool,
     recording: Option<Recording>,
@@ -102,9 +102,8 @@ impl Live {
         let watch = watch(&arguments.capacity, &arguments.show.groups, Some(host))?;
         let mut sampler = Sampler::new(&arguments.host.proc_root, &arguments.host.sys_root);
         let before = sampler.sample().map_err(machine)?;
-        let devices = arguments.show.devices.clone();
-        let mut named = devices.iter().chain(arguments.show.groups.iter().flat_map(|group| &group.devices));
-        if let Some(name) = named.find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {
+        let devices: Vec<String> = arguments.named().cloned().collect();
+        if let Some(name) = devices.iter().find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {
             let there: Vec<&str> = before.devices.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("there is no device {name} on this host: it has {}", there.join(", "));
             return Err(Failure::Input(message));

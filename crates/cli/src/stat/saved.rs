@@ -52,7 +52,7 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
     let Recorded { intervals, facts, .. } = &mut recorded;
     let is_wanted = |name: &str| {
         let is_partition = facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition);
-        arguments.show.partitions || !is_partition || arguments.show.devices.iter().any(|device| device == name)
+        arguments.show.partitions || !is_partition || arguments.named().any(|device| device == name)
     };
     let has_disks = |interval: &Interval| interval.devices.iter().any(|device| is_wanted(&device.device));
     // A file of partitions alone was asked for by whoever made it.
@@ -69,8 +69,8 @@ fn check_devices(arguments: &StatArguments, recorded: &Recorded) -> Result<(), F
         let mut devices = recorded.intervals.iter().flat_map(|interval| &interval.devices);
         devices.any(|device| device.device == name)
     };
-    match arguments.show.devices.iter().find(|name| !is_there(name)) {
-        Some(name) => Err(Failure::Input(format!("--device {name}: it is not in {}", recorded.origin))),
+    match arguments.named().find(|name| !is_there(name)) {
+        Some(name) => Err(Failure::Input(format!("there is no device {name} in {}", recorded.origin))),
         None => Ok(()),
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
         }
     }
     let groups = groups.iter().map(|group| (group.name.clone(), group.devices.clone())).collect();
-    Ok(Watch::new(WatchOptions { capacities, groups, ..WatchOptions::default() }))
+    Ok(Watch::new(WatchOptions { capacities, groups }))
 }
 
 /// The device, if there is one, and what it can do. A file of the whole name is that file.

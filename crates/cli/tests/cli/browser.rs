@@ -1,6 +1,8 @@
 //! The pages in a real browser: nothing is complained of or loaded from elsewhere, every picture is told in words,
 //! nothing is wider than the screen, and the numbers are those of the JSON.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use serde_json::Value;
 
 use crate::devtools::Browser;

@@ -3,6 +3,8 @@
 //! Chromium speaks the DevTools protocol over a WebSocket: JSON commands with a number, answers with that number, and
 //! events between them, which are kept. Where there is no Chromium, or it does not start, a test is skipped.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;

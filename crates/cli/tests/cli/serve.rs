@@ -1,5 +1,7 @@
 //! `plimsoll serve` as browsers, Prometheus and people who mean no good meet it.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

@@ -19,11 +19,13 @@ const IOSTAT_JSON: &str = include_str!("../../../tools/tests/stat_samples/pkb_io
 
 /// A host that began 100 s ago: a disk, its partition, a disk that was never used.
 fn host(world: &World) {
-    std::fs::create_dir_all(world.path().join("proc/sys/kernel")).unwrap();
+    std::fs::create_dir_all(world.path().join("proc/sys/kernel")).expect("the host can be made");
     let partition = world.path().join("sys/class/block/nvme0n1p1");
-    std::fs::create_dir_all(&partition).unwrap();
-    std::fs::write(partition.join("partition"), "1\n").unwrap();
-    let write = |name: &str, text: &str| std::fs::write(world.path().join("proc").join(name), text).unwrap();
+    std::fs::create_dir_all(&partition).expect("the host can be made");
+    std::fs::write(partition.join("partition"), "1\n").expect("the host can be made");
+    let write = |name: &str, text: &str| {
+        std::fs::write(world.path().join("proc").join(name), text).expect("the host can be made")
+    };
     write("uptime", "100.00 150.00\n");
     write("stat", "cpu  1000 0 500 8000 500 0 0 0 0 0\ncpu0 1000 0 500 8000 500 0 0 0 0 0\n");
     write("sys/kernel/hostname", "db-1\n");
@@ -237,7 +239,7 @@ fn slips_are_told() {
         (&["--from", "missing"], 2, &["missing", "cannot be read"]),
         (&["--from", "empty"], 2, &["empty"]),
         (&["--from", "other.json"], 2, &["other.json"]),
-        (&["--from", "free.txt", "--device", "sdz"], 2, &["--device sdz"]),
+        (&["--from", "free.txt", "--device", "sdz"], 2, &["no device sdz in"]),
         (&["1", "--from", "free.txt"], 2, &["--from"]),
         (&["--compare", "free.txt"], 2, &["--compare"]),
         (&["--group", "a=b"], 2, &["NAME=DEV,DEV"]),
