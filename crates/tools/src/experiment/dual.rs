@@ -35,6 +35,7 @@ use crate::config::jobs::{Job, JobClass};
 use crate::load::Control;
 use crate::report::Latency;
 use crate::setup::{device_of, is_in_memory};
+use crate::stat::Columns;
 
 /// Shares of the second of two jobs, where the first has none of its own.
 const SHARES: u32 = 100;
@@ -95,7 +96,7 @@ pub struct Iostat {
     pub read_bytes_per_s: f64,
     /// `wkB/s`, in bytes.
     pub write_bytes_per_s: f64,
-    /// `await`: mean time of reads and writes in milliseconds; nothing where there were none.
+    /// `await`: mean time of reads, writes and discards in milliseconds; nothing where there were none.
     pub await_ms: Option<f64>,
     /// `aqu-sz`: mean number of requests under way.
     pub queue: Option<f64>,
@@ -107,20 +108,17 @@ impl Iostat {
     /// Of what the counters moved in `elapsed` (above 0).
     #[must_use]
     pub fn of(moved: &Counters, elapsed: Duration) -> Iostat {
-        let seconds = elapsed.as_secs_f64().max(1e-9);
-        let a_second = |count: u64| count as f64 / seconds;
-        let requests = moved.reads.saturating_add(moved.writes);
-        let time_ms = moved.read_ms.zip(moved.write_ms).map(|(reads, writes)| reads.saturating_add(writes));
-        let part = |ms: u64| ms as f64 / 1e3 / seconds;
+        let columns = Columns::from_counters(moved, elapsed.as_secs_f64().max(1e-9));
+        let bytes = |kib_per_s: Option<f64>| kib_per_s.unwrap_or(0.0) * 1024.0;
         Iostat {
-            reads_per_s: a_second(moved.reads),
-            writes_per_s: a_second(moved.writes),
-            read_bytes_per_s: a_second(moved.read_bytes()),
-            write_bytes_per_s: a_second(moved.write_bytes()),
-            await_ms: time_ms.filter(|_| requests > 0).map(|ms| ms as f64 / requests as f64),
-            queue: moved.weighted_ms.map(part),
+            reads_per_s: columns.reads_per_s.unwrap_or(0.0),
+            writes_per_s: columns.writes_per_s.unwrap_or(0.0),
+            read_bytes_per_s: bytes(columns.read_kib_per_s),
+            write_bytes_per_s: bytes(columns.write_kib_per_s),
+            await_ms: columns.mean_await_ms().filter(|_| columns.requests_per_s() > Some(0.0)),
+            queue: columns.queue,
             // The kernel's clock and ours are not the same: iostat cuts there, too.
-            util_pct: moved.busy_ms.map(|ms| (100.0 * part(ms)).min(100.0)),
+            util_pct: columns.util_percent.map(|percent| percent.min(100.0)),
         }
     }
 }

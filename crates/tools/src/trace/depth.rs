@@ -2,10 +2,9 @@
 //!
 //! **Why.** A depth that is flat at a limit, or that grows while the bandwidth does not, says more than any percentile.
 //!
-//! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts of equal length. A span adds its time to the
-//! parts that it touches: at its two ends directly, and to those between by the difference to the part before. When
-//! the trace becomes longer than there are parts, parts are put together in pairs. So the order of spans does not
-//! matter, and means are exact. [`Peak`] follows the depth itself: begins and ends are held back, sorted, and counted in order.
+//! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts (module `parts`). A span adds its time to the
+//! parts that it touches: at its two ends directly, and to those between by the difference to the part before. So means
+//! are exact. [`Peak`] follows the depth itself: begins and ends are held back, sorted, and counted in order.
 //!
 //! **Limits.** A begin that comes later than [`HELD_EDGES`] others that lie after it is counted out of its place; then
 //! the peak may be higher than what is told, and [`Peak::late_edges`] is not 0. One time stamp far away makes all parts
@@ -26,6 +25,8 @@
 
 use serde::Serialize;
 
+use super::parts::{Parts, Sum};
+
 /// Most parts of a timeline.
 pub const BINS_MAX: usize = 512;
 
@@ -34,9 +35,6 @@ pub const HELD_EDGES: usize = 1 << 18;
 
 /// Later times are taken for this one where a begin and its time share a word.
 const TIME_MAX_NS: u64 = u64::MAX >> 1;
-
-/// Length of a part at the beginning, as a power of two: 1.024 us.
-const FIRST_SHIFT: u32 = 10;
 
 /// What was in one part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -73,20 +71,39 @@ struct Bin {
     write_bytes: u64,
 }
 
-/// Depths and bandwidth over time.
-#[derive(Clone)]
-pub struct Timeline {
-    /// Length of a part, as a power of two.
-    shift: u32,
-    /// Number of the first part: its begin divided by the length.
-    first: u64,
-    bins: Vec<Bin>,
+impl Bin {
+    const fn stays(&mut self) -> [&mut Stay; 2] {
+        [&mut self.queue, &mut self.device]
+    }
 }
 
-impl Default for Timeline {
-    fn default() -> Timeline {
-        Timeline { shift: FIRST_SHIFT, first: 0, bins: Vec::new() }
+impl Sum for Bin {
+    fn plus(mut self, mut other: Bin) -> Bin {
+        for (stay, more) in self.stays().into_iter().zip(other.stays()) {
+            stay.partial_ns = stay.partial_ns.saturating_add(more.partial_ns);
+        }
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        self
     }
+
+    /// All time in the parts, and nothing in the differences.
+    fn settle(bins: &mut [Bin], length_ns: u64) {
+        let mut depths = [0_i64; 2];
+        for bin in bins {
+            for (stay, depth) in bin.stays().into_iter().zip(&mut depths) {
+                *depth += std::mem::take(&mut stay.change);
+                let whole_ns = u64::try_from(*depth).unwrap_or(0).saturating_mul(length_ns);
+                stay.partial_ns = stay.partial_ns.saturating_add(whole_ns);
+            }
+        }
+    }
+}
+
+/// Depths and bandwidth over time.
+#[derive(Clone, Default)]
+pub struct Timeline {
+    bins: Parts<Bin, BINS_MAX>,
 }
 
 impl Timeline {
@@ -102,9 +119,9 @@ impl Timeline {
 
     /// So many bytes have been moved at `time_ns`.
     pub fn moved(&mut self, time_ns: u64, is_read: bool, len_bytes: u64) {
-        self.reach(time_ns, time_ns);
-        let at = self.place(time_ns);
-        if let Some(bin) = self.bins.get_mut(at) {
+        self.bins.reach(time_ns, time_ns);
+        let number = self.bins.number(time_ns);
+        if let Some(bin) = self.bins.get_mut(number) {
             let sum = if is_read { &mut bin.read_bytes } else { &mut bin.write_bytes };
             *sum = sum.saturating_add(len_bytes);
         }
@@ -113,17 +130,17 @@ impl Timeline {
     /// The parts in order of time, counted from `zero_ns`.
     #[must_use]
     pub fn points(&self, zero_ns: u64) -> Vec<TimePoint> {
-        let length_ns = 1_u64 << self.shift;
+        let length_ns = self.bins.length_ns();
         let per_second = |bytes: u64| bytes as f64 * 1e9 / length_ns as f64;
-        let point = |(at, bin): (usize, Bin)| TimePoint {
-            from_ns: ((self.first + at as u64) << self.shift).saturating_sub(zero_ns),
+        let point = |(begin_ns, bin): (u64, Bin)| TimePoint {
+            from_ns: begin_ns.saturating_sub(zero_ns),
             length_ns,
             queue_depth: bin.queue.partial_ns as f64 / length_ns as f64,
             device_depth: bin.device.partial_ns as f64 / length_ns as f64,
             read_bytes_per_s: per_second(bin.read_bytes),
             write_bytes_per_s: per_second(bin.write_bytes),
         };
-        self.settled().into_iter().enumerate().map(point).collect()
+        self.bins.settled().into_iter().map(point).collect()
     }
 
     fn stay(&mut self, from_ns: u64, to_ns: u64, of: impl Fn(&mut Bin) -> &mut Stay) {
@@ -131,12 +148,12 @@ impl Timeline {
             return;
         }
         // The nanosecond before the end, so that an end on a border does not reach into the next part.
-        self.reach(from_ns, to_ns - 1);
-        let (from, to) = (self.place(from_ns), self.place(to_ns - 1));
-        let length_ns = 1_u64 << self.shift;
+        self.bins.reach(from_ns, to_ns - 1);
+        let (from, to) = (self.bins.number(from_ns), self.bins.number(to_ns - 1));
+        let length_ns = self.bins.length_ns();
         let into_ns = |time_ns: u64| time_ns & (length_ns - 1);
-        let mut add = |at: usize, partial_ns: u64, change: i64| {
-            if let Some(bin) = self.bins.get_mut(at) {
+        let mut add = |number: u64, partial_ns: u64, change: i64| {
+            if let Some(bin) = self.bins.get_mut(number) {
                 let stay = of(bin);
                 stay.partial_ns = stay.partial_ns.saturating_add(partial_ns);
                 stay.change += change;
@@ -151,70 +168,6 @@ impl Timeline {
             add(from + 1, 0, 1);
             add(to, 0, -1);
         }
-    }
-
-    fn place(&self, time_ns: u64) -> usize {
-        (time_ns >> self.shift).saturating_sub(self.first) as usize
-    }
-
-    /// Has parts for this range of time.
-    fn reach(&mut self, from_ns: u64, to_ns: u64) {
-        if self.bins.is_empty() {
-            self.first = from_ns >> self.shift;
-        }
-        loop {
-            let first = self.first.min(from_ns >> self.shift);
-            let end = (self.first + self.bins.len() as u64).max((to_ns >> self.shift) + 1);
-            if end - first <= BINS_MAX as u64 {
-                let before = (self.first - first) as usize;
-                if before > 0 {
-                    self.bins.splice(..0, std::iter::repeat_n(Bin::default(), before));
-                    self.first = first;
-                }
-                if self.bins.len() < (end - first) as usize {
-                    self.bins.resize((end - first) as usize, Bin::default());
-                }
-                return;
-            }
-            self.halve();
-        }
-    }
-
-    /// Puts parts together in pairs.
-    fn halve(&mut self) {
-        let mut bins = self.settled();
-        if self.first % 2 == 1 {
-            bins.insert(0, Bin::default());
-        }
-        let pair = |pair: &[Bin]| {
-            pair.iter().fold(Bin::default(), |mut sum, bin| {
-                sum.queue.partial_ns = sum.queue.partial_ns.saturating_add(bin.queue.partial_ns);
-                sum.device.partial_ns = sum.device.partial_ns.saturating_add(bin.device.partial_ns);
-                sum.read_bytes = sum.read_bytes.saturating_add(bin.read_bytes);
-                sum.write_bytes = sum.write_bytes.saturating_add(bin.write_bytes);
-                sum
-            })
-        };
-        self.bins = bins.chunks(2).map(pair).collect();
-        self.first /= 2;
-        self.shift += 1;
-    }
-
-    /// The parts with all time in them, and nothing in the differences.
-    fn settled(&self) -> Vec<Bin> {
-        let length_ns = 1_u64 << self.shift;
-        let (mut queue, mut device) = (0_i64, 0_i64);
-        let settle = |stay: &mut Stay, depth: &mut i64| {
-            *depth += std::mem::take(&mut stay.change);
-            let whole_ns = u64::try_from(*depth).unwrap_or(0).saturating_mul(length_ns);
-            stay.partial_ns = stay.partial_ns.saturating_add(whole_ns);
-        };
-        let mut bins = self.bins.clone();
-        for bin in &mut bins {
-            settle(&mut bin.queue, &mut queue);
-            settle(&mut bin.device, &mut device);
-        }
-        bins
     }
 }
 

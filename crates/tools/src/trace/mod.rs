@@ -43,6 +43,7 @@ pub mod levels;
 pub mod little;
 pub mod order;
 pub mod own;
+mod parts;
 pub mod show;
 pub mod span;
 pub mod stages;

@@ -2,8 +2,7 @@
 //!
 //! **Why.** Whether a figure of a trace is more than chance, and whether it stays the same, shows in its parts only.
 //!
-//! **How.** At most [`PARTS_MAX`] parts, at first of 1.024 us. When the trace becomes longer, parts are put together in
-//! pairs; so the order of what comes does not matter.
+//! **How.** At most [`PARTS_MAX`] parts (module `parts`), each with the sums of what lies in it.
 //!
 //! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full.
 //!
@@ -18,11 +17,10 @@
 //! assert_eq!(windows.parts().iter().map(|(_, part)| part.stay_ns).sum::<f64>(), 5_000.0);
 //! ```
 
+use super::parts::{Parts, Sum};
+
 /// Most parts.
 pub const PARTS_MAX: usize = 64;
-
-/// Length of a part at the beginning, as a power of two in ns.
-const FIRST_SHIFT: u32 = 10;
 
 /// What one part of the time holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,26 +33,24 @@ pub struct Part {
     pub stay_ns: f64,
 }
 
-/// See the module's documentation.
-#[derive(Clone, Debug)]
-pub struct Windows {
-    shift: u32,
-    /// Number of the first part: its begin divided by the length.
-    first: u64,
-    parts: Vec<Part>,
+impl Sum for Part {
+    fn plus(self, other: Part) -> Part {
+        Part { count: self.count + other.count, sum: self.sum + other.sum, stay_ns: self.stay_ns + other.stay_ns }
+    }
 }
 
-impl Default for Windows {
-    fn default() -> Windows {
-        Windows { shift: FIRST_SHIFT, first: 0, parts: Vec::new() }
-    }
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    parts: Parts<Part, PARTS_MAX>,
 }
 
 impl Windows {
     /// A value belongs to `time_ns`.
     pub fn add(&mut self, time_ns: u64, value: f64) {
-        self.reach(time_ns, time_ns);
-        if let Some(part) = self.part(time_ns >> self.shift) {
+        self.parts.reach(time_ns, time_ns);
+        let number = self.parts.number(time_ns);
+        if let Some(part) = self.parts.get_mut(number) {
             part.count += 1;
             part.sum += value;
         }
@@ -65,12 +61,12 @@ impl Windows {
         if to_ns <= from_ns {
             return;
         }
-        self.reach(from_ns, to_ns - 1);
-        let shift = self.shift;
-        for number in from_ns >> shift..=(to_ns - 1) >> shift {
-            let begin_ns = number << shift;
-            let end_ns = begin_ns.saturating_add(1 << shift);
-            if let Some(part) = self.part(number) {
+        self.parts.reach(from_ns, to_ns - 1);
+        let length_ns = self.length_ns();
+        for number in self.parts.number(from_ns)..=self.parts.number(to_ns - 1) {
+            let begin_ns = number * length_ns;
+            let end_ns = begin_ns.saturating_add(length_ns);
+            if let Some(part) = self.parts.get_mut(number) {
                 part.stay_ns += (to_ns.min(end_ns) - from_ns.max(begin_ns)) as f64;
             }
         }
@@ -79,65 +75,26 @@ impl Windows {
     /// Length of a part in ns.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
-        1 << self.shift
+        self.parts.length_ns()
     }
 
     /// Puts parts together until they are at least so long, in ns.
     pub fn lengthen(&mut self, length_ns: u64) {
         while self.length_ns() < length_ns {
-            self.halve();
+            self.parts.halve();
         }
     }
 
     /// Parts with their begin in ns.
     #[must_use]
     pub fn parts(&self) -> Vec<(u64, Part)> {
-        (self.first..).zip(&self.parts).map(|(number, part)| (number << self.shift, *part)).collect()
+        self.parts.settled()
     }
 
     /// Means of parts that hold values, in the order of time.
     #[must_use]
     pub fn means(&self) -> Vec<f64> {
-        self.parts.iter().filter(|part| part.count > 0).map(|part| part.sum / part.count as f64).collect()
-    }
-
-    fn part(&mut self, number: u64) -> Option<&mut Part> {
-        self.parts.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
-    }
-
-    /// Has parts for this range of time.
-    fn reach(&mut self, from_ns: u64, to_ns: u64) {
-        if self.parts.is_empty() {
-            self.first = from_ns >> self.shift;
-        }
-        loop {
-            let first = self.first.min(from_ns >> self.shift);
-            let end = (self.first + self.parts.len() as u64).max((to_ns >> self.shift) + 1);
-            if end - first <= PARTS_MAX as u64 {
-                let before = (self.first - first) as usize;
-                self.parts.splice(..0, std::iter::repeat_n(Part::default(), before));
-                self.first = first;
-                let length = self.parts.len().max((end - first) as usize);
-                self.parts.resize(length, Part::default());
-                return;
-            }
-            self.halve();
-        }
-    }
-
-    /// Puts parts together in pairs.
-    fn halve(&mut self) {
-        if self.first % 2 == 1 {
-            self.parts.insert(0, Part::default());
-        }
-        let sum = |sum: Part, part: &Part| Part {
-            count: sum.count + part.count,
-            sum: sum.sum + part.sum,
-            stay_ns: sum.stay_ns + part.stay_ns,
-        };
-        self.parts = self.parts.chunks(2).map(|pair| pair.iter().fold(Part::default(), sum)).collect();
-        self.first /= 2;
-        self.shift += 1;
+        self.parts().iter().filter(|(_, part)| part.count > 0).map(|(_, part)| part.sum / part.count as f64).collect()
     }
 }
 

@@ -1,0 +1,97 @@
+//! The time of a trace in parts of equal length that grow with it.
+//!
+//! **Why.** A trace is read once, in whatever order its events come, and nobody knows before its end how long it is. What is
+//! summed over its time must fit memory all the same.
+//!
+//! **How.** At most `MAX` parts, at first of 1.024 us. When the trace becomes longer, parts are put together in pairs, so a
+//! length is a power of two and the order of what comes does not matter.
+//!
+//! **Limits.** One time stamp far away makes all parts long. The first and the last part are rarely full.
+//!
+//! **Example.** With 4 parts, times 0 and 5 us need five parts of 1.024 us; so they become three of 2.048 us.
+
+/// Length of a part at the beginning, as a power of two in ns.
+const FIRST_SHIFT: u32 = 10;
+
+/// What a part of the time holds; nothing at first.
+pub(super) trait Sum: Copy + Default {
+    /// Both together.
+    fn plus(self, other: Self) -> Self;
+
+    /// Makes each of `parts`, of this length, complete in itself, so that two can be put together.
+    fn settle(_parts: &mut [Self], _length_ns: u64) {}
+}
+
+/// See the module's documentation. `MAX` is at least 2.
+#[derive(Clone, Debug)]
+pub(super) struct Parts<T, const MAX: usize> {
+    shift: u32,
+    /// Number of the first part: its begin divided by the length.
+    first: u64,
+    parts: Vec<T>,
+}
+
+impl<T, const MAX: usize> Default for Parts<T, MAX> {
+    fn default() -> Self {
+        Parts { shift: FIRST_SHIFT, first: 0, parts: Vec::new() }
+    }
+}
+
+impl<T: Sum, const MAX: usize> Parts<T, MAX> {
+    /// Length of a part in ns.
+    pub(super) fn length_ns(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// Number of the part that a time lies in.
+    pub(super) fn number(&self, time_ns: u64) -> u64 {
+        time_ns >> self.shift
+    }
+
+    /// The part of a number, if there is one.
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.parts.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The parts, each complete in itself, with their begin in ns.
+    pub(super) fn settled(&self) -> Vec<(u64, T)> {
+        let mut parts = self.parts.clone();
+        T::settle(&mut parts, self.length_ns());
+        (self.first..).map(|number| number << self.shift).zip(parts).collect()
+    }
+
+    /// Has parts for this range of time.
+    pub(super) fn reach(&mut self, from_ns: u64, to_ns: u64) {
+        if self.parts.is_empty() {
+            self.first = self.number(from_ns);
+        }
+        loop {
+            let first = self.first.min(self.number(from_ns));
+            let end = (self.first + self.parts.len() as u64).max(self.number(to_ns) + 1);
+            if end - first <= MAX as u64 {
+                let before = (self.first - first) as usize;
+                if before > 0 {
+                    self.parts.splice(..0, std::iter::repeat_n(T::default(), before));
+                    self.first = first;
+                }
+                let count = self.parts.len().max((end - first) as usize);
+                self.parts.resize(count, T::default());
+                return;
+            }
+            self.halve();
+        }
+    }
+
+    /// Puts parts together in pairs.
+    pub(super) fn halve(&mut self) {
+        let length_ns = self.length_ns();
+        T::settle(&mut self.parts, length_ns);
+        if self.first % 2 == 1 {
+            self.parts.insert(0, T::default());
+        }
+        self.parts =
+            self.parts.chunks(2).map(|pair| pair.iter().fold(T::default(), |sum, part| sum.plus(*part))).collect();
+        self.first /= 2;
+        self.shift += 1;
+    }
+}
