@@ -7,14 +7,14 @@
 //! # How it works
 //! With L the time that the requests would take on the idle device, by their sizes, and U the capacity use:
 //!
-//! S = max(0, 1 - L / (await * min(max(U, 1/2), 1))), and S = max(0, 1 - L / await) without a model.
+//! S = max(0, 1 - L / (await * min(max(U, 1 - U), 1))), and S = max(0, 1 - L / await) without a model.
 //!
-//! With a model this is Little's law at the knee. To be full, a device must hold N* = X_max L requests; with X = U
-//! X_max, and as many under way as X times `await`, N* of N is L / (U await). What is needed to fill the device is no
-//! waiting. Below half the capacity the form would call any latency good; there twice L is the bound, which is what a
-//! device shows when as many requests are under way as fill it, and they get in each other's way as they come. So with
-//! 0.19 ms of 0.138 at 51 % nothing waits in excess, though single requests meet; with 0.36 ms at 97 %, 60 % of the
-//! time is waiting.
+//! From half the capacity on this is Little's law at the knee. To be full, a device must hold N* = X_max L requests;
+//! with X = U X_max, and as many under way as X times `await`, N* of N is L / (U await). What is needed to fill the
+//! device is no waiting. For a device that does next to nothing the form would call any latency good; there nothing
+//! needs to meet, and whatever `await` is above L is waiting: the plain share. 1 - U leads from one to the other. So
+//! with 0.19 ms of 0.138 at 51 % nothing waits in excess, though single requests meet; with 0.36 ms at 97 %, 60 % of
+//! the time is waiting; and with three times L at 10 %, 63 %: that device is ill.
 //!
 //! L comes from, the first that knows it:
 //! 1. the model: the latency of the idle device was measured or published for it. It wins since it does not depend on
@@ -47,8 +47,6 @@ const SEEN_PERCENTILE: f64 = 5.0;
 const UNLOADED_QUEUE: f64 = 1.0;
 /// Requests a second at least: fewer meet a device that went to sleep.
 const UNLOADED_PER_S: f64 = 20.0;
-/// Below this part of the capacity a device is taken to need as much in flight as at it.
-const USE_LEAST: f64 = 0.5;
 
 /// S of an interval, each 0 to 1; `None` where no latency is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,7 +65,7 @@ impl Saturation {
     /// By a model with its capacity use where there is one, else by what was seen.
     #[must_use]
     pub fn new(columns: &Columns, model: Option<(&Capacity, f64)>, seen: &Seen) -> Saturation {
-        let part = model.map_or(1.0, |(_, capacity_use)| capacity_use.clamp(USE_LEAST, 1.0));
+        let part = model.map_or(1.0, |(_, capacity_use)| capacity_use.max(1.0 - capacity_use).min(1.0));
         let waiting = |unloaded_ms: f64, await_ms: f64| (1.0 - unloaded_ms / (await_ms * part)).clamp(0.0, 1.0);
         let kinds = [kind(columns, Direction::Read), kind(columns, Direction::Write)];
         let known = kinds.map(|kind| {
