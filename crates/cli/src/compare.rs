@@ -4,15 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
-use plimsoll_tools::compare::{self, ALPHA, CompareOptions, CompareReport, Comparison, Source, Verdict};
-use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_tools::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
-
-/// Longest name of a figure in a table.
-const METRIC_WIDTH: usize = 36;
 
 /// Compare results: what is better or worse by more than chance explains
 ///
@@ -72,108 +68,16 @@ fn read(side: &str) -> Result<Vec<Source>, Failure> {
 fn table(report: &CompareReport) -> String {
     let mut text = String::new();
     for side in &report.sides {
-        let role = if side.side == 'A' { " (base)" } else { "" };
-        let versions = match side.versions.join(", ") {
-            versions if versions.is_empty() => String::new(),
-            versions => format!(", plimsoll {versions}"),
-        };
-        text.push_str(&screen::wrap(&format!("{}{role}: {}{versions}", side.side, side.files.join(", "))));
+        text.push_str(&screen::wrap(&side.line()));
         text.push('\n');
     }
-    let mut jobs: Vec<&str> = report.comparisons.iter().map(|comparison| comparison.job.as_str()).collect();
-    jobs.dedup();
-    for job in jobs {
+    for job in report.job_names() {
         let of_job = report.comparisons.iter().filter(|comparison| comparison.job == job);
-        let headers = ["", "A", "other", "", "change", "95 % interval", "p", "", "verdict"];
-        let rows = of_job.map(row).collect();
-        text.push_str(&format!("\n{}\n{}\n", screen::wrap(job), screen::table(&headers, rows)));
-        for winner in report.jobs.iter().filter(|verdict| verdict.job == job) {
-            text.push_str(&winner_line(report, winner.side, job, winner.winner));
+        let rows = of_job.map(|comparison| comparison.cells().to_vec()).collect();
+        text.push_str(&format!("\n{}\n{}\n", screen::wrap(job), screen::table(&CELL_HEADERS, rows)));
+        for verdict in report.jobs.iter().filter(|verdict| verdict.job == job) {
+            text.push_str(&format!("{}\n", report.winner(verdict)));
         }
     }
-    let rule = format!(
-        "p: how often chance makes such a difference, all comparisons taken together; * below {ALPHA}, ** below 0.001, \
-         *** below 0.0001. better, worse: * and more than {} %. same: surely within {0} %. open: no evidence.",
-        report.threshold_pct
-    );
-    let is_tested = report.comparisons.iter().any(|comparison| comparison.p.is_some());
-    format!(
-        "{text}\n{}\n",
-        screen::wrap(if is_tested { &rule } else { "These figures are exact, or too few to test." })
-    )
-}
-
-fn winner_line(report: &CompareReport, side: char, job: &str, winner: Option<char>) -> String {
-    let of = |comparison: &&Comparison| comparison.job == job && comparison.side == side;
-    let has = |verdict: Verdict| report.comparisons.iter().filter(of).any(|comparison| comparison.verdict == verdict);
-    match winner {
-        Some(winner) if winner == side => format!("A and {side}: {side} is better\n"),
-        Some(_) => format!("A and {side}: A is better\n"),
-        None if has(Verdict::Better) => format!("A and {side}: better in some figures, worse in others\n"),
-        None => format!("A and {side}: no evidence that either is better\n"),
-    }
-}
-
-fn row(comparison: &Comparison) -> Vec<String> {
-    let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = comparison;
-    let interval = match (comparison.change_low_pct, comparison.change_high_pct) {
-        _ if p.is_none() => String::new(),
-        (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
-        _ => String::new(),
-    };
-    let stars = match p_together {
-        Some(p) if *p < 0.0001 => "***",
-        Some(p) if *p < 0.001 => "**",
-        Some(p) if *p < ALPHA => "*",
-        _ => "",
-    };
-    let chance = match p_together {
-        Some(p) if *p < 0.0001 => "<0.0001".to_owned(),
-        Some(p) => format!("{p:.4}"),
-        None => String::new(),
-    };
-    vec![
-        metric_name(metric),
-        figure(metric, *base),
-        figure(metric, *other),
-        side.to_string(),
-        change_pct.map_or_else(|| "n/a".to_owned(), |change| format!("{} %", signed(change))),
-        interval,
-        chance,
-        stars.to_owned(),
-        comparison.verdict.as_str().to_owned(),
-    ]
-}
-
-/// Per cent with a sign; two digits after the point where they say something.
-fn signed(percent: f64) -> String {
-    match percent.abs() {
-        small if small < 99.995 => format!("{percent:+.2}"),
-        large if large < 1e5 => format!("{percent:+.0}"),
-        _ => format!("{percent:+.0e}"),
-    }
-}
-
-fn metric_name(metric: &str) -> String {
-    let name = match metric {
-        "throughput_bytes_per_s" => "throughput",
-        "iops" => "IOPS",
-        "latency_mean_us" => "latency mean",
-        "latency_p50_us" => "latency p50",
-        "latency_p95_us" => "latency p95",
-        "latency_p99_us" => "latency p99",
-        "latency_p99_9_us" => "latency p99.9",
-        other => other,
-    };
-    name.chars().take(METRIC_WIDTH).collect()
-}
-
-fn figure(metric: &str, value: f64) -> String {
-    match metric {
-        "throughput_bytes_per_s" => format_throughput_decimal(value),
-        "iops" => format_iops(value),
-        _ if metric.starts_with("latency_") && metric.ends_with("_us") => format_duration_ns((value * 1e3) as u64),
-        _ if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:.3e}"),
-        _ => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
-    }
+    format!("{text}\n{}\n", screen::wrap(&report.rule()))
 }

@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_tools::experiment::pictures;
 use plimsoll_tools::fio_json::{self, FioJson};
 use plimsoll_tools::load::Control;
-use plimsoll_tools::page::Table;
 use plimsoll_tools::report::{FaultReport, JobReport, TestReport};
 use plimsoll_tools::setup::DiskChoice;
 use plimsoll_tools::test::{TestError, TestResult};
@@ -84,7 +83,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         other => other?,
     };
     let report = TestReport::of(&result).with_options(&checked.situation.options);
-    let written = outputs.write("test", &[], page_table(&report), || pictures::of_run(&result));
+    let written = outputs.write("test", &[], pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
     recorded?;
@@ -149,26 +148,6 @@ fn tell_steady(result: &TestResult) {
         true => format!("ended because it was steady: {figures}"),
         false => format!("it did not become steady: {figures}; run it longer, or allow more"),
     });
-}
-
-fn page_table(report: &TestReport) -> Table {
-    let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
-    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
-    let rows = report.jobs.iter().map(|job| {
-        vec![
-            job.name.clone(),
-            job.kind.to_string(),
-            format_bytes_binary(job.request_bytes),
-            format_iops(job.iops),
-            format_throughput_decimal(job.throughput_bytes_per_s),
-            us(job.latency.average_us),
-            us(job.latency.p50_us),
-            us(job.latency.p99_us),
-            us(job.latency.p99_9_us),
-            format!("{:.1}", job.device_depth.average),
-        ]
-    });
-    Table { caption: String::new(), headers: headers.map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
 /// What is going on, on stderr: warnings once everything was accepted, then bars and the jobs.

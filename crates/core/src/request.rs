@@ -51,6 +51,18 @@ impl Op {
         }
     }
 
+    /// Lower-case name, as in tables and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Flush => "flush",
+            Op::Discard => "discard",
+            Op::Allocate => "allocate",
+        }
+    }
+
     /// Whether the operation moves bytes, and so may be split.
     #[must_use]
     pub const fn is_transfer(self) -> bool {

@@ -60,7 +60,7 @@ pub struct DirectionStats {
 }
 
 /// Latency histograms of one class in one direction, in nanoseconds.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Latencies {
     /// From enqueue to the first dispatch.
     pub queue: Histogram,
@@ -117,7 +117,7 @@ pub struct ClassStats {
     /// Nanoseconds waited with work queued, by [`WaitReason`].
     pub waited_ns: [u64; 5],
     /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
-    /// "starvation".
+    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
     pub starved_ns: u64,
 }
 

@@ -4,8 +4,12 @@
 //! group with one equal class a shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep their ratios and
 //! the shards of one class are served alike.
 
+#[cfg(feature = "metrics")]
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(feature = "metrics")]
+use plimsoll_core::ClassSnapshot;
 use plimsoll_core::{
     Cancel, ClassId, ClassStats, Direction, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, Mode, NodeId, Op,
     Outcome, Progress, Qos, QueueError, RequestId, Reservation, Snapshot, WaitReason,
@@ -151,7 +155,10 @@ pub(crate) struct ClassView {
 #[cfg(feature = "metrics")]
 impl ClassView {
     fn add(&mut self, direction: Direction, latencies: &Latencies) {
-        self.latencies[direction as usize].get_or_insert_default().merge(latencies);
+        match &mut self.latencies[direction as usize] {
+            Some(sum) => sum.merge(latencies),
+            none => *none = Some(Box::new(latencies.clone())),
+        }
     }
 
     /// The same class in another queue.
@@ -268,11 +275,12 @@ impl DiskQueue {
     /// All classes that the queue knows, in the order of their numbers.
     #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, now_ns: u64) -> Vec<ClassView> {
-        let classes = self.queue.snapshot(now_ns).classes;
+        let snapshot = self.queue.snapshot(now_ns);
+        let classes: HashMap<ClassId, &ClassSnapshot> =
+            snapshot.classes.iter().map(|snapshot| (snapshot.class, snapshot)).collect();
         let numbers = (0..self.nodes.len()).map(|at| Class(at as u16));
         let view = |class: Class| {
-            let ids = self.ids(class);
-            let mut mine = classes.iter().filter(|snapshot| ids.contains(&snapshot.class));
+            let mut mine = self.ids(class).iter().filter_map(|id| classes.get(id));
             let first = mine.next()?;
             let mut view = ClassView {
                 class,

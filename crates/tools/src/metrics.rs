@@ -33,9 +33,12 @@
 //! assert!(text.contains("plimsoll_disk_verdict{device=\"nvme0n1\",verdict=\"saturated\"} 1\n"));
 //! ```
 
+use std::collections::BTreeSet;
+
 use plimsoll::metrics::{Exposition, Kind};
 
-use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Verdict};
+use crate::stat::groups::imbalance;
+use crate::stat::{GroupObserved, Judged, Observed, Remark, Verdict};
 
 /// The verdicts of an interval as one page, to be sent with [`plimsoll::metrics::CONTENT_TYPE`].
 #[must_use]
@@ -61,7 +64,7 @@ fn of_devices(page: &mut Exposition, devices: &[Judged]) {
     page.family("plimsoll_disk_capacity_use_ratio", help, Kind::Gauge);
     for device in devices {
         if let Some(used) = device.capacity_use {
-            page.sample(&[("device", &name(device)), ("basis", basis(&device.capacity_basis))], used);
+            page.sample(&[("device", &name(device)), ("basis", device.capacity_basis.name())], used);
         }
     }
     let help = "Part of their time that requests wait (S), by direction.";
@@ -89,10 +92,7 @@ fn of_devices(page: &mut Exposition, devices: &[Judged]) {
     let help = "1 for what the device's columns may make a reader believe wrongly.";
     page.family("plimsoll_disk_remark", help, Kind::Gauge);
     for device in devices {
-        let mut codes: Vec<&str> = device.remarks.iter().map(|remark| remark.code).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        for code in codes {
+        for code in codes(&device.remarks) {
             page.sample(&[("device", &name(device)), ("code", code)], 1.0);
         }
     }
@@ -113,7 +113,8 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     let help = "By how much the busiest member's part of the bytes exceeds the mean part: 0 where all are equal.";
     page.family("plimsoll_disk_group_imbalance_ratio", help, Kind::Gauge);
     for group in groups {
-        if let Some(imbalance) = imbalance(&group.parts) {
+        let shares: Vec<f64> = group.parts.iter().map(|part| part.bytes_share).collect();
+        if let Some(imbalance) = imbalance(&shares) {
             page.sample(&[("group", &group.group)], imbalance);
         }
     }
@@ -131,13 +132,15 @@ fn of_groups(page: &mut Exposition, groups: &[GroupObserved]) {
     let help = "1 for what else was seen of the group, such as a straggler.";
     page.family("plimsoll_disk_group_remark", help, Kind::Gauge);
     for group in groups {
-        let mut codes: Vec<&str> = group.remarks.iter().map(|remark| remark.code).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        for code in codes {
+        for code in codes(&group.remarks) {
             page.sample(&[("group", &group.group), ("code", code)], 1.0);
         }
     }
+}
+
+/// Codes of remarks, each once.
+fn codes(remarks: &[Remark]) -> BTreeSet<&'static str> {
+    remarks.iter().map(|remark| remark.code).collect()
 }
 
 fn verdicts(page: &mut Exposition, whose: (&str, &str), is: Verdict) {
@@ -146,26 +149,10 @@ fn verdicts(page: &mut Exposition, whose: (&str, &str), is: Verdict) {
     }
 }
 
-/// The model's name is left out: it may change, and the series must not break.
-fn basis(basis: &Basis) -> &'static str {
-    match basis {
-        Basis::Model(_) => "model",
-        Basis::HighestSeen => "highest-seen",
-        Basis::Unknown => "unknown",
-    }
-}
-
-/// Largest part over mean part, less 1; nothing where nothing was moved.
-fn imbalance(parts: &[Part]) -> Option<f64> {
-    let shares = || parts.iter().map(|part| part.bytes_share);
-    let (sum, most) = (shares().sum::<f64>(), shares().fold(0.0, f64::max));
-    (sum > 0.0).then(|| most * parts.len() as f64 / sum - 1.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stat::{Columns, DeviceInterval, Remark};
+    use crate::stat::{Basis, Columns, DeviceInterval, Part};
 
     fn remark(code: &'static str) -> Remark {
         Remark { code, message: "So it is.".to_owned() }

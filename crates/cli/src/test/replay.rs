@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
-use super::{Steps, conclude, page_table, table};
+use super::{Steps, conclude, table};
 use crate::failure::{Failure, Outcome};
 use crate::flags::TestFormat;
 use crate::recording::Recording;
@@ -60,7 +60,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     };
     let report = report(&result, &options);
     tell(&result.figures, &checked);
-    let written = outputs.write("replay", &[], page_table(&report), || pictures::of_run(&result.test));
+    let written = outputs.write("replay", &[], pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result))?;
     written?;
     recorded?;

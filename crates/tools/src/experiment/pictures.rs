@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
-//! queue in the device below. [`of_run`] draws what each job did over time, [`of_search`] the rates that were tried.
+//! queue in the device below. [`of_report`] draws what each job did over time, [`of_search`] the rates that were tried.
 //! [`page()`] puts named pictures and texts into one HTML page.
 //!
 //! # Limits
@@ -33,7 +33,6 @@ use super::sweep::SweepReport;
 use crate::page::{self, Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
 use crate::report::{IntervalReport, JobReport, TestReport};
-use crate::test::TestResult;
 use crate::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
 /// A picture: its name (fit for a file), what it shows, and the charts in it.
@@ -105,12 +104,6 @@ fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
 }
 
 /// Rate and latency of each job over time, from the intervals of a run; nothing where it has none.
-#[must_use]
-pub fn of_run(result: &TestResult) -> Vec<Picture> {
-    of_report(&TestReport::of(result))
-}
-
-/// As [`of_run`], of a result that was read.
 #[must_use]
 pub fn of_report(report: &TestReport) -> Vec<Picture> {
     if report.jobs.iter().all(|job| job.intervals.is_empty()) {

@@ -42,3 +42,8 @@ pub mod published;
 pub mod scaling;
 
 pub use card::{Card, CardError, Figure, Origin, OriginKind};
+
+/// The name of a variant, as in JSON.
+fn variant_name(variant: impl serde::Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

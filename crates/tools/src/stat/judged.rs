@@ -72,6 +72,18 @@ pub enum Basis {
     Unknown,
 }
 
+impl Basis {
+    /// Which kind, as in JSON and metrics: lower case, words joined by hyphens. The model's name is no part of it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Basis::Model(_) => "model",
+            Basis::HighestSeen => "highest-seen",
+            Basis::Unknown => "unknown",
+        }
+    }
+}
+
 /// The state of a device or group in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -43,7 +43,7 @@ mod proto;
 use std::io::{self, Write};
 
 use super::arrivals::{Arrival, Arrivals};
-use super::show::{Head, op_name};
+use super::show::Head;
 use super::span::Item;
 use crate::config::csv::ARRIVAL_COLUMNS;
 
@@ -179,7 +179,7 @@ impl<W: Write> Lines<W> {
         self.last_ns = arrival.queued_ns;
         let zero_ns = *self.zero_ns.get_or_insert(arrival.queued_ns);
         let at_ns = arrival.queued_ns.saturating_sub(zero_ns);
-        let (op, offset_bytes, len_bytes) = (op_name(arrival.op), arrival.offset_bytes, arrival.len_bytes);
+        let (op, offset_bytes, len_bytes) = (arrival.op.name(), arrival.offset_bytes, arrival.len_bytes);
         let line = format!("{}.{:03},{op},{offset_bytes},{len_bytes}\n", at_ns / 1000, at_ns % 1000);
         self.out.write(line.as_bytes());
         self.exported.rows += 1;

@@ -26,7 +26,6 @@
 //! # Ok::<(), plimsoll_tools::trace::TraceError>(())
 //! ```
 
-use plimsoll::core::Op;
 use plimsoll::core::trace::{Event, EventKind};
 use plimsoll::trace::format::Names;
 
@@ -72,18 +71,6 @@ impl Head {
     #[must_use]
     pub fn disk(&self, number: u16) -> String {
         self.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
-    }
-}
-
-/// The operation as a word.
-#[must_use]
-pub const fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
-        Op::Flush => "flush",
-        Op::Discard => "discard",
-        Op::Allocate => "allocate",
     }
 }
 
@@ -134,7 +121,7 @@ fn span_line(span: &Span, head: &Head) -> String {
         seconds(span.begin_ns(), head),
         span.shard,
         cut(&head.class(span.class), 12),
-        op_name(span.op),
+        span.op.name(),
         size(span.len_bytes),
         span.offset_bytes,
         stage(span.queued_ns, span.out_ns()),
@@ -209,7 +196,7 @@ fn cut(text: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use plimsoll::core::EventKind as Decision;
-    use plimsoll::core::WaitReason;
+    use plimsoll::core::{Op, WaitReason};
     use plimsoll::trace::format::ClassName;
 
     use super::super::arrivals::tests::span;

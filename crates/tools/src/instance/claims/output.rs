@@ -11,6 +11,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::variant_name;
 use super::{ClaimsReport, Table};
 use crate::page::{self, Block, Section};
 use crate::units::csv_field;
@@ -28,7 +29,6 @@ pub fn to_csv(reports: &[ClaimsReport]) -> String {
     let mut text = String::from("file,line,claim,kind,stated,computed,verdict,slip,why\n");
     for report in reports {
         for claim in &report.claims {
-            let verdict = serde_json::to_value(claim.verdict).unwrap_or_default();
             let _ = writeln!(
                 text,
                 "{},{},{},{},{},{},{},{},{}",
@@ -38,7 +38,7 @@ pub fn to_csv(reports: &[ClaimsReport]) -> String {
                 claim.kind,
                 csv_field(&claim.stated),
                 csv_field(&claim.computed),
-                verdict.as_str().unwrap_or_default(),
+                variant_name(claim.verdict),
                 claim.slip.unwrap_or_default(),
                 csv_field(&claim.why),
             );

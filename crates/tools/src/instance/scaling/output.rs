@@ -11,6 +11,7 @@
 
 use std::fmt::Write as _;
 
+use super::super::variant_name;
 use super::{FIGURES, FamilyReport, FigureReport, ScalingReport, format_figure, is_iops};
 use crate::page::{self, Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
@@ -29,7 +30,7 @@ pub fn to_csv(report: &ScalingReport) -> String {
     let mut text =
         String::from("family,figure,instance,vcpus,measured,advertised,advertised_kind,difference_pct,departs,shape\n");
     for (family, figure) in report.families.iter().flat_map(|family| family.figures.iter().map(move |f| (family, f))) {
-        let shape = name(figure.shape);
+        let shape = variant_name(figure.shape);
         for point in &figure.points {
             let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value}"));
             let _ = writeln!(
@@ -41,7 +42,7 @@ pub fn to_csv(report: &ScalingReport) -> String {
                 point.vcpus,
                 point.measured,
                 optional(point.advertised),
-                point.advertised_kind.map(name).unwrap_or_default(),
+                point.advertised_kind.map(variant_name).unwrap_or_default(),
                 point.difference_pct.map_or_else(String::new, |percent| format!("{percent:.2}")),
                 point.departs,
                 shape,
@@ -49,12 +50,6 @@ pub fn to_csv(report: &ScalingReport) -> String {
         }
     }
     text
-}
-
-/// The name of a variant, as in JSON.
-fn name(variant: impl serde::Serialize) -> String {
-    let value = serde_json::to_value(variant).unwrap_or_default();
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// One picture for each family: its name, fit for a file, and a chart for each figure.

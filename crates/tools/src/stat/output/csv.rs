@@ -15,7 +15,7 @@
 
 use std::fmt::Write as _;
 
-use super::json::{basis, model};
+use super::json::model;
 use super::{keyed, keyed_short, rounded, time};
 use crate::stat::{Gap, Judged, Observed};
 use crate::units::csv_field;
@@ -55,7 +55,7 @@ fn line(text: &mut String, judged: &Judged) {
     let gap = interval.gap.map(gap_name).unwrap_or_default();
     let capacity = [
         figure(judged.capacity_use, 4),
-        basis(&judged.capacity_basis).to_owned(),
+        judged.capacity_basis.name().to_owned(),
         csv_field(model(&judged.capacity_basis).unwrap_or_default()),
     ];
     let saturation = [judged.saturation, judged.read_saturation, judged.write_saturation].map(|value| figure(value, 4));

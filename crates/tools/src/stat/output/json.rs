@@ -191,7 +191,7 @@ impl<'a> Ours<'a> {
         Ours {
             in_flight: judged.interval.in_flight,
             capacity_use: rounded(judged.capacity_use, 4),
-            capacity_basis: basis(&judged.capacity_basis),
+            capacity_basis: judged.capacity_basis.name(),
             capacity_model: model(&judged.capacity_basis),
             saturation: rounded(judged.saturation, 4),
             read_saturation: rounded(judged.read_saturation, 4),
@@ -200,15 +200,6 @@ impl<'a> Ours<'a> {
             why: &judged.why,
             warnings: &judged.remarks,
         }
-    }
-}
-
-/// What a capacity is known from, in one word.
-pub(super) fn basis(basis: &Basis) -> &'static str {
-    match basis {
-        Basis::Model(_) => "model",
-        Basis::HighestSeen => "highest-seen",
-        Basis::Unknown => "unknown",
     }
 }
 

@@ -17,7 +17,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::super::show::{Head, op_name};
+use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::{Exported, Sticky};
 use crate::units::csv_field;
@@ -79,7 +79,7 @@ impl<W: Write> Csv<W> {
 
 fn write_line(line: &mut String, span: &Span, head: &Head) {
     let file = file_name(span, head).unwrap_or_default();
-    let (disk, class, op) = (head.disk(span.disk), head.class(span.class), op_name(span.op));
+    let (disk, class, op) = (head.disk(span.disk), head.class(span.class), span.op.name());
     // Writing to a string does not fail.
     let _ = write!(
         line,

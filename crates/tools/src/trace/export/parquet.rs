@@ -25,7 +25,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
 
-use super::super::show::{Head, op_name};
+use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::Exported;
 use super::csv::{COLUMNS, file_name};
@@ -255,7 +255,7 @@ fn row(span: &Span, head: &Head, texts: &mut Texts) -> [Option<Value>; COLUMNS.l
         number(span.shard.into()),
         texts.get(0, span.disk.into(), || Some(head.disk(span.disk))),
         texts.get(1, span.class.into(), || Some(head.class(span.class))),
-        texts.get(2, span.op as u32, || Some(op_name(span.op).to_owned())),
+        texts.get(2, span.op as u32, || Some(span.op.name().to_owned())),
         number(span.request),
         number(span.piece.into()),
         number(span.is_split.into()),

@@ -36,7 +36,7 @@ use std::io::{self, Write};
 use plimsoll::core::trace::{Event, EventKind};
 
 use self::lanes::Lanes;
-use super::super::show::{Head, op_name};
+use super::super::show::Head;
 use super::super::span::{Item, Span};
 use super::proto::Message;
 use super::{Exported, Sticky};
@@ -178,7 +178,7 @@ impl<W: Write> Perfetto<W> {
     fn span(&mut self, span: &Span) {
         self.flow += 1;
         let stages = Stages::of(span);
-        let name = format!("{} {}", op_name(span.op), format_bytes_binary(u64::from(span.len_bytes)));
+        let name = format!("{} {}", span.op.name(), format_bytes_binary(u64::from(span.len_bytes)));
         let (shard, class, disk) = (Group::Shard(span.shard), Group::Class(span.class), Group::Disk(span.disk));
         if let Some((begin_ns, end_ns)) = stages.whole {
             let inner = stages.named();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::core::{Histogram, Op, WaitReason};
+use plimsoll::core::{Histogram, WaitReason};
 use serde::Serialize;
 
 use super::super::levels::{Levels, remark_of_lost};
@@ -447,13 +447,7 @@ fn long_gap(gap: &(Standstill, Piece, u16), disks: &BTreeMap<u16, Box<Disk>>, tr
         length_ns: still.length_ns(),
         reason: way_name(still.longest_way()),
         class: trace.class_name(piece.class),
-        op: match piece.op {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Flush => "flush",
-            Op::Discard => "discard",
-            Op::Allocate => "allocate",
-        },
+        op: piece.op.name(),
         len_bytes: piece.len_bytes,
         shard: piece.shard,
         disk: trace.disk_name(*disk),

@@ -273,7 +273,7 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
     GroupReport {
         class: by.contains(&By::Class).then(|| class_name(key.class, trace)),
         size_max_bytes: by.contains(&By::Size).then_some(size_max_bytes),
-        op: OPS.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op_name(*op)),
+        op: OPS.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op.name()),
         disk: by.contains(&By::Disk).then(|| disk_name(key.disk, trace)),
         shard: by.contains(&By::Shard).then_some(key.shard),
         is_rest: false,
@@ -281,17 +281,6 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
         bytes: group.bytes,
         stages: STAGE_NAMES.into_iter().zip(&group.stages).filter(is_known).map(stage).collect(),
         waits: waits(&group.waits),
-    }
-}
-
-const fn op_name(op: plimsoll::core::Op) -> &'static str {
-    use plimsoll::core::Op;
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
-        Op::Flush => "flush",
-        Op::Discard => "discard",
-        Op::Allocate => "allocate",
     }
 }
 
