@@ -12,6 +12,8 @@
 //! # Example
 //! `plimsoll stat 1 --export /run/classes`, and beside it `iostat -f /run/classes -x 1`.
 
+use std::io::ErrorKind;
+
 use plimsoll_tools::stat::export::Export;
 use plimsoll_tools::stat::programs::{ClassRow, Programs};
 
@@ -35,8 +37,10 @@ impl Classes {
     pub(super) fn start(flags: &HostFlags) -> Result<Classes, Failure> {
         let export = flags.export.as_deref().map(Export::create).transpose();
         let export = export.map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::ResourceBusy => Failure::Input(error.to_string()),
-            _ => Failure::Machine(error.to_string()),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem | ErrorKind::Other => {
+                Failure::Machine(error.to_string())
+            }
+            _ => Failure::Input(error.to_string()),
         })?;
         let programs = (!flags.no_programs).then(Programs::new);
         let mut classes = Classes { programs, export, ..Classes::default() };

@@ -24,7 +24,7 @@ use plimsoll_tools::stat::host::Host;
 use plimsoll_tools::stat::output::{says_no, time};
 use plimsoll_tools::stat::programs::ClassRow;
 use plimsoll_tools::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
-use plimsoll_tools::units::{format_iops_short, format_throughput_decimal};
+use plimsoll_tools::units::{format_duration_ns, format_iops_short, format_throughput_decimal};
 
 use crate::screen;
 
@@ -329,7 +329,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
         return String::new();
     }
     let headers = ["class", "shares", "r/s", "w/s", "read", "written", "queue", "device", "queued", "waits for"];
-    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64));
     let row = |row: &ClassRow| {
         let waits = row.waited_for.as_ref().and_then(|reason| Some((reason, row.waited.get(reason)?)));
         vec![

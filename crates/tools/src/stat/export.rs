@@ -93,14 +93,16 @@ fn totals(class: &ClassMetrics) -> Totals {
 }
 
 impl Export {
-    /// Takes `directory`, which is made unless it is there.
+    /// Takes `directory`, which is made unless it is there, in one that is.
     ///
     /// # Errors
     /// `AlreadyExists` where it holds anything that no exporter left there, `ResourceBusy` where another exporter has
     /// it, and what else the system says; each with the path.
     pub fn create(directory: &Path) -> io::Result<Export> {
         let failed = |error: io::Error| told(&error, directory);
-        fs::create_dir_all(directory).map_err(failed)?;
+        if !directory.is_dir() {
+            fs::create_dir(directory).map_err(failed)?;
+        }
         let path = directory.join(MARK);
         if !path.exists() && fs::read_dir(directory).map_err(failed)?.next().is_some() {
             let reason = "is not empty, and no exporter's: name an empty directory, or one that is not there";
