@@ -30,10 +30,12 @@
 mod findings;
 mod hypotheses;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::output::keyed;
-use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark};
+use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
 use crate::page::{Block, Section, Table};
 
 /// Version of the JSON form.
@@ -60,6 +62,8 @@ pub struct Side {
     pub capacity_use: Option<f64>,
     /// Mean of S.
     pub saturation: Option<f64>,
+    /// What most of its time was judged; `None` where nothing was.
+    pub verdict: Option<Verdict>,
 }
 
 impl Side {
@@ -105,8 +109,18 @@ impl Side {
             }),
             capacity_use: mean(modelled.map(|(weight, judged)| (weight, judged.capacity_use))),
             saturation: mean(judged().map(|(weight, judged)| (weight, judged.saturation))),
+            verdict: most(judged().map(|(weight, judged)| (weight, judged.verdict))),
         })
     }
+}
+
+/// The verdict with the most weight.
+fn most(verdicts: impl Iterator<Item = (f64, Verdict)>) -> Option<Verdict> {
+    let mut weights: BTreeMap<Verdict, f64> = BTreeMap::new();
+    for (weight, verdict) in verdicts {
+        *weights.entry(verdict).or_default() += weight;
+    }
+    weights.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(verdict, _)| verdict)
 }
 
 /// The mean of what is known, by weight.

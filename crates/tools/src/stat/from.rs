@@ -16,9 +16,10 @@
 //! | JSON of iostat, also cut off, also several documents | the same |
 //!
 //! **Times.** A sample begins with a line of `date`, seconds (milliseconds, nanoseconds) since 1970, `/proc/uptime` or
-//! a separator such as `zzz ***`, or where a device's name comes again. Intervals last from stamp to stamp; without
-//! stamps as [`ReadOptions::interval_s`] says; else their length is unknown, and of samples so is every rate. Local
-//! times without a zone are taken as UTC.
+//! a separator such as `zzz ***`, or where a device's name comes again. A time may also stand before each line, as `ts`
+//! and journals write it, of samples and of iostat's text. Intervals last from stamp to stamp; without stamps as
+//! [`ReadOptions::interval_s`] says; else their length is unknown, and of samples so is every rate of a device that did
+//! something. Local times without a zone are taken as UTC.
 //!
 //! **Since boot.** iostat's first report is of the time since boot unless `-y` was given, which its output does not
 //! say. So the first report after a banner line (`Linux 6.1.0 (host) ...`), and the first of a JSON document, counts as

@@ -4,13 +4,15 @@
 //! Who has an explanation finds what fits it. Written down beside the others, with what does not fit, it must hold.
 //!
 //! # How it works
-//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Three facts carry most:
+//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four facts carry most; what each
+//! side was judged alone counts, too:
 //!
 //! * More requests at no longer `await` show that the side with fewer was not at the limit of the device. Where bytes
 //!   did not grow too this says nothing of bandwidth, and counts in full only if hardly anything was under way on a
 //!   device that serves many requests at once.
 //! * The same throughput with more under way is the flat part of the curve beyond the knee (by Little's law `await`
 //!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap.
+//! * A queue that grows far more than the rate is the bend of that curve: the side with more under way is at the limit.
 //! * As many under way that complete less, in requests and bytes, show that the device, or what stands in front of it,
 //!   could do less than before. Reads and writes must have the same parts for that to count in full.
 //!
@@ -21,8 +23,8 @@
 //! # Example
 //! 3,000 IOPS at 8 under way and 3,010 at 32: full, and at a round figure, so throttled is likely.
 
-use super::super::DeviceFacts;
-use super::{Context, Hypothesis, Judgement, Pair, Two, change_words, mib};
+use super::super::{DeviceFacts, Verdict};
+use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
 use crate::units::{format_iops, format_throughput_decimal};
 
 /// Rates that differ by less are the same.
@@ -33,6 +35,8 @@ const MORE: f64 = 1.10;
 const LONGER: f64 = 1.20;
 /// With fewer under way a device that serves many at once is not full.
 const FEW_UNDER_WAY: f64 = 4.0;
+/// Up to this part of the growth of the queue, growth of the rate is the bend of the curve.
+const BEND: f64 = 0.1;
 /// Figures that volumes and instances are sold with, over a power of ten.
 const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
 
@@ -103,8 +107,16 @@ struct Signs {
     knee: Option<String>,
     /// A flat rate at a figure that is sold.
     cap: Option<String>,
+    /// Somewhat more with far more under way.
+    bend: Option<Bend>,
     /// Less of requests and bytes on one side, with as many under way.
     slower: Option<Slower>,
+}
+
+struct Bend {
+    sentence: String,
+    /// Whether reads and writes have the same parts on both sides.
+    is_strong: bool,
 }
 
 struct Slower {
@@ -124,7 +136,7 @@ impl Signs {
         let knee = knee(pair);
         let slower = slower(pair);
         let room = if slower.is_none() { room(pair, facts) } else { None };
-        Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, slower }
+        Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, bend: bend(pair), slower }
     }
 }
 
@@ -181,6 +193,43 @@ fn knee(pair: &Pair) -> Option<String> {
     })
 }
 
+/// The side with more under way, by the slope between both.
+fn bend(pair: &Pair) -> Option<Bend> {
+    let under_way = |side: &Side| {
+        let by_law = || Some(side.columns.requests_per_s()? * side.columns.mean_await_ms()? / 1000.0);
+        side.columns.queue.or_else(by_law)
+    };
+    let (requests, queue) = (pair.requests()?, pair.two(under_way)?);
+    let (requests, queue, kib, full) = if queue.b >= queue.a {
+        (requests, queue, pair.kib(), "B")
+    } else {
+        (requests.swapped(), queue.swapped(), pair.kib().map(Two::swapped), "A")
+    };
+    // With less than one under way, one of them is the least that is needed.
+    let growth = queue.b / queue.a.max(1.0) - 1.0;
+    let is_bent = |two: Two| two.ratio() - 1.0 <= BEND * growth;
+    let does_more = requests.a > 0.0 && requests.ratio() > 1.0 + SAME;
+    if !does_more || queue.b < FEW_UNDER_WAY || !is_bent(requests) || kib.is_some_and(|kib| !is_bent(kib)) {
+        return None;
+    }
+    let sentence = format!(
+        "{full} has {:.1} under way, not {:.1}, and completes only {}: beyond the bend requests wait for each other",
+        queue.b,
+        queue.a,
+        change_words(requests, "more requests", "fewer requests"),
+    );
+    Some(Bend { sentence, is_strong: has_same_parts(pair) })
+}
+
+/// Whether reads and writes have the same parts on both sides.
+fn has_same_parts(pair: &Pair) -> bool {
+    let write_part = |side: &Side| {
+        let all = side.columns.requests_per_s().filter(|all| *all > 0.0)?;
+        side.columns.writes_per_s.map(|writes| writes / all)
+    };
+    pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
+}
+
 /// The same number under way, or more, completes less: the device changed, or what is in front of it.
 fn slower(pair: &Pair) -> Option<Slower> {
     let (requests, kib, queue) = (pair.requests()?, pair.kib()?, pair.queue()?);
@@ -193,10 +242,6 @@ fn slower(pair: &Pair) -> Option<Slower> {
     if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
         return None;
     }
-    let write_part = |side: &super::Side| {
-        let all = side.columns.requests_per_s().filter(|all| *all > 0.0)?;
-        side.columns.writes_per_s.map(|writes| writes / all)
-    };
     let sentence = format!(
         "{slow} has {:.1} under way, not {:.1}, and completes {} a second, not {}",
         queue.b,
@@ -204,7 +249,7 @@ fn slower(pair: &Pair) -> Option<Slower> {
         format_iops(requests.b),
         format_iops(requests.a)
     );
-    Some(Slower { sentence, is_strong: pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2) })
+    Some(Slower { sentence, is_strong: has_same_parts(pair) })
 }
 
 /// A flat rate at a figure that is sold, in words.
@@ -247,6 +292,10 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
     if let Some(Slower { sentence, .. }) = &signs.slower {
         case.add(true, false, format!("{sentence}: if its limit fell, it was at it"));
     }
+    if let Some(Bend { sentence, is_strong }) = &signs.bend {
+        case.add(true, *is_strong && !is_free, sentence);
+    }
+    verdicts(pair, signs, &mut case);
     if let Some(uses) = uses {
         let words =
             format!("by its model {:.0} % and {:.0} % of its capacity are used", 100.0 * uses.a, 100.0 * uses.b);
@@ -268,6 +317,19 @@ fn saturated(pair: &Pair, signs: &Signs) -> Case {
         case.add(true, false, words);
     }
     case
+}
+
+/// What each side was judged alone.
+fn verdicts(pair: &Pair, signs: &Signs, case: &mut Case) {
+    let Some((a, b)) = pair.a.verdict.zip(pair.b.verdict) else { return };
+    let words = format!("by themselves A is judged {} and B {}", a.name(), b.name());
+    let is_free = |verdict| matches!(verdict, Verdict::Idle | Verdict::Ok | Verdict::BusyButFree);
+    if [a, b].contains(&Verdict::Saturated) {
+        let is_strong = signs.room.is_none() && signs.cap.is_none() && signs.slower.is_none();
+        case.add(true, is_strong, words);
+    } else if is_free(a) && is_free(b) {
+        case.add(false, false, words);
+    }
 }
 
 fn flush_pressure(pair: &Pair) -> Case {
@@ -308,7 +370,11 @@ fn write_await(pair: &Pair, writes: Two, case: &mut Case) {
     let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
     let more = change_words(writes, "more writes", "fewer writes");
     if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {
-        case.add(true, true, format!("{words} with {more}: writes wait for writes"));
+        // Writes that wait are no sign of flushes or write-back by themselves.
+        let rates = [pair.column(|c| c.flushes_per_s), pair.column(|c| c.write_merges_per_s)];
+        let parts = pair.column(|c| c.write_merged_percent);
+        let is_strong = rates.into_iter().chain([parts]).flatten().any(|two| two.a.max(two.b) > 0.0);
+        case.add(true, is_strong, format!("{words} with {more}: writes wait for writes"));
     } else if await_ms.ratio() <= 1.0 + SAME && writes.ratio() >= MORE {
         case.add(false, false, format!("{words} with {more}: pressure makes writes wait"));
     }
@@ -344,6 +410,9 @@ fn throttled(pair: &Pair, signs: &Signs) -> Case {
             let words = format!("requests of {letter} wait {:.0} % of their time", 100.0 * wait);
             case.add(true, true, format!("{words}, though by its model only {:.0} % is used", 100.0 * part));
         }
+    }
+    if [pair.a.verdict, pair.b.verdict].contains(&Some(Verdict::Degraded)) {
+        case.add(true, false, "one side is judged degraded by itself: it does less than it could");
     }
     if let Some(Slower { sentence, is_strong }) = &signs.slower {
         case.add(true, *is_strong, format!("{sentence}: as if it could do less then"));
@@ -399,6 +468,9 @@ fn above(pair: &Pair, signs: &Signs) -> Case {
     }
     if let Some(sentence) = &signs.knee {
         case.add(false, true, format!("{sentence}: enough was asked of it"));
+    }
+    if let Some(Bend { sentence, .. }) = &signs.bend {
+        case.add(false, false, format!("{sentence}: enough was asked of it"));
     }
     if let Some(Slower { sentence, is_strong }) = &signs.slower {
         case.add(false, *is_strong, format!("{sentence}: no less was asked of it"));

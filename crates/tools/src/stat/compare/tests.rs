@@ -144,6 +144,35 @@ fn judgements_of_other_pairs() {
 }
 
 #[test]
+fn a_queue_that_grows_far_more_than_the_rate_is_the_limit_and_no_flush() {
+    use Verdict::{BusyButFree, Ok, Saturated};
+    let side = |device: &str, requests, await_ms, queue, util, verdict| {
+        let mut side = side("", requests, requests * 16.0, await_ms, queue, util);
+        side.device = device.to_owned();
+        side.verdict = verdict;
+        side.columns.flushes_per_s = Some(0.0);
+        side.columns.write_merges_per_s = Some(0.0);
+        side
+    };
+    // Both sides, then whether saturated is likely.
+    let table = [
+        (side("sda", 150.0, 6.4, 0.96, 60.0, None), side("sda", 195.0, 40.0, 7.8, 97.0, None), true),
+        (side("sda", 150.0, 6.4, 0.96, 60.0, Some(Ok)), side("sda", 195.0, 40.0, 7.8, 97.0, Some(Saturated)), true),
+        (side("nvme0n1", 20e3, 0.05, 1.0, 90.0, None), side("nvme0n1", 26e3, 2.5, 65.0, 100.0, None), true),
+        // Five under way do four times as much: there was room.
+        (side("sda", 1e3, 1.0, 1.0, 60.0, Some(Ok)), side("sda", 4e3, 1.25, 5.0, 97.0, Some(BusyButFree)), false),
+    ];
+    for (a, b, is_full) in table {
+        for (a, b) in [(&a, &b), (&b, &a)] {
+            let comparison = compare(a, b, &Context::default());
+            assert_eq!(of(&comparison, "saturated").judgement == Judgement::Likely, is_full, "{comparison:#?}");
+            assert_ne!(of(&comparison, "flush-pressure").judgement, Judgement::Likely, "{comparison:#?}");
+            assert_ne!(of(&comparison, "above-the-disk").judgement, Judgement::Likely, "{comparison:#?}");
+        }
+    }
+}
+
+#[test]
 fn networks() {
     let facts = |remote| DeviceFacts { model: Some("a disk".to_owned()), remote, ..DeviceFacts::default() };
     let link = |link| facts(Some(Remote { kind: "rbd".to_owned(), link_bytes_per_s: link }));
@@ -206,7 +235,7 @@ fn a_side_is_a_mean_by_time_and_by_requests() {
     assert_eq!((side.intervals, side.duration_s, side.is_since_boot), (2, Some(4.0), false));
     assert_eq!(side.columns.writes_per_s, Some(250.0));
     assert_eq!(side.columns.write_await_ms, Some(1.9));
-    assert_eq!((side.capacity_use, side.cpu), (Some(0.5), None));
+    assert_eq!((side.capacity_use, side.cpu, side.verdict), (Some(0.5), None, Some(Verdict::Ok)));
     assert_eq!(Side::of("file", &intervals, "sdb"), None);
     let since_boot = Side::of("file", &intervals[..1], "sda").expect("it is there");
     assert_eq!((since_boot.is_since_boot, since_boot.capacity_use), (true, None));

@@ -94,6 +94,9 @@ fn directories_of_others_are_left_alone() {
         let error = Export::create(&at(name)).unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(name), "{error}");
     }
+    let error = Export::create(&at("new/deep")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound, "a directory of a directory that is not there: {error}");
+    fs::create_dir(at("new")).unwrap();
     let first = Export::create(&at("new/deep")).unwrap();
     let error = Export::create(&at("new/deep")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{error}");

@@ -327,6 +327,8 @@ fn samples_with_times_have_rates() {
         format!(">>> 1710438794.000 <<<\ndisk {A}>>> 1710438804.000 <<<\ndisk {B}"),
         format!("Thu Mar 14 05:53:14 PM UTC 2024\n{A}\nThu Mar 14 05:53:24 PM UTC 2024\n{B}\n"),
         format!("# 2024-03-14T17:53:14Z\n{A}----\n# 2024-03-14T17:53:24Z\n{B}"),
+        format!("2024-03-14T17:53:14Z{A}2024-03-14T17:53:24Z{B}"),
+        format!("1710438794 {A}1710438804 {B}"),
     ];
     for file in files {
         let recorded = text(&file);
@@ -345,6 +347,36 @@ fn samples_with_times_have_rates() {
     assert_eq!((uptime.intervals[0].duration_s, uptime.intervals[0].end_unix_ms), (Some(10.0), None));
     let backwards = text(&format!("1710438804\n{A}1710438794\n{B}"));
     assert_eq!((backwards.intervals[0].duration_s, backwards.notes.len()), (None, 1), "{:?}", backwards.notes);
+}
+
+#[test]
+fn without_times_only_what_stood_still_has_rates() {
+    const LINES: &str = "8 0 sda 1000 0 8000 100 0 0 0 0 0 90 100 0 0 0 0\n8 16 sdb 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+    let rates = |recorded: &Recorded| {
+        let devices = recorded.intervals[0].devices.iter().map(|device| device.columns);
+        devices.map(|columns| (columns.requests_per_s(), columns.util_percent)).collect::<Vec<_>>()
+    };
+    let (still, moved) = ((Some(0.0), Some(0.0)), (None, None));
+    assert_eq!(rates(&text(LINES)), [moved, still], "since boot");
+    assert_eq!(rates(&text(&format!("{LINES}{LINES}"))), [still, still]);
+    assert_eq!(rates(&text(&format!("{LINES}{}", LINES.replace("sda 1000", "sda 1001")))), [moved, still]);
+}
+
+#[test]
+fn prompts_and_times_in_brackets_are_no_json() {
+    for before in ["[ec2-user@ip-10-0-0-1 ~]$ iostat -xyk 1\n", "[10:11:12] ", "[2023-01-05 10:11:12] "] {
+        let recorded = text(&format!("{before}Device: r/s %util\nsda 1.00 2.00\n"));
+        assert_eq!(known(&recorded.intervals[0].devices[0]), "r/s 1, %util 2", "{before}");
+        assert!(!recorded.intervals[0].is_since_boot, "{before}");
+    }
+}
+
+#[test]
+fn old_json_has_short_keys() {
+    let old = r#"{"sysstat": {"hosts": [{"statistics": [{"disk": [{"disk_device": "sda", "rrqm": 1.0, "wrqm": 2.0,
+        "r": 3.0, "w": 4.0, "rkB": 5.0, "wkB": 6.0, "avgrq-sz": 8.0, "await": 0.5, "svctm": 0.1, "util": 7}]}]}]}}"#;
+    let expect = "r/s 3, w/s 4, rkB/s 5, wkB/s 6, rrqm/s 1, wrqm/s 2, %util 7, await 0.5, areq-sz 4";
+    assert_eq!(known(&text(old).intervals[0].devices[0]), expect);
 }
 
 #[test]

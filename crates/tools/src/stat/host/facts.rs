@@ -63,8 +63,11 @@ const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 /// or odd leave their fact unknown.
 #[must_use]
 pub fn facts(sys_root: &Path, device: &str) -> DeviceFacts {
-    let is_partition = sys_root.join("class/block").join(device).join("partition").exists();
-    let disk = if is_partition { sysfs::disk_of(sys_root, device) } else { device.to_owned() };
+    let entry = sys_root.join("class/block").join(device);
+    let is_known_part = entry.join("partition").exists();
+    // Where `/sys` is missing, as in some containers, the name tells.
+    let is_partition = is_known_part || (!entry.exists() && looks_like_partition(device));
+    let disk = if is_known_part { sysfs::disk_of(sys_root, device) } else { device.to_owned() };
     let hardware = sysfs::hardware(sys_root, &disk);
     let queue = sysfs::queue(sys_root, &disk);
     let below = sysfs::leaf_disks(sys_root, &disk);
@@ -306,6 +309,7 @@ mod tests {
             (vec!["nvme0n1".into(), "rbd0".into()], true, None)
         );
         assert_eq!(tree.facts("nowhere"), DeviceFacts::default());
+        assert_eq!(tree.facts("sda1"), DeviceFacts { is_partition: true, ..DeviceFacts::default() });
         Ok(())
     }
 

@@ -5,14 +5,15 @@
 //!
 //! # How it works
 //! A sample is a number of lines of `/proc/diskstats`. The next one begins at a time, at a line of signs (`-----`, `==>
-//! FILE <==`), or where a device's name comes again. Times may stand before or behind the samples. Lines that are none
-//! of the format are left out with a note; those of Linux 2.4, which have the blocks of the device before its name, are
-//! read without them. A series becomes the intervals between its samples by [`Reading::since`]; a single sample becomes
-//! the means since boot.
+//! FILE <==`), or where a device's name comes again. Times may stand before or behind the samples, or before each line.
+//! Lines that are none of the format are left out with a note; those of Linux 2.4, which have the blocks of the device
+//! before its name, are read without them. A series becomes the intervals between its samples by [`Reading::since`]; a
+//! single sample becomes the means since boot.
 //!
 //! # Limits
-//! Without times no rate is known. A last sample that ends before the devices of the one before it is taken for cut,
-//! not for devices that have gone; a device that is gone only from there on is not seen.
+//! Without times no rate is known but those of devices that did nothing: they are 0. A last sample that ends before the
+//! devices of the one before it is taken for cut, not for devices that have gone; a device that is gone only from there
+//! on is not seen.
 //!
 //! # Example
 //! ```text
@@ -42,7 +43,16 @@ pub(in crate::stat) struct Sample {
 
 /// Whether a line could be one of `/proc/diskstats`.
 pub(in crate::stat) fn is_line(line: &str) -> bool {
-    device(line).is_ok_and(|device| device.is_some())
+    stamped(line, DayOrder::Unknown).1.is_ok_and(|device| device.is_some())
+}
+
+/// The time before the device of a line, if any, and the device.
+fn stamped(line: &str, order: DayOrder) -> (Option<Stamp>, Result<Option<DiskStats>, String>) {
+    let split = times::before(line, order).map(|(stamp, rest)| (stamp, device(rest)));
+    match split.filter(|(_, device)| !matches!(device, Ok(None))) {
+        Some((stamp, device)) => (Some(stamp), device),
+        None => (None, device(line)),
+    }
 }
 
 /// Adds the samples of a text to a series. A device that comes again begins a new sample, also after another file.
@@ -61,13 +71,17 @@ pub(in crate::stat) fn read(text: &str, samples: &mut Vec<Sample>, notes: &mut N
         } else if line.trim().chars().all(is_sign) || line.trim_start().starts_with("==>") {
             is_new = true;
         } else {
-            match device(line) {
+            let (time, device) = stamped(line, order);
+            match device {
                 Ok(Some(device)) => {
                     if is_new {
                         samples.push(Sample { stamp: stamp.take(), ..Sample::default() });
                         is_new = false;
                     }
                     add(samples, device);
+                    if let Some(sample) = samples.last_mut() {
+                        sample.stamp = sample.stamp.or(time);
+                    }
                 }
                 Ok(None) => notes.line(at + 1, &format!("`{}` is no line of /proc/diskstats: left out", shown(line))),
                 Err(reason) => notes.line(at + 1, &format!("{reason}: left out")),
@@ -197,12 +211,18 @@ fn reading(sample: &Sample, uptime_cs: u64) -> Reading {
     Reading { uptime_cs, devices: sample.devices.clone(), ..Reading::default() }
 }
 
-/// Makes an interval of one second one of another length; without one, what depends on it is unknown.
+/// Makes an interval of one second one of another length; without one, what depends on it is unknown. Where nothing
+/// completed, a rate of 0 is one of 0 for any length; beside others it would pass for their sum.
 fn set_length(interval: &mut Interval, length_s: Option<f64>) {
     interval.duration_s = length_s;
     for device in &mut interval.devices {
+        let columns = &device.columns;
+        let is_still = columns.transfers_per_s == Some(0.0) && columns.flushes_per_s.is_none_or(|rate| rate == 0.0);
         for rate in rates(&mut device.columns) {
-            *rate = rate.zip(length_s).map(|(rate, seconds)| rate / seconds);
+            *rate = match length_s {
+                Some(seconds) => rate.map(|rate| rate / seconds),
+                None => rate.filter(|rate| is_still && *rate == 0.0),
+            };
         }
     }
 }

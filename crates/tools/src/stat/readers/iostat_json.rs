@@ -7,7 +7,7 @@
 //! # How it works
 //! Documents are parsed one after the other. One that cannot be parsed is cut after its last complete report and
 //! closed; decimal commas and `nan`, which iostat prints in some locales and cases, become what JSON knows. Keys are
-//! those of the text without `%`.
+//! those of the text without `%`, in sysstat 11.5 and 11.6 also without `/s`.
 //!
 //! # Limits
 //! A document whose beginning is missing is not read. Reports after the damage in a document are not, either; another
@@ -255,8 +255,9 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
             continue;
         }
         let mut columns = Columns::default();
+        let is_short = (disk.contains_key("r") || disk.contains_key("w")) && !disk.contains_key("r/s");
         for (key, value) in disk {
-            let Some(column) = columns::find(key) else { continue };
+            let Some(column) = columns::find(if is_short { long_key(key) } else { key }) else { continue };
             let figure = figure_of(value);
             let is_known = figure.is_some_and(|figure| column.set(&mut columns, figure) && figure.number.is_some());
             // Our own document says what it does not know with `null`.
@@ -268,6 +269,23 @@ fn devices(disks: &[Value], notes: &mut Notes) -> Vec<DeviceInterval> {
         devices.push(DeviceInterval { device: name.to_owned(), columns, in_flight, gap: None });
     }
     devices
+}
+
+/// sysstat 11.5 and 11.6 leave `/s` out, also of merges, which are percent in later versions.
+fn long_key(key: &str) -> &str {
+    const LONG: [(&str, &str); 10] = [
+        ("r", "r/s"),
+        ("w", "w/s"),
+        ("rkB", "rkB/s"),
+        ("wkB", "wkB/s"),
+        ("rMB", "rMB/s"),
+        ("wMB", "wMB/s"),
+        ("rsec", "rsec/s"),
+        ("wsec", "wsec/s"),
+        ("rrqm", "rrqm/s"),
+        ("wrqm", "wrqm/s"),
+    ];
+    LONG.iter().find(|(short, _)| *short == key).map_or(key, |(_, long)| long)
 }
 
 /// Devices of which nothing is known, in our own document.

@@ -94,7 +94,9 @@ pub(in crate::stat) fn recognise(bytes: &[u8], text: &str) -> Kind {
     if begin.is_empty() {
         return Kind::Empty;
     }
-    if begin.starts_with(['{', '[']) && !begin.starts_with("[root@") {
+    // A prompt (`[root@db1 ~]#`) and a time (`[10:11:12]`) begin with a bracket, too.
+    let in_list = begin.strip_prefix('[').map(str::trim_start);
+    if begin.starts_with('{') || in_list.is_some_and(|list| list.starts_with(['{', '[', ']', '"'])) {
         return Kind::Json;
     }
     let is_numbers = text.split_whitespace().all(|word| word.bytes().all(|byte| byte.is_ascii_digit()));

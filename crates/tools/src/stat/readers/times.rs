@@ -113,6 +113,35 @@ pub(in crate::stat) fn parse(line: &str, order: DayOrder) -> Option<Stamp> {
     parts.stamp()
 }
 
+/// The time that a line begins with, and what stands behind it; `None` where the line is a time as a whole.
+pub(in crate::stat) fn before(line: &str, order: DayOrder) -> Option<(Stamp, &str)> {
+    /// Words of the longest time.
+    const WORDS_MAX: usize = 7;
+    let first = line.split_whitespace().next()?;
+    let is_number = first.len() >= 10 && first.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if !is_number && !line.bytes().take(48).any(|byte| byte == b':') || parse(line, order).is_some() {
+        return None;
+    }
+    let (mut found, mut end) = (None, 0);
+    for _ in 0..WORDS_MAX {
+        let rest = line.get(end..)?.trim_start();
+        let word = rest.split_whitespace().next()?;
+        // Words in capitals behind a time are its zone, or what another program calls its columns.
+        let is_name = word.bytes().all(|byte| byte.is_ascii_uppercase());
+        if is_name && found.is_some() && !matches!(word, "AM" | "PM" | "UTC") && !word.ends_with('T') {
+            break;
+        }
+        end = line.len() - rest.len() + word.len();
+        let (begin, behind) = line.split_at_checked(end)?;
+        if behind.trim().is_empty() {
+            break;
+        }
+        let stamp = parse(begin.trim_end_matches([':', '|']), order).filter(|stamp| stamp.since != Since::Boot);
+        found = stamp.map(|stamp| (stamp, behind)).or(found);
+    }
+    found
+}
+
 /// A lone number of seconds, milliseconds or nanoseconds since 1970.
 fn since_epoch(words: &[&str]) -> Option<Stamp> {
     let word = match words {
@@ -260,8 +289,11 @@ impl Parts {
         let time = Time::new(hour, time.minute(), time.second(), time.subsec_nanosecond()).ok()?;
         let date = match (self.date, self.month, self.numbers.as_slice()) {
             (Some(date), None, []) => date,
-            (None, Some(month), [day, year]) if *day <= 31 => Date::new(*year, month, i8::try_from(*day).ok()?).ok()?,
-            (None, None, []) => {
+            (None, Some(month), [day, year]) if *day <= 31 && *year >= 1970 => {
+                Date::new(*year, month, i8::try_from(*day).ok()?).ok()?
+            }
+            // `Mar 04 10:00:01` does not say which year.
+            (None, None, []) | (None, Some(_), [1..=31]) => {
                 let midnight = Date::new(1970, 1, 1).ok()?.to_datetime(time).to_zoned(TimeZone::UTC).ok()?;
                 return Some(Stamp { ms: midnight.timestamp().as_millisecond(), since: Since::Midnight });
             }
@@ -331,6 +363,7 @@ mod tests {
             ("2024年03月14日 17时53分14秒", any, AT_MS, Since::LocalEpoch),
             ("### 2024-03-14 17:53:14 ###", any, AT_MS, Since::LocalEpoch),
             ("Time: 05:53:14 PM", any, 64_394_000, Since::Midnight),
+            ("Mar 14 17:53:14", any, 64_394_000, Since::Midnight),
             ("12:00:01 AM", any, 1_000, Since::Midnight),
             ("350735.47 234388.90", any, 350_735_470, Since::Boot),
         ] {
@@ -355,6 +388,24 @@ mod tests {
             "1710438794.x",
         ] {
             assert_eq!(parse(line, DayOrder::Unknown), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn times_before_something_else() {
+        for (line, rest) in [
+            ("Mar 04 10:00:01 sda 1.00", Some(" sda 1.00")),
+            ("Mar 04 10:00:01 8 0 sda 1", Some(" 8 0 sda 1")),
+            ("2024-03-14T10:00:00Z   8 0 sda", Some("   8 0 sda")),
+            ("1710438794 8 0 sda", Some(" 8 0 sda")),
+            ("[2023-01-05 10:11:12] Device: r/s", Some(" Device: r/s")),
+            ("10:00:01 AM: sda 1.00", Some(" sda 1.00")),
+            ("12:00:01 AM DEV tps", Some(" DEV tps")),
+            ("03/14/2024 05:53:14 PM", None),
+            ("8 0 sda 17", None),
+            ("root@db7:~# iostat", None),
+        ] {
+            assert_eq!(before(line, DayOrder::Unknown).map(|(_, rest)| rest), rest, "{line}");
         }
     }
 

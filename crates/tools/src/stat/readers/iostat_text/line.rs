@@ -77,7 +77,7 @@ pub(super) enum Line {
 /// The line without quotes, colours and what ends it.
 pub(super) fn plain(raw: &str) -> String {
     let mut line = without_colours(raw.trim_start_matches('\u{feff}').trim_end());
-    while let Some(rest) = line.trim_start().strip_prefix('>') {
+    while let Some(rest) = line.trim_start().strip_prefix(['>', '|']) {
         // A quoted line may be indented itself.
         line = rest.strip_prefix(' ').unwrap_or(rest).to_owned();
     }
@@ -137,12 +137,24 @@ fn banner(words: &[&str]) -> Option<String> {
     is_banner.then(|| format!("{name}, Linux {release}{cpus}"))
 }
 
+/// Whether a line is a command line with iostat.
+pub(super) fn is_command(line: &str) -> bool {
+    command(&line.split_whitespace().collect::<Vec<_>>()).is_some()
+}
+
 /// Whether a line is a command line with iostat, and then whether it has `-y`.
 fn command(words: &[&str]) -> Option<bool> {
     let at = words.iter().position(|word| *word == "iostat" || word.ends_with("/iostat"))?;
+    let before = words.get(..at)?;
+    // `[root@db1 ~]#` is one prompt of two words.
+    let is_bracketed = before.first().is_some_and(|word| word.starts_with('['));
+    let prompt_end = before.iter().position(|word| word.contains(']')).filter(|_| is_bracketed);
+    let before = before.get(prompt_end.map_or(0, |end| end + 1)..)?;
     // Prose mentions iostat, too: a prompt or `sudo` stands before a command, or nothing, and then options follow.
-    let is_command = words.get(..at)?.iter().all(|word| {
-        word.ends_with(['$', '#', '%', '>', ':']) || word.starts_with('$') || word.contains('=') || *word == "sudo"
+    let is_command = before.iter().all(|word| {
+        let is_prompt = word.ends_with(['$', '#', '%', '>', ':']) || word.starts_with(['$', '~']) || word.contains('@');
+        // `set -x` writes `+` before what it runs.
+        is_prompt || word.contains('=') || *word == "sudo" || word.bytes().all(|byte| byte == b'+')
     });
     let options = words.get(at + 1..)?;
     let is_sentence = at == 0 && !options.iter().all(|word| word.starts_with(|c: char| "-/0123456789".contains(c)));

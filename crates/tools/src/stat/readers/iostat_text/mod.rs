@@ -10,8 +10,9 @@
 //! rows of the table above. A report ends where the next begins: at a banner, a time, `avg-cpu`, a header whose columns
 //! the report already has, or a first device that comes again without a header (lines picked out with `grep`).
 //!
-//! Quotes (`> `), colours and shell prompts are taken off. A last line without an end is left out where it has fewer
-//! columns, or fewer digits in its last figure, than it should: a cut figure is a wrong figure.
+//! Quotes (`> `), colours and what collectors write before each line ([`prefix`]) are taken off. A last line without an
+//! end is left out where it has fewer columns, or fewer digits in its last figure, than it should: a cut figure is a
+//! wrong figure.
 //!
 //! # Limits
 //! Rows without any header are not read. Text between reports is passed over; it closes the table above it, so that the
@@ -27,6 +28,7 @@
 //! ```
 
 mod line;
+mod prefix;
 mod report;
 mod table;
 
@@ -53,8 +55,13 @@ pub(in crate::stat) struct Text {
 
 /// Whether a header of iostat stands in a text.
 pub(in crate::stat) fn has_header(text: &str) -> bool {
-    let lines = text.lines().filter(|line| line.contains(['/', '%', '_']) || line.contains("tps"));
-    lines.into_iter().any(|line| line::header(&line::plain(line)).is_some_and(|header| header.has_device()))
+    let is_candidate = |line: &str| line.contains(['/', '%', '_']) || line.contains("tps");
+    if !text.lines().any(is_candidate) {
+        return false;
+    }
+    let (lines, _) = prefix::bare(text, DayOrder::of(text));
+    let lines = lines.iter().map(|bare| bare.text.as_str()).filter(|line| is_candidate(line));
+    lines.into_iter().any(|line| line::header(line).is_some_and(|header| header.has_device()))
 }
 
 /// Reads all reports of a text.
@@ -71,11 +78,19 @@ pub(in crate::stat) fn read(text: &str, options: &ReadOptions, notes: &mut Notes
         last: None,
     };
     let order = DayOrder::of(text);
-    let mut lines = text.lines().enumerate().peekable();
-    while let Some((at, raw)) = lines.next() {
-        let is_unended = lines.peek().is_none() && !text.ends_with('\n');
-        let line = line::plain(raw);
-        reader.take(line::classify(&line, order), at + 1, is_unended);
+    let (lines, host) = prefix::bare(text, order);
+    if let Some(host) = host {
+        reader.notes.file(&format!("lines of several hosts: only those of {} are read", super::shown(&host)));
+    }
+    let count = lines.len();
+    for (at, bare) in lines.into_iter().enumerate() {
+        let is_unended = at + 1 == count && !text.ends_with('\n');
+        let line = line::classify(&bare.text, order);
+        let is_of_a_table = matches!(line, Line::Header(_) | Line::Figures(_) | Line::Words { .. });
+        reader.take(line, at + 1, is_unended);
+        if let Some(stamp) = bare.stamp.filter(|_| is_of_a_table && !reader.report.is_empty()) {
+            reader.report.stamp.get_or_insert(stamp);
+        }
     }
     reader.end_report();
     reader.text
