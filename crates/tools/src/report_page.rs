@@ -22,7 +22,7 @@
 //! | a recording of `stat`, samples of `/proc/diskstats`, text or JSON of iostat | see [`crate::stat::from`] |
 //!
 //! # Limits
-//! Results are read whole, except traces; what is larger than [`TEXT_BYTES_MAX`] and no trace is refused. JSON of
+//! Results are read whole, except traces; what is larger than [`FILE_BYTES_MAX`] and no trace is refused. JSON of
 //! analyses of traces, of sweeps and other experiments lacks what their own pages show; a sentence says what to do.
 //!
 //! # Example
@@ -46,9 +46,11 @@ use serde::Serialize;
 use crate::page::{self, Block, Part, Section, Table};
 use crate::trace::{self, stages};
 use crate::tune::{self, record::Record};
+use crate::units::format_bytes_binary;
 
-/// The largest file, in bytes, that is read whole.
-pub const TEXT_BYTES_MAX: u64 = 1 << 30;
+/// The largest file, in bytes, that is read whole: what `stat --record` writes of ten devices each second in two
+/// days. What is made of it takes several times as much memory.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// How much of a file is looked at to tell what it is.
 const HEAD_BYTES: u64 = 1 << 16;
@@ -151,24 +153,54 @@ impl Content {
 pub fn read(path: &Path) -> Result<Shown, ReadError> {
     let file = path.display().to_string();
     let failed = |error| ReadError::Io { file: file.clone(), error };
-    let mut input = File::open(path).map_err(failed)?;
-    if input.metadata().map_err(failed)?.is_dir() {
-        return Err(ReadError::Content(format!("{file}: it is a directory: name the files in it")));
-    }
+    let mut input = open(path)?;
     let mut head = Vec::new();
     input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
     let found = match &head {
         head if head.is_empty() => Err(format!("the file is empty: {EXPECTED}")),
         head if head.contains(&0) => of_trace(path, &file),
-        _ => {
-            let mut bytes = head;
-            input.take(TEXT_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
-            of_text(path, &file, bytes)
-        }
+        _ => of_text(path, &file, rest(input, head, path)?),
     };
     let Content { kind, title, sections, notes } =
         found.map_err(|reason| ReadError::Content(with_file(&file, reason)))?;
     Ok(Shown { file, kind, part: Part { title, sections }, notes })
+}
+
+/// Reads a file that must be in memory whole.
+///
+/// # Errors
+/// [`ReadError`]: it cannot be read, or has more than [`FILE_BYTES_MAX`].
+pub fn read_whole(path: &Path) -> Result<Vec<u8>, ReadError> {
+    rest(open(path)?, Vec::new(), path)
+}
+
+fn open(path: &Path) -> Result<File, ReadError> {
+    let failed = |error| ReadError::Io { file: path.display().to_string(), error };
+    let input = File::open(path).map_err(failed)?;
+    if input.metadata().map_err(failed)?.is_dir() {
+        return Err(ReadError::Content(format!("{}: it is a directory: name the files in it", path.display())));
+    }
+    Ok(input)
+}
+
+/// What is left in a file, behind what has been read of it. A size that the file tells is believed where it is too
+/// large; a device or a pipe tells none.
+fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadError> {
+    let file = path.display();
+    let failed = |error| ReadError::Io { file: file.to_string(), error };
+    let told_bytes = input.metadata().map_err(failed)?.len();
+    if told_bytes <= FILE_BYTES_MAX {
+        let left = (FILE_BYTES_MAX + 1).saturating_sub(bytes.len() as u64);
+        input.take(left).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 <= FILE_BYTES_MAX {
+            return Ok(bytes);
+        }
+    }
+    let most = format_bytes_binary(FILE_BYTES_MAX);
+    let has = if told_bytes > FILE_BYTES_MAX { format_bytes_binary(told_bytes) } else { format!("more than {most}") };
+    Err(ReadError::Content(format!(
+        "{file}: it has {has}, and a file may have {most} at the most: cut it into parts, or record less often"
+    )))
 }
 
 /// The sentence with the file before it, which some readers have named with the line.
@@ -184,10 +216,11 @@ fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
 }
 
 fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
-    if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(format!("it is larger than {} MiB, which is too much for a page", TEXT_BYTES_MAX >> 20));
-    }
     let text = String::from_utf8_lossy(&bytes);
+    // It may be large: it is not parsed here first.
+    if is_iostat_json(&text) {
+        return stat::read(file, &bytes);
+    }
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     if let Ok(line) = serde_json::from_str::<serde_json::Value>(first)
         && line.get("record").and_then(serde_json::Value::as_str) == Some("plimsoll tune")
@@ -207,6 +240,13 @@ fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
         // A trace as text is what blkparse printed; it says of itself whether it is one.
         Err(reason) => of_trace(path, file).map_err(|_| reason),
     }
+}
+
+/// Whether it begins as JSON of iostat does: with the key `sysstat`, whatever is spaces between.
+fn is_iostat_json(text: &str) -> bool {
+    let begin = text.trim_start_matches('\u{feff}').trim_start();
+    let map = begin.strip_prefix('[').map_or(begin, str::trim_start).strip_prefix('{');
+    map.is_some_and(|keys| keys.trim_start().starts_with("\"sysstat\""))
 }
 
 /// The page: a part for each result, beneath a table of them where there are several.

@@ -125,9 +125,13 @@ fn host() -> Observed {
     }
 }
 
+/// What `plimsoll serve` says of itself, as its own tests check.
+const OF_SERVE: &str = "# HELP plimsoll_host_look_failed 1 where the last look failed.\n\
+                        # TYPE plimsoll_host_look_failed gauge\nplimsoll_host_look_failed 0\n";
+
 /// One page, as a host with one program gives it.
 fn page() -> String {
-    encode(std::slice::from_ref(program())) + &encode_host(&host())
+    encode(std::slice::from_ref(program())) + &encode_host(&host()) + OF_SERVE
 }
 
 /// What `promtool` says; `None`, and one line why, where there is none.

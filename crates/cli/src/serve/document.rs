@@ -15,7 +15,7 @@
 //! # Example
 //! `curl http://127.0.0.1:9650/fragment`.
 
-use plimsoll_tools::page;
+use plimsoll_tools::page::{self, Section};
 
 use super::sampling::Shared;
 
@@ -35,9 +35,9 @@ pub(super) fn style() -> String {
     format!("{}{}", page::STYLE, include_str!("live.css"))
 }
 
-/// What is shown now.
-pub(super) fn fragment(shared: &Shared) -> String {
-    shared.sections_as(|sections| page::body(&[page::Part { title: String::new(), sections }]))
+/// What stands in `<main>`.
+pub(super) fn fragment(sections: Vec<Section>) -> String {
+    page::body(&[page::Part { title: String::new(), sections }])
 }
 
 /// The page.
@@ -60,7 +60,7 @@ pub(super) fn whole(shared: &Shared) -> String {
          now</a></p></noscript>\n</header>\n<main id=\"content\" tabindex=\"-1\">\n{}</main>\n\
          <footer><p>A look every {every}. For programs: <a href=\"/metrics\">metrics</a>, <a href=\"/api/stat\">the \
          last interval as JSON</a>. plimsoll {version}</p></footer>\n</body>\n</html>\n",
-        fragment(shared)
+        shared.fragment()
     )
 }
 

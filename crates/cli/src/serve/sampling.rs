@@ -6,21 +6,24 @@
 //!
 //! # How it works
 //! A thread of its own ([`Host::spawn`]; reading `/proc` blocks, so it is no task of the server) takes a reading each
-//! interval, judges it and puts it into [`Shared`], which answers from there.
+//! interval, judges it and puts it into [`Shared`], which answers from there. What is sent is made by the first who asks
+//! after a look, beside the lock, and kept for all others until the next. Figures of an earlier look never pass for those
+//! of one that failed: only the page goes on to show them, beneath the reason.
 //!
 //! # Limits
 //! The history is of the time since the start, coarser the longer it is, and gone at the end.
 //!
 //! # Example
-//! A failing look is told once on stderr and shown on the page; the next may succeed.
+//! A failing look is told once on stderr and shown on the page, `/api/stat` has its reason in place of figures, and
+//! `plimsoll_host_look_failed` is 1; the next may succeed.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plimsoll::metrics::ProgramMetrics;
+use plimsoll::metrics::{Exposition, Kind, ProgramMetrics};
 use plimsoll_tools::metrics::encode_host;
-use plimsoll_tools::page::{Block, Section};
+use plimsoll_tools::page::Block;
 use plimsoll_tools::report_page::stat::History;
 use plimsoll_tools::stat::Observed;
 use plimsoll_tools::stat::host::{self, Reading, Sampler};
@@ -28,7 +31,7 @@ use plimsoll_tools::stat::output::json;
 use plimsoll_tools::stat::programs::{ClassRow, Programs};
 use plimsoll_tools::stat::watch::Watch;
 
-use super::ServeArguments;
+use super::{ServeArguments, document};
 use crate::failure::Failure;
 use crate::screen;
 use crate::stat::Roots;
@@ -105,12 +108,78 @@ pub(super) struct Shared {
 
 #[derive(Default)]
 struct State {
-    history: History,
-    classes: Vec<ClassRow>,
-    programs: Vec<ProgramMetrics>,
-    /// Why the last look failed.
-    failed: Option<String>,
+    look: Look,
     is_over: bool,
+}
+
+/// What is known after a look; a clone shares everything.
+#[derive(Clone, Default)]
+struct Look {
+    history: Arc<History>,
+    classes: Arc<[ClassRow]>,
+    programs: Arc<[ProgramMetrics]>,
+    /// Why the last look failed.
+    failed: Option<Arc<str>>,
+    made: Arc<Made>,
+}
+
+/// What was made of a look for those who asked.
+#[derive(Default)]
+struct Made {
+    fragment: OnceLock<Arc<str>>,
+    metrics: OnceLock<Arc<str>>,
+    statistics: OnceLock<Statistics>,
+}
+
+/// The last interval as JSON, or why it is not there.
+#[derive(Clone)]
+pub(super) struct Statistics {
+    /// Whether it is the interval.
+    pub(super) is_there: bool,
+    /// One line.
+    pub(super) json: Arc<str>,
+}
+
+impl Look {
+    fn fragment(&self) -> String {
+        let mut sections = self.history.live(&self.classes);
+        if let (Some(why), Some(first)) = (&self.failed, sections.first_mut()) {
+            first.blocks.insert(0, Block::Warnings(vec![format!("The last look failed: {why}")]));
+        }
+        document::fragment(sections)
+    }
+
+    /// As `stat --format json` has it.
+    fn statistics(&self) -> Statistics {
+        let interval = match (&self.failed, self.history.last()) {
+            (Some(why), _) => Err(format!("the last look failed: {why}")),
+            (None, None) => Err("the first interval is under way".to_owned()),
+            (None, Some(last)) => {
+                json::statistics(last, &self.classes).map_err(|error| format!("cannot write JSON: {error}"))
+            }
+        };
+        let is_there = interval.is_ok();
+        let json = interval.unwrap_or_else(|why| serde_json::json!({ "error": why }).to_string());
+        Statistics { is_there, json: (json + "\n").into() }
+    }
+
+    /// For Prometheus: the host's verdicts unless they are old, and the counters of running programs.
+    fn metrics(&self) -> String {
+        let host = self.history.last().map(|last| match &self.failed {
+            None => encode_host(last),
+            // Since when there is nothing new.
+            Some(_) => encode_host(&Observed {
+                duration_s: last.duration_s,
+                end_unix_ms: last.end_unix_ms,
+                ..Observed::default()
+            }),
+        });
+        let mut look = Exposition::default();
+        let help = "1 where the last look at the host's counters failed, and there are no verdicts for it; else 0.";
+        look.family("plimsoll_host_look_failed", help, Kind::Gauge);
+        look.sample(&[], f64::from(u8::from(self.failed.is_some())));
+        host.unwrap_or_default() + &look.finish() + &plimsoll::metrics::encode(&self.programs)
+    }
 }
 
 impl Shared {
@@ -128,31 +197,26 @@ impl Shared {
         self.interval
     }
 
-    /// What the page shows, as `f` makes it.
-    pub(super) fn sections_as<T>(&self, f: impl FnOnce(Vec<Section>) -> T) -> T {
-        let sections = {
-            let state = self.state();
-            let mut sections = state.history.live(&state.classes);
-            if let (Some(why), Some(first)) = (&state.failed, sections.first_mut()) {
-                first.blocks.insert(0, Block::Warnings(vec![format!("The last look failed: {why}")]));
-            }
-            sections
-        };
-        f(sections)
+    /// What the page shows.
+    pub(super) fn fragment(&self) -> Arc<str> {
+        let look = self.last();
+        Arc::clone(look.made.fragment.get_or_init(|| look.fragment().into()))
     }
 
-    /// The last interval as `stat --format json` has it; `None` before the first.
-    pub(super) fn statistics(&self) -> serde_json::Result<Option<String>> {
-        let state = self.state();
-        let text = state.history.last().map(|last| json::statistics(last, &state.classes)).transpose()?;
-        Ok(text.map(|text| text + "\n"))
+    /// The last interval; none before the first, and where the last look failed.
+    pub(super) fn statistics(&self) -> Statistics {
+        let look = self.last();
+        look.made.statistics.get_or_init(|| look.statistics()).clone()
     }
 
-    /// For Prometheus: the host's verdicts, and the counters of running programs.
-    pub(super) fn metrics(&self) -> String {
-        let state = self.state();
-        let host = state.history.last().map(encode_host).unwrap_or_default();
-        host + &plimsoll::metrics::encode(&state.programs)
+    /// For Prometheus.
+    pub(super) fn metrics(&self) -> Arc<str> {
+        let look = self.last();
+        Arc::clone(look.made.metrics.get_or_init(|| look.metrics().into()))
+    }
+
+    fn last(&self) -> Look {
+        self.state().look.clone()
     }
 
     /// Asks for the end.
@@ -170,24 +234,57 @@ impl Shared {
 
     fn put(&self, observed: Result<Observed, String>, classes: Vec<ClassRow>, programs: Vec<ProgramMetrics>) {
         let mut state = self.state();
+        let look = &mut state.look;
         match observed {
             Ok(observed) => {
-                state.history.push(observed);
-                state.failed = None;
+                // A copy only where somebody makes something of the last look right now.
+                Arc::make_mut(&mut look.history).push(observed);
+                look.failed = None;
             }
             Err(error) => {
-                if state.failed.is_none() {
+                if look.failed.is_none() {
                     screen::warning(&error);
                 }
-                state.failed = Some(error);
+                look.failed = Some(error.into());
             }
         }
-        state.classes = classes;
-        state.programs = programs;
+        look.classes = classes.into();
+        look.programs = programs.into();
+        look.made = Arc::default();
     }
 
     /// What is there is whole even where a thread panicked.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_made_once_a_look() {
+        let shared = Shared::new("db-7".to_owned(), Duration::from_secs(1));
+        let all = || [shared.fragment(), shared.statistics().json, shared.metrics()];
+        let same = |one: &[Arc<str>; 3], other: &[Arc<str>; 3]| {
+            one.iter().zip(other).map(|(one, other)| Arc::ptr_eq(one, other)).collect::<Vec<_>>()
+        };
+        let mut before = all();
+        let looks = [
+            (Ok(Observed { end_unix_ms: Some(1500), ..Observed::default() }), true, "timestamp_seconds 1.5"),
+            (Err("no \"stat\"".to_owned()), false, "plimsoll_host_look_failed 1"),
+            (Ok(Observed::default()), true, "plimsoll_host_look_failed 0"),
+        ];
+        for (observed, is_there, part) in looks {
+            shared.put(observed, Vec::new(), Vec::new());
+            let now = all();
+            assert_eq!(same(&now, &all()), [true; 3], "{part}");
+            assert_eq!(same(&now, &before), [false; 3], "{part}");
+            assert_eq!(shared.statistics().is_there, is_there, "{part}");
+            assert!(now[2].contains(part), "no `{part}` in {}", now[2]);
+            assert_eq!(now[1].lines().count(), 1, "{}", now[1]);
+            before = now;
+        }
     }
 }

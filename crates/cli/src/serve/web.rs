@@ -32,7 +32,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::document;
 use super::guard::Guard;
-use super::sampling::Shared;
+use super::sampling::{Shared, Statistics};
 use crate::screen;
 
 /// The most connections at a time.
@@ -128,29 +128,28 @@ async fn connection(
     let _ = tokio::time::timeout(HEAD_TIME, connection).await;
 }
 
-/// Answers a request. Everything is made anew or from memory; nothing waits.
+/// Answers a request: from memory, or with what the first to ask after a look has made; nothing waits.
 fn answer(request: &Request<Incoming>, shared: &Shared, guard: &Guard) -> Response<Full<Bytes>> {
-    let (status, content_type, text) = match guard.check(request) {
-        Err((status, sentence)) => (status, TEXT, sentence + "\n"),
+    let fixed = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let shown = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let (status, content_type, body) = match guard.check(request) {
+        Err((status, sentence)) => (status, TEXT, Bytes::from(sentence + "\n")),
         Ok(()) => match request.uri().path() {
-            "/" => (StatusCode::OK, HTML, document::whole(shared)),
-            "/fragment" => (StatusCode::OK, HTML, document::fragment(shared)),
-            "/app.js" => (StatusCode::OK, "text/javascript; charset=utf-8", document::SCRIPT.to_owned()),
-            "/style.css" => (StatusCode::OK, "text/css; charset=utf-8", document::style()),
-            "/icon.svg" => (StatusCode::OK, "image/svg+xml", document::ICON.to_owned()),
-            "/metrics" => (StatusCode::OK, plimsoll::metrics::CONTENT_TYPE, shared.metrics()),
-            "/api/stat" => match shared.statistics() {
-                Ok(Some(json)) => (StatusCode::OK, "application/json", json),
-                Ok(None) => {
-                    let json = "{\"error\": \"the first interval is under way\"}\n".to_owned();
-                    (StatusCode::SERVICE_UNAVAILABLE, "application/json", json)
-                }
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("cannot write JSON: {error}\n")),
-            },
-            _ => (StatusCode::NOT_FOUND, TEXT, "there is /, /metrics and /api/stat\n".to_owned()),
+            "/" => (StatusCode::OK, HTML, Bytes::from(document::whole(shared))),
+            "/fragment" => (StatusCode::OK, HTML, shown(&shared.fragment())),
+            "/app.js" => (StatusCode::OK, "text/javascript; charset=utf-8", fixed(document::SCRIPT)),
+            "/style.css" => (StatusCode::OK, "text/css; charset=utf-8", Bytes::from(document::style())),
+            "/icon.svg" => (StatusCode::OK, "image/svg+xml", fixed(document::ICON)),
+            "/metrics" => (StatusCode::OK, plimsoll::metrics::CONTENT_TYPE, shown(&shared.metrics())),
+            "/api/stat" => {
+                let Statistics { is_there, json } = shared.statistics();
+                let status = if is_there { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+                (status, "application/json", shown(&json))
+            }
+            _ => (StatusCode::NOT_FOUND, TEXT, fixed("there is /, /metrics and /api/stat\n")),
         },
     };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
+    let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

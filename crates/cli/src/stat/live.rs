@@ -9,7 +9,8 @@
 //! signal ends the waiting.
 //!
 //! # Limits
-//! A look that comes late (a suspended host) makes its interval longer, and the times of the next ones move.
+//! A look that comes late (a suspended host) makes its interval longer, and the times of the next ones move. A look
+//! that fails ends the run; the page and the pictures of what was seen until then are written.
 //!
 //! # Example
 //! `plimsoll stat 1 10 --record disks.stat`: ten reports, and eleven readings in the file.
@@ -24,6 +25,7 @@ use plimsoll_tools::stat::{Interval, Observed};
 
 use super::classes::Classes;
 use super::recording::Recording;
+use super::sink::or_save;
 use super::watching::{Roots, watch};
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
@@ -58,11 +60,11 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         live.classes.tell();
         sink.interval(observed, live.classes.rows())
     };
+    let mut ended = Ok(false);
     if !arguments.show.omit_first || arguments.every_s.is_none() {
         let observed = live.since_boot();
-        show(&mut live, observed, &mut left)?;
+        ended = show(&mut live, observed, &mut left).map(|()| false);
     }
-    let mut ended = Ok(false);
     if let Some(every) = arguments.every_s.map(Duration::from_secs_f64) {
         let mut due = Instant::now();
         while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) {
@@ -74,12 +76,10 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
             ended = live.next().and_then(|observed| show(&mut live, observed, &mut left)).map(|()| false);
         }
     }
-    let closed = sink.end();
+    let (kept, closed) = sink.end();
     live.end();
-    let is_interrupted = ended?;
-    let (kept, outcome) = closed?;
-    let outcome = if is_interrupted { Outcome::Interrupted } else { outcome };
-    Ok((kept, outcome))
+    let outcome = ended.and_then(|is_interrupted| if is_interrupted { Ok(Outcome::Interrupted) } else { closed });
+    or_save(arguments, kept, outcome)
 }
 
 /// A host that is being watched.

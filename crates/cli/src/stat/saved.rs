@@ -8,18 +8,21 @@
 //! was left out or assumed goes to stderr.
 //!
 //! # Limits
-//! All intervals are in memory.
+//! All intervals are in memory, so a file may have [`FILE_BYTES_MAX`] at the most.
+//!
+//! [`FILE_BYTES_MAX`]: plimsoll_tools::report_page::FILE_BYTES_MAX
 //!
 //! # Example
 //! `plimsoll stat --from bundle/iostat.txt --disk i4i.2xlarge`.
 
 use std::path::Path;
 
+use plimsoll_tools::report_page::read_whole;
 use plimsoll_tools::stat::Interval;
 use plimsoll_tools::stat::from::{self, ReadOptions, Recorded};
 use plimsoll_tools::stat::host::{Host, looks_like_partition};
 
-use super::{Kept, StatArguments, watching};
+use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -32,17 +35,17 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         screen::print(&format!("{}\n\n", screen::wrap(&recorded.origin)))?;
     }
     let mut sink = arguments.sink(Host::default(), kept);
-    for interval in &recorded.intervals {
-        sink.interval(watch.observe(interval, &recorded.facts), &[])?;
-    }
-    sink.end()
+    let mut intervals = recorded.intervals.iter();
+    let shown = intervals.try_for_each(|interval| sink.interval(watch.observe(interval, &recorded.facts), &[]));
+    let (kept, closed) = sink.end();
+    sink::or_save(arguments, kept, shown.and(closed))
 }
 
 /// What is in the files, without partitions unless they are wanted; remarks go to stderr.
 pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorded, Failure> {
-    let one = |path: &&Path| match std::fs::read(path) {
+    let one = |path: &&Path| match read_whole(path) {
         Ok(bytes) => Ok((path.display().to_string(), bytes)),
-        Err(error) => Err(Failure::Input(format!("{}: cannot be read: {error}", path.display()))),
+        Err(error) => Err(Failure::Input(error.to_string())),
     };
     let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     let options =

@@ -6,6 +6,7 @@
 //! # How it works
 //! [`Sink::interval`] prints an interval as it comes. JSON is one document: its head comes with the first interval, its
 //! tail with [`Sink::end`], so that it is whole whenever the run ends. The sink remembers whether any verdict said no.
+//! [`or_save`] is where all runs end: one that fails keeps its page and pictures, too.
 //!
 //! # Limits
 //! A program that is killed (SIGKILL) leaves JSON without its tail.
@@ -18,8 +19,8 @@ use plimsoll_tools::stat::host::Host;
 use plimsoll_tools::stat::output::{Selection, csv, has_finding, json, time};
 use plimsoll_tools::stat::programs::ClassRow;
 
-use super::Kept;
 use super::table::{self, Tables};
+use super::{Files, Kept, StatArguments};
 use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::ReportFormat;
 use crate::screen;
@@ -61,12 +62,16 @@ impl Sink {
     }
 
     /// Ends the document. What pictures are made of, and whether a verdict said no.
-    pub(super) fn end(self) -> Result<(Kept, Outcome), Failure> {
-        if self.format == ReportFormat::Json {
-            let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
-            screen::print(&format!("{head}{}", json::TAIL))?;
-        }
-        Ok((self.kept, if self.has_finding { Outcome::Finding } else { Outcome::Done }))
+    pub(super) fn end(self) -> (Kept, Result<Outcome, Failure>) {
+        let tail = || {
+            if self.format == ReportFormat::Json {
+                let head = if self.intervals == 0 { self.head(None)? } else { String::new() };
+                screen::print(&format!("{head}{}", json::TAIL))?;
+            }
+            Ok(if self.has_finding { Outcome::Finding } else { Outcome::Done })
+        };
+        let ended = tail();
+        (self.kept, ended)
     }
 
     fn head(&self, at_unix_ms: Option<u64>) -> Result<String, Failure> {
@@ -75,6 +80,24 @@ impl Sink {
             ReportFormat::Table => Ok(table::banner(&self.host, date.as_deref())),
             ReportFormat::Json => as_json(json::head(&self.host, date.as_deref())),
             ReportFormat::Csv => Ok(csv::HEADER.to_owned()),
+        }
+    }
+}
+
+/// How a run ended, with what pages and pictures are made of. Where it failed these are written first: what was seen
+/// until then is the more wanted for it.
+pub(super) fn or_save(
+    arguments: &StatArguments,
+    kept: Kept,
+    ended: Result<Outcome, Failure>,
+) -> Result<(Kept, Outcome), Failure> {
+    match ended {
+        Ok(outcome) => Ok((kept, outcome)),
+        Err(failure) => {
+            if let Err(error) = Files::check(arguments).and_then(|files| files.write(&kept)) {
+                screen::warning(&error.to_string());
+            }
+            Err(failure)
         }
     }
 }

@@ -25,6 +25,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::live::{Live, Stop};
+use super::sink::or_save;
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
 use view::View;
@@ -73,13 +74,12 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     let restored = ratatui::try_restore();
     live.classes.tell();
     live.end();
-    let outcome = ended?;
-    restored?;
-    let outcome = match outcome {
+    let outcome = ended.and_then(|outcome| restored.map(|()| outcome).map_err(Failure::from));
+    let outcome = outcome.map(|outcome| match outcome {
         Outcome::Done if top.left == Some(0) && top.has_finding => Outcome::Finding,
         other => other,
-    };
-    Ok((top.kept, outcome))
+    });
+    or_save(arguments, top.kept, outcome)
 }
 
 struct Top {

@@ -20,6 +20,8 @@ Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB
 nvme0n1          0.00      0.00     0.00   0.00    0.00     0.00 7300.00 102000.00     0.00   0.00    0.03    13.97    0.00      0.00     0.00   0.00    0.00     0.00    0.00    0.00    0.22  99.80
 ";
 
+const IOSTAT_JSON: &str = include_str!("../../../tools/tests/stat_samples/pkb_iostat_output.json");
+
 /// A surface of a simulated disk.
 pub(crate) const SURFACE: &str = r#"{"schema": 1, "cells": [
   {"write_MBps": 0, "read_iops": 50000, "p50_ms": 0.1, "p95_ms": 0.2, "model_p50_ms": 0.11, "model_p95_ms": 0.21,
@@ -35,6 +37,8 @@ fn results_of_all_kinds_stand_on_one_page() {
         assert!(matches!(ended.code, Some(0 | 1)), "{ended:#?}");
         std::fs::write(world.path().join(name), ended.out).unwrap();
     };
+    let line = serde_json::to_string(&serde_json::from_str::<Value>(IOSTAT_JSON).unwrap()).unwrap();
+    std::fs::write(world.path().join("iostat.json"), line).unwrap();
     let test = ["test", "jobs.yaml", "--backend", "null", "--duration", "1", "--format", "json"];
     keep("a.json", &[&test[..], &["--trace", "a.plt"]].concat());
     keep("b.json", &test);
@@ -48,6 +52,7 @@ fn results_of_all_kinds_stand_on_one_page() {
         ("a.plt", "trace"),
         ("surface.json", "surface"),
         ("iostat.txt", "stat"),
+        ("iostat.json", "stat"),
     ];
     let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
     let ended = world
@@ -74,7 +79,13 @@ fn what_is_no_result_is_refused_and_nothing_written() {
     let world =
         World::new(&[("text", "what is this\n"), ("empty", ""), ("surface.json", SURFACE), ("report.html", "mine")]);
     let before = world.contents();
-    let cases: [(&[&str], &[&str]); 6] = [
+    // Beside the world, so that nobody reads its contents; it takes no place on the disk.
+    let elsewhere = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&elsewhere, IOSTAT.repeat(100)).unwrap();
+    elsewhere.as_file().set_len(300 << 20).unwrap();
+    let large = elsewhere.path().to_str().unwrap();
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&[large, "-o", "new.html"], &[large, "it has 300 MiB", "256 MiB at the most", "cut it"]),
         (&["text", "-o", "new.html"], &["text: ", "expected"]),
         (&["surface.json", "empty", "-o", "new.html"], &["empty: the file is empty"]),
         (&["missing", "-o", "new.html"], &["missing: cannot read it"]),

@@ -120,6 +120,13 @@ impl Server {
         self.ask(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address))
     }
 
+    /// Lets the host stand still, and takes a file of the kernel away.
+    fn break_host(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.host.take().map(JoinHandle::join).unwrap().unwrap();
+        std::fs::remove_file(self.world.path().join("proc/diskstats")).unwrap();
+    }
+
     /// Asks until an interval has passed.
     fn statistics(&self) -> Value {
         let give_up = Instant::now() + PATIENCE;
@@ -170,6 +177,34 @@ fn page_metrics_and_json_tell_of_the_same_host() {
     assert!(metrics.contains("plimsoll_disk_verdict{device=\"sda\",verdict=\"idle\"} 1"), "{metrics}");
     assert_eq!(server.get("/fragment").2.matches("<li class=\"tile").count(), 4, "three disks and a group");
     assert_eq!(server.stop(), Some(130));
+}
+
+#[test]
+fn old_figures_never_pass_for_new_ones() {
+    let mut server = Server::start(&["--interval", "100ms"]);
+    server.statistics();
+    assert!(server.get("/metrics").2.contains("plimsoll_host_look_failed 0"));
+    server.break_host();
+    let give_up = Instant::now() + PATIENCE;
+    let body = loop {
+        let (status, _, body) = server.get("/api/stat");
+        if status == 503 {
+            break body;
+        }
+        assert!(Instant::now() < give_up, "{status}: {body}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let error: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body.lines().count(), 1, "{body}");
+    let why = error["error"].as_str().unwrap();
+    assert!(why.starts_with("the last look failed: ") && why.contains("diskstats"), "{why}");
+    let (status, _, metrics) = server.get("/metrics");
+    assert_eq!(status, 200);
+    assert!(metrics.contains("plimsoll_host_look_failed 1"), "{metrics}");
+    assert!(metrics.contains("plimsoll_host_interval_end_timestamp_seconds "), "since when: {metrics}");
+    assert!(!metrics.contains("plimsoll_disk_"), "{metrics}");
+    let page = server.get("/").2;
+    assert!(page.contains("The last look failed: ") && page.contains("nvme0n1"), "{page}");
 }
 
 #[test]

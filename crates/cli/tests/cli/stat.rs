@@ -230,13 +230,46 @@ fn pages_and_pictures_are_written() {
 }
 
 #[test]
+fn a_run_that_fails_keeps_its_page_and_pictures() {
+    let world = World::new(&[]);
+    host(&world);
+    let arguments =
+        ["stat", "0.02", "--record", "disks.stat", "--page", "disks.html", "--pictures", ".", "--format", "json"];
+    let mut command = world.command(&[&arguments[..], &HOST].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let give_up = Instant::now() + PATIENCE;
+    let recorded = || std::fs::read_to_string(world.path().join("disks.stat")).unwrap_or_default();
+    while recorded().lines().count() < 6 {
+        if Instant::now() > give_up {
+            child.kill().expect("it is our child");
+            panic!("nothing is recorded");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(world.path().join("proc/diskstats")).expect("it is ours");
+    let ended = Ended::of(child.wait_with_output().expect("it ends"));
+    assert_eq!(ended.code, Some(3), "{ended:#?}");
+    assert!(ended.err.contains("proc/diskstats"), "{ended:#?}");
+    assert!(statistics(&json(&ended.out)).len() >= 3, "{ended:#?}");
+    let page = std::fs::read_to_string(world.path().join("disks.html")).unwrap_or_default();
+    assert!(page.contains("nvme0n1"), "{page}");
+    assert!(world.path().join("throughput.svg").exists(), "{ended:#?}");
+}
+
+#[test]
 fn slips_are_told() {
     let world = World::new(&[("empty", ""), ("other.json", "{\"fio version\": \"fio-3.33\"}"), ("free.txt", UTIL_100)]);
     host(&world);
-    let cases: [(&[&str], i32, &[&str]); 14] = [
+    // It takes no place on the disk.
+    let large = std::fs::File::create(world.path().join("large")).expect("the file can be made");
+    large.set_len(300 << 20).expect("the file can be made");
+    let cases: [(&[&str], i32, &[&str]); 17] = [
         (&["0"], 2, &["INTERVAL"]),
         (&["1", "0"], 2, &["COUNT"]),
-        (&["--from", "missing"], 2, &["missing", "cannot be read"]),
+        (&["--from", "missing"], 2, &["missing: cannot read it"]),
+        (&["--from", "free.txt", "large"], 2, &["large: it has 300 MiB", "256 MiB", "cut it", "record less often"]),
+        (&["--compare", "free.txt", "large"], 2, &["large: it has 300 MiB"]),
+        (&["--from", "proc"], 2, &["proc: it is a directory"]),
         (&["--from", "empty"], 2, &["empty"]),
         (&["--from", "other.json"], 2, &["other.json"]),
         (&["--from", "free.txt", "--device", "sdz"], 2, &["no device sdz in"]),
@@ -251,6 +284,10 @@ fn slips_are_told() {
     ];
     for (arguments, code, parts) in cases {
         run_on_host(&world, arguments).assert_refused(code, parts);
+    }
+    if Path::new("/dev/zero").exists() {
+        let endless = world.run(&["stat", "--from", "/dev/zero"]);
+        endless.assert_refused(2, &["/dev/zero: it has more than 256 MiB"]);
     }
     let nowhere = world.run(&["stat", "--proc-root", "nowhere"]);
     nowhere.assert_refused(3, &["nowhere/uptime"]);

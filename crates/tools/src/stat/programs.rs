@@ -7,13 +7,14 @@
 //! # How it works
 //! [`Programs`] keeps a connection to every program of this user that serves a control socket, and asks for its
 //! counters once an interval. [`rows`] is the difference of two answers. Waiting and device time are sums over requests
-//! that the program keeps itself, so the means are exact. A program that does not answer is left alone for a minute:
-//! while it is asked, nothing else is.
+//! that the program keeps itself, so the means are exact. Each program is asked in a thread of its own, which ends with
+//! the process and holds up nobody: all are asked at once, and a look takes the answers that come within 100 ms. A later
+//! one is taken by the next look. A program that does not answer at all is left alone for a minute.
 //!
 //! # Limits
-//! A program that is stopped in a debugger holds the caller up for 5 s, once a minute. Where shards did not answer in
-//! time there are no rows: the next ones are over both intervals. Programs of a library without metrics are named in
-//! [`Looked::silent`].
+//! Of a program that did not answer in time, in full or at all, there are no rows: the next ones are over both intervals.
+//! A look takes up to 100 ms longer where a program is stopped in a debugger, once a minute. Programs of a library
+//! without metrics are named in [`Looked::silent`].
 //!
 //! # Example
 //! ```
@@ -32,6 +33,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use plimsoll::control::{Client, ClientError, ErrorCode};
@@ -40,6 +42,12 @@ use serde::Serialize;
 
 /// How long a program that did not answer is left alone.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
+
+/// How long a look waits for those that it has asked, all together.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// After which a program that has not answered is told of, and its last counters are no longer passed on.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// What a class did on a disk of its program in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -191,27 +199,42 @@ pub struct Looked {
     /// What the classes did since the last look; empty at the first.
     pub rows: Vec<ClassRow>,
     /// The counters of every program that answers, by process number, for [`Export`](super::export::Export). Of a
-    /// program some of whose shards did not answer in time: those of the look before.
+    /// program that did not answer in time, or some of whose shards did not: those of the look before.
     pub programs: Vec<ProgramMetrics>,
     /// Programs that do not answer, each with the reason; each is told once.
     pub silent: Vec<String>,
 }
 
 /// Watches the running programs of this user.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Programs {
     watched: BTreeMap<u32, Watched>,
     /// When those that do not answer may be asked again.
     left_alone: BTreeMap<u32, Instant>,
     /// What has been told.
     told: BTreeSet<String>,
+    /// How long a look waits for answers.
+    grace: Duration,
 }
 
+/// A program, and the thread that asks it: one question at a time, until either end of a channel is dropped.
 #[derive(Debug)]
 struct Watched {
-    client: Client,
+    questions: Sender<()>,
+    answers: Receiver<Answered>,
+    /// When the question was asked whose answer has not come.
+    asked_at: Option<Instant>,
     /// The last answer in full, and when it came.
     before: Option<(Instant, ProgramMetrics)>,
+}
+
+/// When a program answered, and what.
+type Answered = (Instant, Result<ProgramMetrics, ClientError>);
+
+impl Default for Programs {
+    fn default() -> Programs {
+        Programs { watched: BTreeMap::new(), left_alone: BTreeMap::new(), told: BTreeSet::new(), grace: GRACE }
+    }
 }
 
 impl Programs {
@@ -221,7 +244,7 @@ impl Programs {
         Programs::default()
     }
 
-    /// Looks at all programs that run now.
+    /// Looks at all programs that run now. Takes 100 ms at the most, beside listing them.
     pub fn look(&mut self) -> Looked {
         match plimsoll::control::programs() {
             Ok(sockets) => self.look_at(&sockets),
@@ -237,53 +260,67 @@ impl Programs {
     pub fn look_at(&mut self, sockets: &[(u32, PathBuf)]) -> Looked {
         let is_there = |pid: &u32| sockets.iter().any(|(other, _)| other == pid);
         self.watched.retain(|pid, _| is_there(pid));
-        self.left_alone.retain(|pid, _| is_there(pid));
+        self.left_alone.retain(|pid, until| is_there(pid) && Instant::now() < *until);
         let mut looked = Looked::default();
+        let mut asked = Vec::new();
         for (pid, path) in sockets {
-            if self.left_alone.get(pid).is_some_and(|until| Instant::now() < *until) {
+            if self.left_alone.contains_key(pid) {
                 continue;
             }
-            self.left_alone.remove(pid);
             match self.ask(*pid, path) {
-                Ok(metrics) => self.answered(*pid, metrics, &mut looked),
-                Err(error) => {
-                    self.watched.remove(pid);
-                    // One that has just ended is gone at the next look.
-                    if !matches!(error, ClientError::NotServed { .. }) && !has_ended(&error) {
-                        self.left_alone.insert(*pid, Instant::now() + LEFT_ALONE);
-                        self.tell(&mut looked, format!("process {pid}: {}", reason(&error)));
-                    }
-                }
+                // Who has not answered an earlier question is not waited for.
+                Ok(is_new) => asked.push((*pid, is_new)),
+                Err(error) => self.tell(&mut looked, format!("process {pid}: it cannot be asked: {error}")),
             }
+        }
+        let until = Instant::now() + self.grace;
+        for (pid, is_new) in asked {
+            let now = Instant::now();
+            self.take(pid, if is_new { until.saturating_duration_since(now) } else { Duration::ZERO }, &mut looked);
         }
         looked
     }
 
-    fn ask(&mut self, pid: u32, path: &Path) -> Result<ProgramMetrics, ClientError> {
+    /// Asks a program, unless an earlier question is under way: whether it was asked.
+    fn ask(&mut self, pid: u32, path: &Path) -> std::io::Result<bool> {
         let watched = match self.watched.entry(pid) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(Watched { client: Client::connect(path)?, before: None })
-            }
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Watched::start(path.to_owned())?),
         };
-        watched.client.metrics()
+        if watched.asked_at.is_some() {
+            return Ok(false);
+        }
+        watched.asked_at = Some(Instant::now());
+        // A thread that has ended has left its reason.
+        let _ = watched.questions.send(());
+        Ok(true)
     }
 
-    fn answered(&mut self, pid: u32, metrics: ProgramMetrics, looked: &mut Looked) {
-        let at = Instant::now();
+    /// Takes the answer of a program, if it comes within `wait`.
+    fn take(&mut self, pid: u32, wait: Duration, looked: &mut Looked) {
         let Some(watched) = self.watched.get_mut(&pid) else { return };
-        if !metrics.missing_shards.is_empty() {
-            looked.programs.extend(watched.before.as_ref().map(|(_, before)| before.clone()));
-            return;
-        }
-        if let Some((before_at, before)) = &watched.before {
-            let duration_s = at.duration_since(*before_at).as_secs_f64();
-            if duration_s > 0.0 {
-                looked.rows.extend(rows(before, &metrics, duration_s));
+        match watched.answers.recv_timeout(wait) {
+            Ok((at, Ok(metrics))) => watched.answered(at, metrics, looked),
+            Ok((_, Err(error))) => {
+                self.watched.remove(&pid);
+                // One that has just ended is gone at the next look.
+                if !matches!(error, ClientError::NotServed { .. }) && !has_ended(&error) {
+                    self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
+                    self.tell(looked, format!("process {pid}: {}", reason(&error)));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if watched.asked_at.is_some_and(|at| at.elapsed() >= SILENT_AFTER) => {
+                self.tell(looked, format!("process {pid}: {}", no_answer()));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                looked.programs.extend(watched.before.as_ref().map(|(_, before)| before.clone()));
+            }
+            // Its thread panicked, and has said so.
+            Err(RecvTimeoutError::Disconnected) => {
+                self.watched.remove(&pid);
+                self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
             }
         }
-        looked.programs.push(metrics.clone());
-        watched.before = Some((at, metrics));
     }
 
     fn tell(&mut self, looked: &mut Looked, text: String) {
@@ -293,16 +330,67 @@ impl Programs {
     }
 }
 
+impl Watched {
+    /// Starts the thread; it connects with the first question. After an error it ends.
+    fn start(path: PathBuf) -> std::io::Result<Watched> {
+        let (questions, to_ask) = channel();
+        let (answer, answers) = channel();
+        let run = move || {
+            let mut client = None;
+            while to_ask.recv().is_ok() {
+                let metrics = ask(&mut client, &path);
+                let is_over = metrics.is_err();
+                if answer.send((Instant::now(), metrics)).is_err() || is_over {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("asking".to_owned()).spawn(run)?;
+        Ok(Watched { questions, answers, asked_at: None, before: None })
+    }
+
+    fn answered(&mut self, at: Instant, metrics: ProgramMetrics, looked: &mut Looked) {
+        self.asked_at = None;
+        if !metrics.missing_shards.is_empty() {
+            looked.programs.extend(self.before.as_ref().map(|(_, before)| before.clone()));
+            return;
+        }
+        if let Some((before_at, before)) = &self.before {
+            let duration_s = at.duration_since(*before_at).as_secs_f64();
+            if duration_s > 0.0 {
+                looked.rows.extend(rows(before, &metrics, duration_s));
+            }
+        }
+        looked.programs.push(metrics.clone());
+        self.before = Some((at, metrics));
+    }
+}
+
+fn ask(client: &mut Option<Client>, path: &Path) -> Result<ProgramMetrics, ClientError> {
+    let client = match client {
+        Some(client) => client,
+        None => client.insert(Client::connect(path)?),
+    };
+    client.metrics()
+}
+
+fn no_answer() -> String {
+    format!("no answer within {} s", SILENT_AFTER.as_secs())
+}
+
 fn has_ended(error: &ClientError) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error, ClientError::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
 }
 
 fn reason(error: &ClientError) -> String {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
     match error {
         ClientError::Refused { code: ErrorCode::BadRequest, .. } => {
             "its version of the library tells no metrics: `plimsoll attach` shows its classes".to_owned()
         }
+        // The time of the socket is over.
+        ClientError::Io(error) if matches!(error.kind(), WouldBlock | TimedOut) => no_answer(),
         other => other.to_string(),
     }
 }
@@ -314,6 +402,11 @@ mod tests {
     use plimsoll::control::Server;
     use plimsoll::metrics::{DirectionMetrics, ReasonMetrics};
     use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+
+    /// Waits for answers however slow the machine is.
+    fn patient() -> Programs {
+        Programs { grace: Duration::from_secs(60), ..Programs::new() }
+    }
 
     fn direction(requests: u64, queue_us: u64, device_us: u64) -> DirectionMetrics {
         let latency = |us: u64| LatencyMetrics { count: requests, sum_ns: requests * us * 1000, buckets: Vec::new() };
@@ -392,7 +485,7 @@ mod tests {
         let server = Server::start_in(&place.path().join("sockets"), &topology, "db").unwrap();
         let pid = std::process::id();
         let sockets = [(pid, server.path().to_owned())];
-        let mut programs = Programs::new();
+        let mut programs = patient();
         let first = programs.look_at(&sockets);
         assert_eq!((first.rows.len(), first.programs.len(), first.silent.len()), (0, 1, 0));
         let classes: Vec<&str> = first.programs[0].disks[0].classes.iter().map(|class| class.class.as_str()).collect();
@@ -417,12 +510,30 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(b"220 mail ready\n").unwrap();
         });
-        let mut programs = Programs::new();
+        let mut programs = patient();
         let sockets = [(7, path)];
         let first = programs.look_at(&sockets);
         other.join().unwrap();
         assert_eq!(first.silent.len(), 1, "{:?}", first.silent);
         assert!(first.silent[0].starts_with("process 7: "), "{:?}", first.silent);
         assert_eq!(programs.look_at(&sockets).silent, [] as [String; 0], "it was not asked again");
+    }
+
+    #[test]
+    fn who_does_not_answer_holds_nobody_up() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("7.sock");
+        // Connections wait in the kernel's queue.
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let sockets = [(7, path)];
+        let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::new() };
+        let first = programs.look_at(&sockets);
+        assert!(first.silent.is_empty() && first.programs.is_empty(), "it is still being asked: {first:?}");
+        let silent_since = Instant::now().checked_sub(SILENT_AFTER);
+        programs.watched.get_mut(&7).unwrap().asked_at = silent_since;
+        assert_eq!(programs.look_at(&sockets).silent, ["process 7: no answer within 1 s"]);
+        assert_eq!(programs.look_at(&sockets).silent, [] as [String; 0], "it is told once");
+        let timed_out = ClientError::Io(std::io::ErrorKind::WouldBlock.into());
+        assert_eq!(reason(&timed_out), no_answer(), "nor is it told when the socket's time is over");
     }
 }

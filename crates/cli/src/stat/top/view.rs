@@ -84,11 +84,15 @@ impl View {
 
     /// Takes an interval.
     pub(super) fn push(&mut self, observed: Observed, classes: &[ClassRow]) {
-        for judged in &observed.devices {
-            self.history.entry(judged.interval.device.clone()).or_default();
+        let now: BTreeMap<&str, &Judged> =
+            observed.devices.iter().map(|judged| (judged.interval.device.as_str(), judged)).collect();
+        for name in now.keys() {
+            if !self.history.contains_key(*name) {
+                self.history.insert((*name).to_owned(), VecDeque::new());
+            }
         }
         for (name, points) in &mut self.history {
-            let judged = observed.devices.iter().find(|judged| judged.interval.device == *name);
+            let judged = now.get(name.as_str());
             points.push_back(judged.map_or_else(Point::default, |judged| Point {
                 moved_kib_per_s: judged.interval.columns.moved_kib_per_s(),
                 capacity_use: judged.capacity_use,
@@ -311,6 +315,12 @@ mod tests {
         view.choose(5);
         let text = drawn(&mut view, 110, 20);
         assert!(text.contains("nvme1n1 ok: nvme1n1 does what it can"), "{text}");
+        let kept = |device: &str| {
+            let points = view.history[device].iter();
+            points.map(|point| point.moved_kib_per_s.unwrap() / 4.0).collect::<Vec<_>>()
+        };
+        assert_eq!(kept("nvme0n1"), [1000.0, 115_500.0, 231_000.0]);
+        assert_eq!(kept("nvme1n1"), kept("nvme0n1"));
         view.choose(-9);
         assert_eq!(view.chosen.selected(), Some(0));
     }
