@@ -278,9 +278,11 @@ impl Files {
 }
 
 impl StatArguments {
-    /// Devices that were asked for, by themselves or in a group.
-    fn named(&self) -> impl Iterator<Item = &String> {
-        self.show.devices.iter().chain(self.show.groups.iter().flat_map(|group| &group.devices))
+    /// Devices that were named: asked for, in a group, or with what they can do.
+    fn named(&self) -> impl Iterator<Item = &str> {
+        let of_groups = self.show.groups.iter().flat_map(|group| &group.devices);
+        let by_name = self.show.devices.iter().chain(of_groups).map(String::as_str);
+        by_name.chain(self.capacity.disks.iter().filter_map(|text| watching::split(text).0))
     }
 
     fn selection(&self) -> Selection {

@@ -16,10 +16,7 @@ use plimsoll_tools::load::Control;
 use plimsoll_tools::report::{FaultReport, JobReport, TestReport};
 use plimsoll_tools::setup::DiskChoice;
 use plimsoll_tools::test::{TestError, TestResult};
-use plimsoll_tools::units::{
-    format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal, parse_duration_ns,
-    parse_size_bytes,
-};
+use plimsoll_tools::units::{format_bytes_binary, parse_duration_ns, parse_size_bytes};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{DiskFlags, TestFormat};

@@ -51,8 +51,9 @@ impl Stop {
 }
 
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
-    let mut live = Live::start(arguments)?;
+    // Before anything is made: whoever ends it early gets a whole document, too.
     let stop = Stop::on_signal()?;
+    let mut live = Live::start(arguments)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
     let mut left = arguments.count;
     let mut show = |live: &mut Live, observed: Observed, left: &mut Option<u64>| {
@@ -102,7 +103,7 @@ impl Live {
         let watch = watch(&arguments.capacity, &arguments.show.groups, Some(host))?;
         let mut sampler = Sampler::new(&arguments.host.proc_root, &arguments.host.sys_root);
         let before = sampler.sample().map_err(machine)?;
-        let devices: Vec<String> = arguments.named().cloned().collect();
+        let devices: Vec<String> = arguments.named().map(str::to_owned).collect();
         if let Some(name) = devices.iter().find(|name| !before.devices.iter().any(|disk| disk.name == **name)) {
             let there: Vec<&str> = before.devices.iter().map(|disk| disk.name.as_str()).collect();
             let message = format!("there is no device {name} on this host: it has {}", there.join(", "));

@@ -59,8 +59,8 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
     }
-    let mut live = Live::start(arguments)?;
     let stop = Stop::on_signal()?;
+    let mut live = Live::start(arguments)?;
     let every_s = arguments.every_s.unwrap_or(EVERY_S);
     let mut top = Top {
         view: View::new(&Host::read(&arguments.host.proc_root).name, every_s),

@@ -61,7 +61,7 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
 }
 
 /// The device, if there is one, and what it can do. A file of the whole name is that file.
-fn split(text: &str) -> (Option<&str>, &str) {
+pub(super) fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((device, name)) if !Path::new(text).exists() => (Some(device), name),
         _ => (None, text),

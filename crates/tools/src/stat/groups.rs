@@ -28,7 +28,8 @@
 //! * `uneven`: over all of them, and in three of four, the same member has at least half as much again as the mean.
 //! * `straggler`: over the last ten intervals the `await` of a member is more than 1.5 times the median of the others',
 //!   by the mean of the logarithms, which is more than three standard errors above 0. If it also takes much more than
-//!   its part of the bytes the placement is at fault, else the disk.
+//!   its part of the bytes the placement is at fault, else the disk: with no more than its part a straggler that is
+//!   saturated is none of a full group, but degraded.
 //!
 //! # Limits
 //! A rotation shows after 24 intervals in which a device was hot and three changes; turns longer than a quarter of the
@@ -64,6 +65,9 @@ const STRAGGLER_FACTOR: f64 = 1.5;
 /// Standard errors that its mean is above 0, at least.
 const STRAGGLER_Z: f64 = 3.0;
 
+/// Its part over an equal one up to which it has no more to do than its siblings.
+const STRAGGLER_SHARE: f64 = 1.05;
+
 /// The groups of a host, and what is remembered of them.
 #[derive(Debug, Default)]
 pub struct Groups {
@@ -82,6 +86,22 @@ impl Groups {
     /// Judges the groups in an interval of `duration_s` seconds, if that is known: first those by hand in their order,
     /// then arrays by name. Arrays of which fewer than two members are among `devices` are left out.
     pub fn observe(&mut self, devices: &[Judged], facts: &Facts, duration_s: Option<f64>) -> Vec<GroupObserved> {
+        self.judge(devices, facts, duration_s, true)
+    }
+
+    /// Judges the groups by the means since the host began. They are not remembered: days in one interval would outweigh
+    /// all that comes.
+    pub fn observe_means(&mut self, devices: &[Judged], facts: &Facts) -> Vec<GroupObserved> {
+        self.judge(devices, facts, None, false)
+    }
+
+    fn judge(
+        &mut self,
+        devices: &[Judged],
+        facts: &Facts,
+        duration_s: Option<f64>,
+        is_remembered: bool,
+    ) -> Vec<GroupObserved> {
         let by_name: HashMap<&str, &Judged> =
             devices.iter().map(|device| (device.interval.device.as_str(), device)).collect();
         let by_hand = self.named.iter().map(|(group, members)| (group.as_str(), members.as_slice(), true));
@@ -98,7 +118,11 @@ impl Groups {
             let mut state = states.remove(group).filter(|state| state.members == names);
             let state = state.get_or_insert_with(|| State::new(names));
             let members: Vec<Member> = found.into_iter().map(|judged| Member::of(judged, duration_s)).collect();
-            observed.push(state.observe(group, &members, holds_same_data(group, names, facts), duration_s));
+            let split = Split::of(&members);
+            if is_remembered {
+                state.remember(&members, &split, duration_s);
+            }
+            observed.push(state.observe(group, &members, &split, holds_same_data(group, names, facts)));
             self.states.insert(group.to_owned(), std::mem::take(state));
         }
         observed
@@ -235,7 +259,8 @@ struct Past {
     duration_s: Option<f64>,
     /// Work of each member over the interval: KiB, or seconds of capacity.
     work: Vec<f64>,
-    await_ms: Vec<Option<f64>>,
+    /// `await` of each member and the median of the others'; empty where one of them is not known.
+    against_others: Vec<(f64, f64)>,
     /// Whether a member was pressed.
     is_busy: bool,
     /// The busiest member, where the interval is uneven.
@@ -248,6 +273,16 @@ impl Past {
     fn hot(&self) -> Option<usize> {
         self.uneven.filter(|_| self.is_hot)
     }
+}
+
+/// A member that takes longer than its siblings.
+struct Straggler {
+    index: usize,
+    own_ms: f64,
+    others_ms: f64,
+    /// Whether it has no more to do than they.
+    is_ill: bool,
+    remark: Remark,
 }
 
 /// What is remembered of a group: intervals in which something was moved, the latest last.
@@ -265,21 +300,14 @@ impl State {
         State { members: members.to_vec(), work: vec![0.0; members.len()], ..State::default() }
     }
 
-    fn observe(
-        &mut self,
-        group: &str,
-        members: &[Member],
-        is_same_data: bool,
-        duration_s: Option<f64>,
-    ) -> GroupObserved {
-        let split = Split::of(members);
-        self.remember(members, &split, duration_s);
-        let (verdict, why) = self.verdict(members, &split, is_same_data);
+    fn observe(&self, group: &str, members: &[Member], split: &Split, is_same_data: bool) -> GroupObserved {
+        let stragglers: Vec<Straggler> = (0..members.len()).filter_map(|index| self.straggler(index)).collect();
+        let (verdict, why) = self.verdict(members, split, is_same_data, &stragglers);
         let mut remarks = self.missing(members);
         if !is_same_data {
             remarks.extend(self.rotation().or_else(|| self.uneven()));
         }
-        remarks.extend((0..members.len()).filter_map(|index| self.straggler(index)));
+        remarks.extend(stragglers.into_iter().map(|straggler| straggler.remark));
         let parts = self.members.iter().zip(members).zip(&split.byte_shares);
         let parts = parts.filter(|((_, member), _)| member.judged.is_some());
         GroupObserved {
@@ -319,28 +347,51 @@ impl State {
         self.past.push_back(Past {
             duration_s,
             work,
-            await_ms: members.iter().map(|member| member.await_ms).collect(),
+            against_others: against_others(members.iter().map(|member| member.await_ms)),
             is_busy: members.iter().any(|member| member.is_pressed),
             uneven: split.is_uneven.then_some(split.busiest),
             is_hot: split.is_hot(),
         });
     }
 
-    fn verdict(&self, members: &[Member], split: &Split, is_same_data: bool) -> (Verdict, String) {
-        let known = || {
-            let judged = self.members.iter().zip(members).filter_map(|(name, member)| Some((name, member.judged?)));
-            judged.filter(|(_, judged)| judged.verdict != Verdict::Unknown)
-        };
-        let worst = known().max_by_key(|(_, judged)| judged.verdict);
-        if let Some((name, judged)) = worst.filter(|(_, judged)| judged.verdict == Verdict::Hung) {
-            return (Verdict::Hung, format!("{name}: {}", judged.why));
+    /// The verdict of a member as one of the group, and why. It is ill, not full, where it takes longer than its
+    /// siblings for no more work.
+    fn beside_siblings(&self, index: usize, judged: &Judged, stragglers: &[Straggler]) -> (Verdict, String) {
+        let straggler = stragglers.iter().find(|straggler| straggler.index == index && straggler.is_ill);
+        match straggler.filter(|_| judged.verdict == Verdict::Saturated) {
+            Some(straggler) => {
+                let why = format!(
+                    "its siblings do the same in {}, and it takes {}",
+                    milliseconds(straggler.others_ms),
+                    milliseconds(straggler.own_ms)
+                );
+                (Verdict::Degraded, why)
+            }
+            None => (judged.verdict, judged.why.clone()),
+        }
+    }
+
+    fn verdict(
+        &self,
+        members: &[Member],
+        split: &Split,
+        is_same_data: bool,
+        stragglers: &[Straggler],
+    ) -> (Verdict, String) {
+        let judged = self.members.iter().zip(members).enumerate();
+        let judged = judged.filter_map(|(index, (name, member))| Some((index, name, member.judged?)));
+        let known = judged.map(|(index, name, judged)| (name, self.beside_siblings(index, judged, stragglers)));
+        let known = known.filter(|(_, (verdict, _))| *verdict != Verdict::Unknown);
+        let worst = known.max_by_key(|(_, (verdict, _))| *verdict);
+        if let Some((name, (Verdict::Hung, why))) = &worst {
+            return (Verdict::Hung, format!("{name}: {why}"));
         }
         if members.iter().all(|member| member.judged.is_none()) {
             return (Verdict::Unknown, "none of its devices is in this interval".to_owned());
         }
         let (count, effective) = (members.len(), split.effective.unwrap_or(0.0));
         if split.effective.is_none() {
-            return (worst.map_or(Verdict::Unknown, |(_, judged)| judged.verdict), "nothing was moved".to_owned());
+            return (worst.map_or(Verdict::Unknown, |(_, (verdict, _))| verdict), "nothing was moved".to_owned());
         }
         if split.is_uneven && !is_same_data {
             return (Verdict::Imbalanced, self.uneven_words(split));
@@ -351,11 +402,11 @@ impl State {
         let spread = format!("{effective:.2} of {count} devices effective, {parts} of the bytes");
         match worst {
             None => (Verdict::Unknown, format!("no member has a verdict; {spread}")),
-            Some((name, judged)) if judged.verdict > Verdict::Ok => (judged.verdict, format!("{name}: {}", judged.why)),
-            Some((_, judged)) if split.is_uneven && is_same_data => {
-                (judged.verdict, format!("{spread}; each holds all data, so this is a choice of path"))
+            Some((name, (verdict, why))) if verdict > Verdict::Ok => (verdict, format!("{name}: {why}")),
+            Some((_, (verdict, _))) if split.is_uneven && is_same_data => {
+                (verdict, format!("{spread}; each holds all data, so this is a choice of path"))
             }
-            Some((_, judged)) => (judged.verdict, spread),
+            Some((_, (verdict, _))) => (verdict, spread),
         }
     }
 
@@ -443,9 +494,9 @@ impl State {
         Some(Remark { code: "uneven", message })
     }
 
-    fn straggler(&self, index: usize) -> Option<Remark> {
+    fn straggler(&self, index: usize) -> Option<Straggler> {
         let recent = || self.past.iter().rev().take(STRAGGLER_INTERVALS);
-        let ratios: Option<Vec<(f64, f64)>> = recent().map(|past| against_others(&past.await_ms, index)).collect();
+        let ratios: Option<Vec<(f64, f64)>> = recent().map(|past| past.against_others.get(index).copied()).collect();
         let ratios = ratios.filter(|ratios| ratios.len() == STRAGGLER_INTERVALS)?;
         let logarithms: Vec<f64> = ratios.iter().map(|(own, others)| (own / others).ln()).collect();
         let count = logarithms.len() as f64;
@@ -467,14 +518,14 @@ impl State {
             )
         };
         let mean_of = |pick: fn(&(f64, f64)) -> f64| ratios.iter().map(pick).sum::<f64>() / count;
+        let (own_ms, others_ms) = (mean_of(|(own, _)| *own), mean_of(|(_, others)| *others));
         let message = format!(
-            "{} took {:.2} ms over the last {STRAGGLER_INTERVALS} intervals, the median of the others {:.2} ms; \
-             {fault}",
+            "{} took {own_ms:.2} ms over the last {STRAGGLER_INTERVALS} intervals, the median of the others \
+             {others_ms:.2} ms; {fault}",
             self.name(index),
-            mean_of(|(own, _)| *own),
-            mean_of(|(_, others)| *others),
         );
-        Some(Remark { code: "straggler", message })
+        let remark = Remark { code: "straggler", message };
+        Some(Straggler { index, own_ms, others_ms, is_ill: share <= STRAGGLER_SHARE * equal, remark })
     }
 
     fn name(&self, index: usize) -> &str {
@@ -482,15 +533,21 @@ impl State {
     }
 }
 
-/// `await` of a member and the median of the others'; `None` where one of them is not known.
-fn against_others(await_ms: &[Option<f64>], index: usize) -> Option<(f64, f64)> {
-    let own = (*await_ms.get(index)?)?;
-    let others = await_ms.iter().enumerate().filter(|(other, _)| *other != index);
-    let mut others: Vec<f64> = others.map(|(_, value)| *value).collect::<Option<_>>()?;
-    others.sort_by(f64::total_cmp);
-    let upper = others.get(others.len() / 2)?;
-    let lower = others.get(others.len().saturating_sub(1) / 2)?;
-    Some((own, f64::midpoint(*lower, *upper)))
+/// `await` of each member and the median of the others'; nothing where one of them is not known, or there is but one.
+fn against_others(await_ms: impl Iterator<Item = Option<f64>>) -> Vec<(f64, f64)> {
+    let Some(await_ms) = await_ms.collect::<Option<Vec<f64>>>().filter(|await_ms| await_ms.len() > 1) else {
+        return Vec::new();
+    };
+    let mut order: Vec<usize> = (0..await_ms.len()).collect();
+    order.sort_by(|a, b| await_ms[*a].total_cmp(&await_ms[*b]));
+    let others = await_ms.len() - 1;
+    let mut against = vec![(0.0, 0.0); await_ms.len()];
+    for (rank, index) in order.iter().enumerate() {
+        // The order without this one.
+        let at = |place: usize| await_ms[order[place + usize::from(place >= rank)]];
+        against[*index] = (await_ms[*index], f64::midpoint(at((others - 1) / 2), at(others / 2)));
+    }
+    against
 }
 
 /// How long intervals lasted together, times `factor`, in words; in intervals where the source does not say.
@@ -501,6 +558,10 @@ fn lasting<'a>(past: impl Iterator<Item = &'a Past> + Clone, factor: f64) -> Str
         Some(seconds) => format!("{seconds:.0} s"),
         None => format!("{:.0} intervals", past.count() as f64 * factor),
     }
+}
+
+fn milliseconds(ms: f64) -> String {
+    crate::units::format_duration_ns((ms * 1e6).round() as u64)
 }
 
 fn percent(share: f64) -> String {

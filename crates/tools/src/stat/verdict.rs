@@ -7,8 +7,9 @@
 //! The first that holds:
 //!
 //! 1. *hung*: nothing completes though requests are under way, for longer than [`HUNG_AFTER_S`]. Kernels add waiting
-//!    time when a request completes, so that a stuck device can show `await` and even `aqu-sz` of 0; `%util` or the
-//!    count of requests under way tell it.
+//!    time when a request completes, those of 5.0 to 5.17 busy time, too, so that a stuck device can show `await`,
+//!    `aqu-sz` and `%util` of 0. Requests under way at both ends of an interval in which none completes are stuck,
+//!    whatever these say; where the begin is not known, `%util` or the queue must tell, or two and more at the end.
 //! 2. *idle*: fewer than 200 requests a second that take less than 2 % of the time.
 //! 3. With a model, or when the device was seen full with a like load (U), and a latency (S):
 //!
@@ -19,18 +20,26 @@
 //!    | < 30 % | < 10 %, or < 40 % with fewer than 8 under way | >= 90 | busy but free |
 //!    | else | | | ok |
 //!
-//!    Degraded needs a queue, too, or at least 0.25 under way that take 10 times or 0.25 ms longer than on the idle
-//!    device: nobody knows that latency to some tens of microseconds.
+//!    Degraded needs 4 under way, too, or at least 0.25 under way that take 10 times or 0.25 ms longer than on the idle
+//!    device: nobody knows that latency to some tens of microseconds. Without a model it also needs 1.2 times what as
+//!    many under way take on the healthy device at the most, L + N / X_full: fewer workers have less done.
+//!    What spends most of its queue on discards while reads and writes do not wait, *is trimming*: free, or ok.
 //! 4. A device that serves one request after the other: `%util` of 90 and more is saturation. That is the one case for
 //!    which `%util` was made.
 //! 5. Otherwise what is usual for its class decides (table in `verdict/class.rs`): *waiting* is at least twice the
 //!    usual latency with 4 and more under way (three times with 5/3 on network disks, whose limits are low; half of it
 //!    with 64), or S >= 40 % with 8 and more. What waits is *degraded* if the rate is below what any of the class can,
-//!    or fell below 70 % of what was seen; else *saturated*. What does not wait at `%util` of 90 and more is *busy but
-//!    free* with fewer than 8 under way, and *ok* with more.
+//!    or fell below 70 % of what was seen; else *saturated*. S counts from the usual latency on, or from three times
+//!    that of the idle device at the highest rate seen. A SATA disk with 30 under way is full: it takes 32. What does
+//!    not wait at `%util` of 90 and more is *busy but free* with fewer than 8 under way that take at most three times
+//!    the usual, and *ok* else; 30 times the usual (8 times on local disks) at a rate below any of the class is
+//!    *degraded*.
 //!
-//! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) is named in the reason. It decides nothing:
-//! a volume at what it was sold for is full; one far below it, as without credits, is degraded by the rules above.
+//! A rate with the signature of a limit (3000 requests a second, 125 MiB/s) at which requests wait is *degraded*, held
+//! by something in front of the device; *saturated* where the device is known, by facts or model, to be sold by rates:
+//! a volume at what it was sold for is full.
+//!
+//! Latencies, rates and queues of these rules are those of reads and writes. Discards take long by their nature.
 //!
 //! U by the highest seen alone never makes a device saturated: only with requests that wait.
 //!
@@ -45,6 +54,7 @@
 //! 16 597 writes of 38 KiB in 0.14 ms, 2.28 under way, `%util` 96, on `nvme0n1`: busy but free. The same disk with four
 //! hundred times the latency is not.
 
+mod by_class;
 mod class;
 mod remarks;
 mod text;
@@ -52,8 +62,8 @@ mod text;
 use super::capacity::{Capacity, positive};
 use super::saturation::{self, Saturation};
 use super::{Basis, Columns, DeviceFacts, DeviceInterval, Gap, Verdict};
-use class::{Class, Kind, cap_signature};
-use text::{ms, percent, queue, rate, seconds, throughput};
+use class::{Class, Kind};
+use text::{ms, percent, queue, rate, seconds};
 
 pub(super) use remarks::{of_device, of_interval};
 
@@ -73,12 +83,30 @@ const WAITING: f64 = 0.4;
 const NOT_WAITING: f64 = 0.1;
 /// Requests under way that make a queue on what serves many at once. SATA takes 32, NVMe thousands.
 const UNDER_WAY_MANY: f64 = 8.0;
+/// Requests under way that are a queue, if they also take long.
+const UNDER_WAY_QUEUE: f64 = 4.0;
 /// Requests under way that fill nearly any disk: rate times latency of data sheets is 30 to 60.
 const UNDER_WAY_FILLS: f64 = 64.0;
 /// Requests a second and part of the time below which a device is idle.
 const IDLE_PER_S: f64 = 200.0;
 const IDLE_BUSY: f64 = 0.02;
 const IDLE_USE: f64 = 0.05;
+/// The same of requests and KiB a second where no time is known.
+const IDLE_UNTIMED_PER_S: f64 = 1.0;
+const IDLE_UNTIMED_KIB_PER_S: f64 = 100.0;
+/// And where a kernel shows 0: some count in ticks of several ms, in which the times of a few requests vanish.
+const IDLE_UNCOUNTED_PER_S: f64 = 20.0;
+const IDLE_UNCOUNTED_KIB_PER_S: f64 = 1000.0;
+/// Part of the queue that is discards from which a device is trimming.
+const TRIMMING: f64 = 0.5;
+/// `await` over what a healthy device takes with as many under way, from which less is done than could be.
+const SLOWER_THAN_FULL: f64 = 1.2;
+/// Counts from here on are below 0: a driver counted a completion twice.
+const IN_FLIGHT_LEAKED: u64 = 1 << 31;
+/// Requests under way at the end of an interval of at least a second, of which the begin is not known, that are stuck
+/// if nothing completed: one may have been sent a moment ago.
+const STUCK_LEAST: u64 = 2;
+const STUCK_LEAST_S: f64 = 1.0;
 /// Time that one request takes of a spinning disk, in milliseconds: at least 2, and beyond 50 it is ill.
 const SPIN_LEAST_MS: f64 = 2.0;
 const SPIN_ILL_MS: f64 = 50.0;
@@ -101,6 +129,10 @@ pub struct Evidence<'a> {
     pub was_full: bool,
     /// S.
     pub saturation: &'a Saturation,
+    /// Requests under way when the interval began; `None` where not known.
+    pub in_flight_before: Option<u64>,
+    /// Whether requests are under way and none completed in this interval, by [`is_stuck`].
+    pub is_stuck: bool,
     /// For how long nothing completed though requests are under way, in seconds.
     pub stuck_s: f64,
 }
@@ -117,24 +149,52 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
         return (Verdict::Unknown, why.to_owned());
     }
     let case = Case::new(evidence);
-    let rules = [Case::hung, Case::idle, Case::by_model, Case::inflated, Case::serial, Case::by_class, Case::rest];
+    let rules = [
+        Case::hung,
+        Case::idle,
+        Case::by_model,
+        Case::uncounted,
+        Case::inflated,
+        Case::special,
+        Case::serial,
+        Case::by_class,
+        Case::rest,
+    ];
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
 }
 
-/// Whether an interval shows requests under way and none that completes. `%util` tells it where the source does not
-/// count them.
+/// How long a request of so many KiB takes at most on a healthy device of this kind with little to do, in milliseconds.
 #[must_use]
-pub fn is_stuck(interval: &DeviceInterval) -> bool {
+pub fn usual_ms(interval: &DeviceInterval, facts: Option<&DeviceFacts>, size_kib: f64) -> f64 {
+    Class::of_busy(&interval.device, facts, &interval.columns).usual_ms(size_kib)
+}
+
+/// Requests under way that can be believed.
+fn believed(in_flight: Option<u64>) -> Option<u64> {
+    in_flight.filter(|count| *count < IN_FLIGHT_LEAKED)
+}
+
+/// Whether an interval of `duration_s` seconds shows requests under way and none that completes. `before` is how many
+/// were under way when it began. `%util` tells it where the source does not count them.
+#[must_use]
+pub fn is_stuck(interval: &DeviceInterval, before: Option<u64>, duration_s: Option<f64>) -> bool {
     let columns = &interval.columns;
     let completed = columns.requests_per_s().map(|per_s| per_s + columns.flushes_per_s.unwrap_or(0.0));
-    if completed != Some(0.0) || interval.in_flight == Some(0) {
+    let (before, now) = (believed(before), believed(interval.in_flight));
+    if completed != Some(0.0) || now == Some(0) {
         return false;
+    }
+    let is_long = duration_s.is_some_and(|duration_s| duration_s >= STUCK_LEAST_S);
+    match (before, now) {
+        (Some(1..), Some(1..)) => return true,
+        (None, Some(STUCK_LEAST..)) if is_long => return true,
+        _ => {}
     }
     let busy = columns.util_percent.map(|util| util >= UTIL_HIGH_PERCENT);
     let waits = columns.queue.map(|queue| queue >= 0.9);
     match (busy, waits) {
         // One that was sent a moment ago is under way, too, and nothing is wrong with it.
-        (None, None) => interval.in_flight.is_some(),
+        (None, None) => now.is_some(),
         (busy, waits) => busy.unwrap_or(false) || waits.unwrap_or(false),
     }
 }
@@ -146,13 +206,18 @@ struct Case<'a> {
     evidence: &'a Evidence<'a>,
     columns: &'a Columns,
     class: Class,
-    /// Requests a second; `None` where not known.
+    /// Reads and writes a second; `None` where not known.
     per_s: Option<f64>,
-    kib_per_s: f64,
+    /// `None` where not known.
+    kib_per_s: Option<f64>,
     size_kib: f64,
     await_ms: Option<f64>,
-    /// Requests under way, on average.
+    /// Reads and writes under way, on average; with flushes, as kernels count them.
     under_way: Option<f64>,
+    /// Discards under way, on average.
+    discards_under_way: f64,
+    /// Whether requests were done, and no time was counted for them.
+    is_uncounted: bool,
     /// What is usual in the class, in milliseconds.
     usual_ms: f64,
     is_util_high: bool,
@@ -163,11 +228,18 @@ type Answer = Option<(Verdict, String)>;
 impl<'a> Case<'a> {
     fn new(evidence: &'a Evidence<'a>) -> Case<'a> {
         let columns = &evidence.interval.columns;
-        let class = Class::of(&evidence.interval.device, evidence.facts);
-        let per_s = columns.requests_per_s();
-        let kib_per_s = columns.moved_kib_per_s().unwrap_or(0.0);
-        let by_rate = || positive(per_s).map(|per_s| kib_per_s / per_s);
-        let size_kib = positive(columns.size_kib).or_else(by_rate).unwrap_or(0.0);
+        let class = Class::of_busy(&evidence.interval.device, evidence.facts, columns);
+        let discards_per_s = positive(columns.discards_per_s);
+        let per_s = Columns { discards_per_s: None, ..*columns }.requests_per_s();
+        let kib_per_s = columns.moved_kib_per_s();
+        let by_rate = || positive(per_s).zip(kib_per_s).map(|(per_s, kib_per_s)| kib_per_s / per_s);
+        let of_all = positive(columns.size_kib).filter(|_| discards_per_s.is_none());
+        let size_kib = of_all.or_else(by_rate).unwrap_or(0.0);
+        let whole = columns.queue.or_else(|| saturation::under_way_at_most(columns));
+        let discards = discards_per_s.zip(columns.discard_await_ms).map_or(0.0, |(per_s, ms)| per_s * ms / 1000.0);
+        let discards_under_way = whole.map_or(discards, |whole| discards.min(whole));
+        let is_uncounted = is_uncounted(columns);
+        let is_timed = |_: &f64| !is_uncounted;
         Case {
             evidence,
             columns,
@@ -175,8 +247,10 @@ impl<'a> Case<'a> {
             per_s,
             kib_per_s,
             size_kib,
-            await_ms: saturation::mean_await_ms(columns),
-            under_way: columns.queue.or_else(|| saturation::under_way_at_most(columns)),
+            await_ms: saturation::mean_await_ms(columns).filter(is_timed),
+            under_way: whole.map(|whole| whole - discards_under_way).filter(is_timed),
+            discards_under_way,
+            is_uncounted,
             usual_ms: class.usual_ms(size_kib),
             is_util_high: columns.util_percent.is_some_and(|util| util >= UTIL_HIGH_PERCENT),
         }
@@ -184,27 +258,39 @@ impl<'a> Case<'a> {
 
     fn hung(&self) -> Answer {
         let stuck_s = self.evidence.stuck_s;
-        if stuck_s < HUNG_AFTER_S {
+        if stuck_s < HUNG_AFTER_S && !self.evidence.is_stuck {
             return None;
         }
-        let how_many = match (self.evidence.interval.in_flight, self.columns.queue) {
+        let how_many = match (believed(self.evidence.interval.in_flight), self.columns.queue) {
             (Some(count), _) => format!("{count} requests are under way"),
             (None, Some(mean)) if mean >= 0.9 => format!("{} requests are under way", queue(mean)),
             _ => "requests are under way all the time".to_owned(),
         };
+        if stuck_s < HUNG_AFTER_S {
+            let why = format!("{how_many} and none has completed in this interval: too short to tell more");
+            return Some((Verdict::Unknown, why));
+        }
         Some((Verdict::Hung, format!("{how_many} and none has completed for {}", seconds(stuck_s))))
     }
 
     fn idle(&self) -> Answer {
-        let per_s = self.per_s?;
-        if per_s == 0.0 && !is_stuck(self.evidence.interval) {
+        let per_s = self.columns.requests_per_s()?;
+        if self.is_never_empty() {
+            return None;
+        }
+        let has_flushes = positive(self.columns.flushes_per_s).is_some();
+        if per_s == 0.0 && !has_flushes {
             return Some((Verdict::Idle, "nothing was asked of it".to_owned()));
         }
         let by_util = || self.columns.util_percent.map(|util| util / 100.0);
-        let busy = saturation::under_way_at_most(self.columns).or_else(by_util);
+        let busy = saturation::under_way_at_most(self.columns).or_else(by_util).filter(|_| !self.is_uncounted);
+        let (per_s_most, kib_per_s_most) = match self.is_uncounted {
+            true => (IDLE_UNCOUNTED_PER_S, IDLE_UNCOUNTED_KIB_PER_S),
+            false => (IDLE_UNTIMED_PER_S, IDLE_UNTIMED_KIB_PER_S),
+        };
         let is_little = match busy {
             Some(busy) => busy < IDLE_BUSY && per_s < IDLE_PER_S,
-            None => per_s < 1.0 && self.kib_per_s < 100.0,
+            None => per_s < per_s_most && self.kib_per_s.is_none_or(|kib_per_s| kib_per_s < kib_per_s_most),
         };
         let is_free = self.model_use().is_none_or(|(capacity_use, _)| capacity_use < IDLE_USE);
         if !is_little || !is_free || self.is_inflated() {
@@ -215,6 +301,17 @@ impl<'a> Case<'a> {
             None => rate(per_s),
         };
         Some((Verdict::Idle, why))
+    }
+
+    /// Requests were under way when the interval began, and when it ended.
+    fn is_never_empty(&self) -> bool {
+        let ends = [self.evidence.in_flight_before, self.evidence.interval.in_flight];
+        ends.into_iter().all(|count| believed(count).is_some_and(|count| count > 0))
+    }
+
+    /// Requests were done, and all times are 0: those of some arrays.
+    fn uncounted(&self) -> Answer {
+        self.is_uncounted.then(|| (Verdict::Ok, format!("{}; this kernel counts no time for it", self.done_text())))
     }
 
     /// U that can be relied on, and what it is a part of.
@@ -247,10 +344,20 @@ impl<'a> Case<'a> {
         // The most that was seen may have been a burst into a buffer.
         let is_seen = *self.evidence.basis == Basis::HighestSeen;
         let full = if is_seen { USE_PART } else { USE_FULL };
+        if waits
+            && is_seen
+            && let Some(held) = self.held()
+        {
+            return Some(held);
+        }
         if waits && capacity_use >= full {
             return Some((Verdict::Saturated, format!("{u} of {whole} is used, and {s}{}", self.cap_text())));
         }
-        if waits && capacity_use < USE_PART && self.is_queue_or_slow() {
+        if waits
+            && capacity_use < USE_PART
+            && self.is_queue_or_slow()
+            && !(is_seen && self.is_as_when_full(capacity_use))
+        {
             return Some((Verdict::Degraded, self.less_than_it_could(capacity_use)));
         }
         if matches!(self.class.kind, Kind::Serial { .. }) && self.is_util_high && !self.is_inflated() {
@@ -258,7 +365,8 @@ impl<'a> Case<'a> {
         }
         // Where little is under way, little can wait: the latency of the idle device is not known that well.
         let is_short = self.under_way.is_some_and(|under_way| under_way < UNDER_WAY_MANY);
-        let is_quick = waiting.map_or(!waits, |part| part < NOT_WAITING || (is_short && !waits));
+        let is_quick =
+            waiting.map_or(!waits, |part| part < NOT_WAITING || (is_short && !(waits && self.is_queue_or_slow())));
         if self.is_util_high && capacity_use < USE_FREE && is_quick {
             let free = percent(1.0 - capacity_use);
             let why = format!("{free} of {whole} is free, and {s}: %util counts time, not work");
@@ -279,20 +387,27 @@ impl<'a> Case<'a> {
     fn is_queue_or_slow(&self) -> bool {
         let Some((least_ms, await_ms)) = self.evidence.saturation.unloaded_ms.zip(self.await_ms) else { return true };
         let is_slow = await_ms >= 10.0 * least_ms || await_ms >= least_ms + 0.25;
-        self.under_way.is_none_or(|under_way| under_way >= 1.0 || (under_way >= 0.25 && is_slow))
+        let is_thrice = await_ms >= 3.0 * least_ms;
+        self.under_way.is_none_or(|under_way| {
+            under_way >= UNDER_WAY_QUEUE || (under_way >= 1.0 && is_thrice) || (under_way >= 0.25 && is_slow)
+        })
+    }
+
+    /// Whether requests take no longer than on the healthy device with as many under way: at the most L + N / X_full,
+    /// with all of them waiting for each other (the upper bound of Zahorjan's balanced job bounds, near enough).
+    fn is_as_when_full(&self, capacity_use: f64) -> bool {
+        let full_per_s = Capacity::full_requests_per_s(self.columns, capacity_use);
+        let known = self.evidence.saturation.unloaded_ms.zip(self.under_way).zip(self.await_ms.zip(full_per_s));
+        known.is_some_and(|((least_ms, under_way), (await_ms, full_per_s))| {
+            await_ms < SLOWER_THAN_FULL * (least_ms + under_way / full_per_s * 1000.0)
+        })
     }
 
     fn less_than_it_could(&self, capacity_use: f64) -> String {
         let s = self.waiting_text();
         let could = Capacity::full_requests_per_s(self.columns, capacity_use);
-        let is = self.per_s.unwrap_or(0.0);
         let could = could.map_or_else(String::new, |could| format!(" where it could do {}", rate(could)));
-        format!("{}{could}, though {s}{}", rate(is), self.cap_text())
-    }
-
-    /// The limit that the rates have the signature of.
-    fn cap_text(&self) -> String {
-        self.cap().map_or_else(String::new, |cap| format!("; a volume or instance may be limited to these {cap}"))
+        format!("{}{could}, though {s}{}", self.done_text(), self.cap_text())
     }
 
     /// `%util` shows more than the requests' own time: it says nothing, and the queue is short.
@@ -309,6 +424,26 @@ impl<'a> Case<'a> {
     fn is_inflated(&self) -> bool {
         self.columns.util_percent.is_some_and(|util| util >= UTIL_INFLATED_PERCENT)
             && remarks::tick_bias(self.evidence.interval).is_some()
+    }
+
+    /// Most of the time goes to what is no read or write.
+    fn special(&self) -> Answer {
+        let is_serial = matches!(self.class.kind, Kind::Serial { .. });
+        if let (0.0, Some(per_s), true) = (self.per_s?, positive(self.columns.flushes_per_s), self.is_util_high) {
+            let each = self.columns.flush_await_ms.map_or_else(String::new, |each| format!(" of {} each", ms(each)));
+            let verdict = if is_serial { Verdict::Saturated } else { Verdict::Ok };
+            return Some((verdict, format!("its time goes to flushes: {} a second{each}", text::count(per_s))));
+        }
+        let whole = self.discards_under_way + self.under_way?;
+        if self.discards_under_way <= 0.0 || self.discards_under_way < TRIMMING * whole || self.waits_by_class() {
+            return None;
+        }
+        let per_s = text::count(self.columns.discards_per_s?);
+        let each = self.columns.discard_await_ms.map_or_else(String::new, |each| format!(" of {} each", ms(each)));
+        let is_free = self.is_util_high && self.class.kind == Kind::Parallel && !self.is_slower_than_usual();
+        let verdict = if is_free { Verdict::BusyButFree } else { Verdict::Ok };
+        let rest = self.await_ms.map_or_else(String::new, |each| format!("; reads and writes take {}", ms(each)));
+        Some((verdict, format!("it is trimming: {per_s} discards a second{each}{rest}")))
     }
 
     /// One request after the other: `%util` tells the truth.
@@ -354,89 +489,6 @@ impl<'a> Case<'a> {
         self.is_util_high && self.each_ms().is_some_and(|each_ms| each_ms >= least_ms)
     }
 
-    fn waits_by_class(&self) -> bool {
-        let (Some(under_way), Some(await_ms)) = (self.under_way, self.await_ms) else { return false };
-        let is_low_limit = matches!(self.class.kind, Kind::Parallel) && self.class.usual_ms(0.0) >= 3.0;
-        (under_way >= 4.0 && await_ms >= 2.0 * self.usual_ms)
-            || (under_way >= UNDER_WAY_FILLS && await_ms >= 0.5 * self.usual_ms)
-            || (is_low_limit && under_way >= 5.0 / 3.0 && await_ms >= 3.0 * self.usual_ms)
-    }
-
-    fn by_class(&self) -> Answer {
-        let (under_way, await_ms) = (self.under_way?, self.await_ms?);
-        let part = self.evidence.saturation.overall;
-        let waits = (part.is_some_and(|part| part >= WAITING) && under_way >= UNDER_WAY_MANY) || self.waits_by_class();
-        let is_extreme = under_way >= UNDER_WAY_MANY && await_ms >= 10.0 * self.usual_ms;
-        let is_busy = match self.columns.util_percent {
-            Some(util) => self.is_util_high || (is_extreme && util >= UTIL_INFLATED_PERCENT),
-            None => true,
-        };
-        if waits && is_busy {
-            return Some(self.waiting(under_way, await_ms));
-        }
-        let is_slow = under_way >= 0.5 && await_ms >= 30.0 * self.usual_ms;
-        if is_slow && self.is_below_any() {
-            return Some((Verdict::Degraded, self.below_any_text(await_ms)));
-        }
-        let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
-        if !self.is_util_high {
-            let why = if waits { "requests wait in bursts, and it is free in between" } else { "there is room" };
-            return Some((Verdict::Ok, format!("{why}: {figures}")));
-        }
-        let is_quick = await_ms <= self.usual_ms || part.is_some_and(|part| part < NOT_WAITING);
-        if self.class.kind == Kind::Unknown && !is_quick && under_way >= 1.0 {
-            let why = format!("{figures}: long for an SSD, and near the end of a disk that spins");
-            return Some((Verdict::Saturated, why));
-        }
-        if under_way < UNDER_WAY_MANY || part.is_some_and(|part| part < NOT_WAITING) {
-            let why = format!("{figures}: {} takes many at once, and %util counts time, not work", self.class.name);
-            return Some((Verdict::BusyButFree, why));
-        }
-        let why = format!("{figures}: no longer than usual for {}", self.class.name);
-        Some((Verdict::Ok, why))
-    }
-
-    /// Requests wait, and no model says whether they should.
-    fn waiting(&self, under_way: f64, await_ms: f64) -> (Verdict, String) {
-        let done = format!("{} and {}", rate(self.per_s.unwrap_or(0.0)), throughput(self.kib_per_s));
-        let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
-        if let Some(link_use) = remarks::link_use(self.evidence).filter(|part| *part >= USE_FULL) {
-            return (Verdict::Saturated, format!("the network link is {} used: {figures}", percent(link_use)));
-        }
-        if self.is_below_any() {
-            return (Verdict::Degraded, self.below_any_text(await_ms));
-        }
-        let fallen = self.evidence.capacity_use.filter(|capacity_use| *capacity_use < USE_PART);
-        let has_waited = self.evidence.saturation.overall.is_some_and(|part| part >= WAITING);
-        if let (Some(capacity_use), Kind::Parallel, true) = (fallen, self.class.kind, has_waited) {
-            let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));
-            return (Verdict::Degraded, why);
-        }
-        let s = match self.evidence.saturation.overall {
-            Some(part) => format!("requests wait {} of their time", percent(part)),
-            None => format!("far above the {} that are usual for {}", ms(self.usual_ms), self.class.name),
-        };
-        (Verdict::Saturated, format!("{done} with {figures}: {s}{}", self.cap_text()))
-    }
-
-    fn cap(&self) -> Option<String> {
-        cap_signature(&self.class, self.per_s?, self.kib_per_s)
-    }
-
-    fn is_below_any(&self) -> bool {
-        self.per_s.is_some_and(|per_s| self.class.is_below_any(per_s, self.kib_per_s))
-    }
-
-    fn below_any_text(&self, await_ms: f64) -> String {
-        let done = format!("{} and {}", rate(self.per_s.unwrap_or(0.0)), throughput(self.kib_per_s));
-        format!(
-            "{done} with {} each is less than any healthy {} does{}",
-            ms(await_ms),
-            without_article(self.class.name),
-            self.cap_text()
-        )
-    }
-
     fn waiting_text(&self) -> String {
         match (self.evidence.saturation.overall, self.await_ms) {
             (Some(part), _) if part < NOT_WAITING => "requests hardly wait".to_owned(),
@@ -452,7 +504,7 @@ impl<'a> Case<'a> {
     /// No latency, no queue.
     fn rest(&self) -> Answer {
         match (self.per_s, self.columns.util_percent) {
-            (_, Some(util)) if util < IDLE_BUSY * 100.0 => {
+            (_, Some(util)) if util < IDLE_BUSY * 100.0 && !self.is_never_empty() => {
                 Some((Verdict::Idle, format!("busy {util:.1} % of the time")))
             }
             (_, Some(util)) if !self.is_util_high => {
@@ -472,8 +524,16 @@ impl<'a> Case<'a> {
     }
 }
 
-fn without_article(name: &str) -> &str {
-    name.split_once(' ').map_or(name, |(article, rest)| if matches!(article, "a" | "an") { rest } else { name })
+/// Whether reads or writes were done, and every figure of time that is there is 0, at least two of them.
+fn is_uncounted(columns: &Columns) -> bool {
+    let is_done = |per_s: Option<f64>| positive(per_s).is_some();
+    let kinds = [
+        is_done(columns.reads_per_s).then_some(columns.read_await_ms),
+        is_done(columns.writes_per_s).then_some(columns.write_await_ms),
+    ];
+    let times = kinds.into_iter().flatten().chain([columns.queue, columns.util_percent]).flatten();
+    let (count, sum) = times.fold((0, 0.0), |(count, sum), time| (count + 1, sum + time));
+    is_done(columns.requests_per_s()) && columns.util_percent.is_some() && count >= 2 && sum == 0.0
 }
 
 #[cfg(test)]

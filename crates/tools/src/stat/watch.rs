@@ -7,8 +7,9 @@
 //! # How it works
 //! [`Watch::observe`] asks, for each device in turn, for U ([`super::capacity`]), S ([`super::saturation`]) and the
 //! verdict ([`super::verdict`]), then for the groups ([`super::groups`]). It remembers of each device its highest
-//! rates, the latencies of quiet intervals and since when nothing completes. A device whose counters were reset, or
-//! that was not there, is taken as a new one. Means since the start of the host are judged, but not remembered.
+//! rates, the latencies of quiet intervals, the requests under way and since when none completes. A device whose
+//! counters were reset, or that was not there, is taken as a new one. Means since the start of the host are judged, but
+//! not remembered.
 //!
 //! # Limits
 //! Memory: some kB for each name, at most [`DEVICES_MOST`] names that are not there. What was learnt is lost with the
@@ -38,7 +39,7 @@ use super::capacity::{Capacity, Peaks};
 use super::groups::Groups;
 use super::saturation::{Saturation, Seen};
 use super::verdict::{self, Evidence, HUNG_AFTER_S};
-use super::{Basis, DeviceFacts, DeviceInterval, Facts, Interval, Judged, Observed, Verdict};
+use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Verdict};
 
 /// Names of devices that are remembered while they are not there.
 pub const DEVICES_MOST: usize = 4096;
@@ -69,6 +70,9 @@ pub struct Watch {
 struct Memory {
     peaks: Peaks,
     seen: Seen,
+    /// Requests under way at the end of the latest interval, which is the begin of the next.
+    in_flight: Option<u64>,
+    is_stuck: bool,
     stuck_s: f64,
 }
 
@@ -89,7 +93,10 @@ impl Watch {
             duration_s: interval.duration_s,
             is_since_boot: interval.is_since_boot,
             cpu: interval.cpu,
-            groups: self.groups.observe(&devices, facts, interval.duration_s),
+            groups: match interval.is_since_boot {
+                true => self.groups.observe_means(&devices, facts),
+                false => self.groups.observe(&devices, facts, interval.duration_s),
+            },
             remarks: verdict::of_interval(interval.is_since_boot, interval.cpu.as_ref(), &devices),
             devices,
         }
@@ -97,7 +104,8 @@ impl Watch {
 
     fn judge(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) -> Judged {
         let memory = self.devices.entry(device.device.clone()).or_default();
-        memory.note(device, interval);
+        let in_flight_before = memory.in_flight;
+        memory.note(device, interval, facts);
         let columns = &device.columns;
         let model = capacity_for(&self.capacities, &device.device, facts);
         let model = model.and_then(|capacity| Some((capacity, capacity.capacity_use(columns)?)));
@@ -109,7 +117,9 @@ impl Watch {
                 None => (None, Basis::Unknown),
             },
         };
-        let saturation = Saturation::new(columns, model, &memory.seen);
+        let of_model = model.map(|(_, capacity_use)| capacity_use);
+        let capacity = model.map(|(capacity, _)| capacity);
+        let saturation = Saturation::new(columns, capacity, of_model, &memory.seen);
         let evidence = Evidence {
             interval: device,
             facts,
@@ -117,6 +127,8 @@ impl Watch {
             basis: &basis,
             was_full: of_full.is_some(),
             saturation: &saturation,
+            in_flight_before,
+            is_stuck: memory.is_stuck,
             stuck_s: memory.stuck_s,
         };
         let (verdict, why) = verdict::judge(&evidence);
@@ -147,18 +159,21 @@ impl Watch {
 }
 
 impl Memory {
-    fn note(&mut self, device: &DeviceInterval, interval: &Interval) {
-        if device.gap.is_some() {
-            *self = Memory::default();
+    fn note(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) {
+        let in_flight_before = std::mem::replace(&mut self.in_flight, device.in_flight);
+        if let Some(gap) = device.gap {
+            let in_flight = device.in_flight.filter(|_| gap != Gap::Disappeared);
+            *self = Memory { in_flight, ..Memory::default() };
             return;
         }
+        self.is_stuck = !interval.is_since_boot && verdict::is_stuck(device, in_flight_before, interval.duration_s);
         // A host that is up for days does not hang for days: its means say nothing of now.
         if interval.is_since_boot {
             return;
         }
         self.peaks.note(&device.columns);
-        self.seen.note(&device.columns);
-        match verdict::is_stuck(device) {
+        self.seen.note(&device.columns, &|size_kib| verdict::usual_ms(device, facts, size_kib));
+        match self.is_stuck {
             true => self.stuck_s += interval.duration_s.unwrap_or(HUNG_AFTER_S).max(0.0),
             false => self.stuck_s = 0.0,
         }
@@ -181,7 +196,7 @@ mod tests {
 
     use std::path::Path;
 
-    use super::super::{Columns, CpuShares, Gap};
+    use super::super::{Columns, CpuShares};
     use super::*;
 
     fn reads(per_s: f64, await_ms: f64, util_percent: f64) -> Columns {
@@ -252,6 +267,59 @@ mod tests {
             [("nvme0n1p1".to_owned(), DeviceFacts { is_partition: true, ..DeviceFacts::default() })].into();
         let of_part = watch.observe(&interval("nvme0n1p1", reads(100.0, 0.1, 1.0)), &part);
         assert_eq!(of_part.devices[0].capacity_basis, Basis::Unknown);
+    }
+
+    #[test]
+    fn a_published_file_of_two_loads() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stat_samples/brooker_2014_samsung840evo_two_loads.txt");
+        let bytes = std::fs::read(&path).unwrap();
+        let recorded = super::super::from::read("brooker", &bytes, &Default::default()).unwrap();
+        let mut watch = Watch::new(WatchOptions::default());
+        let judged: Vec<Judged> = recorded.intervals.iter().map(|interval| see(&mut watch, interval)).collect();
+        let part = judged[1].saturation.unwrap();
+        assert!((part - 0.71).abs() < 0.01, "{part}");
+        assert_eq!((judged[0].verdict, judged[1].verdict), (Verdict::Ok, Verdict::Saturated), "{}", judged[1].why);
+    }
+
+    #[test]
+    fn a_quiet_interval_does_not_make_a_moderate_load_full() {
+        let mut watch = Watch::new(WatchOptions::default());
+        see(&mut watch, &interval("nvme0n1", reads(7_246.0, 0.08, 60.0)));
+        let both = Columns {
+            writes_per_s: Some(10_000.0),
+            write_kib_per_s: Some(40_000.0),
+            write_await_ms: Some(0.1),
+            queue: Some(9.8),
+            ..reads(60_000.0, 0.14, 100.0)
+        };
+        let judged = see(&mut watch, &interval("nvme0n1", both));
+        assert_eq!(judged.verdict, Verdict::Ok, "{}", judged.why);
+    }
+
+    #[test]
+    fn fewer_workers_have_less_done() {
+        for (per_s, await_ms, expected) in [(150_000.0, 0.25, Verdict::Ok), (50_000.0, 0.75, Verdict::Degraded)] {
+            let mut watch = Watch::new(WatchOptions::default());
+            see(&mut watch, &interval("nvme0n1", reads(7_246.0, 0.08, 60.0)));
+            let full = see(&mut watch, &interval("nvme0n1", reads(231_000.0, 0.36, 100.0)));
+            assert_eq!(full.verdict, Verdict::Saturated, "{}", full.why);
+            let judged = see(&mut watch, &interval("nvme0n1", reads(per_s, await_ms, 100.0)));
+            assert_eq!(judged.verdict, expected, "{}", judged.why);
+        }
+    }
+
+    #[test]
+    fn a_hang_where_busy_time_stands_still() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut before = interval("sda", reads(100.0, 5.0, 50.0));
+        before.devices[0].in_flight = Some(1);
+        see(&mut watch, &before);
+        let mut stuck = interval("sda", reads(0.0, 0.0, 0.0));
+        stuck.devices[0].in_flight = Some(1);
+        stuck.duration_s = Some(0.5);
+        assert_eq!(see(&mut watch, &stuck).verdict, Verdict::Unknown);
+        assert_eq!(see(&mut watch, &stuck).verdict, Verdict::Hung);
     }
 
     #[test]

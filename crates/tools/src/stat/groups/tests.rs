@@ -111,6 +111,10 @@ fn a_faster_disk_may_take_more() {
 /// The seed: half an hour at 2 s; of `count` disks each in turn takes 250 MB/s for `turn` intervals.
 fn rotating(count: usize, turn: usize, intervals: usize, duration_s: Option<f64>) -> Vec<GroupObserved> {
     let (mut groups, mut dice, mut last) = (by_hand(count), Dice(3), Vec::new());
+    // Means over the days before teach nothing.
+    let mut long_ago = vec![1.0; count];
+    long_ago[0] = 1e9;
+    groups.observe_means(&devices(&long_ago), &Facts::new());
     for interval in 0..intervals {
         let hot = interval / turn % count;
         let load = |index| if index == hot { 200.0 + 50.0 * dice.roll() } else { 3.0 * dice.roll() };
@@ -223,6 +227,25 @@ fn stragglers_and_whose_fault_it_is() {
         assert_eq!(message.is_some(), expected.is_some(), "{last:?}");
         let is_as_expected = message.zip(expected).is_none_or(|(message, end)| message.ends_with(end));
         assert!(is_as_expected && message.is_none_or(|message| message.starts_with("nvme2n1")), "{message:?}");
+    }
+}
+
+#[test]
+fn a_straggler_with_its_part_is_ill_and_not_full() {
+    for (factor, expected) in [(5.0, Verdict::Degraded), (1.0, Verdict::Saturated)] {
+        let (mut groups, mut last) = (by_hand(4), Vec::new());
+        for _ in 0..12 {
+            let mut devices = devices(&[50.0; 4]);
+            for (index, device) in devices.iter_mut().enumerate() {
+                let own = if index == 2 { factor } else { 1.0 };
+                device.interval.columns.write_await_ms = Some(6.0 * own);
+            }
+            devices[2].verdict = Verdict::Saturated;
+            last = groups.observe(&devices, &Facts::new(), Some(1.0));
+        }
+        assert_eq!(last[0].verdict, expected, "{}", last[0].why);
+        let says = last[0].why.starts_with("nvme2n1: its siblings do the same in 6.00 ms");
+        assert_eq!(says, expected == Verdict::Degraded, "{}", last[0].why);
     }
 }
 

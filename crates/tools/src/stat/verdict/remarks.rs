@@ -67,7 +67,7 @@ pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>
 
 fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {
     let util = evidence.interval.columns.util_percent.filter(|util| *util >= UTIL_HIGH_PERCENT)?;
-    let class = Class::of(&evidence.interval.device, evidence.facts);
+    let class = Class::of_busy(&evidence.interval.device, evidence.facts, &evidence.interval.columns);
     let which = match class.kind {
         Kind::Serial { spindles: 1 } => return None,
         Kind::Serial { .. } | Kind::Parallel => "this one serves several at once",
@@ -143,8 +143,9 @@ fn flush_counted_twice(evidence: &Evidence<'_>) -> Option<String> {
     let flushes = columns.flushes_per_s.filter(|per_s| *per_s > 0.0)?;
     let await_ms = columns.flush_await_ms.filter(|ms| *ms > 0.0)?;
     Some(format!(
-        "{} flushes of {} each: the time of a flush can be in f_await and once more in that of the write it belongs to",
-        crate::units::format_iops(flushes),
+        "{} flushes a second of {} each: the time of a flush can be in f_await and once more in that of the write it \
+         belongs to",
+        text::count(flushes),
         text::ms(await_ms)
     ))
 }

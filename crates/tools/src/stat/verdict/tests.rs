@@ -43,10 +43,20 @@ fn judged(
         Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
         None => (Peaks::default().capacity_use(&interval.columns), Basis::Unknown),
     };
-    let saturation = Saturation::new(&interval.columns, of, &Seen::default());
-    let stuck_s = if is_stuck(interval) { 1.0 } else { 0.0 };
-    let evidence =
-        Evidence { interval, facts, capacity_use, basis: &basis, was_full: false, saturation: &saturation, stuck_s };
+    let model = of.map(|(capacity, _)| capacity);
+    let saturation = Saturation::new(&interval.columns, model, of.map(|(_, part)| part), &Seen::default());
+    let is_stuck = is_stuck(interval, None, Some(1.0));
+    let evidence = Evidence {
+        interval,
+        facts,
+        capacity_use,
+        basis: &basis,
+        was_full: false,
+        saturation: &saturation,
+        in_flight_before: None,
+        is_stuck,
+        stuck_s: if is_stuck { 1.0 } else { 0.0 },
+    };
     let (verdict, why) = judge(&evidence);
     let remarks = of_device(&evidence, verdict);
     (verdict, why, remarks)
@@ -114,18 +124,18 @@ fn what_one_finds_in_the_wild() {
             ("NVMe, deeper", "nvme0n1", columns((400e3, 4.0, 2.5), NONE, 1000.0, 100.0), Verdict::Saturated),
             ("written back", "nvme0n1", columns(NONE, (1000.0, 512.0, 300.0), 150.0, 100.0), Verdict::Saturated),
             ("in bursts", "nvme0n1", columns(NONE, (800.0, 128.0, 5.0), 4.0, 35.0), Verdict::Ok),
-            // Nothing says that this is a volume: a disk of its own would be ill.
+            // Nothing says that these are volumes: whatever holds them there is in front of them.
             ("gp3 at its limit", "nvme1n1", columns((3000.1, 16.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
             (
                 "gp2 at its limit",
                 "xvdf",
                 columns((1500.0, 8.0, 10.7), (1503.0, 8.0, 10.6), 32.0, 100.0),
-                Verdict::Saturated,
+                Verdict::Degraded,
             ),
             ("no credits", "xvdf", columns(NONE, (100.0, 8.0, 80.0), 8.0, 100.0), Verdict::Degraded),
             ("no credits, QD2", "nvme1n1", columns((100.2, 8.0, 20.0), NONE, 2.0, 99.9), Verdict::Degraded),
-            ("125 MiB/s", "nvme2n1", columns(NONE, (500.0, 256.0, 64.0), 32.0, 100.0), Verdict::Saturated),
-            ("Azure P30", "sdc", columns((5000.0, 8.0, 12.8), NONE, 64.0, 100.0), Verdict::Saturated),
+            ("125 MiB/s", "nvme2n1", columns(NONE, (500.0, 256.0, 64.0), 32.0, 100.0), Verdict::Degraded),
+            ("Azure P30", "sdc", columns((5000.0, 8.0, 12.8), NONE, 64.0, 100.0), Verdict::Degraded),
             (
                 "virtual, full",
                 "vda",
@@ -136,6 +146,16 @@ fn what_one_finds_in_the_wild() {
             ("NVMe, cache exhausted", "nvme0n1", columns(NONE, (640.0, 128.0, 110.0), 70.0, 100.0), Verdict::Degraded),
             ("compressed memory", "zram0", columns((9000.0, 4.0, 0.0), (7000.0, 4.0, 0.01), 0.1, 12.0), Verdict::Ok),
             ("stack of rbd", "rbd0", columns(NONE, (2500.0, 8.0, 3.1), 7.7, 100.0), Verdict::BusyButFree),
+            ("a round rate", "vda", columns((3000.0, 8.0, 20.0), NONE, 60.0, 100.0), Verdict::Degraded),
+            // Ill, though little is under way.
+            ("17 times the usual", "nvme0n1", columns((195.0, 4.0, 5.1), NONE, 1.0, 100.0), Verdict::Degraded),
+            ("27 times, writes", "nvme0n1", columns(NONE, (120.0, 4.0, 8.1), 0.97, 97.0), Verdict::Degraded),
+            ("10 times, QD4", "nvme0n1", columns((1340.0, 4.0, 2.9), NONE, 3.9, 100.0), Verdict::Degraded),
+            ("slow volume", "xvdf", columns((83.0, 4.0, 12.0), NONE, 1.0, 100.0), Verdict::Ok),
+            ("slow virtual disk", "vda", columns((83.0, 4.0, 12.0), NONE, 1.0, 100.0), Verdict::Ok),
+            ("SATA, all tags", "sda", columns((96_000.0, 4.0, 0.33), NONE, 31.8, 100.0), Verdict::Saturated),
+            ("no time counted", "md127", columns(NONE, (150.0, 208.0, 0.0), 0.0, 0.0), Verdict::Ok),
+            ("next to nothing, in ticks", "vda", columns(NONE, (2.0, 8.0, 0.0), 0.0, 0.0), Verdict::Idle),
             ("stuck, old kernel", "sdb", columns(NONE, NONE, 32.0, 100.0), Verdict::Hung),
             ("stuck, new kernel", "nvme0n1", columns(NONE, NONE, 0.0, 100.0), Verdict::Hung),
         ],
@@ -148,7 +168,10 @@ fn facts_decide_where_names_do_not() {
     let known = |is_rotational| DeviceFacts { is_rotational: Some(is_rotational), ..DeviceFacts::default() };
     let full = columns((150.0, 64.0, 6.5), NONE, 0.98, 98.0);
     check(&[("it spins", "sda", full, Verdict::Saturated)], Some(&known(true)));
-    check(&[("it does not", "sda", full, Verdict::BusyButFree)], Some(&known(false)));
+    check(&[("it does not, and is ill", "sda", full, Verdict::Degraded)], Some(&known(false)));
+    let at_limit = columns((1500.0, 8.0, 10.7), (1503.0, 8.0, 10.6), 32.0, 100.0);
+    let ebs = DeviceFacts { model: Some("Amazon Elastic Block Store".to_owned()), ..DeviceFacts::default() };
+    check(&[("it is what was sold", "xvdf", at_limit, Verdict::Saturated)], Some(&ebs));
     let array = DeviceFacts { members: ["a", "b", "c", "d"].map(str::to_owned).to_vec(), ..known(true) };
     let cases = [
         ("some are free", "md0", columns((300.0, 8.0, 8.0), NONE, 2.4, 95.0), Verdict::Ok),
@@ -175,7 +198,7 @@ fn with_a_model() {
         ("near", (206_000.0, 4.0, 0.31), 64.0, Verdict::Ok),
         ("slow", (30_000.0, 4.0, 2.0), 60.0, Verdict::Degraded),
         ("one slow at a time", (500.0, 4.0, 2.0), 1.0, Verdict::Degraded),
-        ("three times", (600.0, 4.0, 0.45), 0.27, Verdict::Ok),
+        ("two and a half times", (600.0, 4.0, 0.35), 0.21, Verdict::Ok),
     ];
     for (what, read, queue, expected) in cases {
         let util = if queue < 1.0 { 27.0 } else { 100.0 };
@@ -232,8 +255,74 @@ fn stuck_is_not_just_sent() {
     ];
     for (columns, in_flight, expected) in cases {
         let interval = DeviceInterval { in_flight, ..device("sda", columns) };
-        assert_eq!(is_stuck(&interval), expected, "{columns:?} {in_flight:?}");
+        assert_eq!(is_stuck(&interval, None, Some(1.0)), expected, "{columns:?} {in_flight:?}");
     }
+    // Kernels of 5.0 to 5.17 add busy time when requests complete: begin, end, seconds.
+    let still = columns(NONE, NONE, 0.0, 0.0);
+    let cases = [
+        (Some(3), Some(3), 0.1, true),
+        (Some(1), Some(1), 1.0, true),
+        (Some(0), Some(3), 1.0, false),
+        (None, Some(2), 1.0, true),
+        (None, Some(2), 0.5, false),
+        (None, Some(1), 1.0, false),
+        (Some(3), Some(0), 1.0, false),
+        (Some(u64::from(u32::MAX)), Some(u64::from(u32::MAX)), 1.0, false),
+        (None, Some(u64::MAX), 1.0, false),
+    ];
+    for (before, in_flight, duration_s, expected) in cases {
+        let interval = DeviceInterval { in_flight, ..device("sda", still) };
+        assert_eq!(is_stuck(&interval, before, Some(duration_s)), expected, "{before:?} {in_flight:?} {duration_s}");
+    }
+}
+
+#[test]
+fn discards_and_flushes_are_no_slow_reads() {
+    let trims = |per_s: f64, await_ms: f64, columns: Columns| Columns {
+        discards_per_s: Some(per_s),
+        discard_kib_per_s: Some(per_s * 1024.0),
+        discard_await_ms: Some(await_ms),
+        await_ms: Some(await_ms),
+        ..columns
+    };
+    let flushes = Columns { flushes_per_s: Some(2.0), flush_await_ms: Some(490.0), ..columns(NONE, NONE, 0.0, 98.0) };
+    check(
+        &[
+            (
+                "trimming",
+                "nvme0n1",
+                trims(500.0, 22.0, columns(NONE, (10.0, 4.0, 0.2), 11.0, 99.0)),
+                Verdict::BusyButFree,
+            ),
+            (
+                "trimming, SATA",
+                "sda",
+                trims(50.0, 19.0, columns((5.0, 4.0, 0.4), (10.0, 4.0, 0.6), 0.96, 99.0)),
+                Verdict::BusyButFree,
+            ),
+            (
+                "and what waits beside it",
+                "nvme0n1",
+                trims(500.0, 22.0, columns((9_000.0, 16.0, 2.0), NONE, 29.0, 99.0)),
+                Verdict::Saturated,
+            ),
+            ("flushes alone", "sda", flushes, Verdict::Ok),
+        ],
+        None,
+    );
+    let trimming = trims(500.0, 22.0, columns(NONE, (10.0, 4.0, 0.2), 11.0, 99.0));
+    assert!(judged(&device("nvme0n1", trimming), None, None).1.contains("it is trimming"));
+    let slow =
+        Columns { flushes_per_s: Some(0.3), flush_await_ms: Some(36.4), ..columns(NONE, (5.0, 4.0, 9.0), 0.1, 9.0) };
+    let (_, _, remarks) = judged(&device("sda", slow), None, None);
+    assert!(remarks.iter().any(|remark| remark.message.starts_with("0.3 flushes a second of 36.4 ms")), "{remarks:?}");
+}
+
+#[test]
+fn an_unknown_rate_is_not_printed_as_none() {
+    let queue_alone = Columns { reads_per_s: Some(9e3), queue: Some(90.0), ..Columns::default() };
+    let (_, why, _) = judged(&device("nvme0n1", queue_alone), None, None);
+    assert!(why.starts_with("9,000 requests/s with"), "{why}");
 }
 
 #[test]

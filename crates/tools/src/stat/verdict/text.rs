@@ -27,7 +27,16 @@ pub(super) fn ms(ms: f64) -> String {
 
 /// Requests a second.
 pub(super) fn rate(per_s: f64) -> String {
-    if per_s < 10.0 { format!("{per_s:.1} requests/s") } else { format!("{} requests/s", units::format_iops(per_s)) }
+    format!("{} requests/s", count(per_s))
+}
+
+/// Events a second, without their name.
+pub(super) fn count(per_s: f64) -> String {
+    match per_s {
+        _ if per_s > 0.0 && per_s < 0.05 => "under 0.1".to_owned(),
+        _ if per_s < 10.0 => format!("{per_s:.1}"),
+        _ => units::format_iops(per_s),
+    }
 }
 
 /// KiB a second.

@@ -1,0 +1,186 @@
+//! The rules for a device of which only the class is known.
+//!
+//! # Why
+//! Most reports come without a model, and many are single.
+//!
+//! # How it works
+//! Rule 5 of [`super`], and the signatures of limits. Figures are those of reads and writes.
+//!
+//! # Limits
+//! As those of the classes: bounds, no ratings.
+//!
+//! # Example
+//! 195 reads a second of 5.1 ms one at a time on `nvme0n1`: 17 times the usual, and a rate below any: degraded.
+
+use super::class::cap_signature;
+use super::text::{ms, percent, queue, rate, throughput};
+use super::{
+    Answer, Basis, Case, Kind, NOT_WAITING, UNDER_WAY_FILLS, UNDER_WAY_MANY, USE_FULL, USE_PART, UTIL_INFLATED_PERCENT,
+    Verdict, WAITING, remarks,
+};
+
+/// `await` over the usual up to which a short queue shows a free device.
+const FREE_FACTOR: f64 = 3.0;
+/// `await` over the usual from which a device with a short queue and a rate below any is ill; of local SSDs, and of
+/// what is behind others.
+const ILL_LOCAL_FACTOR: f64 = 8.0;
+const ILL_FACTOR: f64 = 30.0;
+/// The usual latency that tells the one from the other, in milliseconds.
+const LOCAL_USUAL_MS: f64 = 1.0;
+/// SATA takes 32 requests at once; means fall a little short.
+const SATA_TAGS_USED: f64 = 30.0;
+/// S by what was seen counts below the usual latency, too, from that factor above the idle device's on, at the highest
+/// rate seen or near it.
+const SEEN_FACTOR: f64 = 3.0;
+const SEEN_USE: f64 = 0.9;
+
+impl Case<'_> {
+    pub(super) fn waits_by_class(&self) -> bool {
+        let (Some(under_way), Some(await_ms)) = (self.under_way, self.await_ms) else { return false };
+        let is_low_limit = self.class.kind == Kind::Parallel && self.class.usual_ms(0.0) >= 3.0;
+        (under_way >= 4.0 && await_ms >= 2.0 * self.usual_ms)
+            || (under_way >= UNDER_WAY_FILLS && await_ms >= 0.5 * self.usual_ms)
+            || (is_low_limit && under_way >= 5.0 / 3.0 && await_ms >= 3.0 * self.usual_ms)
+    }
+
+    /// Whether S is high, and not only because one interval was especially quiet.
+    fn waits_by_seen(&self, under_way: f64, await_ms: f64) -> bool {
+        let saturation = self.evidence.saturation;
+        let is_far = saturation.unloaded_ms.is_some_and(|least_ms| await_ms >= SEEN_FACTOR * least_ms);
+        let is_most = self.evidence.capacity_use.is_some_and(|capacity_use| capacity_use >= SEEN_USE);
+        let is_known = !matches!(self.evidence.basis, Basis::HighestSeen | Basis::Unknown);
+        under_way >= UNDER_WAY_MANY
+            && saturation.overall.is_some_and(|part| part >= WAITING)
+            && (is_known || await_ms >= self.usual_ms || (is_far && is_most))
+    }
+
+    /// Whether all that SATA takes at once is under way.
+    fn fills_tags(&self, under_way: f64) -> bool {
+        under_way >= SATA_TAGS_USED && self.is_util_high && self.class.is_sata_ssd(&self.evidence.interval.device)
+    }
+
+    pub(super) fn is_slower_than_usual(&self) -> bool {
+        self.await_ms.is_some_and(|await_ms| await_ms > FREE_FACTOR * self.usual_ms)
+    }
+
+    fn is_ill(&self, under_way: f64, await_ms: f64) -> bool {
+        let is_local = self.class.usual_ms(0.0) < LOCAL_USUAL_MS;
+        let is_busy = self.is_util_high || self.columns.util_percent.is_none();
+        let factor = if is_local && is_busy { ILL_LOCAL_FACTOR } else { ILL_FACTOR };
+        under_way >= 0.5 && await_ms >= factor * self.usual_ms && self.is_below_any()
+    }
+
+    pub(super) fn by_class(&self) -> Answer {
+        let (under_way, await_ms) = (self.under_way?, self.await_ms?);
+        let part = self.evidence.saturation.overall;
+        let waits = self.waits_by_seen(under_way, await_ms) || self.waits_by_class() || self.fills_tags(under_way);
+        let is_extreme = under_way >= UNDER_WAY_MANY && await_ms >= 10.0 * self.usual_ms;
+        let is_busy = match self.columns.util_percent {
+            Some(util) => self.is_util_high || (is_extreme && util >= UTIL_INFLATED_PERCENT),
+            None => true,
+        };
+        if waits && is_busy {
+            return Some(self.waiting(under_way, await_ms));
+        }
+        if self.is_ill(under_way, await_ms) {
+            return Some((Verdict::Degraded, self.below_any_text(await_ms)));
+        }
+        let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
+        if !self.is_util_high {
+            let waits = waits || part.is_some_and(|part| part >= WAITING);
+            let why = if waits { "requests wait in bursts, and it is free in between" } else { "there is room" };
+            return Some((Verdict::Ok, format!("{why}: {figures}")));
+        }
+        let is_quick = await_ms <= self.usual_ms || part.is_some_and(|part| part < NOT_WAITING);
+        if self.class.kind == Kind::Unknown && !is_quick && under_way >= 1.0 {
+            let why = format!("{figures}: long for an SSD, and near the end of a disk that spins");
+            return Some((Verdict::Saturated, why));
+        }
+        if self.is_slower_than_usual() {
+            let usual = ms(self.usual_ms);
+            let why = format!("{figures}: above the {usual} that are usual for {}, and no queue", self.class.name);
+            return Some((Verdict::Ok, why));
+        }
+        if under_way < UNDER_WAY_MANY || part.is_some_and(|part| part < NOT_WAITING) {
+            let why = format!("{figures}: {} takes many at once, and %util counts time, not work", self.class.name);
+            return Some((Verdict::BusyButFree, why));
+        }
+        let why = format!("{figures}: no longer than usual for {}", self.class.name);
+        Some((Verdict::Ok, why))
+    }
+
+    /// Requests wait, and no model says whether they should.
+    fn waiting(&self, under_way: f64, await_ms: f64) -> (Verdict, String) {
+        let figures = format!("{} under way, {} each", queue(under_way), ms(await_ms));
+        if let Some(link_use) = remarks::link_use(self.evidence).filter(|part| *part >= USE_FULL) {
+            return (Verdict::Saturated, format!("the network link is {} used: {figures}", percent(link_use)));
+        }
+        if self.is_below_any() {
+            return (Verdict::Degraded, self.below_any_text(await_ms));
+        }
+        if let Some(held) = self.held() {
+            return held;
+        }
+        let fallen = self.evidence.capacity_use.filter(|capacity_use| *capacity_use < USE_PART);
+        let has_waited = self.evidence.saturation.overall.is_some_and(|part| part >= WAITING);
+        let is_at_limit = self.cap().is_some();
+        if let (Some(capacity_use), Kind::Parallel, true, false) = (fallen, self.class.kind, has_waited, is_at_limit) {
+            let why = format!("only {} of the highest seen, and requests wait: {figures}", percent(capacity_use));
+            return (Verdict::Degraded, why);
+        }
+        let s = match self.evidence.saturation.overall {
+            _ if self.fills_tags(under_way) && !self.waits_by_class() => {
+                "SATA takes no more than 32 at once".to_owned()
+            }
+            Some(part) => format!("requests wait {} of their time", percent(part)),
+            None => format!("far above the {} that are usual for {}", ms(self.usual_ms), self.class.name),
+        };
+        (Verdict::Saturated, format!("{} with {figures}: {s}{}", self.done_text(), self.cap_text()))
+    }
+
+    /// What is held at a limit of which nobody says that it is the device's own, given that requests wait.
+    pub(super) fn held(&self) -> Option<(Verdict, String)> {
+        let cap = self.cap().filter(|_| !self.class.is_sold_by_rate)?;
+        let each = self.await_ms.map_or_else(String::new, |await_ms| format!(" with {} each", ms(await_ms)));
+        let why = format!("held at a limit of {cap}{each}: of a volume or instance, if not of the device itself");
+        Some((Verdict::Degraded, why))
+    }
+
+    fn cap(&self) -> Option<String> {
+        cap_signature(&self.class, self.per_s?, self.kib_per_s?)
+    }
+
+    /// The limit that the rates have the signature of.
+    pub(super) fn cap_text(&self) -> String {
+        self.cap().map_or_else(String::new, |cap| format!("; a volume or instance may be limited to these {cap}"))
+    }
+
+    fn is_below_any(&self) -> bool {
+        let rates = self.per_s.zip(self.kib_per_s);
+        rates.is_some_and(|(per_s, kib_per_s)| self.class.is_below_any(per_s, kib_per_s))
+    }
+
+    fn below_any_text(&self, await_ms: f64) -> String {
+        format!(
+            "{} with {} each is less than any healthy {} does{}",
+            self.done_text(),
+            ms(await_ms),
+            without_article(self.class.name),
+            self.cap_text()
+        )
+    }
+
+    /// What is known of requests and bytes a second.
+    pub(super) fn done_text(&self) -> String {
+        match (self.per_s, self.kib_per_s) {
+            (Some(per_s), Some(kib_per_s)) => format!("{} and {}", rate(per_s), throughput(kib_per_s)),
+            (Some(per_s), None) => rate(per_s),
+            (None, Some(kib_per_s)) => throughput(kib_per_s),
+            (None, None) => "work at an unknown rate".to_owned(),
+        }
+    }
+}
+
+fn without_article(name: &str) -> &str {
+    name.split_once(' ').map_or(name, |(article, rest)| if matches!(article, "a" | "an") { rest } else { name })
+}
