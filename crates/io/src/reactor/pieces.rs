@@ -1,0 +1,187 @@
+//! Pieces of requests on their way to the backend and back.
+//!
+//! # Why
+//! What the system is given, and what its answers mean, is one subject; which requests there are is another.
+//!
+//! # How it works
+//! The queue dispatches a piece, which gets an entry in the reactor's table and goes to the backend. A piece for which the
+//! backend has no room is stalled, and goes before anything that is queued. What comes back is told to the queue, which
+//! ends the request, waits for its other pieces, or has the rest of a short transfer sent.
+//!
+//! # Limits
+//! The memory of a piece is that of its request. It stays in the reactor's tables until the piece has been reaped.
+//!
+//! # Example
+//! A read of 8 KiB of which the backend moves 4 KiB: `outcome` says so, the queue continues it, and the piece for the
+//! other 4 KiB is stalled until the next turn.
+
+use std::io;
+
+use plimsoll_core::{Dispatch, Outcome, Progress};
+
+use super::{Piece, Reactor};
+use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit};
+use crate::request::{RequestKind, memory};
+
+impl Reactor {
+    /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
+    pub(super) fn send_stalled(&mut self, disk: usize) -> bool {
+        while let Some(key) = self.stalled.pop_front() {
+            if !self.send_piece(key, None) {
+                self.stalled.push_front(key);
+                if let Some(queue) = &mut self.queues[disk] {
+                    queue.backend_is_busy(self.now_ns);
+                }
+                if self.tracer.is_on() {
+                    self.note_blocked(disk);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sends the next piece of the queue of `disk`; `false` when there is none that may go.
+    pub(super) fn dispatch_one(&mut self, disk: usize) -> bool {
+        let Some(queue) = &mut self.queues[disk] else { return false };
+        if self.backend.in_flight() >= self.backend.capacity() {
+            queue.backend_is_busy(self.now_ns);
+            if self.tracer.is_on() {
+                self.note_blocked(disk);
+            }
+            return false;
+        }
+        let Some(dispatch) = queue.poll_dispatch(self.now_ns) else {
+            if self.tracer.is_on() {
+                self.note_blocked(disk);
+            }
+            return false;
+        };
+        let (key, before_ns) = self.add_piece(dispatch, disk as u16);
+        if !self.send_piece(key, before_ns) {
+            self.stalled.push_back(key);
+        }
+        true
+    }
+
+    /// A piece that is to go to the backend; and when that was, if it is recorded.
+    fn add_piece(&mut self, dispatch: Dispatch, disk: u16) -> (usize, Option<u64>) {
+        let mut number = 0;
+        if let Some(pending) = self.pending.get_mut(dispatch.user_data() as usize) {
+            number = pending.pieces;
+            pending.pieces = pending.pieces.wrapping_add(1);
+        }
+        let key = self.pieces.insert(Piece { dispatch, disk, number, iov: None });
+        (key, self.tracer.is_on().then(|| self.note_dispatched(key)))
+    }
+
+    /// Gives a piece to the backend; `false` when it has no room. `before_ns`: the time now, where it is known.
+    fn send_piece(&mut self, key: usize, before_ns: Option<u64>) -> bool {
+        let Some(piece) = self.pieces.get(key) else { return true };
+        let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return true };
+        let file = match self.known_file(&pending.request.file) {
+            Some((id, _)) => id,
+            None => {
+                let file = pending.request.file.clone();
+                match self.file(&file) {
+                    Ok((id, _)) => id,
+                    Err(error) => {
+                        self.refuse_piece(key, error_number(&error));
+                        return true;
+                    }
+                }
+            }
+        };
+        let operation = self.operation(key, file);
+        let before_ns = if self.tracer.is_on() { before_ns.unwrap_or_else(|| self.backend.now_ns()) } else { 0 };
+        // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
+        // reactor neither touches nor frees until the piece has been reaped; the backend field is dropped before both.
+        let answer = unsafe { self.backend.submit(operation) };
+        if self.tracer.is_on() {
+            match answer {
+                Submit::Queued => self.note_submitted(key, before_ns, None),
+                Submit::Done(result) => self.note_submitted(key, before_ns, Some(result)),
+                Submit::Busy => {}
+            }
+        }
+        match answer {
+            Submit::Queued => true,
+            Submit::Busy => false,
+            Submit::Done(result) => {
+                self.piece_is_back(key, result);
+                true
+            }
+        }
+    }
+
+    fn operation(&mut self, key: usize, file: FileId) -> Operation {
+        let piece = &mut self.pieces[key];
+        let dispatch = &piece.dispatch;
+        let request = &mut self.pending[dispatch.user_data() as usize].request;
+        let (from, len) = (dispatch.offset_bytes(), dispatch.len_bytes());
+        let (kind, memory) = match request.kind {
+            RequestKind::Read { .. } => (Kind::Read, memory(&mut request.data, from, len, &mut piece.iov)),
+            RequestKind::Write { .. } => (Kind::Write, memory(&mut request.data, from, len, &mut piece.iov)),
+            RequestKind::Sync { data_only } => (Kind::Sync { data_only }, Memory::None),
+            RequestKind::Discard { len_bytes } => (Kind::Discard { len_bytes }, Memory::None),
+            RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
+        };
+        // At the end of what a number can say an offset stays too large, and is refused; it must not come round to 0.
+        Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }
+    }
+
+    pub(super) fn piece_is_back(&mut self, key: usize, result: OpResult) {
+        let Some(piece) = self.pieces.try_remove(key) else { return };
+        let pending = self.pending.get(piece.dispatch.user_data() as usize);
+        let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
+        let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
+        if self.tracer.is_on() {
+            self.note_reaped(&piece, result);
+        }
+        let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
+        match queue.complete(self.now_ns, piece.dispatch, outcome) {
+            Progress::Pending => {}
+            Progress::Finished(f) => self.end(f.user_data as usize, f.result, f.total_ns),
+            Progress::Continue(dispatch) => {
+                let (key, _) = self.add_piece(dispatch, piece.disk);
+                self.stalled.push_back(key);
+            }
+        }
+    }
+
+    /// The piece never reached the device.
+    pub(super) fn refuse_piece(&mut self, key: usize, code: i32) {
+        let Some(piece) = self.pieces.try_remove(key) else { return };
+        if self.tracer.is_on() {
+            self.note_reaped(&piece, Err(code));
+        }
+        let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
+        if let Progress::Finished(f) = queue.refuse(self.now_ns, piece.dispatch, code) {
+            self.end(f.user_data as usize, f.result, f.total_ns);
+        }
+    }
+}
+
+/// The error number of a failed open. Backends explain errors in words, which keeps the kind but not the number.
+fn error_number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::NotFound => libc::ENOENT,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+        io::ErrorKind::IsADirectory => libc::EISDIR,
+        _ => libc::EBADF,
+    })
+}
+
+/// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:
+/// then there is no more.
+fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
+    match result {
+        Err(code) => Outcome::Failed(code),
+        Ok(moved) if moved >= dispatch.len_bytes() => Outcome::Moved(dispatch.len_bytes()),
+        Ok(moved) if moved == 0 || moved % align_bytes != 0 => Outcome::End(moved),
+        Ok(moved) => Outcome::Moved(moved),
+    }
+}
