@@ -226,6 +226,18 @@ pub fn format_iops_short(iops: f64) -> String {
     scaled_text(iops, &DECIMAL_COUNT).replace(' ', "")
 }
 
+/// Prints a number without a unit with four significant digits and at most nine decimals; `n/a` unless it is finite.
+#[must_use]
+pub fn format_figure(value: f64) -> String {
+    if !value.is_finite() {
+        return "n/a".to_owned();
+    }
+    let magnitude = value.abs();
+    let decimals = if magnitude == 0.0 { 0.0 } else { 3.0 - magnitude.log10().floor() };
+    let text = format!("{value:.0$}", decimals.clamp(0.0, 9.0) as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
 /// A count with a comma between groups of three digits: `218,786`.
 #[must_use]
 pub fn format_count(count: u64) -> String {

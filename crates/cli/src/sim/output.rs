@@ -8,7 +8,7 @@ use plimsoll_tools::plot;
 use plimsoll_tools::sim::report;
 use plimsoll_tools::sim::run::{Finished, Measured, RunResult, Task};
 use plimsoll_tools::sim::stats::Spread;
-use plimsoll_tools::units::format_count;
+use plimsoll_tools::units::{format_count, format_figure};
 
 use crate::failure::Failure;
 use crate::screen;
@@ -40,7 +40,7 @@ pub(super) fn run_text(finished: &Finished) -> String {
     if !judged.is_empty() {
         let rows = judged.iter().map(|figure| {
             let verdict = if figure.passed() == Some(true) { "pass" } else { "FAIL" };
-            vec![figure.name.clone(), number(figure.value), target(figure.target), verdict.to_owned()]
+            vec![figure.name.clone(), format_figure(figure.value), target(figure.target), verdict.to_owned()]
         });
         text.push_str(&format!("\n{}\n", screen::table(&["figure", "value", "target", ""], rows.collect())));
     }
@@ -57,23 +57,12 @@ fn facts(task: &Task, result: &RunResult) -> String {
     format!("seed {}, {requests} requests, hash of the event log {:016x}\n", task.seed, result.log_hash)
 }
 
-/// Four significant digits.
-fn number(value: f64) -> String {
-    if !value.is_finite() {
-        return "n/a".to_owned();
-    }
-    let magnitude = value.abs();
-    let decimals = if magnitude == 0.0 { 0.0 } else { 3.0 - magnitude.log10().floor() };
-    let text = format!("{value:.0$}", decimals.clamp(0.0, 9.0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 fn target(target: Option<Target>) -> String {
     match target {
         None => String::new(),
-        Some(Target::AtMost(most)) => format!("<= {}", number(most)),
-        Some(Target::AtLeast(least)) => format!(">= {}", number(least)),
-        Some(Target::Between(least, most)) => format!("{} to {}", number(least), number(most)),
+        Some(Target::AtMost(most)) => format!("<= {}", format_figure(most)),
+        Some(Target::AtLeast(least)) => format!(">= {}", format_figure(least)),
+        Some(Target::Between(least, most)) => format!("{} to {}", format_figure(least), format_figure(most)),
     }
 }
 
@@ -100,17 +89,17 @@ pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String 
         let group: Vec<&Spread> = spreads[at..].iter().take_while(same).collect();
         at += group.len();
         let rows = group.iter().map(|spread| {
-            let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), number);
+            let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure);
             let passed = match spread.target {
                 Some(_) => format!("{} of {}", spread.passed, spread.runs),
                 None => String::new(),
             };
             vec![
                 spread.figure.clone(),
-                number(spread.mean),
+                format_figure(spread.mean),
                 half,
-                number(spread.min),
-                number(spread.max),
+                format_figure(spread.min),
+                format_figure(spread.max),
                 target(spread.target),
                 passed,
             ]
@@ -151,7 +140,7 @@ pub(super) fn sweep_text(finished: &[Finished]) -> String {
         }
         let value = |result: &&RunResult, name: &str| {
             let figure = result.figures.iter().find(|figure| figure.name == name);
-            figure.map_or_else(String::new, |figure| number(figure.value))
+            figure.map_or_else(String::new, |figure| format_figure(figure.value))
         };
         let mut rows: Vec<Vec<String>> = Vec::new();
         for name in names {

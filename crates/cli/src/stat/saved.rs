@@ -20,7 +20,7 @@ use std::path::Path;
 use plimsoll_tools::report_page::read_whole;
 use plimsoll_tools::stat::Interval;
 use plimsoll_tools::stat::from::{self, ReadOptions, Recorded};
-use plimsoll_tools::stat::host::{Host, looks_like_partition};
+use plimsoll_tools::stat::host::{Host, is_partition};
 
 use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};
@@ -54,8 +54,7 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
     recorded.notes.iter().for_each(|note| screen::note(&format!("note: {note}")));
     let Recorded { intervals, facts, .. } = &mut recorded;
     let is_wanted = |name: &str| {
-        let is_partition = facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition);
-        arguments.show.partitions || !is_partition || arguments.named().any(|device| device == name)
+        arguments.show.partitions || !is_partition(name, facts) || arguments.named().any(|device| device == name)
     };
     let has_disks = |interval: &Interval| interval.devices.iter().any(|device| is_wanted(&device.device));
     // A file of partitions alone was asked for by whoever made it.

@@ -1,7 +1,7 @@
 //! `plimsoll stat`: this host, recordings, iostat's own outputs, and who reads them.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -229,14 +229,8 @@ fn pages_and_pictures_are_written() {
     world.run(&arguments).assert_refused(2, &["--force"]);
 }
 
-#[test]
-fn a_run_that_fails_keeps_its_page_and_pictures() {
-    let world = World::new(&[]);
-    host(&world);
-    let arguments =
-        ["stat", "0.02", "--record", "disks.stat", "--page", "disks.html", "--pictures", ".", "--format", "json"];
-    let mut command = world.command(&[&arguments[..], &HOST].concat());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+/// Waits until some intervals are in the recording.
+fn wait_for_records(world: &World, child: &mut Child) {
     let give_up = Instant::now() + PATIENCE;
     let recorded = || std::fs::read_to_string(world.path().join("disks.stat")).unwrap_or_default();
     while recorded().lines().count() < 6 {
@@ -246,6 +240,17 @@ fn a_run_that_fails_keeps_its_page_and_pictures() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_run_that_fails_keeps_its_page_and_pictures() {
+    let world = World::new(&[]);
+    host(&world);
+    let arguments =
+        ["stat", "0.02", "--record", "disks.stat", "--page", "disks.html", "--pictures", ".", "--format", "json"];
+    let mut command = world.command(&[&arguments[..], &HOST].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    wait_for_records(&world, &mut child);
     std::fs::remove_file(world.path().join("proc/diskstats")).expect("it is ours");
     let ended = Ended::of(child.wait_with_output().expect("it ends"));
     assert_eq!(ended.code, Some(3), "{ended:#?}");
@@ -301,15 +306,7 @@ fn ctrl_c_ends_the_document() {
         let arguments = [&["stat", "0.02", "--format", "json", "--record", "disks.stat"], &HOST[..]].concat();
         let mut command = world.command(&arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        let give_up = Instant::now() + PATIENCE;
-        let recorded = || std::fs::read_to_string(world.path().join("disks.stat")).unwrap_or_default();
-        while recorded().lines().count() < 6 {
-            if Instant::now() > give_up {
-                child.kill().expect("it is our child");
-                panic!("nothing is recorded");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_records(&world, &mut child);
         kill_process(Pid::from_child(&child), signal).expect("it runs");
         let ended = Ended::of(child.wait_with_output().expect("it ends"));
         assert_eq!(ended.code, Some(130), "{ended:#?}");

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::{Content, Kind};
 use crate::page::{Block, Section, Table};
 use crate::plot::{Axis, Chart, Layer, Point, Unit};
+use crate::units::format_figure;
 
 /// Newest schema of either that is understood.
 const SCHEMA: u64 = 1;
@@ -138,9 +139,9 @@ fn section(run: &Run) -> Section {
 fn figure_row(figure: &Figure) -> Vec<String> {
     let bounds = figure.target.as_ref().map(|target| (target.at_least, target.at_most));
     let target = match bounds {
-        Some((Some(least), Some(most))) => format!("{} to {}", number(least), number(most)),
-        Some((Some(least), None)) => format!("at least {}", number(least)),
-        Some((None, Some(most))) => format!("at most {}", number(most)),
+        Some((Some(least), Some(most))) => format!("{} to {}", format_figure(least), format_figure(most)),
+        Some((Some(least), None)) => format!("at least {}", format_figure(least)),
+        Some((None, Some(most))) => format!("at most {}", format_figure(most)),
         _ => String::new(),
     };
     let verdict = match figure.passed {
@@ -148,22 +149,15 @@ fn figure_row(figure: &Figure) -> Vec<String> {
         Some(false) => "FAIL",
         None => "",
     };
-    vec![figure.name.clone(), figure.value.map_or_else(|| "n/a".to_owned(), number), target, verdict.to_owned()]
-}
-
-/// Four significant digits.
-fn number(value: f64) -> String {
-    let magnitude = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
-    let text = format!("{value:.0$}", (3.0 - magnitude).clamp(0.0, 9.0) as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    vec![figure.name.clone(), figure.value.map_or_else(|| "n/a".to_owned(), format_figure), target, verdict.to_owned()]
 }
 
 pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
     let SurfaceFile { cells } = typed(value, "surface")?;
     let is_measured = cells.iter().any(|cell| cell.p50_ms.is_some());
-    let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", number(ms)));
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", format_figure(ms)));
     let row = |cell: &Cell| {
-        let mut row = vec![number(cell.write_mbps), number(cell.read_iops)];
+        let mut row = vec![format_figure(cell.write_mbps), format_figure(cell.read_iops)];
         if is_measured {
             row.extend([ms(cell.p50_ms), ms(cell.p95_ms)]);
         }

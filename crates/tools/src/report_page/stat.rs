@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Content, EXPECTED, Kind};
 use crate::page::{Block, Mood, Section, Table, Tile};
 use crate::stat::from::{self, FromError, ReadOptions};
-use crate::stat::host::looks_like_partition;
+use crate::stat::host::is_partition;
 use crate::stat::output::{keyed, time};
 use crate::stat::pictures::{PICTURES, Series};
 use crate::stat::programs::ClassRow;
@@ -445,10 +445,7 @@ pub(super) fn read(file: &str, bytes: &[u8]) -> Result<Content, String> {
     let mut history = History::default();
     for interval in &recorded.intervals {
         let mut interval = interval.clone();
-        let is_disk = |name: &str| {
-            let facts = recorded.facts.get(name);
-            !facts.map_or_else(|| looks_like_partition(name), |facts| facts.is_partition)
-        };
+        let is_disk = |name: &str| !is_partition(name, &recorded.facts);
         // A file of partitions alone was asked for by whoever made it.
         if interval.devices.iter().any(|device| is_disk(&device.device)) {
             interval.devices.retain(|device| is_disk(&device.device));

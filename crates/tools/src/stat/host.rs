@@ -185,8 +185,9 @@ pub fn is_shown(disk: &DiskStats, facts: &Facts) -> bool {
     is_used(&disk.counters) && !is_partition(&disk.name, facts)
 }
 
-/// By its facts, or without any by its name.
-fn is_partition(name: &str, facts: &Facts) -> bool {
+/// Whether a device is a part of another: by its facts, or without any by its name.
+#[must_use]
+pub fn is_partition(name: &str, facts: &Facts) -> bool {
     facts.get(name).map_or_else(|| looks_like_partition(name), |facts| facts.is_partition)
 }
 

@@ -8,6 +8,7 @@ use plimsoll::sys::diskstats;
 use serde_json::Value;
 
 use super::*;
+use crate::stat::output::keyed;
 
 /// iostat's first report with these arguments; `None`, with a line, where there is no such iostat.
 fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
@@ -29,33 +30,6 @@ fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
     };
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     Some(document["sysstat"]["hosts"][0]["statistics"][0]["disk"].as_array().unwrap().clone())
-}
-
-fn keyed(columns: &Columns) -> [(&'static str, Option<f64>); 22] {
-    [
-        ("r/s", columns.reads_per_s),
-        ("w/s", columns.writes_per_s),
-        ("d/s", columns.discards_per_s),
-        ("f/s", columns.flushes_per_s),
-        ("rkB/s", columns.read_kib_per_s),
-        ("wkB/s", columns.write_kib_per_s),
-        ("dkB/s", columns.discard_kib_per_s),
-        ("rrqm/s", columns.read_merges_per_s),
-        ("wrqm/s", columns.write_merges_per_s),
-        ("drqm/s", columns.discard_merges_per_s),
-        ("rrqm", columns.read_merged_percent),
-        ("wrqm", columns.write_merged_percent),
-        ("drqm", columns.discard_merged_percent),
-        ("r_await", columns.read_await_ms),
-        ("w_await", columns.write_await_ms),
-        ("d_await", columns.discard_await_ms),
-        ("f_await", columns.flush_await_ms),
-        ("rareq-sz", columns.read_size_kib),
-        ("wareq-sz", columns.write_size_kib),
-        ("dareq-sz", columns.discard_size_kib),
-        ("aqu-sz", columns.queue),
-        ("util", columns.util_percent),
-    ]
 }
 
 /// As iostat prints it, and reads it back.
