@@ -1,0 +1,15 @@
+//! A bounded, crash-safe cache of blocks on several local disks.
+//!
+//! # Why
+//! Caches in front of object stores and slow volumes sit on several fast disks, and then write to one of them at a time,
+//! stop for checkpoints, die with one disk, and let their fills starve their hits. This one does none of it: hits, fills,
+//! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`), blocks go to the disk that has
+//! the least to do for its speed, and every disk is a fault domain of its own.
+mod config;
+mod entry;
+mod key;
+pub mod stats;
+
+pub use config::{BadConfig, CacheConfig, DiskSource, Placement};
+pub use entry::{MAX_BLOCK_BYTES, MAX_SLAB_BYTES, MIN_SLAB_BYTES};
+pub use key::KeyHash;

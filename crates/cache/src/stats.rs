@@ -1,0 +1,322 @@
+//! What a cache has done, as plain data: counters that only grow, per disk and kind of I/O, and what it looks like now.
+//!
+//! # Why
+//! `cache iostat`, `cache hits`, `cache status` and a program's own metrics all show the same numbers. They are collected
+//! once, here.
+//!
+//! # How it works
+//! Counters live where things happen ([`IoCounters`] in a disk, others in the engine) as relaxed atomics; a [`CacheStats`]
+//! is a copy. Rates are somebody else's subtraction.
+//!
+//! # Limits
+//! Histograms have a power of two a bucket: enough to see a second hump, not for a percentile to the last digit.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache::stats::{IoCounters, IoKind};
+//! let counters = IoCounters::default();
+//! counters.began(8192);
+//! counters.ended(8192, 120_000, true);
+//! let seen = counters.look();
+//! assert_eq!((seen.operations, seen.bytes, seen.in_flight), (1, 8192, 0));
+//! assert_eq!(seen.latency_ns_log2[16], 1); // 65,536 to 131,071 ns
+//! assert_eq!(IoKind::ALL.len(), 8);
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Buckets of a histogram: bucket b counts values from 2^b to 2^(b+1) - 1 (0 goes to bucket 0).
+pub const LOG2_BUCKETS: usize = 40;
+
+/// Why the cache does an I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum IoKind {
+    /// Data of a hit.
+    LookupRead,
+    /// Data of an insert.
+    InsertWrite,
+    /// Data that is moved, read.
+    EvacuateRead,
+    /// Data that is moved, written.
+    EvacuateWrite,
+    /// Superblocks, logs and snapshots, read.
+    MetadataRead,
+    /// Superblocks, logs and snapshots, written.
+    MetadataWrite,
+    /// Caches of the device emptied.
+    Flush,
+    /// Space given back to the device.
+    Discard,
+}
+
+impl IoKind {
+    /// All kinds with their names in tables and JSON.
+    pub const ALL: [(IoKind, &'static str); 8] = [
+        (IoKind::LookupRead, "lookup_read"),
+        (IoKind::InsertWrite, "insert_write"),
+        (IoKind::EvacuateRead, "evacuate_read"),
+        (IoKind::EvacuateWrite, "evacuate_write"),
+        (IoKind::MetadataRead, "metadata_read"),
+        (IoKind::MetadataWrite, "metadata_write"),
+        (IoKind::Flush, "flush"),
+        (IoKind::Discard, "discard"),
+    ];
+}
+
+/// What one disk has done of one kind, while it counts.
+#[derive(Debug)]
+pub struct IoCounters {
+    operations: AtomicU64,
+    bytes: AtomicU64,
+    errors: AtomicU64,
+    in_flight: AtomicU64,
+    total_ns: AtomicU64,
+    latency_ns_log2: [AtomicU64; LOG2_BUCKETS],
+    size_bytes_log2: [AtomicU64; LOG2_BUCKETS],
+}
+
+impl Default for IoCounters {
+    fn default() -> IoCounters {
+        let histogram = || std::array::from_fn(|_| AtomicU64::new(0));
+        let [operations, bytes, errors, in_flight, total_ns] = std::array::from_fn(|_| AtomicU64::new(0));
+        let (latency_ns_log2, size_bytes_log2) = (histogram(), histogram());
+        IoCounters { operations, bytes, errors, in_flight, total_ns, latency_ns_log2, size_bytes_log2 }
+    }
+}
+
+fn bucket(value: u64) -> usize {
+    (value.max(1).ilog2() as usize).min(LOG2_BUCKETS - 1)
+}
+
+impl IoCounters {
+    /// An operation goes to the scheduler.
+    pub fn began(&self, _bytes: u64) {
+        self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// It has come back, `ns` nanoseconds after it began.
+    pub fn ended(&self, bytes: u64, ns: u64, is_ok: bool) {
+        self.in_flight.fetch_sub(1, Relaxed);
+        if !is_ok {
+            self.errors.fetch_add(1, Relaxed);
+            return;
+        }
+        self.operations.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.total_ns.fetch_add(ns, Relaxed);
+        self.latency_ns_log2[bucket(ns)].fetch_add(1, Relaxed);
+        self.size_bytes_log2[bucket(bytes)].fetch_add(1, Relaxed);
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn look(&self) -> IoStats {
+        let copy = |histogram: &[AtomicU64; LOG2_BUCKETS]| histogram.iter().map(|count| count.load(Relaxed)).collect();
+        IoStats {
+            operations: self.operations.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            in_flight: self.in_flight.load(Relaxed),
+            total_ns: self.total_ns.load(Relaxed),
+            latency_ns_log2: copy(&self.latency_ns_log2),
+            size_bytes_log2: copy(&self.size_bytes_log2),
+        }
+    }
+}
+
+/// What one disk has done of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoStats {
+    /// Operations that succeeded.
+    pub operations: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations under way now, queued ones included.
+    pub in_flight: u64,
+    /// Sum of their times, queueing included, in nanoseconds.
+    pub total_ns: u64,
+    /// How many took 2^b to 2^(b+1) - 1 nanoseconds.
+    pub latency_ns_log2: Vec<u64>,
+    /// How many moved 2^b to 2^(b+1) - 1 bytes.
+    pub size_bytes_log2: Vec<u64>,
+}
+
+/// How a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DiskHealth {
+    /// As it should be.
+    Healthy,
+    /// Much slower than the others, or than it was: reads past their deadline are misses, little new goes there.
+    Slow,
+    /// Writes fail, reads work: hits only.
+    ReadOnly,
+    /// Nothing works; its blocks are misses, and are forgotten.
+    Failed,
+    /// Its blocks are being moved away; nothing new goes there.
+    Removing,
+    /// Not there when the cache was opened.
+    Missing,
+}
+
+impl DiskHealth {
+    /// Name in tables and JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            DiskHealth::Healthy => "healthy",
+            DiskHealth::Slow => "slow",
+            DiskHealth::ReadOnly => "read-only",
+            DiskHealth::Failed => "failed",
+            DiskHealth::Removing => "removing",
+            DiskHealth::Missing => "missing",
+        }
+    }
+}
+
+/// Why something inserted was not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// The class has as many bytes in flight as it may.
+    InFlight,
+    /// No free space until the next checkpoint.
+    NoSpace,
+    /// No disk takes writes.
+    NoDisk,
+    /// The disk failed while it was written.
+    WriteFailed,
+    /// The key was removed, or inserted again, before the write ended.
+    Superseded,
+}
+
+impl DropReason {
+    /// All reasons, with their names in tables and JSON.
+    pub const ALL: [(DropReason, &'static str); 5] = [
+        (DropReason::InFlight, "in_flight"),
+        (DropReason::NoSpace, "no_space"),
+        (DropReason::NoDisk, "no_disk"),
+        (DropReason::WriteFailed, "write_failed"),
+        (DropReason::Superseded, "superseded"),
+    ];
+}
+
+/// Why a look-up gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MissReason {
+    /// Not cached.
+    Absent,
+    /// Not cached any more, but it was until a short time ago: a larger cache would have had it.
+    Ghost,
+    /// Cached, and not read in time.
+    Deadline,
+    /// What was read is not what was written; it is forgotten.
+    Corrupt,
+    /// The disk did not give it.
+    ReadFailed,
+    /// The scheduler has no room for the read.
+    Overloaded,
+}
+
+impl MissReason {
+    /// All reasons, with their names in tables and JSON.
+    pub const ALL: [(MissReason, &'static str); 6] = [
+        (MissReason::Absent, "absent"),
+        (MissReason::Ghost, "ghost"),
+        (MissReason::Deadline, "deadline"),
+        (MissReason::Corrupt, "corrupt"),
+        (MissReason::ReadFailed, "read_failed"),
+        (MissReason::Overloaded, "overloaded"),
+    ];
+}
+
+/// A disk of the cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskStats {
+    /// Number in the cache; stays with the disk.
+    pub number: u16,
+    /// Its identity, as 32 hexadecimal digits.
+    pub guid: String,
+    /// Where it is; empty for one that is missing.
+    pub path: String,
+    /// How it is.
+    pub health: DiskHealth,
+    /// Why it is so, in a sentence; empty for a healthy one.
+    pub why: String,
+    /// Size of what the cache uses, in bytes.
+    pub capacity_bytes: u64,
+    /// Taken by blocks, padding included.
+    pub allocated_bytes: u64,
+    /// Taken by logs and snapshots (whole slabs), and superblocks.
+    pub metadata_bytes: u64,
+    /// Slabs in all.
+    pub slabs: u32,
+    /// Slabs that nobody uses.
+    pub free_slabs: u32,
+    /// Of a disk that is being removed: bytes that are still to be moved.
+    pub to_move_bytes: u64,
+    /// Bytes per second that placement thinks it writes.
+    pub write_bytes_per_s: f64,
+    /// What it did, by kind, in the order of [`IoKind::ALL`].
+    pub io: Vec<IoStats>,
+}
+
+/// Everything. See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CacheStats {
+    /// When, in nanoseconds of the backend's clock.
+    pub at_ns: u64,
+    /// Number of the last checkpoint that is durable.
+    pub generation: u64,
+    /// Blocks cached.
+    pub blocks: u64,
+    /// Bytes of their data.
+    pub block_bytes: u64,
+    /// Entries without data.
+    pub ghosts: u64,
+    /// Memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Look-ups that gave a block from the disks.
+    pub hits: u64,
+    /// Look-ups that gave a block from memory.
+    pub memory_hits: u64,
+    /// Bytes of both.
+    pub hit_bytes: u64,
+    /// Look-ups that gave nothing, in the order of [`MissReason::ALL`].
+    pub misses: [u64; 6],
+    /// Blocks stored.
+    pub inserts: u64,
+    /// Their bytes.
+    pub insert_bytes: u64,
+    /// Inserts not stored, in the order of [`DropReason::ALL`].
+    pub drops: [u64; 5],
+    /// Blocks removed by the caller.
+    pub removes: u64,
+    /// Blocks evicted.
+    pub evictions: u64,
+    /// Their bytes.
+    pub evicted_bytes: u64,
+    /// Blocks moved by evacuation, removal of a disk, or rebalancing.
+    pub moves: u64,
+    /// Blocks stored again after they were found corrupt.
+    pub healed: u64,
+    /// Checkpoints since it was opened.
+    pub checkpoints: u64,
+    /// How long the last took, in nanoseconds.
+    pub last_checkpoint_ns: u64,
+    /// Hits by size of cache: see [`HitCurve`].
+    pub hit_curve: HitCurve,
+    /// The disks, by number.
+    pub disks: Vec<DiskStats>,
+}
+
+/// How many look-ups a cache of any size would have answered: the miss-ratio curve, upside down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HitCurve {
+    /// Point i: a cache of `step_bytes * (i + 1)` bytes would have had so many hits. Never falls.
+    pub hits: Vec<u64>,
+    /// Size between two points, in bytes.
+    pub step_bytes: u64,
+    /// Look-ups that were counted, those of keys never seen included.
+    pub lookups: u64,
+}
