@@ -5,9 +5,18 @@
 //! stop for checkpoints, die with one disk, and let their fills starve their hits. This one does none of it: hits, fills,
 //! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`), blocks go to the disk that has
 //! the least to do for its speed, and every disk is a fault domain of its own.
+mod admission;
+mod alloc;
+mod block;
 mod config;
+mod crypt;
 mod entry;
+mod flight;
+mod format;
+mod health;
+mod index;
 mod key;
+mod memory;
 pub mod stats;
 
 pub use config::{BadConfig, CacheConfig, DiskSource, Placement};
