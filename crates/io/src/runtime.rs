@@ -322,17 +322,27 @@ impl Handle {
         F: Future<Output = T> + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let job = move |shard: &Shard| {
-            let own = shard.clone();
-            let task = async move {
-                let value = body(own).await;
-                // The one who asked may be gone.
-                let _ = answer.send(value);
-            };
-            shard.spawn(task).detach();
-        };
-        self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
+        self.spawn(move |shard| async move {
+            let value = body(shard).await;
+            // The one who asked may be gone.
+            let _ = answer.send(value);
+        });
         answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
+    }
+
+    /// Runs `body` on the shard and waits for nothing. It is dropped where the shard has stopped.
+    pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let job = move |shard: &Shard| shard.spawn(body(shard.clone())).detach();
+        self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
+    }
+
+    /// Number of the shard it reaches.
+    #[must_use]
+    pub fn shard(&self) -> u16 {
+        self.shard
     }
 
     /// As [`Shard::read_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
