@@ -50,6 +50,14 @@ pub struct DiskSource {
     pub write_bytes_per_s: Option<f64>,
 }
 
+impl DiskSource {
+    /// A disk of which only the path is known.
+    #[must_use]
+    pub fn at(path: PathBuf) -> DiskSource {
+        DiskSource { path, ..DiskSource::default() }
+    }
+}
+
 /// How a cache runs. See the module's documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheConfig {

@@ -1,1 +1,396 @@
-//! (in preparation)
+//! How a disk is, from what its operations say.
+//!
+//! # Why
+//! A disk does not only work or fail: it takes no writes any more and still reads, or it does everything ten times
+//! slower than its neighbours for an hour. Whoever notices late has hits waiting behind it; whoever judges by one
+//! error drops a disk for a single bad sector.
+//!
+//! # How it works
+//! A state machine without clock or I/O: results of operations go in, with the time in nanoseconds; [`Health::state`]
+//! and [`Health::why`] say what they amount to. Now and then (ten times a second) [`Health::judge`] compares with the
+//! others.
+//!
+//! | what is seen | what it means |
+//! |---|---|
+//! | one read error (`EIO`, `ENODATA` and so on) | that block is lost (a latent sector error), the disk is not |
+//! | 8 read errors, no good read between, within 60 s | failed |
+//! | `ENODEV`, `ENXIO`, `ESHUTDOWN`, `ENOMEDIUM` of anything | failed: the kernel has taken the device away |
+//! | 4 write errors, no good write between, within 60 s | read-only: spare blocks used up, a full thin volume |
+//! | `EROFS` of a write, or a flush that fails | read-only at once |
+//! | reads slower than 4 times the others', and than 5 ms, for 2 s | slow |
+//! | reads faster than 2 times the others', or than 2.5 ms, for 5 s | healthy again |
+//! | `EINTR`, `EAGAIN`, `ENOMEM`, `ECANCELED`, `EBUSY` | nothing: they are of the machine, not of the disk |
+//!
+//! Which errors mean that a device is gone: the Linux block layer answers `ENODEV` for a device that is offline,
+//! `EIO`, `ENODATA` (medium), `ETIMEDOUT`, `ENOLINK`, `EREMOTEIO`, `EILSEQ` for an operation that went wrong (its
+//! table of status codes, `block/blk-core.c`). That single sectors go bad on sound disks: Bairavasundaram et al., "An
+//! Analysis of Latent Sector Errors in Disk Drives", SIGMETRICS 2007. That a flush which failed cannot be made good by
+//! another: Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020. That slow disks are found by
+//! comparison with their peers: Panda et al., "IASO: A Fail-Slow Detection and Mitigation Framework for Distributed
+//! Storage Services", ATC 2019. The figures are ours.
+//!
+//! Latencies of reads are smoothed (each new one counts an eighth) in three classes of size: to 16 KiB, to 128 KiB,
+//! larger; each is compared with the same class of the other disks. A read that has not come back yet counts as soon
+//! as it is older than the limit, so a disk that hangs is slow after 2 s too. Writes are not compared: placement
+//! already gives each disk what it finishes, and a disk that alone has the inserts of the moment is not slow but busy.
+//!
+//! # Limits
+//! With two disks, the other one is all there is to compare with. A single disk, and one whose peers have read nothing
+//! in that class, is slow when reads take half a second. Failed and read-only are for good until [`Health::reset`];
+//! what is read-only is not compared. A slow disk that has had no read for 30 s is given another chance, and what its
+//! reads took before is forgotten.
+//!
+//! # Example
+//! Three disks read 8 KiB in 0.1, 0.1 and 6 ms: for the third the limit is max(4 x 0.1, 5) = 5 ms, and after 2 s it is
+//! "slow": "reads take 6.0 ms, those of the other disks 0.1 ms". At 2.4 ms it is healthy again 5 s later.
+
+use crate::stats::DiskHealth;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Read errors without a good read between that make a disk failed.
+const READ_ERRORS: u32 = 8;
+/// Write errors without a good write between that make it read-only.
+const WRITE_ERRORS: u32 = 4;
+/// Within which such errors must lie: longer than the 30 s after which the kernel gives up a command.
+const ERRORS_WITHIN_NS: u64 = 60 * SECOND_NS;
+/// A disk that reads faster is never slow.
+const SLOW_FLOOR_NS: u64 = 5_000_000;
+const SLOW_FACTOR: u64 = 4;
+/// The limit where there is nothing to compare with.
+const SLOW_ALONE_NS: u64 = SECOND_NS / 2;
+/// Of the limit, below which a slow disk must read to be healthy again.
+const RECOVERED_DIVISOR: u64 = 2;
+const SLOW_AFTER_NS: u64 = 2 * SECOND_NS;
+const RECOVERED_AFTER_NS: u64 = 5 * SECOND_NS;
+const FORGOTTEN_AFTER_NS: u64 = 30 * SECOND_NS;
+/// Reads in a class of size before it says anything.
+const MIN_READS: u32 = 16;
+/// How much the past counts: 7 of 8.
+const SMOOTHING: u64 = 8;
+/// Upper ends of the classes of size but the last, in bytes.
+const SIZE_CLASS_BYTES: [u32; SIZE_CLASSES - 1] = [16 << 10, 128 << 10];
+const SIZE_CLASSES: usize = 3;
+
+/// Numbers of errors, as in `asm-generic/errno.h` of Linux.
+mod errno {
+    pub(super) const EINTR: i32 = 4;
+    pub(super) const ENXIO: i32 = 6;
+    pub(super) const EAGAIN: i32 = 11;
+    pub(super) const ENOMEM: i32 = 12;
+    pub(super) const EBUSY: i32 = 16;
+    pub(super) const ENODEV: i32 = 19;
+    pub(super) const EROFS: i32 = 30;
+    pub(super) const ESHUTDOWN: i32 = 108;
+    pub(super) const ENOMEDIUM: i32 = 123;
+    pub(super) const ECANCELED: i32 = 125;
+}
+
+/// What a disk's reads take, by class of size, in nanoseconds; `None` where too few are known.
+pub(crate) type Typical = [Option<u64>; SIZE_CLASSES];
+
+/// Smoothed latency of reads of one class of size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Smoothed {
+    mean_ns: u64,
+    reads: u32,
+    last_ns: u64,
+}
+
+impl Smoothed {
+    fn add(&mut self, now_ns: u64, latency_ns: u64) {
+        if now_ns.saturating_sub(self.last_ns) >= FORGOTTEN_AFTER_NS {
+            *self = Smoothed::default();
+        }
+        let count = u64::from(self.reads.min(SMOOTHING as u32 - 1)) + 1;
+        self.mean_ns = self.mean_ns - self.mean_ns / count + latency_ns / count;
+        self.reads = self.reads.saturating_add(1);
+        self.last_ns = now_ns;
+    }
+
+    fn typical_ns(&self) -> Option<u64> {
+        (self.reads >= MIN_READS).then_some(self.mean_ns)
+    }
+}
+
+/// Errors with nothing good between.
+#[derive(Clone, Copy, Debug, Default)]
+struct ErrorRun {
+    count: u32,
+    first_ns: u64,
+}
+
+impl ErrorRun {
+    fn add(&mut self, now_ns: u64) -> u32 {
+        if self.count == 0 || now_ns.saturating_sub(self.first_ns) > ERRORS_WITHIN_NS {
+            *self = ErrorRun { count: 0, first_ns: now_ns };
+        }
+        self.count = self.count.saturating_add(1);
+        self.count
+    }
+}
+
+/// What an error says about the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Gone,
+    ReadOnly,
+    Nothing,
+    Fault,
+}
+
+fn meaning(errno: i32) -> Meaning {
+    match errno {
+        errno::ENODEV | errno::ENXIO | errno::ESHUTDOWN | errno::ENOMEDIUM => Meaning::Gone,
+        errno::EROFS => Meaning::ReadOnly,
+        errno::EINTR | errno::EAGAIN | errno::ENOMEM | errno::ECANCELED | errno::EBUSY => Meaning::Nothing,
+        _ => Meaning::Fault,
+    }
+}
+
+/// What the operations have shown; the worse is the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    #[default]
+    Healthy,
+    Slow,
+    ReadOnly,
+    Failed,
+}
+
+/// The state machine of one disk. See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Health {
+    seen: Seen,
+    seen_why: String,
+    is_missing: bool,
+    is_removing: bool,
+    read_errors: ErrorRun,
+    write_errors: ErrorRun,
+    reads: [Smoothed; SIZE_CLASSES],
+    /// Since when reads have been over the limit, or under half of it while the disk is slow.
+    since_ns: Option<u64>,
+}
+
+impl Health {
+    /// A disk of which nothing is known: healthy.
+    pub(crate) fn new() -> Health {
+        Health::default()
+    }
+
+    /// How it is. Of several things that are true: missing, failed, removing, read-only, slow, in this order.
+    pub(crate) fn state(&self) -> DiskHealth {
+        match self.seen {
+            _ if self.is_missing => DiskHealth::Missing,
+            Seen::Failed => DiskHealth::Failed,
+            _ if self.is_removing => DiskHealth::Removing,
+            Seen::ReadOnly => DiskHealth::ReadOnly,
+            Seen::Slow => DiskHealth::Slow,
+            Seen::Healthy => DiskHealth::Healthy,
+        }
+    }
+
+    /// Why, in a sentence; empty for a healthy disk. For one that is being removed, also what else is wrong with it.
+    pub(crate) fn why(&self) -> String {
+        match self.state() {
+            DiskHealth::Missing => "it was not there when the cache was opened".to_string(),
+            DiskHealth::Removing if self.seen_why.is_empty() => "its blocks are being moved away".to_string(),
+            DiskHealth::Removing => format!("its blocks are being moved away; {}", self.seen_why),
+            _ => self.seen_why.clone(),
+        }
+    }
+
+    /// Whether blocks on it can be had.
+    pub(crate) fn can_read(&self) -> bool {
+        !self.is_missing && self.seen < Seen::Failed
+    }
+
+    /// Whether its log and superblock can be written; new blocks only where it is not being removed.
+    pub(crate) fn can_write(&self) -> bool {
+        !self.is_missing && self.seen < Seen::ReadOnly
+    }
+
+    /// Whether reads of it take too long, whatever [`Health::state`] says besides.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.seen == Seen::Slow
+    }
+
+    /// It is being removed, or not any more.
+    pub(crate) fn set_removing(&mut self, is_removing: bool) {
+        self.is_removing = is_removing;
+    }
+
+    /// It was not there when the cache was opened.
+    pub(crate) fn set_missing(&mut self) {
+        self.is_missing = true;
+    }
+
+    /// It fails, as something else than an operation has shown (a superblock of another cache, a device too small).
+    pub(crate) fn set_failed(&mut self, why: String) {
+        self.become_worse(Seen::Failed, why);
+    }
+
+    /// It is another disk now, or the same one after somebody looked at it: everything seen is forgotten. Whether it is
+    /// being removed stays.
+    pub(crate) fn reset(&mut self) {
+        *self = Health { is_removing: self.is_removing, ..Health::default() };
+    }
+
+    /// A read of `len_bytes` came back whole, `latency_ns` after it was given to the disk.
+    pub(crate) fn read_ok(&mut self, now_ns: u64, len_bytes: u32, latency_ns: u64) {
+        self.read_errors = ErrorRun::default();
+        if let Some(smoothed) = self.reads.get_mut(size_class(len_bytes)) {
+            smoothed.add(now_ns, latency_ns);
+        }
+    }
+
+    /// A write went well.
+    pub(crate) fn write_ok(&mut self, _now_ns: u64) {
+        self.write_errors = ErrorRun::default();
+    }
+
+    /// A read failed with this error number.
+    pub(crate) fn read_error(&mut self, now_ns: u64, errno: i32) {
+        match meaning(errno) {
+            Meaning::Gone => self.become_worse(Seen::Failed, gone("a read", errno)),
+            Meaning::Nothing => {}
+            Meaning::ReadOnly | Meaning::Fault => {
+                let count = self.read_errors.add(now_ns);
+                if count >= READ_ERRORS {
+                    let why = format!("{count} reads failed one after another, the last with {}", name(errno));
+                    self.become_worse(Seen::Failed, why);
+                }
+            }
+        }
+    }
+
+    /// A write failed with this error number.
+    pub(crate) fn write_error(&mut self, now_ns: u64, errno: i32) {
+        match meaning(errno) {
+            Meaning::Gone => self.become_worse(Seen::Failed, gone("a write", errno)),
+            Meaning::Nothing => {}
+            Meaning::ReadOnly => {
+                self.become_worse(Seen::ReadOnly, format!("a write failed with {}", name(errno)));
+            }
+            Meaning::Fault => {
+                let count = self.write_errors.add(now_ns);
+                if count >= WRITE_ERRORS {
+                    let why = format!("{count} writes failed one after another, the last with {}", name(errno));
+                    self.become_worse(Seen::ReadOnly, why);
+                }
+            }
+        }
+    }
+
+    /// A flush failed with this error number: nobody knows what of the last writes is durable.
+    pub(crate) fn flush_error(&mut self, _now_ns: u64, errno: i32) {
+        match meaning(errno) {
+            Meaning::Gone => self.become_worse(Seen::Failed, gone("a flush", errno)),
+            Meaning::Nothing => {}
+            Meaning::ReadOnly | Meaning::Fault => {
+                self.become_worse(Seen::ReadOnly, format!("a flush failed with {}", name(errno)));
+            }
+        }
+    }
+
+    /// What its reads take: for the others to compare with.
+    pub(crate) fn typical(&self) -> Typical {
+        self.reads.map(|smoothed| smoothed.typical_ns())
+    }
+
+    /// Compares with `peers`, the other disks that are neither missing nor failed. `oldest_read`: size and age in
+    /// nanoseconds of the read that has been in the disk for the longest time, if any. Call it ten times a second.
+    pub(crate) fn judge(&mut self, now_ns: u64, peers: &[Typical], oldest_read: Option<(u32, u64)>) {
+        let worst = (0..SIZE_CLASSES)
+            .filter_map(|class| self.compare(now_ns, class, peers, oldest_read))
+            // The one that is farthest over its limit, by cross-multiplication.
+            .max_by_key(|seen| seen.read_ns.saturating_mul(1024) / seen.limit_ns.max(1));
+        match (self.seen, worst) {
+            (Seen::Healthy, Some(worst)) if worst.read_ns > worst.limit_ns => {
+                if self.lasts(now_ns, SLOW_AFTER_NS) {
+                    self.become_worse(Seen::Slow, worst.why());
+                }
+            }
+            (Seen::Slow, Some(worst)) if worst.read_ns <= worst.limit_ns / RECOVERED_DIVISOR => {
+                if self.lasts(now_ns, RECOVERED_AFTER_NS) {
+                    self.recover();
+                }
+            }
+            (Seen::Slow, None) => self.recover(),
+            _ => self.since_ns = None,
+        }
+    }
+
+    /// What the reads of one class take beside the limit; `None` where nothing is known of late.
+    fn compare(&self, now_ns: u64, class: usize, peers: &[Typical], oldest: Option<(u32, u64)>) -> Option<Comparison> {
+        let smoothed = self.reads.get(class)?;
+        let recent = smoothed.typical_ns().filter(|_| now_ns.saturating_sub(smoothed.last_ns) < FORGOTTEN_AFTER_NS);
+        let others_ns = median(peers.iter().filter_map(|peer| *peer.get(class)?).collect());
+        let limit_ns = match others_ns {
+            Some(others_ns) => others_ns.saturating_mul(SLOW_FACTOR).max(SLOW_FLOOR_NS),
+            None => SLOW_ALONE_NS,
+        };
+        // Young reads say nothing: they may come back in a moment.
+        let waiting = oldest.filter(|(len_bytes, age_ns)| size_class(*len_bytes) == class && *age_ns > limit_ns);
+        let read_ns = recent.max(waiting.map(|(_, age_ns)| age_ns))?;
+        Some(Comparison { read_ns, others_ns, limit_ns })
+    }
+
+    /// Whether it has been so for a time, from the first call on.
+    fn lasts(&mut self, now_ns: u64, for_ns: u64) -> bool {
+        let since_ns = *self.since_ns.get_or_insert(now_ns);
+        now_ns.saturating_sub(since_ns) >= for_ns
+    }
+
+    fn become_worse(&mut self, seen: Seen, why: String) {
+        if seen > self.seen {
+            (self.seen, self.seen_why, self.since_ns) = (seen, why, None);
+        }
+    }
+
+    fn recover(&mut self) {
+        (self.seen, self.since_ns) = (Seen::Healthy, None);
+        self.seen_why.clear();
+    }
+}
+
+/// Reads of one class of size, and those of the others.
+struct Comparison {
+    read_ns: u64,
+    others_ns: Option<u64>,
+    limit_ns: u64,
+}
+
+impl Comparison {
+    fn why(&self) -> String {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        match self.others_ns {
+            Some(others_ns) => {
+                format!("reads take {:.1} ms, those of the other disks {:.1} ms", ms(self.read_ns), ms(others_ns))
+            }
+            None => format!("reads take {:.1} ms, and no other disk shows what they should take", ms(self.read_ns)),
+        }
+    }
+}
+
+fn size_class(len_bytes: u32) -> usize {
+    SIZE_CLASS_BYTES.iter().filter(|end_bytes| len_bytes > **end_bytes).count()
+}
+
+/// The lower one of the two in the middle.
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+/// The system's words for an error number.
+fn name(errno: i32) -> String {
+    std::io::Error::from_raw_os_error(errno).to_string()
+}
+
+fn gone(what: &str, errno: i32) -> String {
+    format!("{what} failed with {}: the device is gone", name(errno))
+}
+
+#[cfg(test)]
+#[path = "health_tests.rs"]
+mod tests;

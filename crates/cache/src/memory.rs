@@ -1,1 +1,147 @@
-//! (in preparation)
+//! Blocks in memory, in front of the disks.
+//!
+//! # Why
+//! The hottest thousand of a million keys take a third of the look-ups; no disk need see them.
+//!
+//! # How it works
+//! `quick_cache` (S3-FIFO, sharded, each shard behind a lock of its own), weighed by bytes of values. Each shard has an
+//! equal part of the capacity, so there are no more shards than leave [`SHARD_BYTES`] to each.
+//!
+//! # Limits
+//! A block larger than its shard is not kept. Memory for keys and links, some 100 bytes a block, is not counted.
+//!
+//! # Example
+//! `MemoryTier::new(64 << 20)`: about 8000 blocks of 8 KiB. `MemoryTier::new(0)` keeps nothing and allocates nothing.
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::block::Block;
+use crate::key::KeyHash;
+
+/// What each shard gets at least: the largest block still fits.
+const SHARD_BYTES: u64 = 2 * crate::entry::MAX_BLOCK_BYTES as u64;
+
+/// As many shards as spare the threads of a large machine most collisions.
+const MAX_SHARDS: u64 = 64;
+
+/// By what the table is sized at first; it grows when blocks are smaller.
+const TYPICAL_BLOCK_BYTES: u64 = 64 << 10;
+
+#[derive(Clone, Debug)]
+struct ByBytes;
+
+impl Weighter<KeyHash, Block> for ByBytes {
+    fn weight(&self, _: &KeyHash, block: &Block) -> u64 {
+        // Nothing weighs nothing: such a block would never be evicted.
+        block.len().max(1) as u64
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct MemoryTier {
+    cache: Option<Cache<KeyHash, Block, ByBytes>>,
+}
+
+impl MemoryTier {
+    /// Whether it keeps anything at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Keeps at most `capacity_bytes` of values; 0: none.
+    pub(crate) fn new(capacity_bytes: u64) -> MemoryTier {
+        let shards = (capacity_bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
+        let options = OptionsBuilder::new()
+            .shards(shards as usize)
+            .estimated_items_capacity((capacity_bytes / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 20) as usize)
+            .weight_capacity(capacity_bytes)
+            .build();
+        // The builder refuses only what lacks a capacity.
+        let cache = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
+            Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
+        });
+        MemoryTier { cache }
+    }
+
+    /// The block, if it is there; counts as a use.
+    pub(crate) fn get(&self, key: &KeyHash) -> Option<Block> {
+        self.cache.as_ref()?.get(key)
+    }
+
+    /// Keeps the block for a while, in place of what was there under its key.
+    pub(crate) fn insert(&self, key: KeyHash, block: Block) {
+        if let Some(cache) = &self.cache {
+            cache.insert(key, block);
+        }
+    }
+
+    /// Forgets the block; whether it was there.
+    pub(crate) fn remove(&self, key: &KeyHash) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.remove(key).is_some())
+    }
+
+    /// Bytes of values kept now.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.cache.as_ref().map_or(0, Cache::weight)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u32) -> KeyHash {
+        KeyHash::of(&number.to_le_bytes(), 1)
+    }
+
+    #[test]
+    fn what_was_inserted_comes_back_until_it_is_removed() {
+        let tier = MemoryTier::new(1 << 20);
+        let block = Block::copy_from_slice(b"abc");
+        tier.insert(key(1), block.clone());
+        assert_eq!(tier.get(&key(1)).map(|found| found.as_ptr()), Some(block.as_ptr()), "not a copy");
+        tier.insert(key(1), Block::copy_from_slice(b"other"));
+        assert_eq!(tier.get(&key(1)).as_deref(), Some(&b"other"[..]));
+        assert!(tier.remove(&key(1)));
+        assert!(!tier.remove(&key(1)));
+        assert_eq!((tier.get(&key(1)), tier.used_bytes()), (None, 0));
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_capacity() {
+        for capacity_bytes in [1_u64 << 10, 1 << 20, 100 << 20] {
+            let tier = MemoryTier::new(capacity_bytes);
+            let block = Block::copy_from_slice(&[0; 1000]);
+            for number in 0..3000 {
+                tier.insert(key(number), block.clone());
+                assert!(tier.used_bytes() <= capacity_bytes);
+            }
+            let held = (0..3000).filter(|number| tier.get(&key(*number)).is_some()).count() as u64;
+            assert!(held >= (capacity_bytes / 1000).min(3000) / 2, "{held} of {capacity_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn blocks_that_do_not_fit_are_not_kept() {
+        let tier = MemoryTier::new(1 << 20);
+        tier.insert(key(1), Block::copy_from_slice(b"small"));
+        tier.insert(key(2), Block::from_vec(vec![0; 2 << 20]));
+        assert_eq!(tier.get(&key(2)), None);
+        let roomy = MemoryTier::new(64 << 20);
+        roomy.insert(key(3), Block::from_vec(vec![0; crate::MAX_BLOCK_BYTES as usize]));
+        assert!(roomy.get(&key(3)).is_some(), "the largest block fits a shard");
+    }
+
+    #[test]
+    fn no_capacity_means_nothing_at_all() {
+        let tier = MemoryTier::new(0);
+        tier.insert(key(1), Block::copy_from_slice(b""));
+        tier.insert(key(2), Block::copy_from_slice(b"abc"));
+        assert!(tier.cache.is_none());
+        assert_eq!(
+            (tier.get(&key(1)), tier.get(&key(2)), tier.remove(&key(2)), tier.used_bytes()),
+            (None, None, false, 0)
+        );
+    }
+}

@@ -15,7 +15,7 @@
 //! ```
 //! use plimsoll_cache::stats::{IoCounters, IoKind};
 //! let counters = IoCounters::default();
-//! counters.began(8192);
+//! counters.began();
 //! counters.ended(8192, 120_000, true);
 //! let seen = counters.look();
 //! assert_eq!((seen.operations, seen.bytes, seen.in_flight), (1, 8192, 0));
@@ -90,8 +90,13 @@ fn bucket(value: u64) -> usize {
 
 impl IoCounters {
     /// An operation goes to the scheduler.
-    pub fn began(&self, _bytes: u64) {
+    pub fn began(&self) {
         self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// Nobody waits for it any more; how it ends is not counted.
+    pub fn given_up(&self) {
+        self.in_flight.fetch_sub(1, Relaxed);
     }
 
     /// It has come back, `ns` nanoseconds after it began.

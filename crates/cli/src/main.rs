@@ -4,6 +4,7 @@
 //! it; 130 interrupted (what was measured has been printed, scratch files are gone).
 
 mod attach;
+mod cache;
 mod compare;
 mod demo;
 mod failure;
@@ -55,6 +56,7 @@ enum Command {
     Report(report::ReportArguments),
     Info(info::InfoArguments),
     Instance(instance::InstanceArguments),
+    Cache(cache::CacheArguments),
     Presets(presets::PresetsArguments),
 }
 
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Instance(arguments) => instance::run(&arguments),
+        Command::Cache(arguments) => cache::run(&arguments),
         Command::Presets(arguments) => presets::run(&arguments),
     };
     match end {

@@ -12,6 +12,9 @@
 //! shards takes no virtual time. When nothing can happen any more although somebody is waited for, that is an error
 //! which says who waits for what.
 //!
+//! A run can also end when so many operations have come back from the disks: crash the world there, for each number
+//! in turn, and every state that a power failure can leave has been tried.
+//!
 //! # Limits
 //! Computing takes no virtual time. Everything must be woken from within: a thread outside is not waited for.
 //! `Shard::stop` means nothing here.
@@ -167,6 +170,78 @@ impl SimRuntime {
     /// # Errors
     /// See [`SimError`]. The future is then dropped; the runtime can go on with others.
     pub fn block_on<T>(&self, shard: u16, future: impl Future<Output = T>) -> Result<T, SimError> {
+        match self.run_main(shard, future, u64::MAX)? {
+            End::Ready(value) => Ok(value),
+            // So many never land.
+            End::Landed | End::Idle => Err(self.deadlock()),
+        }
+    }
+
+    /// As [`SimRuntime::block_on`], but ends with `None` when `landed` operations have come back from the disks of the
+    /// world ([`SimWorld::landed`] counts them, from when the world began) and the future is not ready then. No other
+    /// operation has landed, also none that came back at the same instant. The shards have had their turn, so that what
+    /// follows from the last one is in flight already; a crash now tears it or not, by the dice. The future is dropped:
+    /// crash the world ([`SimRuntime::crash`]), or go on with others.
+    ///
+    /// To crash at every point of what `work` does, run it in a new world for each `landed` in turn, until it comes
+    /// back with `Some`:
+    /// ```
+    /// use plimsoll::backend::OpenOptions;
+    /// use plimsoll::backend::sim::{SimConfig, SimWorld};
+    /// use plimsoll::buffer::AlignedBuf;
+    /// use plimsoll::{Class, Classes, DiskSetup, SimRuntime, Topology};
+    ///
+    /// let mut points = 0;
+    /// for landed in 0.. {
+    ///     let world = SimWorld::new(&SimConfig { seed: landed, ..SimConfig::default() })?;
+    ///     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+    ///     let runtime = SimRuntime::new(&world, &topology);
+    ///     let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    ///     let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), create, 0));
+    ///     let block = AlignedBuf::new(4096)?;
+    ///     let work = async {
+    ///         shard.write_at(&file, Class::DEFAULT, 0, block).await.0?;
+    ///         shard.sync(&file, Class::DEFAULT, false).await
+    ///     };
+    ///     let end = runtime.block_on_until_landed(0, work, landed)?;
+    ///     runtime.crash();
+    ///     // Here a new runtime would look at what is left.
+    ///     if end.is_some() {
+    ///         break;
+    ///     }
+    ///     points += 1;
+    /// }
+    /// assert_eq!(points, 2, "before the write has landed, and before the sync has");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`SimError`]; a deadlock too, when the future waits for ever.
+    pub fn block_on_until_landed<T>(
+        &self,
+        shard: u16,
+        future: impl Future<Output = T>,
+        landed: u64,
+    ) -> Result<Option<T>, SimError> {
+        match self.run_main(shard, future, landed)? {
+            End::Ready(value) => Ok(Some(value)),
+            End::Landed => Ok(None),
+            End::Idle => Err(self.deadlock()),
+        }
+    }
+
+    /// Runs all shards, with what was spawned there, until `landed` operations have come back from the disks of the
+    /// world, as [`SimRuntime::block_on_until_landed`] does. `false`: nothing can happen any more, and fewer have.
+    ///
+    /// # Errors
+    /// See [`SimError`]; the time limit where timers go on for ever and no operation follows.
+    pub fn run_until_landed(&self, landed: u64) -> Result<bool, SimError> {
+        let end = self.run_main(0, std::future::pending::<()>(), landed)?;
+        Ok(matches!(end, End::Landed))
+    }
+
+    /// Runs until `future` is ready, `landed` operations have landed, or nothing can happen any more.
+    fn run_main<T>(&self, shard: u16, future: impl Future<Output = T>, landed: u64) -> Result<End<T>, SimError> {
         let mut future = pin!(future);
         let mut run = Run::new(self);
         let seat = usize::from(shard) % self.seats.len();
@@ -174,14 +249,21 @@ impl SimRuntime {
         loop {
             let poll = |context: &mut Context<'_>| future.as_mut().poll(context);
             if let Some(value) = run.finish_instant(seat, poll)? {
-                return Ok(value);
+                return Ok(End::Ready(value));
+            }
+            if self.world.landed() >= landed {
+                return Ok(End::Landed);
             }
             match run.next_instant_ns() {
-                Some(at_ns) if at_ns <= end_ns => run.advance_to(at_ns),
+                Some(at_ns) if at_ns <= end_ns => run.advance_to(at_ns, landed),
                 Some(_) => return Err(SimError::TimeLimit { at_ns: self.world.now_ns() }),
-                None => return Err(SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }),
+                None => return Ok(End::Idle),
             }
         }
+    }
+
+    fn deadlock(&self) -> SimError {
+        SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }
     }
 
     /// Runs all shards for so long in virtual time. That nothing happens in it is no error.
@@ -195,11 +277,11 @@ impl SimRuntime {
         loop {
             let _: Option<()> = run.finish_instant(0, |_| Poll::Pending)?;
             match run.next_instant_ns().filter(|at_ns| *at_ns <= end_ns) {
-                Some(at_ns) => run.advance_to(at_ns),
+                Some(at_ns) => run.advance_to(at_ns, u64::MAX),
                 None => break,
             }
         }
-        run.advance_to(end_ns);
+        run.advance_to(end_ns, u64::MAX);
         Ok(())
     }
 
@@ -228,6 +310,16 @@ impl Drop for SimRuntime {
         // All of them before the first shard goes: a task may hold on to any shard.
         self.seats.iter().for_each(|seat| seat.shard.drop_tasks());
     }
+}
+
+/// How a run ended.
+enum End<T> {
+    /// The main future is ready.
+    Ready(T),
+    /// So many operations have landed as were asked for.
+    Landed,
+    /// Nothing can happen any more.
+    Idle,
 }
 
 /// A run from outside: the loops of all shards.
@@ -282,13 +374,14 @@ impl<'a> Run<'a> {
         self.turns[seat].turn(poll).map_err(SimError::Backend)
     }
 
-    /// When something happens next. Never now: whatever could happen now has.
+    /// When something happens next. Now only where an earlier run has stopped short of what could happen.
     fn next_instant_ns(&self) -> Option<u64> {
         self.runtime.world.shared().machine().next_instant_ns()
     }
 
-    fn advance_to(&self, at_ns: u64) {
-        self.runtime.world.shared().machine().advance_to(at_ns);
+    /// Moves the clock; nothing lands any more when `enough` operations have.
+    fn advance_to(&self, at_ns: u64, enough: u64) {
+        self.runtime.world.shared().machine().advance_until_landed(at_ns, enough);
     }
 }
 

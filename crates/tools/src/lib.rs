@@ -1,6 +1,7 @@
 //! What the commands do, without a terminal.
 
 pub mod attach;
+pub mod cache;
 pub mod check;
 pub mod compare;
 pub mod compressibility;

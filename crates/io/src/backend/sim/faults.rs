@@ -7,7 +7,7 @@
 //!
 //! # How it works
 //! A fault is drawn when an operation comes back from the device (a crash's when it crashes). A probability of 0 draws
-//! nothing, so switching a fault off changes nothing else.
+//! nothing, so switching a fault off changes nothing else. A disk may have faults of its own instead of the world's.
 //!
 //! # Limits
 //! At most one fault of a kind an operation.
@@ -20,6 +20,8 @@
 //! assert_eq!(world.counters().lost_writes, 0);
 //! # Ok::<(), plimsoll::backend::sim::SimConfigError>(())
 //! ```
+
+use std::collections::BTreeMap;
 
 use plimsoll_sim::rng::Rng;
 
@@ -41,10 +43,11 @@ pub struct SimFaults {
     pub bit_flip_probability: f64,
     /// A read or write of several sectors moves fewer, one at the least, and says so.
     pub short_transfer_probability: f64,
-    /// At a crash, an unsynced write of several sectors is torn: some of them are written and some are not.
+    /// At a crash, an unsynced write of several sectors is torn: some of them are written and some are not. The same
+    /// holds for a write in flight when its disk leaves.
     pub torn_write_probability: f64,
-    /// At a crash, an unsynced change that is not torn is kept whole; else it is dropped whole. Without the other
-    /// faults this is 0.5.
+    /// At a crash, an unsynced change that is not torn is kept whole; else it is dropped whole. The same holds for a
+    /// change in flight when its disk leaves. Without the other faults this is 0.5.
     pub unsynced_kept_probability: f64,
     /// A disk is full when the lengths of its files add up to this (bytes; holes count in full): what would grow a file
     /// further ends with `ENOSPC`. `None`: never full.
@@ -109,7 +112,7 @@ pub struct SimCounters {
     pub full_disk_errors: u64,
     /// Crashes.
     pub crashes: u64,
-    /// Unsynced changes that a crash kept whole.
+    /// Unsynced changes that a crash kept whole. Here and below: also changes in flight when their disk left.
     pub kept_at_crash: u64,
     /// Unsynced changes that a crash dropped.
     pub dropped_at_crash: u64,
@@ -122,13 +125,21 @@ pub struct SimCounters {
 /// Where faults are drawn from.
 pub(super) struct Dice {
     rng: Rng,
+    /// Of the disks that have none of their own.
     pub(super) faults: SimFaults,
+    /// By number of the disk.
+    pub(super) disk_faults: BTreeMap<usize, SimFaults>,
     pub(super) counters: SimCounters,
 }
 
 impl Dice {
     pub(super) fn new(seed: u64, faults: SimFaults) -> Dice {
-        Dice { rng: Rng::new(seed), faults, counters: SimCounters::default() }
+        Dice { rng: Rng::new(seed), faults, disk_faults: BTreeMap::new(), counters: SimCounters::default() }
+    }
+
+    /// What goes wrong on a disk.
+    pub(super) fn faults_of(&self, disk: usize) -> SimFaults {
+        self.disk_faults.get(&disk).copied().unwrap_or(self.faults)
     }
 
     pub(super) fn chance(&mut self, probability: f64) -> bool {

@@ -27,7 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-use super::faults::Dice;
+use super::faults::{Dice, SimFaults};
 use super::image::{Change, Image};
 
 /// Most data that waits for a sync in one file: 64 MiB.
@@ -116,11 +116,13 @@ impl SimFile {
     }
 
     fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
+        let faults = dice.faults_of(self.disk);
         for entry in std::mem::take(&mut self.log) {
             if entry.is_durable {
                 self.durable.apply(&entry.change);
             } else {
-                survive(&mut self.durable, &entry.change, dice, sector_bytes);
+                let survivors = what_survives(entry.change, &faults, dice, sector_bytes);
+                survivors.iter().for_each(|change| self.durable.apply(change));
             }
         }
         self.log_bytes = 0;
@@ -154,41 +156,41 @@ pub(super) fn sectors(offset: u64, len_bytes: u64, sector_bytes: u64) -> std::op
     offset / sector_bytes..(offset + len_bytes).div_ceil(sector_bytes)
 }
 
-/// What a crash leaves of a change that was not durable.
-fn survive(durable: &mut Image, change: &Change, dice: &mut Dice, sector_bytes: u64) {
-    if let Change::Write { offset, data } = change
-        && dice.chance(dice.faults.torn_write_probability)
-        && tear(durable, *offset, data, dice, sector_bytes)
+/// What an interruption leaves of a change: all of it, some sectors of a write, or nothing.
+fn what_survives(change: Change, faults: &SimFaults, dice: &mut Dice, sector_bytes: u64) -> Vec<Change> {
+    if let Change::Write { offset, data } = &change
+        && dice.chance(faults.torn_write_probability)
+        && let Some(torn) = tear(*offset, data, dice, sector_bytes)
     {
         dice.counters.torn_at_crash += 1;
-    } else if dice.chance(dice.faults.unsynced_kept_probability) {
-        durable.apply(change);
-        dice.counters.kept_at_crash += 1;
-    } else {
-        dice.counters.dropped_at_crash += 1;
+        return torn;
     }
+    if dice.chance(faults.unsynced_kept_probability) {
+        dice.counters.kept_at_crash += 1;
+        return vec![change];
+    }
+    dice.counters.dropped_at_crash += 1;
+    Vec::new()
 }
 
-/// Writes some sectors of a write, not all and not none; `false` when it has one only.
-fn tear(durable: &mut Image, offset: u64, data: &[u8], dice: &mut Dice, sector_bytes: u64) -> bool {
+/// Some sectors of a write, not all and not none; `None` when it has one only.
+fn tear(offset: u64, data: &[u8], dice: &mut Dice, sector_bytes: u64) -> Option<Vec<Change>> {
     let touched = sectors(offset, data.len() as u64, sector_bytes);
     let mut kept: Vec<bool> = touched.clone().map(|_| dice.chance(0.5)).collect();
-    match kept.first() {
-        Some(&first) if kept.len() > 1 => {
-            if kept.iter().all(|k| *k == first) {
-                kept[0] = !first;
-            }
-        }
-        _ => return false,
+    if kept.len() < 2 {
+        return None;
     }
-    for (sector, _) in touched.zip(kept).filter(|(_, is_kept)| *is_kept) {
-        let start = (sector * sector_bytes).saturating_sub(offset) as usize;
-        let stop = ((sector + 1) * sector_bytes - offset).min(data.len() as u64) as usize;
-        if let Some(part) = data.get(start..stop) {
-            durable.write(offset + start as u64, part);
-        }
+    let all_alike = kept.iter().all(|k| Some(k) == kept.first());
+    if let Some(first) = kept.first_mut().filter(|_| all_alike) {
+        *first = !*first;
     }
-    true
+    let part = |sector: u64| {
+        let start = (sector * sector_bytes).saturating_sub(offset);
+        let stop = ((sector + 1) * sector_bytes - offset).min(data.len() as u64);
+        let part = data.get(start as usize..stop as usize)?;
+        Some(Change::Write { offset: offset + start, data: part.to_vec() })
+    };
+    Some(touched.zip(kept).filter(|(_, is_kept)| *is_kept).filter_map(|(sector, _)| part(sector)).collect())
 }
 
 /// The files of all disks by name.
@@ -272,13 +274,28 @@ impl FileSystem {
         }
     }
 
+    /// What was in flight when its disk left: all of it shows, some sectors, or nothing.
+    pub(super) fn in_flight_when_disk_left(
+        &mut self,
+        file: usize,
+        change: Change,
+        is_durable: bool,
+        dice: &mut Dice,
+        sector_bytes: u64,
+    ) {
+        let Some(file) = self.files.get_mut(file) else { return };
+        let faults = dice.faults_of(file.disk);
+        let survivors = what_survives(change, &faults, dice, sector_bytes);
+        survivors.into_iter().for_each(|change| file.apply(change, is_durable));
+    }
+
     /// The power fails.
     pub(super) fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
         let files = &mut self.files;
         self.names.retain(|_, at| {
             let Some(file) = files.get_mut(*at) else { return false };
             file.crash(dice, sector_bytes);
-            if !file.is_creation_durable && !dice.chance(dice.faults.unsynced_kept_probability) {
+            if !file.is_creation_durable && !dice.chance(dice.faults_of(file.disk).unsynced_kept_probability) {
                 dice.counters.files_lost_at_crash += 1;
                 return false;
             }
@@ -290,7 +307,6 @@ impl FileSystem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::faults::SimFaults;
     use super::*;
 
     const SECTOR: u64 = 512;

@@ -6,7 +6,8 @@
 //! # How it works
 //! An operation is launched into the device of its disk with a copy of what it writes. The clock moves only in
 //! [`Machine::advance_to`]; what a device completes on the way *lands*: faults are drawn, the files change, and the
-//! result (with what was read) lies ready for the shard that asked. No pointer of a caller comes in here.
+//! result (with what was read) lies ready for the shard that asked. No pointer of a caller comes in here. A run may ask
+//! that no more than so many land; the others wait, still in flight, until the clock is moved again.
 //!
 //! # Limits
 //! Operations on overlapping ranges take effect in the order in which they land.
@@ -20,14 +21,16 @@ use std::io;
 use std::path::Path;
 
 use plimsoll_core::Op;
-use plimsoll_sim::device::{Device, DeviceCompletion, DeviceRequest};
+use plimsoll_sim::device::{DeviceCompletion, DeviceRequest};
 use slab::Slab;
 
-use super::faults::Dice;
+use super::disk::{Disk, SimDiskState};
+use super::faults::{Dice, SimFaults};
 use super::files::{FileSystem, SimFile, sectors};
+use super::flight::{Flight, Landed, Launched};
 use super::image::Change;
 use super::{SimConfig, SimConfigError};
-use crate::backend::{Kind, OpResult, OpenOptions};
+use crate::backend::{Kind, OpenOptions};
 
 /// Who moves the clock when a shard waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,35 +52,6 @@ pub(super) struct Member {
     pub(super) is_woken: bool,
 }
 
-/// An operation that has ended and not yet been reaped.
-pub(super) struct Landed {
-    pub(super) key: usize,
-    pub(super) result: OpResult,
-    /// What a read has read.
-    pub(super) data: Vec<u8>,
-}
-
-/// An operation in a device.
-pub(super) struct Flight {
-    pub(super) member: usize,
-    pub(super) key: usize,
-    pub(super) file: usize,
-    pub(super) kind: Kind,
-    pub(super) offset: u64,
-    /// Bytes to move; 0 for what moves none.
-    pub(super) len_bytes: u32,
-    /// What is written.
-    pub(super) data: Vec<u8>,
-    pub(super) is_dsync: bool,
-}
-
-struct Launched {
-    flight: Flight,
-    serial: u64,
-    /// Of a sync: what the log of its file held when it was submitted.
-    sync_before: u64,
-}
-
 /// See the module's documentation.
 pub(crate) struct Machine {
     config: SimConfig,
@@ -87,11 +61,14 @@ pub(crate) struct Machine {
     pub(crate) pace: Pace,
     pub(super) dice: Dice,
     pub(super) files: FileSystem,
-    devices: Vec<Device>,
+    disks: Vec<Disk>,
     flights: Slab<Launched>,
     serial: u64,
     pub(super) members: Slab<Member>,
+    /// What has come back and not landed: nothing, unless a run stopped at a number of landed operations.
     landing: Vec<DeviceCompletion>,
+    /// Operations that have landed since the world began.
+    pub(crate) landed: u64,
 }
 
 impl Machine {
@@ -103,11 +80,12 @@ impl Machine {
             pace,
             dice: Dice::new(config.seed, config.faults),
             files: FileSystem::default(),
-            devices: devices(config, 0)?,
+            disks: disks(config)?,
             flights: Slab::new(),
             serial: 0,
             members: Slab::new(),
             landing: Vec::new(),
+            landed: 0,
         })
     }
 
@@ -115,32 +93,98 @@ impl Machine {
         self.config.sector_bytes
     }
 
+    pub(super) fn keeps_contents(&self) -> bool {
+        self.config.keep_contents
+    }
+
     /// Opens or creates a file; its disk is the one with the longest mount that `path` begins with.
     pub(super) fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<usize> {
         let refuse = |kind, what: &str| Err(io::Error::new(kind, format!("cannot open {}: {what}", path.display())));
-        match (self.files.find(path), options.create_new) {
-            (Some(_), true) => refuse(io::ErrorKind::AlreadyExists, "it exists in the simulated world already"),
-            (Some(file), false) => Ok(file),
-            (None, false) => refuse(io::ErrorKind::NotFound, "no such file in the simulated world: create it first"),
-            (None, true) => {
-                let mounts = self.config.disks.iter().enumerate().filter(|(_, disk)| path.starts_with(&disk.mount));
-                match mounts.max_by_key(|(at, disk)| (disk.mount.as_os_str().len(), usize::MAX - at)) {
-                    Some((disk, _)) => Ok(self.files.create(path, disk)),
-                    None => {
-                        refuse(io::ErrorKind::NotFound, "no simulated disk is mounted there: give one the mount \"\"")
-                    }
-                }
+        let found = self.files.find(path);
+        let disk = match found.and_then(|file| self.files.get(file)) {
+            Some(file) => Some(file.disk),
+            None => self.mounted_at(path),
+        };
+        if let Some(disk) = disk {
+            self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
+        }
+        match (found, options.create_new, disk) {
+            (Some(_), true, _) => refuse(io::ErrorKind::AlreadyExists, "it exists in the simulated world already"),
+            (Some(file), false, _) => Ok(file),
+            (None, false, _) => refuse(io::ErrorKind::NotFound, "no such file in the simulated world: create it first"),
+            (None, true, Some(disk)) => Ok(self.files.create(path, disk)),
+            (None, true, None) => {
+                refuse(io::ErrorKind::NotFound, "no simulated disk is mounted there: give one the mount \"\"")
             }
         }
     }
 
+    /// The disk with the longest mount that `path` begins with.
+    fn mounted_at(&self, path: &Path) -> Option<usize> {
+        let mounts = self.config.disks.iter().enumerate().filter(|(_, disk)| path.starts_with(&disk.mount));
+        mounts.max_by_key(|(at, disk)| (disk.mount.as_os_str().len(), usize::MAX - at)).map(|(at, _)| at)
+    }
+
+    fn check_disk(&self, disk: usize, is_change: bool) -> Result<(), i32> {
+        self.disks.get(disk).map_or(Ok(()), |disk| disk.check(is_change))
+    }
+
+    /// Whether the state of a file's disk allows an operation that changes something, or one that does not; if not,
+    /// the errno with which it ends.
+    pub(super) fn check_state(&self, file: usize, is_change: bool) -> Result<(), i32> {
+        self.files.get(file).map_or(Ok(()), |file| self.check_disk(file.disk, is_change))
+    }
+
+    pub(super) fn set_disk_faults(&mut self, number: usize, faults: Option<SimFaults>) -> Result<(), SimConfigError> {
+        if number >= self.disks.len() {
+            return Err(SimConfigError::UnknownDisk { number, disks: self.disks.len() });
+        }
+        match faults {
+            Some(faults) => self.dice.disk_faults.insert(number, faults),
+            None => self.dice.disk_faults.remove(&number),
+        };
+        Ok(())
+    }
+
+    pub(super) fn set_disk_state(&mut self, number: usize, state: SimDiskState) -> Result<(), SimConfigError> {
+        let disks = self.disks.len();
+        let disk = self.disks.get_mut(number).ok_or(SimConfigError::UnknownDisk { number, disks })?;
+        let was_there = disk.check(false).is_ok();
+        disk.set_state(state).map_err(|why| SimConfigError::Disk { number, why })?;
+        if let (true, Err(errno)) = (was_there, disk.check(false)) {
+            disk.restart();
+            self.abandon(number, errno);
+        }
+        Ok(())
+    }
+
+    /// What is in flight on a disk ends with `errno`, and has happened or not.
+    fn abandon(&mut self, disk: usize, errno: i32) {
+        let files = &self.files;
+        let is_there = |launched: &Launched| files.get(launched.flight.file).is_some_and(|file| file.disk == disk);
+        let keys: Vec<usize> =
+            self.flights.iter().filter(|(_, launched)| is_there(launched)).map(|(key, _)| key).collect();
+        let mut interrupted: Vec<Launched> = keys.into_iter().filter_map(|key| self.flights.try_remove(key)).collect();
+        interrupted.sort_by_key(|launched| launched.serial);
+        let flights = &self.flights;
+        self.landing.retain(|completion| flights.contains(completion.key as usize));
+        let (keep_contents, sector_bytes) = (self.config.keep_contents, u64::from(self.sector_bytes()));
+        for Launched { flight, .. } in interrupted {
+            let (member, key, file) = (flight.member, flight.key, flight.file);
+            if let Some(change) = flight.into_change(keep_contents) {
+                let dice = &mut self.dice;
+                self.files.in_flight_when_disk_left(file, change, !keep_contents, dice, sector_bytes);
+            }
+            self.give(member, Landed { key, result: Err(errno), data: Vec::new() });
+        }
+    }
+
     pub(super) fn set_len(&mut self, file: usize, len_bytes: u64) -> io::Result<()> {
+        self.check_state(file, true).map_err(io::Error::from_raw_os_error)?;
         if self.grows_too_far(file, len_bytes) {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the simulated disk is full (enospc_at_bytes)"));
         }
-        if let Some(file) = self.files.get_mut(file) {
-            file.apply(Change::SetLen { len_bytes }, false);
-        }
+        let _ = self.apply(file, Change::SetLen { len_bytes }, false);
         Ok(())
     }
 
@@ -158,15 +202,15 @@ impl Machine {
         let offset_bytes = self.address(file, flight.offset, len_bytes);
         self.serial += 1;
         let key = self.flights.insert(Launched { flight, serial: self.serial, sync_before }) as u64;
-        if let Some(device) = self.devices.get_mut(disk) {
-            device.submit(self.now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
+        if let Some(disk) = self.disks.get_mut(disk) {
+            disk.device.submit(self.now_ns, DeviceRequest { key, op, offset_bytes, len_bytes });
         }
     }
 
     /// Where on its disk a place of a file is. A disk smaller than the sum of its files is gone through again and
     /// again: only distances matter to a device.
     fn address(&self, file: &SimFile, offset: u64, len_bytes: u32) -> u64 {
-        let capacity_bytes = self.config.disks.get(file.disk).map_or(u64::MAX, |disk| disk.spec.capacity_bytes);
+        let capacity_bytes = self.disks.get(file.disk).map_or(u64::MAX, |disk| disk.spec.capacity_bytes);
         let last = capacity_bytes.saturating_sub(u64::from(len_bytes));
         let at = file.base_bytes.saturating_add(offset);
         if at <= last { at } else { at % (last + 1) / 4096 * 4096 }
@@ -174,19 +218,28 @@ impl Machine {
 
     /// When the next thing happens by itself: an operation comes back.
     pub(crate) fn next_event_ns(&self) -> Option<u64> {
-        self.devices.iter().filter_map(Device::next_event_ns).min()
+        if !self.landing.is_empty() {
+            return Some(self.now_ns);
+        }
+        self.disks.iter().filter_map(|disk| disk.device.next_event_ns()).min()
     }
 
     /// Moves the clock, and lets everything land that comes back until then. A time that has passed is taken as now.
     pub(crate) fn advance_to(&mut self, at_ns: u64) {
+        self.advance_until_landed(at_ns, u64::MAX);
+    }
+
+    /// The same, but nothing lands any more when `enough` operations have since the world began.
+    pub(crate) fn advance_until_landed(&mut self, at_ns: u64, enough: u64) {
         self.now_ns = self.now_ns.max(at_ns);
         let mut landing = std::mem::take(&mut self.landing);
-        for device in &mut self.devices {
-            device.advance(self.now_ns, &mut landing);
+        for disk in &mut self.disks {
+            disk.device.advance(self.now_ns, &mut landing);
         }
         // Stable: what comes back at one instant lands by disk, then as its device says.
         landing.sort_by_key(|completion| completion.at_ns);
-        for completion in landing.drain(..) {
+        let room = usize::try_from(enough.saturating_sub(self.landed)).unwrap_or(usize::MAX);
+        for completion in landing.drain(..room.min(landing.len())) {
             self.land(completion);
         }
         self.landing = landing;
@@ -194,6 +247,7 @@ impl Machine {
 
     fn land(&mut self, completion: DeviceCompletion) {
         let Some(launched) = self.flights.try_remove(completion.key as usize) else { return };
+        self.landed += 1;
         let (member, key) = (launched.flight.member, launched.flight.key);
         let (result, data) = match completion.result {
             Err(errno) => (Err(errno), Vec::new()),
@@ -225,16 +279,15 @@ impl Machine {
             }
             Kind::Discard { len_bytes } => {
                 let sector_bytes = u64::from(self.sector_bytes());
-                let file = self.file(flight.file)?;
-                file.heal(flight.offset, len_bytes, sector_bytes);
-                file.apply(Change::Discard { offset: flight.offset, len_bytes }, false);
+                self.file(flight.file)?.heal(flight.offset, len_bytes, sector_bytes);
+                self.apply(flight.file, Change::Discard { offset: flight.offset, len_bytes }, false)?;
                 Ok((0, Vec::new()))
             }
             Kind::Allocate { len_bytes, keep_size } => {
                 if !keep_size {
                     let len_bytes = flight.offset.saturating_add(len_bytes);
                     self.check_space(flight.file, len_bytes)?;
-                    self.file(flight.file)?.apply(Change::Grow { len_bytes }, false);
+                    self.apply(flight.file, Change::Grow { len_bytes }, false)?;
                 }
                 Ok((0, Vec::new()))
             }
@@ -245,12 +298,25 @@ impl Machine {
         self.files.get_mut(file).ok_or(libc::EBADF)
     }
 
+    /// Makes a change visible. Where no contents are kept there is nothing to lose, and so nothing to wait for a sync.
+    fn apply(&mut self, file: usize, change: Change, is_durable: bool) -> Result<(), i32> {
+        let is_durable = is_durable || !self.config.keep_contents;
+        self.file(file)?.apply(change, is_durable);
+        Ok(())
+    }
+
+    /// What goes wrong on the disk of a file.
+    fn faults_of(&self, file: usize) -> SimFaults {
+        self.files.get(file).map_or(self.dice.faults, |file| self.dice.faults_of(file.disk))
+    }
+
     fn read(&mut self, flight: &Flight, moved: u32) -> Result<(u32, Vec<u8>), i32> {
-        if self.dice.chance(self.dice.faults.read_error_probability) {
+        let faults = self.faults_of(flight.file);
+        if self.dice.chance(faults.read_error_probability) {
             self.dice.counters.read_errors += 1;
             return Err(libc::EIO);
         }
-        let len_bytes = self.shorten(moved.min(flight.len_bytes));
+        let len_bytes = self.shorten(moved.min(flight.len_bytes), &faults);
         let sector_bytes = u64::from(self.sector_bytes());
         let file = self.file(flight.file)?;
         let mut data = file.read(flight.offset, len_bytes as usize);
@@ -258,7 +324,7 @@ impl Machine {
             self.dice.counters.latent_error_reads += 1;
             return Err(libc::EIO);
         }
-        if self.dice.chance(self.dice.faults.bit_flip_probability) {
+        if self.dice.chance(faults.bit_flip_probability) {
             let bit = self.dice.below(data.len() as u64 * 8);
             if let Some(byte) = data.get_mut((bit / 8) as usize) {
                 *byte ^= 1 << (bit % 8);
@@ -269,43 +335,48 @@ impl Machine {
     }
 
     fn write(&mut self, flight: Flight, moved: u32) -> Result<u32, i32> {
-        let Flight { file, offset, mut data, is_dsync, .. } = flight;
-        if self.dice.chance(self.dice.faults.write_error_probability) {
+        let (file, offset, is_dsync) = (flight.file, flight.offset, flight.is_dsync);
+        let faults = self.faults_of(file);
+        if self.dice.chance(faults.write_error_probability) {
             self.dice.counters.write_errors += 1;
             return Err(libc::EIO);
         }
-        let moved = self.shorten(moved.min(flight.len_bytes));
-        data.truncate(moved as usize);
+        let moved = self.shorten(moved.min(flight.len_bytes), &faults);
         let len_bytes = u64::from(moved);
         self.check_space(file, offset.saturating_add(len_bytes))?;
-        if self.dice.chance(self.dice.faults.lost_write_probability) {
+        if self.dice.chance(faults.lost_write_probability) {
             self.dice.counters.lost_writes += 1;
             return Ok(moved);
         }
         let sector_bytes = u64::from(self.sector_bytes());
         let (mut file, mut offset) = (file, offset);
-        if self.dice.chance(self.dice.faults.misdirected_write_probability)
+        if self.dice.chance(faults.misdirected_write_probability)
             && let Some(target) = self.files.elsewhere(file, offset, len_bytes, sector_bytes, &mut self.dice)
         {
             (file, offset) = target;
             self.dice.counters.misdirected_writes += 1;
         }
         let bad = sectors(offset, len_bytes, sector_bytes);
-        let is_bad = self.dice.chance(self.dice.faults.latent_error_probability);
+        let is_bad = self.dice.chance(faults.latent_error_probability);
         let bad_sector = is_bad.then(|| bad.start + self.dice.below(bad.end - bad.start));
         let target = self.file(file)?;
         target.heal(offset, len_bytes, sector_bytes);
-        target.apply(Change::Write { offset, data }, is_dsync);
         if bad_sector.is_some_and(|sector| target.spoil(sector)) {
             self.dice.counters.latent_errors += 1;
+        }
+        let mut data = flight.data;
+        data.truncate(moved as usize);
+        let written = Flight { file, offset, len_bytes: moved, data, ..flight };
+        if let Some(change) = written.into_change(self.config.keep_contents) {
+            self.apply(file, change, is_dsync)?;
         }
         Ok(moved)
     }
 
     /// Fewer whole sectors, if the dice say so.
-    fn shorten(&mut self, len_bytes: u32) -> u32 {
+    fn shorten(&mut self, len_bytes: u32, faults: &SimFaults) -> u32 {
         let count = len_bytes / self.sector_bytes();
-        if count < 2 || !self.dice.chance(self.dice.faults.short_transfer_probability) {
+        if count < 2 || !self.dice.chance(faults.short_transfer_probability) {
             return len_bytes;
         }
         self.dice.counters.short_transfers += 1;
@@ -322,7 +393,7 @@ impl Machine {
     }
 
     fn grows_too_far(&self, file: usize, len_bytes: u64) -> bool {
-        let (Some(limit_bytes), Some(file)) = (self.dice.faults.enospc_at_bytes, self.files.get(file)) else {
+        let (Some(limit_bytes), Some(file)) = (self.faults_of(file).enospc_at_bytes, self.files.get(file)) else {
             return false;
         };
         let growth_bytes = len_bytes.saturating_sub(file.len_bytes());
@@ -336,25 +407,16 @@ impl Machine {
         self.dice.counters.crashes += 1;
         let mut in_flight: Vec<Launched> = self.flights.drain().collect();
         in_flight.sort_by_key(|launched| launched.serial);
+        self.landing.clear();
         for Launched { flight, .. } in in_flight {
-            let change = match flight.kind {
-                Kind::Write => Some(Change::Write { offset: flight.offset, data: flight.data }),
-                Kind::Discard { len_bytes } => Some(Change::Discard { offset: flight.offset, len_bytes }),
-                Kind::Allocate { len_bytes, keep_size: false } => {
-                    Some(Change::Grow { len_bytes: flight.offset.saturating_add(len_bytes) })
-                }
-                _ => None,
-            };
-            if let Some(change) = change {
-                self.files.in_flight_at_crash(flight.file, change);
+            let (member, key, file) = (flight.member, flight.key, flight.file);
+            if let Some(change) = flight.into_change(self.config.keep_contents) {
+                self.files.in_flight_at_crash(file, change);
             }
-            self.give(flight.member, Landed { key: flight.key, result: Err(libc::EIO), data: Vec::new() });
+            self.give(member, Landed { key, result: Err(libc::EIO), data: Vec::new() });
         }
         self.files.crash(&mut self.dice, u64::from(self.config.sector_bytes));
-        // The same specifications as when the world was made: they cannot be refused now.
-        if let Ok(devices) = devices(&self.config, self.boot) {
-            self.devices = devices;
-        }
+        self.disks.iter_mut().for_each(Disk::restart);
     }
 
     /// A member does not wait until it says so again.
@@ -385,12 +447,10 @@ impl Machine {
     }
 }
 
-fn devices(config: &SimConfig, boot: u64) -> Result<Vec<Device>, SimConfigError> {
-    let seed = config.seed.wrapping_add(boot.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let disks = (0_u64..).zip(&config.disks);
-    let made = disks.map(|(number, disk)| {
-        Device::new(&disk.spec, seed ^ (number + 1).rotate_left(32))
-            .map_err(|error| SimConfigError::Disk { number: number as usize, why: error.to_string() })
-    });
-    made.collect()
+fn disks(config: &SimConfig) -> Result<Vec<Disk>, SimConfigError> {
+    let make = |(number, disk): (usize, &super::SimDisk)| {
+        Disk::new(&disk.spec, config.seed, number as u64)
+            .map_err(|error| SimConfigError::Disk { number, why: error.to_string() })
+    };
+    config.disks.iter().enumerate().map(make).collect()
 }

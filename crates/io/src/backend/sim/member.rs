@@ -5,8 +5,9 @@
 //! operations it belongs to.
 //!
 //! # How it works
-//! `submit` copies what is to be written out of the caller's memory and launches the operation; `reap` copies what was
-//! read into it. Between the two nobody touches the memory. `wait` moves the world's clock, or has it moved.
+//! `submit` copies what is to be written out of the caller's memory (unless the world keeps no contents) and launches
+//! the operation; `reap` copies what was read into it. Between the two nobody touches the memory. `wait` moves the
+//! world's clock, or has it moved.
 //!
 //! # Limits
 //! After a crash of the world a backend is dead: it gives back what was in flight and refuses everything else.
@@ -28,7 +29,8 @@ use std::sync::{Arc, PoisonError};
 
 use slab::Slab;
 
-use super::machine::{Flight, Landed, Member};
+use super::flight::{Flight, Landed};
+use super::machine::Member;
 use super::{Machine, Pace, Shared};
 use crate::backend::file::{FileTable, unknown_file, validate};
 use crate::backend::{
@@ -51,6 +53,8 @@ pub struct SimBackend {
     member: usize,
     boot: u64,
     capacity: usize,
+    /// Whether what is written must be copied.
+    keep_contents: bool,
     files: FileTable<OpenFile>,
     operations: Slab<Operation>,
     reaped: Vec<Landed>,
@@ -79,12 +83,14 @@ impl SimBackend {
     pub(super) fn new(shared: &Arc<Shared>, capacity: u32) -> SimBackend {
         let mut machine = shared.machine();
         let (member, boot) = (machine.members.insert(Member::default()), machine.boot);
+        let keep_contents = machine.keeps_contents();
         drop(machine);
         SimBackend {
             shared: Arc::clone(shared),
             member,
             boot,
             capacity: capacity.max(1) as usize,
+            keep_contents,
             files: FileTable::new(),
             operations: Slab::new(),
             reaped: Vec::new(),
@@ -126,7 +132,7 @@ impl SimBackend {
         if !is_aligned || end_bytes > i64::MAX as u64 {
             return Err(libc::EINVAL);
         }
-        if operation.kind == Kind::Write {
+        if operation.kind == Kind::Write && self.keep_contents {
             data.reserve_exact(len_bytes);
             let mut copy = |ptr: *mut u8, len: usize| {
                 // SAFETY: the caller promises that every piece is readable and left alone until we return.
@@ -203,6 +209,7 @@ impl Backend for SimBackend {
         if machine.boot != self.boot {
             return Err(dead());
         }
+        machine.check_state(open.file, false).map_err(io::Error::from_raw_os_error)?;
         machine.files.get(open.file).map(|file| file.len_bytes()).ok_or_else(|| unknown_file(file))
     }
 
@@ -231,6 +238,10 @@ impl Backend for SimBackend {
         let mut machine = self.shared.machine();
         if machine.boot != self.boot {
             return Submit::Done(Err(libc::EIO));
+        }
+        let is_change = !matches!(flight.kind, Kind::Read | Kind::Sync { .. });
+        if let Err(errno) = machine.check_state(flight.file, is_change) {
+            return Submit::Done(Err(errno));
         }
         if flight.len_bytes == 0 && matches!(flight.kind, Kind::Read | Kind::Write) {
             return Submit::Done(Ok(0));

@@ -22,6 +22,10 @@
 //! What exactly is durable when is told in the source beside it (`files.rs`): in short, as POSIX says, not as ext4
 //! happens to do.
 //!
+//! Things go wrong by the dice ([`SimFaults`], for all disks or one) or when a test says so: the power fails
+//! ([`SimWorld::crash`]; [`SimRuntime::block_on_until_landed`](crate::SimRuntime::block_on_until_landed) stops after
+//! every single operation, to try all of them), a disk gets slow, dies or is pulled out ([`SimWorld::set_disk_state`]).
+//!
 //! # Limits
 //! No directories, no removal; every path exists once created. Direct I/O wants sector-aligned offsets, lengths and
 //! addresses. Threads that wait for one another by other means than their shards stop the clock of a world for threads.
@@ -61,8 +65,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod disk;
 mod faults;
 mod files;
+mod flight;
 mod image;
 mod machine;
 mod member;
@@ -73,6 +79,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_sim::device::DeviceSpec;
 
+pub use disk::SimDiskState;
 pub use faults::{SimCounters, SimFaults};
 pub(crate) use machine::{Machine, Pace};
 pub use member::SimBackend;
@@ -98,16 +105,27 @@ pub struct SimConfig {
     pub sector_bytes: u32,
     /// What goes wrong; see [`SimWorld::set_faults`] to change it on the way.
     pub faults: SimFaults,
+    /// Whether files hold what is written. If not they know their lengths only: reads give zeros, and a write costs
+    /// neither memory nor copying. That is for long runs that look at times and rates. Whatever is written is lost at
+    /// once, metadata too, so nothing can be recovered from such a disk (lengths survive a crash, synced or not), and
+    /// lost, misdirected and torn writes cannot be told from others.
+    pub keep_contents: bool,
 }
 
 impl Default for SimConfig {
-    /// One faultless disk of the default model for every path, with sectors of 4096 bytes.
+    /// One faultless disk of the default model for every path, with sectors of 4096 bytes, that keeps contents.
     fn default() -> SimConfig {
-        SimConfig { seed: 1, disks: vec![SimDisk::default()], sector_bytes: 4096, faults: SimFaults::default() }
+        SimConfig {
+            seed: 1,
+            disks: vec![SimDisk::default()],
+            sector_bytes: 4096,
+            faults: SimFaults::default(),
+            keep_contents: true,
+        }
     }
 }
 
-/// Why a world was refused.
+/// Why a world, or a change of one, was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SimConfigError {
@@ -120,12 +138,19 @@ pub enum SimConfigError {
         /// Which one.
         name: &'static str,
     },
-    /// A disk's specification is not possible.
+    /// A disk's specification or state is not possible.
     Disk {
         /// Which one, from 0.
         number: usize,
         /// What is wrong with it.
         why: String,
+    },
+    /// The world has no disk of this number.
+    UnknownDisk {
+        /// The number, from 0.
+        number: usize,
+        /// How many disks there are.
+        disks: usize,
     },
 }
 
@@ -138,6 +163,9 @@ impl fmt::Display for SimConfigError {
             SimConfigError::SectorBytes(bytes) => write!(f, "sectors of {bytes} bytes: use 512 or 4096"),
             SimConfigError::Probability { name } => write!(f, "{name} is no probability: use 0 to 1"),
             SimConfigError::Disk { number, why } => write!(f, "simulated disk {number}: {why}"),
+            SimConfigError::UnknownDisk { number, disks } => {
+                write!(f, "there is no simulated disk {number}: the world has {disks}, counted from 0")
+            }
         }
     }
 }
@@ -204,7 +232,7 @@ impl SimWorld {
         self.0.machine().now_ns
     }
 
-    /// From now on other things go wrong.
+    /// From now on other things go wrong, on all disks that have no faults of their own.
     ///
     /// # Errors
     /// [`SimConfigError::Probability`]; then nothing has changed.
@@ -212,6 +240,38 @@ impl SimWorld {
         check_faults(&faults)?;
         self.0.machine().dice.faults = faults;
         Ok(())
+    }
+
+    /// From now on these things go wrong on disk number `disk` (from 0, in the order of [`SimConfig::disks`]), whatever
+    /// the world's faults are; with `None` the world's again. What is drawn at a crash counts too.
+    ///
+    /// # Errors
+    /// [`SimConfigError::Probability`], [`SimConfigError::UnknownDisk`]; then nothing has changed.
+    pub fn set_disk_faults(&self, disk: usize, faults: Option<SimFaults>) -> Result<(), SimConfigError> {
+        faults.as_ref().map_or(Ok(()), check_faults)?;
+        self.0.machine().set_disk_faults(disk, faults)
+    }
+
+    /// From now on disk number `disk` (from 0, in the order of [`SimConfig::disks`]) is in this state, also after a
+    /// crash of the world, until it is set again. All disks begin [`Healthy`](SimDiskState::Healthy). A disk that
+    /// returns after it was failed or gone has the contents that it had when it left; what was in flight then has
+    /// ended with the error, and has happened or not (see [`SimFaults::unsynced_kept_probability`]).
+    ///
+    /// # Errors
+    /// [`SimConfigError::UnknownDisk`], [`SimConfigError::Disk`] for a factor that is out of range; then nothing has
+    /// changed.
+    pub fn set_disk_state(&self, disk: usize, state: SimDiskState) -> Result<(), SimConfigError> {
+        self.0.machine().set_disk_state(disk, state)?;
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    /// How many operations have come back from the disks since the world began, whatever their result. (A request of a
+    /// shard may be several.) What was refused without reaching a disk, or ended because of a crash or because its disk
+    /// left, does not count.
+    #[must_use]
+    pub fn landed(&self) -> u64 {
+        self.0.machine().landed
     }
 
     /// What has gone wrong so far.

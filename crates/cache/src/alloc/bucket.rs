@@ -1,0 +1,97 @@
+//! Buckets: which slabs a block of a length may go to, and in which order a disk's slabs are opened.
+//!
+//! # Why
+//! Blocks of one size leave holes of just that size: a slab of such blocks never fragments. So slabs are divided among
+//! buckets by block size, and a block goes to the smallest bucket that takes its padded length.
+//!
+//! # How it works
+//! Up to 16 KiB there is a bucket for every number of sectors (slots, a bit each); above, buckets up to 64 KiB, 256
+//! KiB, 1 MiB and the slab's size hold blocks of mixed lengths (ranges). Sizes of the design that seed 003 describes.
+//!
+//! Every disk has a [`DiskBucket`] for each: its candidates, in the order in which they are opened ([`Key`]: the
+//! emptiest first), and those that have been opened and passed over.
+//!
+//! # Limits
+//! The order is that of the last checkpoint: only space that came back changes it.
+//!
+//! # Example
+//! With sectors of 4096 bytes and slabs of 32 MiB there are 8 buckets: 4, 8, 12, 16 KiB of slots and 64 KiB, 256 KiB,
+//! 1 MiB, 32 MiB of ranges. A block of 5000 bytes takes 8192 bytes, in the second.
+
+use std::collections::BTreeSet;
+
+use super::{Geometry, SlabId};
+use crate::entry::{MAX_BLOCK_BYTES, UNIT_BYTES};
+
+/// Above this many bytes, blocks of mixed lengths share slabs.
+const SLOTS_MAX_BYTES: u32 = 16 << 10;
+
+/// Buckets for such blocks, besides that of the slab's size.
+const RANGES_MAX_BYTES: [u32; 3] = [64 << 10, 256 << 10, 1 << 20];
+
+/// The sizes of all buckets.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    sector_bytes: u32,
+    longest_bytes: u32,
+    slots: usize,
+    max_bytes: Vec<u32>,
+}
+
+impl Buckets {
+    pub(super) fn new(geometry: Geometry) -> Buckets {
+        let Geometry { slab_bytes, sector_bytes } = geometry;
+        let mut max_bytes: Vec<u32> = (1..=SLOTS_MAX_BYTES / sector_bytes).map(|count| count * sector_bytes).collect();
+        let slots = max_bytes.len();
+        max_bytes.extend(RANGES_MAX_BYTES.iter().filter(|bytes| **bytes < slab_bytes));
+        max_bytes.push(slab_bytes);
+        Buckets { sector_bytes, longest_bytes: slab_bytes.min(MAX_BLOCK_BYTES), slots, max_bytes }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.max_bytes.len()
+    }
+
+    /// The longest block of a bucket, padding included.
+    pub(super) fn max_bytes(&self, bucket: usize) -> u32 {
+        self.max_bytes.get(bucket).copied().unwrap_or(0)
+    }
+
+    /// Whether its slabs are divided into slots, and into which, in units.
+    pub(super) fn slot_units(&self, bucket: usize) -> Option<u32> {
+        (bucket < self.slots).then(|| self.max_bytes(bucket) / UNIT_BYTES)
+    }
+
+    /// The bucket of a block of `len_bytes`, and the units it takes; `None` if it is empty or too long.
+    pub(super) fn of(&self, len_bytes: u32) -> Option<(usize, u32)> {
+        if len_bytes == 0 || len_bytes > self.longest_bytes {
+            return None;
+        }
+        let sectors = len_bytes.div_ceil(self.sector_bytes);
+        let padded_bytes = sectors * self.sector_bytes;
+        let bucket = match sectors as usize {
+            sectors if sectors <= self.slots => sectors - 1,
+            _ => self.max_bytes.partition_point(|bytes| *bytes < padded_bytes),
+        };
+        Some((bucket, padded_bytes / UNIT_BYTES))
+    }
+}
+
+/// Rank of a slab: the emptiest first, then by lot where lots are drawn, then by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) allocated_units: u32,
+    pub(super) discriminant: u16,
+    pub(super) slab: SlabId,
+}
+
+/// The slabs of one bucket on one disk, but those that are being emptied.
+#[derive(Debug, Default)]
+pub(super) struct DiskBucket {
+    /// To be opened next.
+    pub(super) candidates: BTreeSet<Key>,
+    /// Had no room for some block: the longest free range in units, and the slab.
+    pub(super) passed: BTreeSet<(u32, SlabId)>,
+    /// Of the lane of this disk, if every disk has one.
+    pub(super) open: Option<SlabId>,
+}

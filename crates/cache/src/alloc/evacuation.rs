@@ -1,0 +1,88 @@
+//! Which slabs to empty, when too few are free or a disk is to go.
+//!
+//! # Why
+//! A slab belongs to blocks of one size until its last block is gone. When blocks of other sizes come, there may be
+//! much free space and not one free slab.
+//!
+//! # How it works
+//! The slabs with the least in them are taken out of their buckets, all before anything is moved, so that nothing is
+//! moved twice. The caller moves their blocks ([`Allocator::allocate_elsewhere`], a write, the index,
+//! [`Allocator::free`]); when the checkpoint that holds the last of it is durable, the slab is free. A slab that is
+//! open is taken only when no other will do: it is being filled.
+//!
+//! # Limits
+//! Only slabs whose blocks fit into what their bucket has elsewhere are chosen, by sums: large blocks may still find no
+//! range that is long enough.
+//!
+//! # Example
+//! Ten slabs of 8 KiB blocks, each 80 % full: two are chosen, since their contents fill the other eight.
+
+use super::slab::{Place, Slab};
+use super::{Allocator, SlabId, UNIT_BYTES};
+
+impl Allocator {
+    /// At most `want_free_slabs` more slabs that can be emptied, the emptiest first. They take no blocks from now on.
+    /// Those that have been chosen before and are not empty yet do not count.
+    pub(crate) fn choose_victims(&mut self, want_free_slabs: u32) -> Vec<SlabId> {
+        let mut room_units = vec![0u64; self.buckets.count()];
+        let mut begun = Vec::new();
+        for range in &self.ranges {
+            let is_writable = self.disks.iter().any(|disk| disk.number == range.place.disk && disk.is_writable);
+            for (slab, number) in range.slabs.iter().zip(range.place.first.0..).filter(|_| is_writable) {
+                if let Some(data) = slab.data().filter(|data| data.place != Place::Evacuating) {
+                    let counts = data.space.counts();
+                    room_units[data.bucket] += u64::from(counts.free);
+                    let rank = (data.place == Place::Open, counts.allocated, SlabId(number));
+                    begun.push((rank, data.bucket, u64::from(counts.free + counts.allocated)));
+                }
+            }
+        }
+        begun.sort_unstable();
+        let mut victims = Vec::new();
+        for ((_, allocated_units, slab), bucket, taken_units) in begun {
+            if victims.len() >= want_free_slabs as usize {
+                break;
+            }
+            let room = &mut room_units[bucket];
+            if allocated_units == 0 || taken_units <= *room {
+                *room = room.saturating_sub(taken_units);
+                self.put(slab, Place::Evacuating);
+                victims.push(slab);
+            }
+        }
+        victims
+    }
+
+    /// Everything on a disk is to be moved away, and nothing new goes there. How many bytes there are to move.
+    pub(crate) fn evacuate_disk(&mut self, disk: u16) -> u64 {
+        self.set_writable(disk, false);
+        let mut slabs = Vec::new();
+        for range in self.ranges.iter().filter(|range| range.place.disk == disk) {
+            let numbered = range.slabs.iter().zip(range.place.first.0..);
+            slabs.extend(numbered.filter(|(slab, _)| slab.data().is_some()).map(|(_, number)| SlabId(number)));
+        }
+        for slab in slabs {
+            self.put(slab, Place::Evacuating);
+        }
+        self.allocated_bytes(disk)
+    }
+
+    /// A slab takes blocks again, after all.
+    pub(crate) fn cancel_evacuation(&mut self, slab: SlabId) {
+        if self.is_evacuating(slab) {
+            self.rank(slab);
+        }
+    }
+
+    /// Whether the blocks of a slab are to be moved.
+    pub(crate) fn is_evacuating(&self, slab: SlabId) -> bool {
+        self.slab(slab).and_then(Slab::data).is_some_and(|data| data.place == Place::Evacuating)
+    }
+
+    /// Bytes that are still to be moved out of slabs being emptied, on all disks.
+    pub(crate) fn evacuating_bytes(&self) -> u64 {
+        let slabs = self.ranges.iter().flat_map(|range| &range.slabs).filter_map(Slab::data);
+        let evacuating = slabs.filter(|data| data.place == Place::Evacuating);
+        evacuating.map(|data| u64::from(data.space.counts().allocated)).sum::<u64>() * u64::from(UNIT_BYTES)
+    }
+}

@@ -1,0 +1,168 @@
+//! A slab's way from list to list, and what checkpoints do to it.
+//!
+//! # How it works
+//! A slab of blocks is in exactly one list, its [`Place`]; [`Allocator::put`] is the only one who moves it. A
+//! checkpoint visits just the slabs in which something was freed: what is freeing begins to leave, and when the
+//! checkpoint is durable, it is free, and the slab gets a new rank, or goes back to the free ones.
+//!
+//! # Example
+//! A slab of 128 slots is filled while open, then passed over. 40 of its blocks are freed, a checkpoint begins and
+//! finishes: 88 slots are allocated, and it is a candidate with that rank.
+
+use super::bucket::Key;
+use super::slab::{Data, Place, Slab, Space};
+use super::{Allocator, Placement, SlabId};
+
+impl Allocator {
+    /// What has been freed until now belongs to this checkpoint. One that is under way is given up first.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        self.abort_checkpoint();
+        self.leaving = std::mem::take(&mut self.freeing);
+        for slab in self.leaving.clone() {
+            match self.slab_mut(slab) {
+                Some(Slab::Data(data)) => data.space.begin_checkpoint(),
+                Some(Slab::FreedMetadata { is_leaving }) => *is_leaving = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// The checkpoint failed: what belonged to it waits for the next one.
+    pub(crate) fn abort_checkpoint(&mut self) {
+        for slab in std::mem::take(&mut self.leaving) {
+            match self.slab_mut(slab) {
+                Some(Slab::Data(data)) => data.space.abort_checkpoint(),
+                Some(Slab::FreedMetadata { is_leaving }) => *is_leaving = false,
+                _ => {}
+            }
+            self.freeing.insert(slab);
+        }
+    }
+
+    /// The checkpoint is durable: what belongs to it can be allocated again. Returns the slabs that nobody uses any
+    /// more.
+    pub(crate) fn finish_checkpoint(&mut self) -> Vec<SlabId> {
+        let mut emptied = Vec::new();
+        for slab in std::mem::take(&mut self.leaving) {
+            let Some(at) = self.find(slab) else { continue };
+            let slab_units = u64::from(self.slab_units());
+            let disk = &mut self.disks[at.disk];
+            let is_empty = match &mut self.ranges[at.range].slabs[at.slab] {
+                Slab::Data(data) => {
+                    let units = u64::from(data.space.finish_checkpoint());
+                    disk.freeing_units -= units;
+                    disk.free_units += if data.place == Place::Evacuating { 0 } else { units };
+                    data.space.is_empty()
+                }
+                Slab::FreedMetadata { is_leaving: true } => {
+                    disk.freeing_units -= slab_units;
+                    true
+                }
+                _ => false,
+            };
+            match self.slab(slab).and_then(Slab::data).map(|data| data.place) {
+                _ if is_empty => {
+                    self.end_data(slab);
+                    emptied.push(slab);
+                }
+                Some(Place::Candidate(_) | Place::Passed(_) | Place::Unsorted) => self.rank(slab),
+                _ => {}
+            }
+        }
+        emptied
+    }
+
+    /// A new rank; lots are drawn anew.
+    pub(super) fn key(&mut self, slab: SlabId, allocated_units: u32) -> Key {
+        let discriminant = match self.placement {
+            Placement::Discriminant => (self.lots.draw() >> 48) as u16,
+            Placement::Seed | Placement::Load => 0,
+        };
+        Key { allocated_units, discriminant, slab }
+    }
+
+    /// A free slab becomes one of a bucket's.
+    pub(super) fn begin_data(&mut self, slab: SlabId, bucket: usize, place: Place) {
+        let Some(at) = self.find(slab) else { return };
+        let slab_units = self.slab_units();
+        let space = match self.buckets.slot_units(bucket) {
+            Some(slot_units) => Space::slots(slab_units, slot_units),
+            None => Space::ranges(slab_units),
+        };
+        let disk = &mut self.disks[at.disk];
+        // One that evacuates is in no list; `put` goes on from there.
+        let data = Data { bucket, place: Place::Evacuating, space };
+        if let Slab::Free(key) =
+            std::mem::replace(&mut self.ranges[at.range].slabs[at.slab], Slab::Data(Box::new(data)))
+        {
+            disk.free.remove(&key);
+        }
+        self.put(slab, place);
+    }
+
+    /// An empty slab becomes a free one.
+    pub(super) fn end_data(&mut self, slab: SlabId) {
+        self.put(slab, Place::Evacuating);
+        let key = self.key(slab, 0);
+        let Some(at) = self.find(slab) else { return };
+        self.ranges[at.range].slabs[at.slab] = Slab::Free(key);
+        self.disks[at.disk].free.insert(key);
+    }
+
+    /// It may be opened, in the order of how full it is now.
+    pub(super) fn rank(&mut self, slab: SlabId) {
+        let allocated = self.slab(slab).and_then(Slab::data).map(|data| {
+            let counts = data.space.counts();
+            counts.allocated + counts.freeing + counts.leaving
+        });
+        if let Some(units) = allocated {
+            let key = self.key(slab, units);
+            self.put(slab, Place::Candidate(key));
+        }
+    }
+
+    /// It had no room for some block.
+    pub(super) fn pass(&mut self, slab: SlabId) {
+        let longest = self.slab(slab).and_then(Slab::data).map(|data| data.space.longest_free_units());
+        if let Some(units) = longest {
+            self.put(slab, Place::Passed(units));
+        }
+    }
+
+    /// Moves a slab of blocks from the list it is in to another; nothing is listed of one that evacuates.
+    pub(super) fn put(&mut self, slab: SlabId, place: Place) {
+        let Some(at) = self.find(slab) else { return };
+        let Slab::Data(data) = &mut self.ranges[at.range].slabs[at.slab] else { return };
+        let old = std::mem::replace(&mut data.place, place);
+        let disk = &mut self.disks[at.disk];
+        let free_units = u64::from(data.space.counts().free);
+        match (old == Place::Evacuating, place == Place::Evacuating) {
+            (true, false) => disk.free_units += free_units,
+            (false, true) => disk.free_units -= free_units,
+            _ => {}
+        }
+        let bucket = &mut disk.buckets[data.bucket];
+        let open = match self.placement {
+            Placement::Load => &mut bucket.open,
+            Placement::Seed | Placement::Discriminant => &mut self.shared_open[data.bucket],
+        };
+        match old {
+            Place::Unsorted => _ = disk.unsorted.remove(&slab),
+            Place::Candidate(key) => _ = bucket.candidates.remove(&key),
+            Place::Passed(units) => _ = bucket.passed.remove(&(units, slab)),
+            Place::Open => *open = None,
+            Place::Evacuating => {}
+        }
+        match place {
+            Place::Unsorted => _ = disk.unsorted.insert(slab),
+            Place::Candidate(key) => _ = bucket.candidates.insert(key),
+            Place::Passed(units) => _ = bucket.passed.insert((units, slab)),
+            Place::Open => *open = Some(slab),
+            Place::Evacuating => {}
+        }
+    }
+
+    pub(super) fn slab_mut(&mut self, slab: SlabId) -> Option<&mut Slab> {
+        self.find(slab).map(|at| &mut self.ranges[at.range].slabs[at.slab])
+    }
+}

@@ -1,0 +1,258 @@
+//! What the allocator looks like: sums, a table by disk and bucket, and a check of its invariants.
+//!
+//! # How it works
+//! Sums per disk are kept up to date and cost nothing to read; the table and the check visit every slab.
+//!
+//! # Example
+//! A disk of 100 slabs of 32 MiB, three of them for blocks of 8 KiB, 90 % full: one [`BucketReport`] with `slabs: 3`,
+//! `size_bytes: 100663296` and all three in the last tenth of `slabs_by_tenth`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::slab::{Place, Slab};
+use super::{Allocator, Disk, SlabId, UNIT_BYTES};
+
+/// Slabs of one disk that belong to one bucket.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BucketReport {
+    /// Number of the disk.
+    pub disk: u16,
+    /// The longest block, padding included, in bytes.
+    pub max_size_bytes: u32,
+    /// Whether a bit stands for a block (all of one size); else blocks of mixed sizes lie in ranges.
+    pub is_bitmap: bool,
+    /// How many slabs.
+    pub slabs: u32,
+    /// How many of them are being emptied.
+    pub evacuating_slabs: u32,
+    /// Their size, in bytes.
+    pub size_bytes: u64,
+    /// Taken by blocks, padding included.
+    pub allocated_bytes: u64,
+    /// Free.
+    pub free_bytes: u64,
+    /// Freed, but not before the next checkpoint, or the one after it.
+    pub freeing_bytes: u64,
+    /// Pieces that the free space of a slab is in, on average.
+    pub mean_free_segments: f64,
+    /// How many slabs are full to less than 10 %, less than 20 %, ... and 90 to 100 %.
+    pub slabs_by_tenth: [u32; 10],
+}
+
+/// All slabs. See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SlabReport {
+    /// By disk, then by size of block; buckets without slabs are left out.
+    pub buckets: Vec<BucketReport>,
+    /// Size of a slab, in bytes.
+    pub slab_bytes: u32,
+    /// Slabs of blocks of one size.
+    pub bitmap_slabs: u32,
+    /// Slabs of blocks of mixed sizes.
+    pub extent_slabs: u32,
+    /// Slabs of either kind that are being emptied.
+    pub evacuating_slabs: u32,
+    /// Slabs of logs and snapshots, those included that are freed with the next checkpoints.
+    pub metadata_slabs: u32,
+    /// Slabs that nobody uses.
+    pub free_slabs: u32,
+}
+
+impl Allocator {
+    /// What blocks can be allocated in now, in bytes; without reserves, and without disks that take none. Not all of it
+    /// suits every size.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.disks.iter().map(|disk| self.free_bytes_of(disk)).sum()
+    }
+
+    /// As [`Allocator::free_bytes`], on one disk.
+    pub(crate) fn free_bytes_on(&self, disk: u16) -> u64 {
+        self.disk(disk).map_or(0, |disk| self.free_bytes_of(disk))
+    }
+
+    fn free_bytes_of(&self, disk: &Disk) -> u64 {
+        let slabs = (disk.free.len() as u64).saturating_sub(u64::from(disk.reserve_slabs));
+        let units = disk.free_units + slabs * u64::from(self.slab_units());
+        if disk.is_writable { units * u64::from(UNIT_BYTES) } else { 0 }
+    }
+
+    /// What has been freed and comes back with the next checkpoints, in bytes.
+    pub(crate) fn freeing_bytes(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.freeing_units).sum::<u64>() * u64::from(UNIT_BYTES)
+    }
+
+    /// All slabs of all disks, in bytes.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.disks.iter().map(|disk| u64::from(disk.slabs)).sum::<u64>() * u64::from(self.geometry.slab_bytes)
+    }
+
+    /// What blocks take on a disk, in bytes, padding included.
+    pub(crate) fn allocated_bytes(&self, disk: u16) -> u64 {
+        self.disk(disk).map_or(0, |disk| disk.allocated_units * u64::from(UNIT_BYTES))
+    }
+
+    /// Slabs of a disk.
+    pub(crate) fn slabs(&self, disk: u16) -> u32 {
+        self.disk(disk).map_or(0, |disk| disk.slabs)
+    }
+
+    /// Slabs of a disk that nobody uses, the reserve included.
+    pub(crate) fn free_slabs(&self, disk: u16) -> u32 {
+        self.disk(disk).map_or(0, |disk| u32::try_from(disk.free.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Slabs of a disk that logs and snapshots have.
+    pub(crate) fn metadata_slabs(&self, disk: u16) -> u32 {
+        self.disk(disk).map_or(0, |disk| disk.metadata_slabs)
+    }
+
+    fn disk(&self, number: u16) -> Option<&Disk> {
+        super::disk_index(&self.disks, number).map(|index| &self.disks[index])
+    }
+
+    /// Everything by disk and bucket.
+    pub(crate) fn report(&self) -> SlabReport {
+        let mut report = SlabReport { slab_bytes: self.geometry.slab_bytes, ..SlabReport::default() };
+        let mut buckets: BTreeMap<(u16, usize), BucketReport> = BTreeMap::new();
+        for range in &self.ranges {
+            for slab in &range.slabs {
+                match slab {
+                    Slab::Free(_) => report.free_slabs += 1,
+                    Slab::Metadata | Slab::FreedMetadata { .. } => report.metadata_slabs += 1,
+                    Slab::Data(data) => {
+                        let row = buckets.entry((range.place.disk, data.bucket)).or_default();
+                        self.add_to_row(row, data);
+                    }
+                }
+            }
+        }
+        for ((disk, bucket), mut row) in buckets {
+            row.disk = disk;
+            row.max_size_bytes = self.buckets.max_bytes(bucket);
+            row.is_bitmap = self.buckets.slot_units(bucket).is_some();
+            row.mean_free_segments /= f64::from(row.slabs);
+            *if row.is_bitmap { &mut report.bitmap_slabs } else { &mut report.extent_slabs } += row.slabs;
+            report.evacuating_slabs += row.evacuating_slabs;
+            report.buckets.push(row);
+        }
+        report
+    }
+
+    fn add_to_row(&self, row: &mut BucketReport, data: &super::slab::Data) {
+        let counts = data.space.counts();
+        let bytes = |units: u32| u64::from(units) * u64::from(UNIT_BYTES);
+        row.slabs += 1;
+        row.evacuating_slabs += u32::from(data.place == Place::Evacuating);
+        row.size_bytes += u64::from(self.geometry.slab_bytes);
+        row.allocated_bytes += bytes(counts.allocated);
+        row.free_bytes += bytes(counts.free);
+        row.freeing_bytes += bytes(counts.freeing) + bytes(counts.leaving);
+        row.mean_free_segments += f64::from(data.space.free_segments());
+        let tenth = u64::from(counts.allocated) * 10 / u64::from(self.slab_units());
+        row.slabs_by_tenth[(tenth as usize).min(9)] += 1;
+    }
+
+    /// Whether all invariants hold: counts agree with maps and sums with counts, every slab is in the one list where it
+    /// belongs, no unit is in two states, none is in no state. Visits everything.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.wrong_frees > 0 {
+            return Err(format!("{} times something was freed that was not allocated", self.wrong_frees));
+        }
+        let mut last_end = 0;
+        for range in &self.ranges {
+            if range.place.first.0 < last_end || range.slabs.len() != range.place.count as usize {
+                return Err(format!("the range at slab {} overlaps another one", range.place.first.0));
+            }
+            last_end = range.place.first.0 + range.place.count;
+            for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
+                self.check_slab(slab, SlabId(number)).map_err(|why| format!("slab {number}: {why}"))?;
+            }
+        }
+        for (index, disk) in self.disks.iter().enumerate() {
+            self.check_disk(index, disk).map_err(|why| format!("disk {}: {why}", disk.number))?;
+        }
+        Ok(())
+    }
+
+    fn check_slab(&self, slab: &Slab, id: SlabId) -> Result<(), String> {
+        let is_listed = |set: &BTreeSet<SlabId>, should: bool| set.contains(&id) == should;
+        let (freeing, leaving) = match slab {
+            Slab::FreedMetadata { is_leaving } => (!is_leaving, *is_leaving),
+            Slab::Data(data) => {
+                data.space.check(self.slab_units())?;
+                let counts = data.space.counts();
+                let units = counts.allocated + counts.freeing + counts.leaving + counts.free;
+                let slot_units = self.buckets.slot_units(data.bucket).unwrap_or(1);
+                if units != self.slab_units() / slot_units * slot_units {
+                    return Err(format!("{units} units of {}", self.slab_units()));
+                }
+                (counts.freeing > 0, counts.leaving > 0)
+            }
+            Slab::Free(_) | Slab::Metadata => (false, false),
+        };
+        if is_listed(&self.freeing, freeing) && is_listed(&self.leaving, leaving) {
+            Ok(())
+        } else {
+            Err("what the next checkpoints know of it is wrong".to_string())
+        }
+    }
+
+    /// Every slab is in its list, and as the lists are no longer than there are slabs, in no other.
+    fn check_disk(&self, index: usize, disk: &Disk) -> Result<(), String> {
+        let mut sums = [0u64; 7];
+        let [allocated, freeing, free, slabs, metadata, free_slabs, listed] = &mut sums;
+        for range in self.ranges.iter().filter(|range| range.place.disk == disk.number) {
+            for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
+                *slabs += 1;
+                match slab {
+                    Slab::Free(key) if disk.free.contains(key) && key.slab == SlabId(number) => *free_slabs += 1,
+                    Slab::Free(_) => return Err(format!("free slab {number} is not listed")),
+                    Slab::Metadata => *metadata += 1,
+                    Slab::FreedMetadata { .. } => *freeing += u64::from(self.slab_units()),
+                    Slab::Data(data) => {
+                        let counts = data.space.counts();
+                        *allocated += u64::from(counts.allocated);
+                        *freeing += u64::from(counts.freeing + counts.leaving);
+                        let is_out = data.place == Place::Evacuating;
+                        *free += if is_out { 0 } else { u64::from(counts.free) };
+                        *listed += u64::from(!is_out);
+                        if !is_out && !self.is_in_its_list(index, SlabId(number), data) {
+                            return Err(format!("slab {number} is not listed as {:?}", data.place));
+                        }
+                    }
+                }
+            }
+        }
+        let shared =
+            self.shared_open.iter().flatten().filter(|slab| self.find(**slab).is_some_and(|at| at.disk == index));
+        let lists = disk
+            .buckets
+            .iter()
+            .map(|bucket| (bucket.candidates.len() + bucket.passed.len()) as u64 + u64::from(bucket.open.is_some()));
+        let lists = lists.sum::<u64>() + disk.unsorted.len() as u64 + shared.count() as u64;
+        let kept = [
+            disk.allocated_units,
+            disk.freeing_units,
+            disk.free_units,
+            u64::from(disk.slabs),
+            u64::from(disk.metadata_slabs),
+            disk.free.len() as u64,
+            lists,
+        ];
+        if kept == sums { Ok(()) } else { Err(format!("sums {kept:?}, its slabs have {sums:?}")) }
+    }
+
+    fn is_in_its_list(&self, disk: usize, slab: SlabId, data: &super::slab::Data) -> bool {
+        let lists = &self.disks[disk].buckets[data.bucket];
+        match data.place {
+            Place::Unsorted => self.disks[disk].unsorted.contains(&slab),
+            Place::Candidate(key) => key.slab == slab && lists.candidates.contains(&key),
+            Place::Passed(units) => lists.passed.contains(&(units, slab)),
+            Place::Open => lists.open == Some(slab) || self.shared_open[data.bucket] == Some(slab),
+            Place::Evacuating => false,
+        }
+    }
+}

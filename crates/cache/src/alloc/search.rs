@@ -1,0 +1,166 @@
+//! The search for a place: the open slab first, then the slab to be opened next.
+//!
+//! # How it works
+//! A [`Lane`] says which disks may be used: all of them at once, or the one whose turn it is; if that one has no room,
+//! the next one's turn it is. A slab that has no room for a block is passed over, with the length of its longest free
+//! range: when nothing else is left, those that would do are opened again.
+//!
+//! While a slab is open, a block costs a look at a word or two of its map; lists are searched only when it is full.
+//!
+//! # Example
+//! A slab of the 64 KiB bucket has a range of 40 KiB left. A block of 64 KiB passes it over and opens a free slab. When
+//! there are no more free slabs, a block of 20 KiB opens the first one again.
+
+use super::bucket::Key;
+use super::placement::{DiskLoad, DiskLoads};
+use super::slab::{Place, Slab};
+use super::{Allocator, At, Disk, Extent, NoSpace, Placement, SlabId, disk_index};
+
+/// Whose slabs may be opened for a block, and in which order.
+#[derive(Clone, Copy)]
+pub(super) struct Lane<'a> {
+    /// This disk's only, by its index.
+    pub(super) disk: Option<usize>,
+    pub(super) loads: &'a DiskLoads,
+    pub(super) not_on: Option<u16>,
+    /// Free slabs, too.
+    pub(super) takes_free: bool,
+}
+
+impl Lane<'_> {
+    fn has(&self, index: usize, disk: &Disk) -> bool {
+        match self.disk {
+            Some(only) => index == only,
+            None => {
+                let is_open = |load: &DiskLoad| load.disk == disk.number && load.is_writable;
+                disk.is_writable && self.not_on != Some(disk.number) && self.loads.iter().any(is_open)
+            }
+        }
+    }
+}
+
+impl Allocator {
+    pub(super) fn place(&mut self, len_bytes: u32, lane: Lane<'_>) -> Result<Extent, NoSpace> {
+        let (bucket, units) = self.buckets.of(len_bytes).ok_or(NoSpace::BadLength)?;
+        let found = match self.placement {
+            Placement::Load => self.place_by_load(len_bytes, bucket, units, lane),
+            Placement::Seed | Placement::Discriminant => self.place_in(bucket, units, lane),
+        };
+        let Some((slab, offset)) = found else { return Err(self.why_none(lane)) };
+        Ok(Extent { slab, offset_units: u16::try_from(offset).map_err(|_| NoSpace::BadLength)?, len_bytes })
+    }
+
+    fn place_by_load(&mut self, len_bytes: u32, bucket: usize, units: u32, lane: Lane<'_>) -> Option<(SlabId, u32)> {
+        let mut full: Vec<u16> = Vec::new();
+        loop {
+            let disks = &self.disks;
+            let load = self.turns.pick(lane.loads, |load| {
+                let disk = disk_index(disks, load.disk).and_then(|index| disks.get(index));
+                lane.not_on != Some(load.disk)
+                    && !full.contains(&load.disk)
+                    && disk.is_some_and(|disk| disk.is_writable)
+            })?;
+            let only = Lane { disk: disk_index(disks, load.disk), ..lane };
+            if let Some(place) = self.place_in(bucket, units, only) {
+                self.turns.charge(load, len_bytes);
+                return Some(place);
+            }
+            full.push(load.disk);
+        }
+    }
+
+    /// In the open slab of the lane, or in the next ones.
+    fn place_in(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Option<(SlabId, u32)> {
+        let mut open = match lane.disk {
+            Some(disk) => self.disks[disk].buckets[bucket].open,
+            None => self.shared_open[bucket],
+        };
+        if let Some((slab, at)) = open.and_then(|slab| Some((slab, self.find(slab)?))) {
+            if !lane.has(at.disk, &self.disks[at.disk]) {
+                self.rank(slab);
+                open = None;
+            } else if let Some(offset) = self.take(at, units) {
+                return Some((slab, offset));
+            }
+        }
+        loop {
+            // What is open stays so if there is nothing else: it may have room for a shorter block.
+            let next = self.next(bucket, units, lane)?;
+            if let Some(slab) = open {
+                self.pass(slab);
+            }
+            match self.slab(next) {
+                Some(Slab::Free(_)) => self.begin_data(next, bucket, Place::Open),
+                _ => self.put(next, Place::Open),
+            }
+            if let Some(offset) = self.find(next).and_then(|at| self.take(at, units)) {
+                return Some((next, offset));
+            }
+            open = Some(next);
+        }
+    }
+
+    /// The slab to be opened next.
+    fn next(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Option<SlabId> {
+        self.rank_claimed();
+        let free = if lane.takes_free { self.emptiest_free(lane) } else { None };
+        let best = [self.emptiest_begun(bucket, lane), free].into_iter().flatten().min();
+        if best.is_none() && self.rank_passed(bucket, units, lane) {
+            return self.emptiest_begun(bucket, lane).map(|key| key.slab);
+        }
+        best.map(|key| key.slab)
+    }
+
+    fn lane_disks<'a>(&'a self, lane: Lane<'a>) -> impl Iterator<Item = &'a Disk> {
+        self.disks.iter().enumerate().filter(move |(index, disk)| lane.has(*index, disk)).map(|(_, disk)| disk)
+    }
+
+    fn emptiest_begun(&self, bucket: usize, lane: Lane<'_>) -> Option<Key> {
+        self.lane_disks(lane).filter_map(|disk| disk.buckets[bucket].candidates.first()).min().copied()
+    }
+
+    fn emptiest_free(&self, lane: Lane<'_>) -> Option<Key> {
+        let has_more = |disk: &&Disk| disk.free.len() > disk.reserve_slabs as usize;
+        self.lane_disks(lane).filter(has_more).filter_map(|disk| disk.free.first()).min().copied()
+    }
+
+    /// Slabs that were passed over, but not for a block of `units`, may be opened again. Whether there are any.
+    fn rank_passed(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> bool {
+        let mut fitting: Vec<SlabId> = Vec::new();
+        for disk in self.lane_disks(lane) {
+            fitting.extend(disk.buckets[bucket].passed.range((units, SlabId(0))..).map(|(_, slab)| *slab));
+        }
+        for slab in &fitting {
+            self.rank(*slab);
+        }
+        !fitting.is_empty()
+    }
+
+    fn rank_claimed(&mut self) {
+        for disk in 0..self.disks.len() {
+            for slab in std::mem::take(&mut self.disks[disk].unsorted) {
+                self.rank(slab);
+            }
+        }
+    }
+
+    fn why_none(&self, lane: Lane<'_>) -> NoSpace {
+        let mut why = NoSpace::NoDisk;
+        for disk in self.lane_disks(lane) {
+            if disk.freeing_units > 0 {
+                return NoSpace::UntilCheckpoint;
+            }
+            why = NoSpace::Full;
+        }
+        why
+    }
+
+    /// From a slab of blocks.
+    fn take(&mut self, at: At, units: u32) -> Option<u32> {
+        let offset = self.ranges[at.range].slabs[at.slab].data_mut()?.space.allocate(units)?;
+        let disk = &mut self.disks[at.disk];
+        disk.allocated_units += u64::from(units);
+        disk.free_units -= u64::from(units);
+        Some(offset)
+    }
+}

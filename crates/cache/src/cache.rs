@@ -1,0 +1,341 @@
+//! The cache as a program sees it.
+//!
+//! # Why
+//! One small set of async functions that work in any runtime, and on the shards of the cache itself without a hop.
+//!
+//! # How it works
+//! [`BlockCache::create`] labels disks, [`BlockCache::open`] recovers what they know. A look-up is answered where it is
+//! asked as far as memory goes, and hops to a shard for the read; an insert goes from where it is asked straight into the
+//! disk's queue. A program on `plimsoll` shards asks with [`BlockCache::get_on`].
+//!
+//! # Limits
+//! Dropping a cache without [`BlockCache::close`] loses what came after the last checkpoint, as a crash would.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache::{BlockCache, CacheConfig, CreateOptions, DiskSource, HostOptions, Host, Lookup};
+//! # fn block_on<T>(future: impl Future<Output = T>) -> T {
+//! #     let mut future = std::pin::pin!(future);
+//! #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     loop {
+//! #         if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) { return value }
+//! #         std::thread::yield_now();
+//! #     }
+//! # }
+//! # let directory = tempfile::tempdir()?;
+//! let disks: Vec<DiskSource> = ["a", "b"].map(|name| directory.path().join(name)).into_iter().map(DiskSource::at).collect();
+//! for disk in &disks {
+//!     std::fs::File::create_new(&disk.path)?.set_len(32 << 20)?;
+//! }
+//! let host = HostOptions::default();
+//! block_on(async {
+//!     let options = CreateOptions { slab_bytes: 1 << 20, ..CreateOptions::default() };
+//!     BlockCache::create(&options, &disks, &host).await?;
+//!     let cache = BlockCache::open(CacheConfig::default(), &disks, &host).await?;
+//!     cache.insert(b"table/7", b"a block").await?;
+//!     cache.close().await?;
+//!     let cache = BlockCache::open(CacheConfig::default(), &disks, &host).await?;
+//!     let Lookup::Hit(block) = cache.get(b"table/7").await? else { panic!("it is there") };
+//!     assert_eq!(&block[..], b"a block");
+//!     cache.close().await
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll::{Classes, Runtime, Shard};
+
+use crate::config::{CacheConfig, DiskSource};
+use crate::disk::lock;
+use crate::engine::{Engine, GetOptions, InsertOptions, Inserted, Lookup, read};
+use crate::error::CacheError;
+use crate::format::MemberState;
+use crate::host::{Host, HostOptions};
+use crate::open;
+use crate::stats::{CacheStats, DiskHealth, DiskStats, IoCounters};
+
+/// How a cache is made.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// A power of two, 1 to 32 MiB. Large slabs write in long runs, small ones suit small disks.
+    pub slab_bytes: u32,
+    /// The key, where blocks are to be encrypted.
+    pub encryption_key: Option<[u8; 32]>,
+    /// Overwrite what is on the disks.
+    pub force: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions { slab_bytes: crate::MAX_SLAB_BYTES, encryption_key: None, force: false }
+    }
+}
+
+/// An open cache. See the module's documentation.
+pub struct BlockCache {
+    engine: Arc<Engine>,
+    /// Stopped when the cache is closed.
+    runtime: Option<Runtime>,
+}
+
+impl BlockCache {
+    /// Makes a cache of `disks`: writes superblocks and an empty log on each.
+    ///
+    /// # Errors
+    /// When a disk holds anything (unless forced), is too small, or cannot be written. Disks before it in the list may have
+    /// been written then; `force` makes them usable again.
+    pub async fn create(options: &CreateOptions, disks: &[DiskSource], host: &HostOptions) -> Result<(), CacheError> {
+        let host = Host::threads(host, &vec![plimsoll::core::DiskConfig::default(); disks.len()])?;
+        BlockCache::create_on(options, disks, &host).await
+    }
+
+    /// As [`BlockCache::create`], on a host that is there.
+    ///
+    /// # Errors
+    /// As [`BlockCache::create`].
+    pub async fn create_on(options: &CreateOptions, disks: &[DiskSource], host: &Host) -> Result<(), CacheError> {
+        let (options, disks) = (options.clone(), disks.to_vec());
+        let (parts, handles) = (host.parts.clone(), host.handles.clone());
+        let create = move |shard: Shard| async move { open::create(&parts, handles, &shard, &options, &disks).await };
+        on_shard(host, create).await?
+    }
+
+    /// Opens a cache with shards of its own. Disks may be named in any order, and some may be missing.
+    ///
+    /// # Errors
+    /// When a disk is not this cache's, is used by another process, or none can be used.
+    pub async fn open(config: CacheConfig, disks: &[DiskSource], host: &HostOptions) -> Result<BlockCache, CacheError> {
+        let models: Vec<_> = disks.iter().map(|disk| disk.model.clone()).collect();
+        BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
+    }
+
+    /// As [`BlockCache::open`], on a host that is there.
+    ///
+    /// # Errors
+    /// As [`BlockCache::open`].
+    pub async fn open_on(config: CacheConfig, disks: &[DiskSource], host: Host) -> Result<BlockCache, CacheError> {
+        config.check()?;
+        let (disks, parts, handles) = (disks.to_vec(), host.parts.clone(), host.handles.clone());
+        let open = move |shard: Shard| async move {
+            let engine = open::open(config, parts, handles, &shard, &disks, true).await?;
+            let engine = Arc::new(engine);
+            // The keeper keeps the engine alive, not the other way round.
+            shard.spawn(crate::keeper::keep(Arc::clone(&engine), shard.clone())).detach();
+            Ok::<_, CacheError>(engine)
+        };
+        let engine = on_shard(&host, open).await??;
+        Ok(BlockCache { engine, runtime: host.runtime })
+    }
+
+    /// The block of `key`, or why there is none.
+    ///
+    /// # Errors
+    /// When the key is empty or longer than 64 KiB, or the cache has been closed. A block that cannot be read is a miss.
+    pub async fn get(&self, key: &[u8]) -> Result<Lookup, CacheError> {
+        self.get_with(key, GetOptions::default()).await
+    }
+
+    /// As [`BlockCache::get`], in a class and within a time.
+    ///
+    /// # Errors
+    /// As [`BlockCache::get`].
+    pub async fn get_with(&self, key: &[u8], options: GetOptions) -> Result<Lookup, CacheError> {
+        let hash = self.engine.hash(key)?;
+        let entry = match self.engine.look(&hash) {
+            Ok(entry) => entry,
+            Err(lookup) => return Ok(lookup),
+        };
+        let engine = Arc::clone(&self.engine);
+        let fetch = move |shard: Shard| async move { engine.fetch(&shard, &hash, entry, options).await };
+        self.engine.handle_for(&hash).run(fetch).await.map_err(stopped)
+    }
+
+    /// As [`BlockCache::get_with`], by a task of `shard` itself, which is one of the host's.
+    ///
+    /// # Errors
+    /// As [`BlockCache::get`].
+    pub async fn get_on(&self, shard: &Shard, key: &[u8], options: GetOptions) -> Result<Lookup, CacheError> {
+        let hash = self.engine.hash(key)?;
+        match self.engine.look(&hash) {
+            Ok(entry) => Ok(self.engine.fetch(shard, &hash, entry, options).await),
+            Err(lookup) => Ok(lookup),
+        }
+    }
+
+    /// Stores `value` (1 byte to 16 MiB, or a slab if that is less) under `key`, in the place of what was there.
+    /// It can be found when this returns, and survives a crash after the next checkpoint.
+    ///
+    /// # Errors
+    /// When the key or the value is too short or too long. What is not stored for want of room is no error but
+    /// [`Inserted::Dropped`].
+    pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Inserted, CacheError> {
+        self.insert_with(key, value, InsertOptions::default()).await
+    }
+
+    /// As [`BlockCache::insert`], in a class, and waiting for room in it if wanted.
+    ///
+    /// # Errors
+    /// As [`BlockCache::insert`].
+    pub async fn insert_with(&self, key: &[u8], value: &[u8], options: InsertOptions) -> Result<Inserted, CacheError> {
+        let hash = self.engine.hash(key)?;
+        self.engine.insert(hash, value, options).await
+    }
+
+    /// Forgets `key`. Whether there was a block. Durable with the next checkpoint: a crash before it may bring the block
+    /// back.
+    ///
+    /// # Errors
+    /// As [`BlockCache::get`].
+    pub async fn remove(&self, key: &[u8]) -> Result<bool, CacheError> {
+        let hash = self.engine.hash(key)?;
+        Ok(self.engine.remove(&hash))
+    }
+
+    /// Makes everything until now durable. The number of the checkpoint.
+    ///
+    /// # Errors
+    /// When no disk can be written.
+    pub async fn checkpoint(&self) -> Result<u64, CacheError> {
+        self.engine.checkpoint_soon().await
+    }
+
+    /// Takes a disk in: its number. It must be empty unless `force`.
+    ///
+    /// # Errors
+    /// As [`BlockCache::create`], or when there is no room for another.
+    pub async fn add_disk(&self, source: &DiskSource, force: bool) -> Result<u16, CacheError> {
+        let (engine, source) = (Arc::clone(&self.engine), source.clone());
+        let add = move |shard: Shard| async move { engine.add_disk(&shard, &source, force).await };
+        self.engine.first_handle().run(add).await.map_err(stopped)?
+    }
+
+    /// Uses what the disk at `path` has become larger by. Bytes gained.
+    ///
+    /// # Errors
+    /// When there is no such disk, or it has not grown by a slab.
+    pub async fn expand_disk(&self, path: &Path) -> Result<u64, CacheError> {
+        let (engine, path) = (Arc::clone(&self.engine), path.to_owned());
+        let expand = move |shard: Shard| async move { engine.expand_disk(&shard, &path).await };
+        self.engine.first_handle().run(expand).await.map_err(stopped)?
+    }
+
+    /// Begins to move everything away from the disk at `path`; [`BlockCache::stats`] shows how far it is, and no longer
+    /// has the disk when it is done. Bytes to move.
+    ///
+    /// # Errors
+    /// When there is no such disk, or no other to move to.
+    pub fn remove_disk(&self, path: &Path) -> Result<u64, CacheError> {
+        self.engine.remove_disk(path)
+    }
+
+    /// The classes, the cache's own among them (`cache.hit` ...): for other shares, or classes of the caller's.
+    #[must_use]
+    pub fn classes(&self) -> &Classes {
+        self.engine.host.topology.classes()
+    }
+
+    /// What it has done and how it is.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        self.engine.stats()
+    }
+
+    /// Makes a last checkpoint and stops.
+    ///
+    /// # Errors
+    /// When no disk can be written.
+    pub async fn close(self) -> Result<(), CacheError> {
+        let last = self.engine.bell.ring_for_checkpoint();
+        self.engine.bell.ring_to_stop();
+        let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
+        if let Some(runtime) = self.runtime {
+            runtime.stop().map_err(|error| CacheError::Stopped(error.to_string()))?;
+        }
+        end.map(|_| ()).map_err(|_| CacheError::AllFailed)
+    }
+}
+
+fn stopped(error: std::io::Error) -> CacheError {
+    CacheError::Stopped(error.to_string())
+}
+
+async fn on_shard<T, F>(host: &Host, body: impl FnOnce(Shard) -> F + Send + 'static) -> Result<T, CacheError>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let Some(first) = host.handles.first() else {
+        return Err(CacheError::Stopped("a cache needs a handle to one shard at the least".to_owned()));
+    };
+    first.run(body).await.map_err(stopped)
+}
+
+impl Engine {
+    pub(crate) fn stats(&self) -> CacheStats {
+        let counters = &self.counters;
+        let all = |counts: &[std::sync::atomic::AtomicU64]| counts.iter().map(|count| count.load(Relaxed)).collect();
+        let fixed = |counts: Vec<u64>| -> [u64; 6] { std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0)) };
+        let misses: Vec<u64> = all(&counters.misses);
+        let drops: Vec<u64> = all(&counters.drops);
+        CacheStats {
+            at_ns: plimsoll::sys::clock::now_ns(),
+            generation: self.generation.load(Relaxed),
+            blocks: self.index.blocks(),
+            block_bytes: self.index.block_bytes(),
+            ghosts: self.index.ghosts(),
+            index_bytes: self.index.memory_bytes(),
+            hits: counters.hits.load(Relaxed),
+            memory_hits: counters.memory_hits.load(Relaxed),
+            hit_bytes: counters.hit_bytes.load(Relaxed),
+            misses: fixed(misses),
+            inserts: counters.inserts.load(Relaxed),
+            insert_bytes: counters.insert_bytes.load(Relaxed),
+            drops: std::array::from_fn(|at| drops.get(at).copied().unwrap_or(0)),
+            removes: counters.removes.load(Relaxed),
+            evictions: counters.evictions.load(Relaxed),
+            evicted_bytes: counters.evicted_bytes.load(Relaxed),
+            moves: counters.moves.load(Relaxed),
+            healed: counters.healed.load(Relaxed),
+            checkpoints: counters.checkpoints.load(Relaxed),
+            last_checkpoint_ns: counters.last_checkpoint_ns.load(Relaxed),
+            hit_curve: self.index.curve(),
+            disks: self.disk_stats(),
+        }
+    }
+
+    fn disk_stats(&self) -> Vec<DiskStats> {
+        let members = lock(&self.members).clone();
+        let alloc = lock(&self.alloc);
+        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+        let stats = |member: &crate::format::Member| {
+            let number = member.disk;
+            let slabs = alloc.slabs(number);
+            let disk = read(&self.disks).get(usize::from(number)).cloned().flatten();
+            let health = disk.as_ref().map_or(DiskHealth::Missing, |disk| disk.health());
+            let allocated_bytes = alloc.allocated_bytes(number);
+            DiskStats {
+                number,
+                guid: format!("{:032x}", member.guid),
+                path: disk.as_ref().map_or_else(String::new, |disk| disk.identity.path.display().to_string()),
+                health,
+                why: disk.as_ref().map_or_else(|| "it is not there".to_owned(), |disk| disk.why()),
+                capacity_bytes: u64::from(slabs) * slab_bytes,
+                allocated_bytes,
+                metadata_bytes: u64::from(alloc.metadata_slabs(number)) * slab_bytes,
+                slabs,
+                free_slabs: alloc.free_slabs(number),
+                to_move_bytes: if member.state == MemberState::Removing || health == DiskHealth::Removing {
+                    allocated_bytes
+                } else {
+                    0
+                },
+                write_bytes_per_s: disk.as_ref().map_or(0.0, |disk| disk.write_bytes_per_s()),
+                io: disk.as_ref().map_or_else(Vec::new, |disk| disk.io.iter().map(IoCounters::look).collect()),
+            }
+        };
+        members.iter().map(stats).collect()
+    }
+}

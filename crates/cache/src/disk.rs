@@ -1,0 +1,532 @@
+//! One disk of an open cache: reads, merged writes, flushes; how it is; how fast it is.
+//!
+//! # Why
+//! Inserts are small and a disk likes large writes: the slots of consecutive inserts lie side by side, so what waits for a
+//! disk is written in runs. And a disk that fails, or becomes slow, must be seen by itself, here and nowhere else.
+//!
+//! # How it works
+//! A write waits in the lane of its class, by offset. Up to [`WRITES_IN_FLIGHT`] runs of a lane are on their way (in the
+//! scheduler or in the device); whenever one comes back, the oldest that waits goes, and with it whatever lies right
+//! behind it, up to [`RUN_BYTES`]. An idle disk thus writes at once, a busy one in large pieces, without a timer. All
+//! writes of a disk go through one shard, its home; reads go through the shard that asks.
+//!
+//! # Limits
+//! The order of two writes is not defined; nobody writes a place twice before the first has ended.
+//!
+//! # Example
+//! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block, then, when the first is back, one of 32 blocks
+//! (256 KiB), then one of 16.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll::buffer::AlignedBuf;
+use plimsoll::{Class, Handle, Shard, SharedFile};
+
+use crate::health::Health;
+use crate::log::DiskLog;
+use crate::stats::{DiskHealth, IoCounters, IoKind};
+
+/// Runs of one class that are on their way at a time.
+const WRITES_IN_FLIGHT: u32 = 16;
+
+/// A run is at most so long, in bytes.
+const RUN_BYTES: usize = 256 << 10;
+
+/// A run has at most so many pieces: the most that the system takes in one call.
+const RUN_PIECES: usize = 1024;
+
+/// Locks that guard a state which is whole after every statement.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called with the end of a write, on the disk's home shard.
+pub(crate) type WriteDone = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+struct Waiting {
+    buffer: AlignedBuf,
+    done: WriteDone,
+}
+
+/// The writes of one class and kind.
+struct Lane {
+    class: Class,
+    kind: IoKind,
+    /// Offsets in the order in which they came; some have gone with an earlier run.
+    oldest: VecDeque<u64>,
+    by_offset: BTreeMap<u64, Waiting>,
+    in_flight: u32,
+}
+
+#[derive(Default)]
+struct Writes {
+    lanes: Vec<Lane>,
+    /// The home shard has been told that there is something.
+    is_called: bool,
+}
+
+/// Contiguous writes that go as one.
+struct Run {
+    lane: usize,
+    class: Class,
+    kind: IoKind,
+    offset: u64,
+    buffers: Vec<AlignedBuf>,
+    done: Vec<WriteDone>,
+}
+
+impl Writes {
+    fn push(&mut self, class: Class, kind: IoKind, offset: u64, waiting: Waiting) {
+        let lane = match self.lanes.iter().position(|lane| (lane.class, lane.kind) == (class, kind)) {
+            Some(lane) => lane,
+            None => {
+                let (oldest, by_offset) = (VecDeque::new(), BTreeMap::new());
+                self.lanes.push(Lane { class, kind, oldest, by_offset, in_flight: 0 });
+                self.lanes.len() - 1
+            }
+        };
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.oldest.push_back(offset);
+            lane.by_offset.insert(offset, waiting);
+        }
+    }
+
+    fn next_run(&mut self) -> Option<Run> {
+        self.lanes.iter_mut().enumerate().find_map(|(number, lane)| lane.next_run(number))
+    }
+
+    fn may_go(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.in_flight < WRITES_IN_FLIGHT && !lane.by_offset.is_empty())
+    }
+}
+
+impl Lane {
+    fn next_run(&mut self, number: usize) -> Option<Run> {
+        if self.in_flight >= WRITES_IN_FLIGHT {
+            return None;
+        }
+        let (offset, first) = loop {
+            let offset = self.oldest.pop_front()?;
+            if let Some(first) = self.by_offset.remove(&offset) {
+                break (offset, first);
+            }
+        };
+        let mut run_bytes = first.buffer.len();
+        let (mut buffers, mut done) = (vec![first.buffer], vec![first.done]);
+        while buffers.len() < RUN_PIECES
+            && let Some(next) = self.by_offset.first_entry_at(offset + run_bytes as u64)
+            && run_bytes + next.get().buffer.len() <= RUN_BYTES
+        {
+            let next = next.remove();
+            run_bytes += next.buffer.len();
+            buffers.push(next.buffer);
+            done.push(next.done);
+        }
+        self.in_flight += 1;
+        Some(Run { lane: number, class: self.class, kind: self.kind, offset, buffers, done })
+    }
+}
+
+/// The entry of a key, if it is there.
+trait EntryAt<V> {
+    fn first_entry_at(&mut self, key: u64) -> Option<std::collections::btree_map::OccupiedEntry<'_, u64, V>>;
+}
+
+impl<V> EntryAt<V> for BTreeMap<u64, V> {
+    fn first_entry_at(&mut self, key: u64) -> Option<std::collections::btree_map::OccupiedEntry<'_, u64, V>> {
+        match self.entry(key) {
+            std::collections::btree_map::Entry::Occupied(entry) => Some(entry),
+            std::collections::btree_map::Entry::Vacant(_) => None,
+        }
+    }
+}
+
+/// What a disk is, apart from what happens to it.
+pub(crate) struct DiskIdentity {
+    /// Number in the cache.
+    pub(crate) number: u16,
+    pub(crate) guid: u128,
+    pub(crate) path: PathBuf,
+}
+
+/// See the module's documentation.
+pub(crate) struct CacheDisk {
+    pub(crate) identity: DiskIdentity,
+    pub(crate) file: Arc<SharedFile>,
+    /// Keeps other processes out for as long as it is open; none in simulated worlds.
+    _lock: Option<std::fs::File>,
+    home: Handle,
+    pub(crate) io: [IoCounters; IoKind::ALL.len()],
+    pub(crate) log: Mutex<DiskLog>,
+    health: Mutex<Health>,
+    /// What `health` says, for those who look at every request.
+    health_now: AtomicU8,
+    reads: ReadsUnderWay,
+    writes: Mutex<Writes>,
+    /// Bytes of data on their way to it.
+    backlog_bytes: AtomicU64,
+    speed: Speed,
+}
+
+impl CacheDisk {
+    pub(crate) fn new(
+        identity: DiskIdentity,
+        file: Arc<SharedFile>,
+        lock: Option<std::fs::File>,
+        home: Handle,
+        log: DiskLog,
+        write_bytes_per_s: Option<f64>,
+    ) -> CacheDisk {
+        CacheDisk {
+            identity,
+            file,
+            _lock: lock,
+            home,
+            io: Default::default(),
+            log: Mutex::new(log),
+            health: Mutex::new(Health::new()),
+            health_now: AtomicU8::new(code(DiskHealth::Healthy)),
+            reads: ReadsUnderWay::default(),
+            writes: Mutex::default(),
+            backlog_bytes: AtomicU64::new(0),
+            speed: Speed::new(write_bytes_per_s),
+        }
+    }
+
+    pub(crate) fn counters(&self, kind: IoKind) -> &IoCounters {
+        &self.io[kind as usize]
+    }
+
+    pub(crate) fn health(&self) -> DiskHealth {
+        health_of(self.health_now.load(Relaxed))
+    }
+
+    pub(crate) fn why(&self) -> String {
+        lock(&self.health).why()
+    }
+
+    pub(crate) fn takes_reads(&self) -> bool {
+        !matches!(self.health(), DiskHealth::Failed | DiskHealth::Missing)
+    }
+
+    pub(crate) fn takes_writes(&self) -> bool {
+        matches!(self.health(), DiskHealth::Healthy | DiskHealth::Slow)
+    }
+
+    pub(crate) fn is_removing(&self) -> bool {
+        self.health() == DiskHealth::Removing
+    }
+
+    /// Size and age of the read that has been under way for the longest time.
+    pub(crate) fn oldest_read(&self, now_ns: u64) -> Option<(u32, u64)> {
+        self.reads.oldest_ns(now_ns).map(|age_ns| (TYPICAL_READ_BYTES, age_ns))
+    }
+
+    /// Whether its log and superblock can still be written.
+    pub(crate) fn takes_metadata(&self) -> bool {
+        matches!(self.health(), DiskHealth::Healthy | DiskHealth::Slow | DiskHealth::Removing)
+    }
+
+    /// Changes or asks its health; what comes out holds from now on.
+    pub(crate) fn judge<T>(&self, change: impl FnOnce(&mut Health) -> T) -> T {
+        let mut health = lock(&self.health);
+        let result = change(&mut health);
+        self.health_now.store(code(health.state()), Relaxed);
+        result
+    }
+
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.backlog_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn write_bytes_per_s(&self) -> f64 {
+        self.speed.bytes_per_s()
+    }
+
+    /// Reads `buffer.len()` bytes, all of them or an error.
+    pub(crate) async fn read(
+        &self,
+        shard: &Shard,
+        class: Class,
+        kind: IoKind,
+        offset: u64,
+        buffer: AlignedBuf,
+    ) -> (io::Result<()>, AlignedBuf) {
+        let len = buffer.len();
+        let counters = self.counters(kind);
+        let begin_ns = shard.now_ns();
+        let under_way = UnderWay::new(counters);
+        let _watched = self.reads.watch(begin_ns);
+        let (result, buffer) = shard.read_at(&self.file, class, offset, buffer).await;
+        let result = match result {
+            Ok(read) if read == len => Ok(()),
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => Err(error),
+        };
+        let took_ns = shard.now_ns().saturating_sub(begin_ns);
+        under_way.ended(len as u64, took_ns, result.is_ok());
+        self.judge(|health| match &result {
+            Ok(()) => health.read_ok(shard.now_ns(), len as u32, took_ns),
+            Err(error) if is_refusal(error) => {}
+            Err(error) => health.read_error(shard.now_ns(), error.raw_os_error().unwrap_or(0)),
+        });
+        (result, buffer)
+    }
+
+    /// Writes `buffer`; alone, for metadata.
+    pub(crate) async fn write(&self, shard: &Shard, class: Class, kind: IoKind, offset: u64, buffer: AlignedBuf) -> io::Result<()> {
+        self.write_run(shard, class, kind, offset, vec![buffer]).await
+    }
+
+    async fn write_run(
+        &self,
+        shard: &Shard,
+        class: Class,
+        kind: IoKind,
+        offset: u64,
+        mut buffers: Vec<AlignedBuf>,
+    ) -> io::Result<()> {
+        let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let begin_ns = shard.now_ns();
+        let under_way = UnderWay::new(self.counters(kind));
+        let result = match (buffers.len(), buffers.pop()) {
+            (1, Some(buffer)) => shard.write_at(&self.file, class, offset, buffer).await.0,
+            (_, last) => {
+                buffers.extend(last);
+                shard.write_vectored(&self.file, class, offset, buffers).await.0
+            }
+        };
+        let now_ns = shard.now_ns();
+        let took_ns = now_ns.saturating_sub(begin_ns);
+        under_way.ended(len_bytes, took_ns, result.is_ok());
+        self.judge(|health| match &result {
+            Ok(_) => health.write_ok(now_ns),
+            Err(error) if is_refusal(error) => {}
+            Err(error) => health.write_error(now_ns, error.raw_os_error().unwrap_or(0)),
+        });
+        result.map(|_| ())
+    }
+
+    /// Empties the device's own cache.
+    pub(crate) async fn flush(&self, shard: &Shard, class: Class) -> io::Result<()> {
+        let begin_ns = shard.now_ns();
+        let under_way = UnderWay::new(self.counters(IoKind::Flush));
+        let result = shard.sync(&self.file, class, true).await;
+        under_way.ended(0, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
+        if let Err(error) = &result {
+            self.judge(|health| health.flush_error(shard.now_ns(), error.raw_os_error().unwrap_or(0)));
+        }
+        result
+    }
+
+    /// Gives a range back to the device. That it cannot is no fault of the disk.
+    pub(crate) async fn discard(&self, shard: &Shard, class: Class, offset: u64, len_bytes: u64) {
+        let begin_ns = shard.now_ns();
+        let under_way = UnderWay::new(self.counters(IoKind::Discard));
+        let result = shard.discard(&self.file, class, offset, len_bytes).await;
+        under_way.ended(len_bytes, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
+    }
+
+    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard.
+    pub(crate) fn submit_write(
+        self: &Arc<CacheDisk>,
+        class: Class,
+        kind: IoKind,
+        offset: u64,
+        buffer: AlignedBuf,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) {
+        self.backlog_bytes.fetch_add(buffer.len() as u64, Relaxed);
+        let mut writes = lock(&self.writes);
+        writes.push(class, kind, offset, Waiting { buffer, done: Box::new(done) });
+        if writes.is_called || !writes.may_go() {
+            return;
+        }
+        writes.is_called = true;
+        drop(writes);
+        let disk = Arc::clone(self);
+        self.home.spawn(move |shard| async move {
+            lock(&disk.writes).is_called = false;
+            disk.send_runs(&shard);
+        });
+    }
+
+    /// On the home shard: sends what may go.
+    fn send_runs(self: &Arc<CacheDisk>, shard: &Shard) {
+        loop {
+            let Some(run) = lock(&self.writes).next_run() else { return };
+            let (disk, own) = (Arc::clone(self), shard.clone());
+            shard.spawn(async move { disk.carry_out(&own, run).await }).detach();
+        }
+    }
+
+    async fn carry_out(self: &Arc<CacheDisk>, shard: &Shard, run: Run) {
+        let Run { lane, class, kind, offset, buffers, done } = run;
+        let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let began_ns = shard.now_ns();
+        let result = self.write_run(shard, class, kind, offset, buffers).await;
+        let backlog_bytes = self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
+        if result.is_ok() {
+            self.speed.wrote(began_ns, shard.now_ns(), len_bytes, backlog_bytes);
+        }
+        if let Some(lane) = lock(&self.writes).lanes.get_mut(lane) {
+            lane.in_flight -= 1;
+        }
+        for done in done {
+            done(match &result {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)),
+            });
+        }
+        self.send_runs(shard);
+    }
+}
+
+/// The scheduler had no room: that says nothing about the disk.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Counts an operation as under way until it has ended, or its future was dropped.
+struct UnderWay<'a>(Option<&'a IoCounters>);
+
+impl<'a> UnderWay<'a> {
+    fn new(counters: &'a IoCounters) -> UnderWay<'a> {
+        counters.began();
+        UnderWay(Some(counters))
+    }
+
+    fn ended(mut self, bytes: u64, took_ns: u64, is_ok: bool) {
+        if let Some(counters) = self.0.take() {
+            counters.ended(bytes, took_ns, is_ok);
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(counters) = self.0.take() {
+            counters.given_up();
+        }
+    }
+}
+
+/// Reads that hang are compared as if they were of this size.
+const TYPICAL_READ_BYTES: u32 = 8192;
+
+/// How old reads under way are, to a tenth of a second: how many began in each of the last 64.
+struct ReadsUnderWay([AtomicU32; READ_AGES]);
+
+impl Default for ReadsUnderWay {
+    fn default() -> ReadsUnderWay {
+        ReadsUnderWay(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+}
+
+const READ_AGES: usize = 64;
+
+/// In nanoseconds.
+const READ_AGE_NS: u64 = 100_000_000;
+
+/// A read under way, until it is dropped.
+struct Watched<'a>(&'a AtomicU32);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl ReadsUnderWay {
+    fn watch(&self, begin_ns: u64) -> Watched<'_> {
+        let count = &self.0[(begin_ns / READ_AGE_NS) as usize % READ_AGES];
+        count.fetch_add(1, Relaxed);
+        Watched(count)
+    }
+
+    fn oldest_ns(&self, now_ns: u64) -> Option<u64> {
+        let now = now_ns / READ_AGE_NS;
+        // At age 0 a read has only begun.
+        let is_there = |age: &u64| self.0[(now.wrapping_sub(*age)) as usize % READ_AGES].load(Relaxed) > 0;
+        (1..READ_AGES as u64).rev().find(is_there).map(|age| (age - 1) * READ_AGE_NS)
+    }
+}
+
+/// How fast a disk writes: what its owner says, else what it was seen to do when it had more to do than it could.
+struct Speed {
+    is_given: bool,
+    /// Bits of an `f64`, in bytes per second.
+    bytes_per_s: AtomicU64,
+    window: Mutex<Window>,
+}
+
+#[derive(Default)]
+struct Window {
+    from_ns: u64,
+    bytes: u64,
+    was_busy: bool,
+}
+
+/// A disk of which nothing is known is taken to write so many bytes per second; only ratios matter.
+const UNKNOWN_BYTES_PER_S: f64 = 500e6;
+
+/// So long is a speed measured, in nanoseconds.
+const SPEED_WINDOW_NS: u64 = 250_000_000;
+
+/// A disk with so much waiting all the time of a window was as fast as it can be.
+const BUSY_BYTES: u64 = 2 << 20;
+
+impl Speed {
+    fn new(given: Option<f64>) -> Speed {
+        let given = given.filter(|rate| rate.is_finite() && *rate > 0.0);
+        let bits = given.unwrap_or(UNKNOWN_BYTES_PER_S).to_bits();
+        Speed { is_given: given.is_some(), bytes_per_s: AtomicU64::new(bits), window: Mutex::default() }
+    }
+
+    fn bytes_per_s(&self) -> f64 {
+        f64::from_bits(self.bytes_per_s.load(Relaxed))
+    }
+
+    fn wrote(&self, began_ns: u64, now_ns: u64, len_bytes: u64, backlog_bytes: u64) {
+        if self.is_given {
+            return;
+        }
+        let mut window = lock(&self.window);
+        if window.from_ns == 0 {
+            *window = Window { from_ns: began_ns, bytes: 0, was_busy: true };
+        }
+        window.bytes += len_bytes;
+        window.was_busy &= backlog_bytes >= BUSY_BYTES;
+        let past_ns = now_ns.saturating_sub(window.from_ns);
+        if past_ns < SPEED_WINDOW_NS {
+            return;
+        }
+        if window.was_busy {
+            let seen = window.bytes as f64 / (past_ns as f64 / 1e9);
+            let smooth = 0.7 * self.bytes_per_s() + 0.3 * seen;
+            self.bytes_per_s.store(smooth.to_bits(), Relaxed);
+        }
+        *window = Window { from_ns: now_ns, bytes: 0, was_busy: true };
+    }
+}
+
+const HEALTHS: [DiskHealth; 6] = [
+    DiskHealth::Healthy,
+    DiskHealth::Slow,
+    DiskHealth::ReadOnly,
+    DiskHealth::Failed,
+    DiskHealth::Removing,
+    DiskHealth::Missing,
+];
+
+fn code(health: DiskHealth) -> u8 {
+    HEALTHS.iter().position(|known| *known == health).unwrap_or(0) as u8
+}
+
+fn health_of(code: u8) -> DiskHealth {
+    HEALTHS.get(usize::from(code)).copied().unwrap_or(DiskHealth::Failed)
+}

@@ -1,0 +1,153 @@
+//! A device before it is a disk of the cache: opened, locked, measured, looked at, labelled.
+//!
+//! # Why
+//! Nothing that is not ours may be overwritten, and nothing that another process uses may be touched. Whoever makes,
+//! opens, adds or removes passes through here.
+//!
+//! # How it works
+//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it. [`check_empty`] reads the first and the
+//! last MiB: anything but zeros is somebody's. [`wipe`] writes zeros over both superblock slots.
+//!
+//! # Limits
+//! `flock` keeps out whoever asks for it, as this program does; it cannot keep out others.
+//!
+//! # Example
+//! A device with an ext4 file system: its superblock lies at 1024, and `create` refuses with "data that is not a cache's".
+
+use std::io;
+use std::sync::Arc;
+
+use plimsoll::backend::{FileInfo, OpenOptions};
+use plimsoll::buffer::AlignedBuf;
+use plimsoll::{Class, Shard, SharedFile};
+
+use crate::config::DiskSource;
+use crate::disk::CacheDisk;
+use crate::error::CacheError;
+use crate::format::{SLOT_BYTES, SLOT_OFFSETS, SlotError};
+use crate::host::HostParts;
+use crate::recover::{self, Label, Source};
+use crate::stats::IoKind;
+
+/// Where the slabs of a disk begin, in bytes: behind the superblocks, on any erase block's border.
+pub(crate) const SLABS_AT_BYTES: u64 = 1 << 20;
+
+/// What is looked at of each end of a device, in bytes.
+const LOOK_BYTES: u32 = 1 << 20;
+
+/// A disk has so many slabs at the least: a log, two snapshots, and something to do.
+const MIN_SLABS: u64 = 8;
+
+/// A device that is open and ours alone.
+pub(crate) struct Prepared {
+    pub(crate) source: DiskSource,
+    pub(crate) file: Arc<SharedFile>,
+    pub(crate) lock: Option<std::fs::File>,
+    pub(crate) info: FileInfo,
+    /// Which disk of the topology.
+    pub(crate) slot: u16,
+}
+
+/// Opens and locks a device.
+///
+/// # Errors
+/// When it cannot be opened, or another process has it.
+pub(crate) fn prepare(host: &HostParts, shard: &Shard, source: &DiskSource, slot: u16) -> Result<Prepared, CacheError> {
+    let path = source.path.clone();
+    let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
+    let lock = if host.locks { Some(take_lock(source)?) } else { None };
+    let options = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
+    let file = host.topology.file(&source.path, options, slot);
+    let info = shard.reactor().open(&file).map_err(failed)?;
+    Ok(Prepared { source: source.clone(), file, lock, info, slot })
+}
+
+fn take_lock(source: &DiskSource) -> Result<std::fs::File, CacheError> {
+    let path = source.path.clone();
+    let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
+    let file = std::fs::File::options().read(true).write(true).open(&source.path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(CacheError::Locked { path }),
+        Err(std::fs::TryLockError::Error(error)) => Err(CacheError::Io { path, what: "cannot lock it", error }),
+    }
+}
+
+/// Refuses a device that holds anything.
+///
+/// # Errors
+/// [`CacheError::NotEmpty`], or when it cannot be read.
+pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prepared) -> Result<(), CacheError> {
+    let path = prepared.source.path.clone();
+    let failed = |error| CacheError::Io { path: path.clone(), what: "cannot read it", error };
+    let from = Source { shard, file: &prepared.file, class: host.classes.checkpoint };
+    let len_bytes = prepared.info.len_bytes;
+    let what = match recover::read_superblock(from).await {
+        Ok(Label::Ours(block)) => Some(format!("it is a disk of cache {:032x}", block.cache_guid)),
+        Ok(Label::Not(SlotError::Empty)) => None,
+        Ok(Label::Not(SlotError::Foreign)) => Some("it holds data that is not a cache's".to_owned()),
+        Ok(Label::Not(error)) => Some(format!("it holds {error}")),
+        Err(error) => return Err(failed(error)),
+    };
+    if let Some(what) = what {
+        return Err(CacheError::NotEmpty { path, what });
+    }
+    let sector = u64::from(prepared.info.offset_align_bytes.max(512));
+    let last = len_bytes.saturating_sub(u64::from(LOOK_BYTES)) / sector * sector;
+    for offset in [0, last] {
+        let part = from.read(offset, LOOK_BYTES).await.map_err(failed)?;
+        if part.iter().any(|byte| *byte != 0) {
+            let what = "it holds data that is not a cache's (its first or last MiB is not all zeros)".to_owned();
+            return Err(CacheError::NotEmpty { path, what });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a device whose sectors are larger than the cache's.
+///
+/// # Errors
+/// [`CacheError::SectorSize`].
+pub(crate) fn check_sectors(prepared: &Prepared, has_bytes: u32) -> Result<(), CacheError> {
+    let needs_bytes = prepared.info.offset_align_bytes;
+    if needs_bytes <= has_bytes {
+        return Ok(());
+    }
+    Err(CacheError::SectorSize { path: prepared.source.path.clone(), needs_bytes, has_bytes })
+}
+
+/// How many slabs fit on a device.
+///
+/// # Errors
+/// [`CacheError::TooSmall`].
+pub(crate) fn slabs_that_fit(prepared: &Prepared, slab_bytes: u32) -> Result<u32, CacheError> {
+    let has_bytes = prepared.info.len_bytes;
+    let slabs = has_bytes.saturating_sub(SLABS_AT_BYTES) / u64::from(slab_bytes);
+    if slabs < MIN_SLABS {
+        let needs_bytes = SLABS_AT_BYTES + MIN_SLABS * u64::from(slab_bytes);
+        return Err(CacheError::TooSmall { path: prepared.source.path.clone(), has_bytes, needs_bytes });
+    }
+    Ok(u32::try_from(slabs).unwrap_or(u32::MAX))
+}
+
+/// Zeros over both superblocks, durable.
+///
+/// # Errors
+/// When the disk cannot be written.
+pub(crate) async fn wipe(shard: &Shard, disk: &CacheDisk, class: Class) -> io::Result<()> {
+    for offset in SLOT_OFFSETS {
+        disk.write(shard, class, IoKind::MetadataWrite, offset, AlignedBuf::new(SLOT_BYTES)?).await?;
+    }
+    disk.flush(shard, class).await
+}
+
+/// A number that nobody else has.
+pub(crate) fn random_u128() -> u128 {
+    (u128::from(random_u64()) << 64) | u128::from(random_u64())
+}
+
+/// From the randomness with which the standard library seeds its hash tables, which is the system's.
+pub(crate) fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,220 @@
+//! The mover: copies blocks from one place to another, at a bounded rate.
+//!
+//! # Why
+//! Three reasons to move blocks: the sizes of blocks have changed and the free space is in slabs of the wrong size
+//! (evacuation); a disk is to be removed; a new disk is empty while the others are full (rebalancing).
+//!
+//! # How it works
+//! The allocator names slabs that are to become empty, or the fullest disk; a pass over the index finds their entries; each
+//! block is read, verified, written elsewhere and only then does the index point there, if the block has not
+//! changed meanwhile. The old place is freed like any other. All of it is in the class `cache.evacuate`, and slower than
+//! `move_bytes_per_s` if that is set. What finds no other place is evicted.
+//!
+//! # Limits
+//! A pass over the index for each lot of slabs. A crash in the middle costs nothing but the copies made.
+//!
+//! # Example
+//! A cache full of 8 KiB blocks gets 64 KiB ones: no free slab, 5 % free slots of 8 KiB. The emptiest slabs, say 40 % full, are
+//! emptied into the free slots of the others: 13 MB of copies for each 32 MiB slab.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use plimsoll::Shard;
+
+use crate::alloc::DiskLoad;
+use crate::disk::lock;
+use crate::engine::{Engine, add, read};
+use crate::entry::{Entry, Extent};
+use crate::index::{Cursor, Verdict};
+use crate::key::KeyHash;
+use crate::race::{all, yield_now};
+use crate::stats::{IoKind, MissReason};
+
+/// Copies under way at a time.
+const COPIES: usize = 32;
+
+/// Entries visited at a time.
+const PASS_ENTRIES: usize = 4096;
+
+/// Evacuation makes so many free slabs at a time, as a part of all slabs.
+const EVACUATED_PART: f64 = 0.01;
+
+/// Rebalancing ends when no disk is fuller than another by so much of its capacity.
+const BALANCED: f64 = 0.05;
+
+/// What is to be moved.
+#[derive(Clone, Copy)]
+enum Task {
+    /// Everything in slabs that are to become empty.
+    Evacuate,
+    /// From the fullest disk to the emptiest, so many bytes.
+    Balance { from: u16, to: u16, bytes: u64 },
+}
+
+impl Engine {
+    /// Begins to move what should be moved, unless that is being done.
+    pub(crate) fn start_mover(self: &Arc<Engine>, shard: &Shard) {
+        if self.bell.is_stopping() || self.is_moving.load(Relaxed) {
+            return;
+        }
+        let Some(task) = self.next_task() else { return };
+        if self.is_moving.swap(true, Acquire) {
+            return;
+        }
+        let (engine, own) = (Arc::clone(self), shard.clone());
+        let work = async move {
+            engine.carry_out(&own, task).await;
+            engine.is_moving.store(false, Release);
+            engine.bell.ring_for_change();
+        };
+        shard.spawn(work).detach();
+    }
+
+    fn next_task(&self) -> Option<Task> {
+        let mut alloc = lock(&self.alloc);
+        if self.is_starved.swap(false, Relaxed) && alloc.evacuating_bytes() == 0 {
+            let slabs: u32 = self.all_disks().iter().map(|disk| alloc.slabs(disk.identity.number)).sum();
+            alloc.choose_victims(((f64::from(slabs) * EVACUATED_PART) as u32).max(2));
+        }
+        if alloc.evacuating_bytes() > 0 {
+            return Some(Task::Evacuate);
+        }
+        drop(alloc);
+        if !self.is_rebalancing.load(Relaxed) {
+            return None;
+        }
+        let task = self.balance();
+        if task.is_none() {
+            self.is_rebalancing.store(false, Relaxed);
+        }
+        task
+    }
+
+    fn balance(&self) -> Option<Task> {
+        let alloc = lock(&self.alloc);
+        let slab_bytes = f64::from(self.identity.geometry.slab_bytes);
+        let fill = |number: u16| {
+            let size = f64::from(alloc.slabs(number)) * slab_bytes;
+            (alloc.allocated_bytes(number) as f64 / size.max(1.0), size)
+        };
+        let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_writes()).collect();
+        let fills: Vec<_> = disks.iter().map(|disk| (disk.identity.number, fill(disk.identity.number))).collect();
+        let by_fill = |a: &&(u16, (f64, f64)), b: &&(u16, (f64, f64))| a.1.0.total_cmp(&b.1.0);
+        let (to, (least, to_size)) = *fills.iter().min_by(by_fill)?;
+        let (from, (most, from_size)) = *fills.iter().max_by(by_fill)?;
+        if most - least < BALANCED {
+            return None;
+        }
+        // Until both are as full, at most a twentieth of the fuller at a time: then it is looked at again.
+        let gap = (most - least) / (1.0 / to_size + 1.0 / from_size);
+        Some(Task::Balance { from, to, bytes: gap.min(from_size / 20.0) as u64 })
+    }
+
+    async fn carry_out(self: &Arc<Engine>, shard: &Shard, task: Task) {
+        let mut cursor = Cursor::default();
+        let mut moved_bytes = 0;
+        let begin_ns = shard.now_ns();
+        while !cursor.is_done() && !self.bell.is_stopping() {
+            let lot = self.find(&mut cursor, task, moved_bytes);
+            for part in lot.chunks(COPIES) {
+                let copies = part.iter().map(|(hash, entry)| self.relocate(shard, *hash, *entry, task));
+                moved_bytes += all(copies).await.into_iter().sum::<u64>();
+                self.hold_back(shard, begin_ns, moved_bytes).await;
+            }
+            yield_now().await;
+            if matches!(task, Task::Balance { bytes, .. } if moved_bytes >= bytes) {
+                break;
+            }
+        }
+    }
+
+    /// The next entries that are to be moved.
+    fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64) -> Vec<(KeyHash, Entry)> {
+        let mut lot = Vec::new();
+        let mut lot_bytes = moved_bytes;
+        self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
+            let is_wanted = match task {
+                Task::Evacuate => lock(&self.alloc).is_evacuating(entry.extent.slab),
+                Task::Balance { from, bytes, .. } => {
+                    lot_bytes < bytes && self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == from)
+                }
+            };
+            if is_wanted {
+                lot_bytes += u64::from(entry.extent.len_bytes);
+                lot.push((hash, *entry));
+            }
+            Verdict::Keep
+        });
+        lot
+    }
+
+    /// Sleeps when more was moved than the configuration allows.
+    async fn hold_back(&self, shard: &Shard, begin_ns: u64, moved_bytes: u64) {
+        let Some(rate) = self.config.move_bytes_per_s else { return };
+        let due = Duration::from_secs_f64(moved_bytes as f64 / rate as f64);
+        let due_ns = begin_ns.saturating_add(u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
+        shard.sleep_until(due_ns).await;
+    }
+
+    /// Moves one block. Bytes moved.
+    async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
+        let class = self.classes.evacuate;
+        let buffer = match self.read_stored(shard, &entry, class, IoKind::EvacuateRead).await {
+            Ok(buffer) => buffer,
+            Err(MissReason::Overloaded) => return 0,
+            Err(_) => {
+                if self.index.peek(&hash).is_some_and(|now| now.extent == entry.extent) {
+                    self.forget(&hash, &entry.extent);
+                }
+                return 0;
+            }
+        };
+        let Some(to) = self.new_place(&entry, task) else {
+            // No room anywhere: the block goes, unless it may stay where it is.
+            if matches!(task, Task::Evacuate) && self.forget(&hash, &entry.extent) {
+                add(&self.counters.evictions, 1);
+                add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
+            }
+            return 0;
+        };
+        let Some((disk, offset)) = self.locate(&to) else { return 0 };
+        let (answer, answered) = oneshot::channel();
+        let engine = Arc::clone(self);
+        disk.submit_write(class, IoKind::EvacuateWrite, offset, buffer, move |result| {
+            let is_moved = result.is_ok() && engine.point_to(&hash, &entry.extent, to);
+            if !is_moved {
+                lock(&engine.alloc).abandon(&to);
+            }
+            // The mover may have been stopped.
+            let _ = answer.send(is_moved);
+        });
+        if answered.await.unwrap_or(false) { u64::from(entry.extent.len_bytes) } else { 0 }
+    }
+
+    fn new_place(&self, entry: &Entry, task: Task) -> Option<Extent> {
+        let from = self.place(entry.extent.slab).map(|(disk, _)| disk);
+        let (not_on, only) = match task {
+            Task::Evacuate => (None, None),
+            Task::Balance { to, .. } => (from, Some(to)),
+        };
+        let mut loads = self.loads();
+        let is_wanted = |load: &DiskLoad| only.is_none_or(|only| load.disk == only);
+        loads.iter_mut().for_each(|load| load.is_writable &= is_wanted(load));
+        lock(&self.alloc).allocate_elsewhere(entry.extent.len_bytes, not_on, &loads).ok()
+    }
+
+    /// The index finds the block in its new place from now on, if it has not changed.
+    fn point_to(&self, hash: &KeyHash, from: &Extent, to: Extent) -> bool {
+        let gate = read(&self.gate);
+        let is_moved = self.index.relocate(hash, from, to, |old, new| self.note_put(hash, Some(old), &new));
+        drop(gate);
+        if is_moved {
+            lock(&self.alloc).free(from);
+            add(&self.counters.moves, 1);
+        }
+        is_moved
+    }
+}

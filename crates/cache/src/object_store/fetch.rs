@@ -1,0 +1,371 @@
+//! Blocks of an object: from the cache, from a fetch that is under way, or fetched.
+//!
+//! # How it works
+//! Fetches under way are in a map by block key. Each is a shared future: everybody who waits for it may drive it, so
+//! none depends on another's being polled. The map holds it weakly; it takes its blocks out of the map when it ends, or
+//! when the last reader has gone.
+//!
+//! # Limits
+//! The map's lock is never held while a shared future could be dropped: its end takes the same lock.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::object_store::{Error, Extensions, GetOptions, GetRange};
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared, join_all};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+
+use super::IoClass;
+use super::known::Object;
+use super::store::{Core, NAME};
+use crate::block::Block;
+
+/// Range requests that one read has under way at the same time.
+const PARALLEL_FETCHES: usize = 10;
+
+/// What a [`super::CachedStore`] has done; counters only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachedStoreStats {
+    /// Blocks taken from the cache.
+    pub hit_blocks: u64,
+    /// Blocks fetched because the cache did not have them, or was not asked.
+    pub missed_blocks: u64,
+    /// Blocks that another read was fetching.
+    pub joined_blocks: u64,
+    /// Range requests to the store.
+    pub fetches: u64,
+    /// Bytes they gave.
+    pub fetched_bytes: u64,
+    /// Requests for metadata to the store.
+    pub meta_requests: u64,
+    /// Reads that found the object changed under their hands.
+    pub changes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) hit_blocks: AtomicU64,
+    pub(super) missed_blocks: AtomicU64,
+    pub(super) joined_blocks: AtomicU64,
+    pub(super) fetches: AtomicU64,
+    pub(super) fetched_bytes: AtomicU64,
+    pub(super) meta_requests: AtomicU64,
+    pub(super) changes: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn look(&self) -> CachedStoreStats {
+        CachedStoreStats {
+            hit_blocks: self.hit_blocks.load(Relaxed),
+            missed_blocks: self.missed_blocks.load(Relaxed),
+            joined_blocks: self.joined_blocks.load(Relaxed),
+            fetches: self.fetches.load(Relaxed),
+            fetched_bytes: self.fetched_bytes.load(Relaxed),
+            meta_requests: self.meta_requests.load(Relaxed),
+            changes: self.changes.load(Relaxed),
+        }
+    }
+}
+
+/// Why blocks could not be read.
+pub(super) enum ReadError {
+    /// The object is not what it was when its metadata were asked for.
+    Changed,
+    Origin(Error),
+}
+
+/// The same, for all who wait for one fetch: the first of them takes the error, as errors cannot be cloned.
+enum Failure {
+    Changed,
+    Origin(Mutex<Option<Error>>),
+}
+
+type Fetched = Result<Bytes, Arc<Failure>>;
+type Fetching = Shared<BoxFuture<'static, Fetched>>;
+
+/// Fetches under way, by block key.
+#[derive(Default)]
+pub(super) struct InFlight(Mutex<Flying>);
+
+#[derive(Default)]
+struct Flying {
+    next_id: u64,
+    blocks: HashMap<Vec<u8>, Flight>,
+}
+
+struct Flight {
+    id: u64,
+    first_block: u64,
+    fetching: WeakShared<BoxFuture<'static, Fetched>>,
+    admit: Arc<AtomicBool>,
+}
+
+impl InFlight {
+    fn lock(&self) -> MutexGuard<'_, Flying> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a fetch's blocks out of the map when it ends, however it ends.
+struct Registration {
+    core: Arc<Core>,
+    id: u64,
+    keys: Vec<Vec<u8>>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut flying = self.core.in_flight.lock();
+        for key in &self.keys {
+            if flying.blocks.get(key).is_some_and(|flight| flight.id == self.id) {
+                flying.blocks.remove(key);
+            }
+        }
+    }
+}
+
+/// Blocks that one fetch will give.
+struct Part {
+    id: u64,
+    blocks: Vec<u64>,
+    first_block: u64,
+    fetching: Fetching,
+}
+
+/// A read of some blocks of an object.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) core: Arc<Core>,
+    pub(super) object: Arc<Object>,
+    pub(super) class: IoClass,
+    pub(super) extensions: Extensions,
+}
+
+impl Reader {
+    fn block_bytes(&self) -> u64 {
+        self.core.options.block_bytes
+    }
+
+    /// The bytes of the object that lie in blocks `first` to `last`.
+    fn span(&self, first: u64, last: u64) -> Range<u64> {
+        let end = last.saturating_add(1).saturating_mul(self.block_bytes());
+        first.saturating_mul(self.block_bytes())..end.min(self.object.meta.size)
+    }
+
+    /// The bytes `range` (not empty, within the object), in pieces.
+    pub(super) async fn read_range(self, range: Range<u64>) -> Result<Vec<Bytes>, ReadError> {
+        let blocks: Vec<u64> = self.blocks_of(&range).collect();
+        let found = self.read_blocks(&blocks).await?;
+        Ok(blocks.iter().zip(found).map(|(block, bytes)| self.cut(*block, &bytes, &range)).collect())
+    }
+
+    /// The bytes of each of `ranges` (not empty, within the object).
+    pub(super) async fn read_ranges(self, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>, ReadError> {
+        let mut blocks: Vec<u64> = ranges.iter().flat_map(|range| self.blocks_of(range)).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let found: HashMap<u64, Bytes> = blocks.iter().copied().zip(self.read_blocks(&blocks).await?).collect();
+        let assemble = |range: &Range<u64>| {
+            let mut pieces = self.blocks_of(range).filter_map(|block| Some(self.cut(block, found.get(&block)?, range)));
+            match (pieces.next(), pieces.next()) {
+                (Some(only), None) => only,
+                (first, second) => first.into_iter().chain(second).chain(pieces).flatten().collect(),
+            }
+        };
+        Ok(ranges.iter().map(assemble).collect())
+    }
+
+    fn blocks_of(&self, range: &Range<u64>) -> Range<u64> {
+        range.start / self.block_bytes()..range.end.div_ceil(self.block_bytes())
+    }
+
+    /// The part of a block's bytes that lies in `range`.
+    fn cut(&self, block: u64, bytes: &Bytes, range: &Range<u64>) -> Bytes {
+        let start = block * self.block_bytes();
+        let place = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
+        bytes.slice(place(range.start)..place(range.end))
+    }
+
+    /// The bytes of each of `blocks`, which ascend and lie within the object.
+    async fn read_blocks(&self, blocks: &[u64]) -> Result<Vec<Bytes>, ReadError> {
+        let mut found = self.look_up(blocks).await;
+        let missing: Vec<u64> =
+            blocks.iter().zip(&found).filter(|(_, bytes)| bytes.is_none()).map(|(b, _)| *b).collect();
+        if !missing.is_empty() {
+            let fetched = self.wait_for_all(self.join(&missing)).await?;
+            for (block, bytes) in fetched {
+                if let Some(place) = blocks.binary_search(&block).ok().and_then(|index| found.get_mut(index)) {
+                    *place = Some(bytes);
+                }
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn look_up(&self, blocks: &[u64]) -> Vec<Option<Bytes>> {
+        if !self.class.read_hits {
+            return vec![None; blocks.len()];
+        }
+        let found = join_all(blocks.iter().map(|block| self.look_up_one(*block).boxed())).await;
+        let hits = found.iter().flatten().count() as u64;
+        self.core.counters.hit_blocks.fetch_add(hits, Relaxed);
+        found
+    }
+
+    async fn look_up_one(&self, block: u64) -> Option<Bytes> {
+        let key = self.object.block_key(block);
+        let bytes = self.core.cache.get(&key, self.class.class).await?;
+        let span = self.span(block, block);
+        // Nobody but this wrapper makes such keys; should another length come back all the same, it is a miss.
+        (bytes.len() as u64 == span.end - span.start).then(|| bytes.into())
+    }
+
+    /// Joins the fetches of what is being fetched already, and begins others for the rest.
+    fn join(&self, missing: &[u64]) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut own = Vec::new();
+        let mut flying = self.core.in_flight.lock();
+        for block in missing {
+            let flight = flying.blocks.get(&self.object.block_key(*block));
+            match flight.and_then(|flight| Some((flight, flight.fetching.upgrade()?))) {
+                // Who does not want what is cached does not want what somebody fetched a while ago either.
+                Some((flight, fetching)) if self.class.read_hits => {
+                    flight.admit.fetch_or(self.class.admit, Relaxed);
+                    match parts.last_mut() {
+                        // Never the last one alive, so it may go while the map is locked: the part has the same one.
+                        Some(part) if part.id == flight.id => part.blocks.push(*block),
+                        _ => {
+                            let (id, first_block) = (flight.id, flight.first_block);
+                            parts.push(Part { id, blocks: vec![*block], first_block, fetching });
+                        }
+                    }
+                }
+                Some((flight, fetching)) => {
+                    // Kept until the lock is gone: see the module's documentation.
+                    parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
+                    own.push(*block);
+                }
+                None => own.push(*block),
+            }
+        }
+        let joined = parts.iter().map(|part| part.blocks.len() as u64).sum();
+        for run in self.runs(&own) {
+            parts.push(self.begin(&mut flying, run));
+        }
+        drop(flying);
+        parts.retain(|part| !part.blocks.is_empty());
+        self.core.counters.joined_blocks.fetch_add(joined, Relaxed);
+        self.core.counters.missed_blocks.fetch_add(own.len() as u64, Relaxed);
+        parts
+    }
+
+    /// Cuts ascending blocks where a gap is too wide or a request would be too long.
+    fn runs(&self, blocks: &[u64]) -> Vec<Vec<u64>> {
+        let options = &self.core.options;
+        let (gap, most) = (options.gap_bytes / options.block_bytes, options.fetch_bytes / options.block_bytes);
+        let mut runs: Vec<Vec<u64>> = Vec::new();
+        for block in blocks {
+            match runs.last_mut() {
+                Some(run)
+                    if run.last().is_some_and(|last| block - last <= gap + 1)
+                        && run.first().is_some_and(|first| block - first < most) =>
+                {
+                    run.push(*block);
+                }
+                _ => runs.push(vec![*block]),
+            }
+        }
+        runs
+    }
+
+    /// Makes the fetch of a run, and enters it into the map. It begins when it is first polled.
+    fn begin(&self, flying: &mut Flying, blocks: Vec<u64>) -> Part {
+        let id = flying.next_id;
+        flying.next_id += 1;
+        let first_block = blocks.first().copied().unwrap_or_default();
+        let keys: Vec<Vec<u8>> = blocks.iter().map(|block| self.object.block_key(*block)).collect();
+        let admit = Arc::new(AtomicBool::new(self.class.admit));
+        let registration = Registration { core: self.core.clone(), id, keys: keys.clone() };
+        let fetching = self.clone().run(blocks.clone(), admit.clone(), registration).boxed().shared();
+        for key in keys {
+            if let Some(weak) = fetching.downgrade() {
+                flying.blocks.insert(key, Flight { id, first_block, fetching: weak, admit: admit.clone() });
+            }
+        }
+        Part { id, blocks, first_block, fetching }
+    }
+
+    async fn run(self, blocks: Vec<u64>, admit: Arc<AtomicBool>, registration: Registration) -> Fetched {
+        let (first, last) = (blocks.first().copied().unwrap_or_default(), blocks.last().copied().unwrap_or_default());
+        let fetched = self.fetch(self.span(first, last)).await.map_err(|error| {
+            Arc::new(match error {
+                ReadError::Changed => Failure::Changed,
+                ReadError::Origin(error) => Failure::Origin(Mutex::new(Some(error))),
+            })
+        });
+        if let (Ok(bytes), true) = (&fetched, admit.load(Relaxed)) {
+            for (block, key) in blocks.iter().zip(&registration.keys) {
+                let part = self.cut_fetched(*block, first, bytes);
+                // A copy: what the cache keeps in memory must not keep the whole fetch.
+                self.core.cache.insert(key, Block::copy_from_slice(&part), self.class.class);
+            }
+        }
+        // Only now, so that who finds no fetch under way finds the block in the cache, if that is quick.
+        drop(registration);
+        fetched
+    }
+
+    /// A block's bytes in a fetch that begins with `first_block`.
+    fn cut_fetched(&self, block: u64, first_block: u64, bytes: &Bytes) -> Bytes {
+        let start = first_block * self.block_bytes();
+        let span = self.span(block, block);
+        let place = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
+        bytes.slice(place(span.start)..place(span.end))
+    }
+
+    fn wait_for_all(&self, parts: Vec<Part>) -> BoxFuture<'static, Result<Vec<(u64, Bytes)>, ReadError>> {
+        let waits: Vec<_> = parts.into_iter().map(|part| self.clone().wait(part)).collect();
+        stream::iter(waits).buffered(PARALLEL_FETCHES).try_concat().boxed()
+    }
+
+    async fn wait(self, part: Part) -> Result<Vec<(u64, Bytes)>, ReadError> {
+        let (first_block, bytes) = match part.fetching.await {
+            Ok(bytes) => (part.first_block, bytes),
+            Err(failure) => {
+                let Failure::Origin(error) = &*failure else { return Err(ReadError::Changed) };
+                if let Some(error) = error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    return Err(ReadError::Origin(error));
+                }
+                // Somebody else has the error, and this read tries again, together with the others. Each round ends at
+                // least one of them.
+                return self.wait_for_all(self.join(&part.blocks)).await;
+            }
+        };
+        Ok(part.blocks.into_iter().map(|block| (block, self.cut_fetched(block, first_block, &bytes))).collect())
+    }
+
+    /// One range request, checked to be of the object in the state that is known.
+    async fn fetch(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let len_bytes = range.end - range.start;
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            extensions: self.extensions.clone(),
+            ..GetOptions::default()
+        };
+        self.core.counters.fetches.fetch_add(1, Relaxed);
+        let answer = self.core.inner.get_opts(&self.object.meta.location, options).await.map_err(ReadError::Origin)?;
+        if !self.object.is(&answer.meta) || answer.range != range {
+            return Err(ReadError::Changed);
+        }
+        let bytes = answer.bytes().await.map_err(ReadError::Origin)?;
+        self.core.counters.fetched_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        if bytes.len() as u64 != len_bytes {
+            let source = format!("{} of {len_bytes} bytes came of {}", bytes.len(), self.object.meta.location).into();
+            return Err(ReadError::Origin(Error::Generic { store: NAME, source }));
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,135 @@
+//! Any object store, read through the cache: an `object_store::ObjectStore` around another one.
+//!
+//! # Why
+//! Databases on object stores read small parts of large objects, again and again, and pay a round trip for each. What
+//! keeps whole objects, or parts of megabytes, reads and stores far more than was asked for; this keeps blocks of 4 to
+//! 64 KiB.
+//!
+//! # How it works
+//! A read is cut into blocks. What [`Blocks`] (the cache) has is taken from there; the missing blocks that lie close
+//! together are fetched with one range request of up to 4 MiB, and handed to the cache while the reader has them
+//! already. A block that another reader is fetching is not fetched again: both wait for the same request, and whichever
+//! of them is polled drives it, so that a reader who stops reading holds nobody up. `get_ranges` is one such read for
+//! all of its ranges. Answers are always streams, so that what limits or schedules reads sees all of them.
+//!
+//! The cache never fails a read: what it cannot give, for whatever reason, is fetched.
+//!
+//! Each read has an [`IoClass`]: which class its hits are read in, whether they are read at all, and whether what is
+//! missing is kept. It comes from the `Extensions` of `GetOptions`, or from a hook ([`CachedStoreBuilder::classify`])
+//! that knows a program's own tags. `get_ranges` has no options: only the hook can tell.
+//!
+//! # What a reader sees when objects change
+//! Blocks are kept under everything the store says of an object: location, etag, version, size, time of modification. A
+//! changed object has other keys, so its old blocks are never taken for new ones. What remains is to notice the change:
+//!
+//! * By default (`meta_ttl` zero) each read first asks the store for the object's metadata. A read that begins after a
+//!   change has ended sees the change, whoever made it.
+//! * With a `meta_ttl`, metadata are trusted for so long. A change made elsewhere, a deletion too, may go unnoticed for
+//!   that time. Take `Duration::MAX` where objects never change (SSTs, Parquet files).
+//! * A put, multipart upload, copy, rename or delete through this wrapper is seen by every read that begins after it
+//!   has ended, whatever the `meta_ttl`. It also takes the old blocks out of the cache, of objects of up to 65,536
+//!   blocks; larger ones age out.
+//! * Reads with a condition (`if_match` ...) always ask the store, which decides; reads of a named version bypass the
+//!   cache.
+//! * An answer is never a mixture of two states of an object. Should it change while the answer is being read, the read
+//!   begins anew when nothing has been handed out, and otherwise fails with [`::object_store::Error::Generic`].
+//!
+//! A store without etags and versions, whose clock does not tell two changes of equal size apart, can hide a change
+//! from this wrapper as from any HTTP cache; so can a local file system that gives a new file the number, time (in
+//! microseconds) and size of the old one.
+//!
+//! # Limits
+//! A cold read costs one more request than without the cache, for the metadata. A fetch of several readers has the
+//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Writes are not cached.
+//!
+//! # Example
+//! ```
+//! use std::sync::Arc;
+//! use object_store::{ObjectStore, ObjectStoreExt, memory::InMemory};
+//! use plimsoll_cache::object_store::{Blocks, CachedStore};
+//! # use plimsoll_cache::Block;
+//! # use futures_util::future::{BoxFuture, FutureExt, ready};
+//! # struct Nothing;
+//! # impl Blocks for Nothing {
+//! #     fn get<'a>(&'a self, _: &'a [u8], _: Option<plimsoll::Class>) -> BoxFuture<'a, Option<Block>> {
+//! #         ready(None).boxed()
+//! #     }
+//! #     fn insert(&self, _: &[u8], _: Block, _: Option<plimsoll::Class>) {}
+//! #     fn remove(&self, _: &[u8]) {}
+//! # }
+//! # let cache: Arc<dyn Blocks> = Arc::new(Nothing);
+//! let store = CachedStore::builder(Arc::new(InMemory::new()), cache).block_bytes(32 << 10)?.build();
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! store.put(&"table/7".into(), "sea water".into()).await?;
+//! assert_eq!(store.get_range(&"table/7".into(), 4..9).await?, "water");
+//! # Ok::<(), object_store::Error>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod builder;
+mod fetch;
+mod known;
+mod store;
+mod writes;
+
+use futures_util::future::BoxFuture;
+use plimsoll::Class;
+
+use crate::block::Block;
+
+pub use builder::{BadBlockSize, CachedStoreBuilder};
+pub use fetch::CachedStoreStats;
+pub use store::CachedStore;
+
+/// What [`CachedStore`] wants of a cache. Keys are byte strings of some 100 bytes; values are as long as the store's
+/// blocks, or shorter.
+///
+/// Whatever goes wrong in the cache stays there: what cannot be read is `None`, what cannot be stored is dropped.
+pub trait Blocks: Send + Sync + 'static {
+    /// The block inserted under `key`, exactly as it was, or nothing. `class`: in which class to read it; `None`: the
+    /// cache's own.
+    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>>;
+
+    /// Begins to store a block, and returns at once: the reader does not wait. `class` as in [`Blocks::get`].
+    fn insert(&self, key: &[u8], value: Block, class: Option<Class>);
+
+    /// Begins to forget a block, and returns at once. A `get` that begins later need not miss it: the wrapper does not
+    /// depend on that.
+    fn remove(&self, key: &[u8]);
+}
+
+/// How a read goes about the cache. Put it into `GetOptions::extensions`; without it a read is as [`IoClass::default`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IoClass {
+    /// Class of the cache's I/O for this read; `None`: the cache's own classes for hits and fills.
+    pub class: Option<Class>,
+    /// Take what is cached. Without it everything is fetched, and what was cached is replaced: for a retry after bad
+    /// data.
+    pub read_hits: bool,
+    /// Keep what was missing. Without it the read leaves the cache as it was: for scans, such as those of a compaction.
+    pub admit: bool,
+}
+
+impl Default for IoClass {
+    fn default() -> IoClass {
+        IoClass { class: None, read_hits: true, admit: true }
+    }
+}
+
+impl IoClass {
+    /// Hits in `class`, and nothing kept of what was missing: what a compaction's reads want.
+    #[must_use]
+    pub fn scan(class: Option<Class>) -> IoClass {
+        IoClass { class, admit: false, ..IoClass::default() }
+    }
+}
+
+/// Which of the reads a class is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadOp {
+    /// `get_opts`, and everything made of it.
+    Get,
+    /// `get_ranges`, which has no options: the hook sees empty `Extensions`.
+    GetRanges,
+}

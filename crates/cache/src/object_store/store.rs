@@ -1,0 +1,311 @@
+//! The store itself: reads; what writes do is in `writes`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::object_store::path::Path;
+use ::object_store::{
+    CopyOptions, Error, Extensions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
+
+use super::builder::Options;
+use super::fetch::{CachedStoreStats, Counters, InFlight, ReadError, Reader};
+use super::known::{Known, Object};
+use super::writes::{Deletion, Upload, Write};
+use super::{Blocks, CachedStoreBuilder, IoClass, ReadOp};
+
+/// As errors name it.
+pub(super) const NAME: &str = "CachedStore";
+
+/// How often a read begins anew when the object changes under its hands; then it goes past the cache.
+const ATTEMPTS: usize = 3;
+
+/// Range requests' worth of a stream that are read at the same time, the one that is being handed out included.
+const READ_AHEAD: usize = 2;
+
+/// Blocks of an object that are taken out of the cache when it is overwritten; those of larger ones age out.
+const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
+
+/// What all clones and all answers share.
+pub(super) struct Core {
+    pub(super) inner: Arc<dyn ObjectStore>,
+    pub(super) cache: Arc<dyn Blocks>,
+    pub(super) options: Options,
+    pub(super) in_flight: InFlight,
+    pub(super) counters: Counters,
+    known: Known,
+}
+
+impl Core {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>, options: Options) -> Core {
+        let known = Known::new(options.meta_objects, options.meta_ttl);
+        Core { inner, cache, options, in_flight: InFlight::default(), counters: Counters::default(), known }
+    }
+
+    /// To be called when something may have changed what is at `location`, and is over.
+    pub(super) fn invalidate(&self, location: &Path) {
+        if let Some(object) = self.known.invalidate(location) {
+            self.remove_blocks(&object);
+        }
+    }
+
+    fn remove_blocks(&self, object: &Object) {
+        let blocks = object.meta.size.div_ceil(self.options.block_bytes);
+        if blocks <= MAX_REMOVED_BLOCKS {
+            (0..blocks).for_each(|block| self.cache.remove(&object.block_key(block)));
+        }
+    }
+
+    /// The object as it is, or was a time to live ago.
+    ///
+    /// # Errors
+    /// The store's: not found, a condition that does not hold, and so on.
+    async fn object(&self, location: &Path, options: &GetOptions, is_fresh: bool) -> Result<Arc<Object>> {
+        if !is_fresh && let Some(object) = self.known.get(location) {
+            return Ok(object);
+        }
+        let epoch = self.known.epoch(location);
+        let head = GetOptions { head: true, range: None, ..options.clone() };
+        self.counters.meta_requests.fetch_add(1, Relaxed);
+        let answer = self.inner.get_opts(location, head).await;
+        let answer = answer.map_err(|error| self.note_error(location, error))?;
+        let Options { namespace, block_bytes, .. } = &self.options;
+        let object = Arc::new(Object::new(namespace, *block_bytes, answer.meta, answer.attributes));
+        if let Some(replaced) = self.known.learn(&object, epoch) {
+            self.remove_blocks(&replaced);
+        }
+        Ok(object)
+    }
+
+    fn note_error(&self, location: &Path, error: Error) -> Error {
+        if matches!(error, Error::NotFound { .. }) {
+            self.invalidate(location);
+        }
+        error
+    }
+}
+
+/// See the documentation of the module. Clones share everything.
+#[derive(Clone)]
+pub struct CachedStore(Arc<Core>);
+
+impl fmt::Display for CachedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME}({})", self.0.inner)
+    }
+}
+
+impl fmt::Debug for CachedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(NAME).field("inner", &self.0.inner).field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+fn has_condition(options: &GetOptions) -> bool {
+    options.if_match.is_some()
+        || options.if_none_match.is_some()
+        || options.if_modified_since.is_some()
+        || options.if_unmodified_since.is_some()
+}
+
+/// An answer past the cache: as the store gave it, but as a stream.
+fn as_stream(answer: GetResult) -> GetResult {
+    let GetResult { meta, range, attributes, extensions, .. } = &answer;
+    let (meta, range, attributes, extensions) = (meta.clone(), range.clone(), attributes.clone(), extensions.clone());
+    GetResult { payload: GetResultPayload::Stream(answer.into_stream()), meta, range, attributes, extensions }
+}
+
+fn answer_of(object: &Object, range: Range<u64>, bytes: BoxStream<'static, Result<Bytes>>) -> GetResult {
+    GetResult {
+        payload: GetResultPayload::Stream(bytes),
+        meta: object.meta.clone(),
+        range,
+        attributes: object.attributes.clone(),
+        extensions: Extensions::default(),
+    }
+}
+
+impl CachedStore {
+    /// Begins to set up: reads of `inner` go through `cache`.
+    #[must_use]
+    pub fn builder(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>) -> CachedStoreBuilder {
+        CachedStoreBuilder::new(inner, cache)
+    }
+
+    pub(super) fn new(core: Core) -> CachedStore {
+        CachedStore(Arc::new(core))
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> CachedStoreStats {
+        self.0.counters.look()
+    }
+
+    /// Forgets what is known of an object, and its blocks: for programs that learn of a change by other means.
+    pub fn invalidate(&self, location: &Path) {
+        self.0.invalidate(location);
+    }
+
+    fn reader(&self, object: Arc<Object>, class: IoClass, extensions: &Extensions) -> Reader {
+        Reader { core: self.0.clone(), object, class, extensions: extensions.clone() }
+    }
+
+    /// `None`: past the cache. Changes of the object begin it anew.
+    async fn try_get(&self, location: &Path, options: &GetOptions) -> Result<Option<GetResult>> {
+        let class = (self.0.options.classify)(&options.extensions, ReadOp::Get, location);
+        for attempt in 0..ATTEMPTS {
+            let is_fresh = has_condition(options) || attempt > 0;
+            let object = self.0.object(location, options, is_fresh).await?;
+            let size = object.meta.size;
+            let range = match &options.range {
+                None => 0..size,
+                // What is wrong with a range, or strange, the store itself should say.
+                Some(range) => match range.as_range(size) {
+                    Ok(range) if range.start < range.end => range,
+                    _ => return Ok(None),
+                },
+            };
+            if options.head || range.is_empty() {
+                return Ok(Some(answer_of(&object, range, stream::empty().boxed())));
+            }
+            let reader = self.reader(object.clone(), class, &options.extensions);
+            // The first part at once: what can be wrong with a read mostly shows there.
+            let mut windows = self.windows(range.clone());
+            let first = windows.next().unwrap_or_else(|| range.clone());
+            match reader.clone().read_range(first).await {
+                Ok(pieces) => return Ok(Some(answer_of(&object, range, self.stream(pieces, windows, reader)))),
+                Err(ReadError::Origin(error)) => return Err(self.0.note_error(location, error)),
+                Err(ReadError::Changed) => self.note_change(location),
+            }
+        }
+        Ok(None)
+    }
+
+    fn note_change(&self, location: &Path) {
+        self.0.counters.changes.fetch_add(1, Relaxed);
+        self.0.invalidate(location);
+    }
+
+    /// Cuts a range into what one request fetches, at the borders of blocks.
+    fn windows(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send + use<> {
+        let Options { block_bytes, fetch_bytes, .. } = self.0.options;
+        let mut start = range.start;
+        std::iter::from_fn(move || {
+            let border = (start - start % block_bytes).saturating_add(fetch_bytes);
+            let window = start..border.min(range.end);
+            start = window.end;
+            (!window.is_empty()).then_some(window)
+        })
+    }
+
+    fn stream(
+        &self,
+        first: Vec<Bytes>,
+        windows: impl Iterator<Item = Range<u64>> + Send + 'static,
+        reader: Reader,
+    ) -> BoxStream<'static, Result<Bytes>> {
+        let store = self.clone();
+        let rest = stream::iter(windows).map(move |window| store.clone().read_window(reader.clone(), window));
+        let rest = rest.buffered(READ_AHEAD).map_ok(|pieces| stream::iter(pieces).map(Ok)).try_flatten();
+        stream::iter(first).map(Ok).chain(rest).boxed()
+    }
+
+    async fn read_window(self, reader: Reader, window: Range<u64>) -> Result<Vec<Bytes>> {
+        let location = reader.object.meta.location.clone();
+        reader.read_range(window).await.map_err(|error| match error {
+            ReadError::Origin(error) => self.0.note_error(&location, error),
+            ReadError::Changed => {
+                self.note_change(&location);
+                let source = format!("{location} was changed while it was read: read it again").into();
+                Error::Generic { store: NAME, source }
+            }
+        })
+    }
+
+    /// As [`CachedStore::try_get`].
+    async fn try_get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
+        let options = GetOptions::default();
+        let class = (self.0.options.classify)(&options.extensions, ReadOp::GetRanges, location);
+        for attempt in 0..ATTEMPTS {
+            let object = self.0.object(location, &options, attempt > 0).await?;
+            if ranges.iter().any(|range| range.is_empty() || range.end > object.meta.size) {
+                return Ok(None);
+            }
+            match self.reader(object, class, &options.extensions).read_ranges(ranges.to_vec()).await {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(ReadError::Origin(error)) => return Err(self.0.note_error(location, error)),
+                Err(ReadError::Changed) => self.note_change(location),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for CachedStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let _write = Write::new(&self.0, [location]);
+        self.0.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = self.0.inner.put_multipart_opts(location, options).await?;
+        Ok(Box::new(Upload::new(self.0.clone(), location.clone(), upload)))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        if options.version.is_none()
+            && let Some(answer) = self.try_get(location, &options).await?
+        {
+            return Ok(answer);
+        }
+        self.0.inner.get_opts(location, options).await.map(as_stream)
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if ranges.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self.try_get_ranges(location, ranges).await? {
+            Some(answer) => Ok(answer),
+            None => self.0.inner.get_ranges(location, ranges).await,
+        }
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        Deletion::stream(&self.0, locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.inner.list(prefix)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.inner.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.0.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let _write = Write::new(&self.0, [to]);
+        self.0.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        let _write = Write::new(&self.0, [from, to]);
+        self.0.inner.rename_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,115 @@
+//! What writes do to the cache: nothing but to invalidate, when they are over, whether they succeeded, failed, or were
+//! dropped half way (the store may have done them all the same).
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::object_store::path::Path;
+use ::object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
+use async_trait::async_trait;
+use futures_util::stream::{BoxStream, StreamExt};
+
+use super::store::Core;
+
+/// A write under way; its end invalidates.
+pub(super) struct Write<'a, const N: usize> {
+    core: &'a Core,
+    locations: [&'a Path; N],
+}
+
+impl<'a, const N: usize> Write<'a, N> {
+    pub(super) fn new(core: &'a Core, locations: [&'a Path; N]) -> Write<'a, N> {
+        Write { core, locations }
+    }
+}
+
+impl<const N: usize> Drop for Write<'_, N> {
+    fn drop(&mut self) {
+        self.locations.iter().for_each(|location| self.core.invalidate(location));
+    }
+}
+
+/// A multipart upload: it takes effect when it is completed.
+pub(super) struct Upload {
+    core: Arc<Core>,
+    location: Path,
+    inner: Box<dyn MultipartUpload>,
+}
+
+impl Upload {
+    pub(super) fn new(core: Arc<Core>, location: Path, inner: Box<dyn MultipartUpload>) -> Upload {
+        Upload { core, location, inner }
+    }
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.inner.put_part(data)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let _write = Write::new(&self.core, [&self.location]);
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.inner.abort().await
+    }
+}
+
+/// A stream of deletions: what the store has taken from the stream of names, and not yet answered.
+pub(super) struct Deletion {
+    core: Arc<Core>,
+    pending: Mutex<HashSet<Path>>,
+}
+
+impl Deletion {
+    fn begun(&self, location: Path) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(location);
+    }
+
+    fn ended(&self, location: &Path) {
+        self.core.invalidate(location);
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(location);
+    }
+
+    /// The store's own deletions, each of them invalidating before its answer is handed out.
+    pub(super) fn stream(
+        core: &Arc<Core>,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let deletion = Arc::new(Deletion { core: core.clone(), pending: Mutex::default() });
+        let taking = deletion.clone();
+        let taken = locations.inspect(move |location| {
+            if let Ok(location) = location {
+                taking.begun(location.clone());
+            }
+        });
+        let answers = core.inner.delete_stream(taken.boxed());
+        answers
+            .inspect(move |answer| match answer {
+                Ok(location) => deletion.ended(location),
+                // Errors do not say of what: everything that is under way.
+                Err(_) => deletion.invalidate_pending(),
+            })
+            .boxed()
+    }
+
+    fn invalidate_pending(&self) {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.iter().for_each(|location| self.core.invalidate(location));
+    }
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        self.invalidate_pending();
+    }
+}

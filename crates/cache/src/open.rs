@@ -1,0 +1,447 @@
+//! Making a cache, and opening one: what its disks know, put together.
+//!
+//! # Why
+//! Disks are found in any order, some may be missing, some may be somebody else's, one may have left days ago and be
+//! back. What comes out must be one cache, as of one checkpoint.
+//!
+//! # How it works
+//! 1. Every device is opened, locked and its superblock read. All must be of one cache; the highest generation wins, and
+//!    its superblock says who the members are.
+//! 2. A disk of that generation, or with its commit in the log, is *current*; any other was away, and is *stale*.
+//! 3. Snapshots and logs of the current disks give the index. A block is the one whose record removed the other; a key that
+//!    two disks have (only damage can do that) keeps one.
+//! 4. A stale disk adds what no current one has and what has not changed while it was away.
+//! 5. The extents of all entries are claimed; what is not claimed is free. An entry whose place is taken is dropped.
+//!
+//! A disk whose snapshot or log is damaged is emptied and goes on as a new one: its blocks are lost, no more.
+//!
+//! # Limits
+//! Reading takes what reading logs and snapshots takes, about 25 to 75 bytes a block. One pass over the index claims.
+//!
+//! # Example
+//! Three disks, generations 8, 8 and 5; the third has no commit 8: stale. Its 40,000 blocks come back but the 312 keys that
+//! the others' logs name as changed since.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, RwLock};
+
+use plimsoll::{Handle, Shard};
+
+use crate::admission::Admission;
+use crate::alloc::{Allocator, Geometry, SlabRange};
+use crate::away::Away;
+use crate::cache::CreateOptions;
+use crate::config::{CacheConfig, DiskSource};
+use crate::crypt::Cipher;
+use crate::disk::{DiskIdentity, lock};
+use crate::engine::{CacheIdentity, Counters, Engine};
+use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
+use crate::error::CacheError;
+use crate::format::{Member, MemberState, RangeRecord, Record, SlotError, Superblock};
+use crate::host::HostParts;
+use crate::index::{Cursor, Index, Verdict};
+use crate::keeper::Bell;
+use crate::key::KeyHash;
+use crate::label::{self, Prepared};
+use crate::log::{DiskLog, FoundLog};
+use crate::memory::MemoryTier;
+use crate::race::yield_now;
+use crate::recover::{self, Label, ReplayError, Source};
+
+/// Generation of a cache that was just made.
+const FIRST_GENERATION: u64 = 1;
+
+/// Labels `sources` as the disks of a new cache.
+pub(crate) async fn create(
+    host: &HostParts,
+    handles: Vec<Handle>,
+    shard: &Shard,
+    options: &CreateOptions,
+    sources: &[DiskSource],
+) -> Result<(), CacheError> {
+    let slab_bytes = options.slab_bytes;
+    if !slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&slab_bytes) {
+        return Err(CacheError::Geometry("slabs are a power of two from 1 to 32 MiB"));
+    }
+    let devices = prepare_all(host, shard, sources)?;
+    let sector_bytes = devices.iter().map(|device| device.info.offset_align_bytes).max().unwrap_or(512).max(512);
+    let mut counts = Vec::new();
+    for device in &devices {
+        // All are looked at before any is written.
+        if !options.force {
+            label::check_empty(host, shard, device).await?;
+        }
+        counts.push(label::slabs_that_fit(device, slab_bytes)?);
+    }
+    let cipher = options.encryption_key.as_ref().map(Cipher::new);
+    let key_check = cipher.as_ref().map_or([0; 32], Cipher::key_check);
+    let geometry = Geometry { slab_bytes, sector_bytes };
+    let (guid, key_seed) = (label::random_u128(), label::random_u64());
+    let identity = CacheIdentity { guid, key_seed, key_check, geometry };
+    let config = CacheConfig { encryption_key: options.encryption_key, ..CacheConfig::default() };
+    let engine = Engine::empty(config, identity, host.clone(), handles, FIRST_GENERATION - 1, 0)?;
+    let mut first = 0;
+    let mut disks = Vec::new();
+    for ((number, device), count) in (0_u16..).zip(devices).zip(counts) {
+        let (slab, disk) = (SlabId(first), number);
+        engine.add_slabs(SlabRange { first: slab, count, disk, offset_bytes: label::SLABS_AT_BYTES });
+        first += count;
+        let guid = label::random_u128();
+        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active });
+        let log = engine.new_log(number, guid, &device.source.path)?;
+        let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
+        disks.push((engine.make_disk(identity, device, log, None)).into());
+    }
+    for (number, disk) in (0_u16..).zip(disks) {
+        let disk: Arc<crate::disk::CacheDisk> = disk;
+        let path = disk.identity.path.clone();
+        let refused = |error| CacheError::Io { path: path.clone(), what: "cannot write its superblock", error };
+        label::wipe(shard, &disk, host.classes.checkpoint).await.map_err(refused)?;
+        engine.set_disk(number, Some(disk));
+    }
+    engine.checkpoint(shard).await.map_err(|error| {
+        CacheError::Io { path: PathBuf::from("."), what: "cannot write the first checkpoint", error }
+    })?;
+    match engine.all_disks().into_iter().find(|disk| !disk.takes_metadata()) {
+        Some(disk) => Err(CacheError::Io {
+            path: disk.identity.path.clone(),
+            what: "cannot write its first checkpoint",
+            error: std::io::Error::other(disk.why()),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Prepared>, CacheError> {
+    if sources.is_empty() {
+        return Err(CacheError::NoDisks);
+    }
+    let mut devices = Vec::new();
+    for (slot, source) in host.disks.clone().zip(sources) {
+        devices.push(label::prepare(host, shard, source, slot)?);
+    }
+    if devices.len() < sources.len() {
+        return Err(CacheError::TooManyDisks);
+    }
+    Ok(devices)
+}
+
+/// A device with its superblock.
+struct Labelled {
+    device: Prepared,
+    block: Superblock,
+    is_current: bool,
+}
+
+/// Opens the cache that `sources` are the disks of. `writes`: whether it will be used; otherwise it is only looked at, and
+/// nothing is written.
+pub(crate) async fn open(
+    config: CacheConfig,
+    host: HostParts,
+    handles: Vec<Handle>,
+    shard: &Shard,
+    sources: &[DiskSource],
+    writes: bool,
+) -> Result<Engine, CacheError> {
+    let mut labelled = read_labels(&host, shard, sources).await?;
+    let target = labelled.iter().map(|disk| disk.block.generation).max().unwrap_or(0);
+    let newest = labelled.iter().find(|disk| disk.block.generation == target).map(|disk| disk.block.clone());
+    let Some(newest) = newest else { return Err(CacheError::NoDisks) };
+    check_key(&config, &newest)?;
+    for disk in &mut labelled {
+        check_member(disk, &newest)?;
+        disk.is_current = disk.block.generation == target || {
+            let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
+            recover::has_commit(source, &disk.block, target).await.unwrap_or(false)
+        };
+    }
+    let identity = CacheIdentity {
+        guid: newest.cache_guid,
+        key_seed: newest.key_seed,
+        key_check: newest.key_check,
+        geometry: Geometry { slab_bytes: newest.slab_bytes, sector_bytes: newest.sector_bytes },
+    };
+    let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
+    *lock(&engine.members) = newest.members.clone();
+    engine.index.set_now(newest.now_tick);
+    // The current ones first: what they know counts.
+    labelled.sort_by_key(|disk| !disk.is_current);
+    let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
+    engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
+    engine.load(shard, labelled, target).await?;
+    if writes {
+        engine.begin_life(&newest);
+    }
+    Ok(engine)
+}
+
+async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Labelled>, CacheError> {
+    let mut labelled: Vec<Labelled> = Vec::new();
+    let mut absent = None;
+    if sources.is_empty() {
+        return Err(CacheError::NoDisks);
+    }
+    if sources.len() > host.disks.len() {
+        return Err(CacheError::TooManyDisks);
+    }
+    for (slot, source) in host.disks.clone().zip(sources) {
+        let device = match label::prepare(host, shard, source, slot) {
+            Ok(device) => device,
+            Err(error @ CacheError::Io { .. }) => {
+                // Not there, or does not answer: the cache opens without it.
+                absent = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let path = source.path.clone();
+        let from = Source { shard, file: &device.file, class: host.classes.checkpoint };
+        let block = match recover::read_superblock(from).await {
+            Ok(Label::Ours(block)) => *block,
+            Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
+            Ok(Label::Not(error @ (SlotError::Empty | SlotError::Foreign))) => {
+                return Err(CacheError::NotACache { path, what: format!("it holds {error}") });
+            }
+            Ok(Label::Not(error)) => return Err(CacheError::Damaged { path, what: error.to_string() }),
+            Err(error) => {
+                absent = Some(CacheError::Io { path, what: "cannot read its superblock", error });
+                continue;
+            }
+        };
+        if labelled.iter().any(|other| other.block.disk_guid == block.disk_guid) {
+            return Err(CacheError::Twice { path });
+        }
+        if let Some(first) = labelled.first().filter(|first| first.block.cache_guid != block.cache_guid) {
+            let (found, expected) = (block.cache_guid, first.block.cache_guid);
+            return Err(CacheError::OtherCache { path, found, expected });
+        }
+        let has_bytes = device.info.len_bytes;
+        let needs_bytes = block.ranges.iter().map(|range| end_of(range, block.slab_bytes)).max().unwrap_or(0);
+        if has_bytes < needs_bytes {
+            return Err(CacheError::Shrunk { path, has_bytes, needs_bytes });
+        }
+        label::check_sectors(&device, block.sector_bytes)?;
+        labelled.push(Labelled { device, block, is_current: false });
+    }
+    match absent {
+        Some(error) if labelled.is_empty() => Err(error),
+        _ => Ok(labelled),
+    }
+}
+
+fn end_of(range: &RangeRecord, slab_bytes: u32) -> u64 {
+    range.offset_bytes + u64::from(range.count) * u64::from(slab_bytes)
+}
+
+fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError> {
+    match (&config.encryption_key, block.is_encrypted) {
+        (None, false) => Ok(()),
+        (None, true) => Err(CacheError::Key("the cache is encrypted: give its key (encryption_key_file)")),
+        (Some(_), false) => Err(CacheError::Key("the cache is not encrypted: leave the key out, or create it anew with one")),
+        (Some(key), true) if Cipher::new(key).key_check() == block.key_check => Ok(()),
+        (Some(_), true) => Err(CacheError::Key("this is not the key that the cache was encrypted with")),
+    }
+}
+
+fn check_member(disk: &Labelled, newest: &Superblock) -> Result<(), CacheError> {
+    let is_member = newest.members.iter().any(|member| member.guid == disk.block.disk_guid);
+    if is_member { Ok(()) } else { Err(CacheError::NotAMember { path: disk.device.source.path.clone() }) }
+}
+
+impl Engine {
+    /// Of a cache with nothing in it.
+    pub(crate) fn empty(
+        config: CacheConfig,
+        identity: CacheIdentity,
+        host: HostParts,
+        handles: Vec<Handle>,
+        generation: u64,
+        next_slab: u32,
+    ) -> Result<Engine, CacheError> {
+        config.check()?;
+        let slots = host.disks.start;
+        Ok(Engine {
+            cipher: config.encryption_key.as_ref().map(Cipher::new),
+            index: Index::new(0, config.ghost_pct),
+            alloc: Mutex::new(Allocator::new(identity.geometry, config.placement, config.seed)),
+            places: RwLock::default(),
+            disks: RwLock::default(),
+            gate: RwLock::default(),
+            admission: Admission::new(config.in_flight_bytes),
+            memory: MemoryTier::new(config.memory_bytes),
+            counters: Counters::default(),
+            generation: AtomicU64::new(generation),
+            members: Mutex::default(),
+            sources: Mutex::default(),
+            next_slab: AtomicU32::new(next_slab),
+            next_slot: std::sync::atomic::AtomicU16::new(slots),
+            away: Away::default(),
+            look_again_ns: AtomicU64::new(0),
+            is_writing_snapshot: AtomicBool::new(false),
+            is_moving: AtomicBool::new(false),
+            is_starved: AtomicBool::new(false),
+            is_rebalancing: AtomicBool::new(false),
+            bell: Bell::default(),
+            classes: host.classes,
+            handles,
+            host,
+            identity,
+            config,
+        })
+    }
+
+    pub(crate) fn new_log(&self, number: u16, guid: u128, path: &std::path::Path) -> Result<DiskLog, CacheError> {
+        let full = |_| CacheError::TooSmall { path: path.to_owned(), has_bytes: 0, needs_bytes: label::SLABS_AT_BYTES };
+        DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).map_err(full)
+    }
+
+    /// Index, allocator and disks from what was read.
+    async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64) -> Result<(), CacheError> {
+        let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
+        let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
+        for disk in labelled {
+            for range in &disk.block.ranges {
+                let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
+                self.add_slabs(SlabRange { first, count, disk: disk.block.disk, offset_bytes });
+            }
+            let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
+            let found = if disk.is_current {
+                let mut apply = |record: &Record| self.apply(record, &mut other);
+                recover::replay(from, &disk.block, target, &mut apply).await
+            } else {
+                self.load_stale(from, &disk.block).await
+            };
+            if found.is_err() {
+                self.unload(disk.block.disk).await;
+            }
+            loaded.push((disk, found));
+        }
+        for (_, found) in &loaded {
+            let Ok(found) = found else { continue };
+            self.claim_metadata(found.slabs.iter().chain(found.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
+        }
+        self.claim_all().await;
+        for (disk, found) in loaded {
+            self.take_in(disk, found)?;
+        }
+        if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
+    }
+
+    /// One record of a current disk.
+    fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>) {
+        match record {
+            Record::Put { hash, entry } => {
+                if let Some(displaced) = self.index.restore(*hash, *entry)
+                    && self.disk_of(&displaced) != self.disk_of(entry)
+                {
+                    // This disk will say that its own is gone, or else the other one will have done so.
+                    other.entry(*hash).or_default().push(displaced);
+                }
+            }
+            Record::Remove { hash, extent } => {
+                if self.index.peek(hash).is_some_and(|entry| entry.extent == *extent) {
+                    self.index.forget(hash);
+                    if let Some(back) = other.get_mut(hash).and_then(Vec::pop) {
+                        self.index.restore(*hash, back);
+                    }
+                } else if let Some(waiting) = other.get_mut(hash) {
+                    waiting.retain(|entry| entry.extent != *extent);
+                }
+            }
+            record => self.away.replay(record),
+        }
+    }
+
+    fn disk_of(&self, entry: &Entry) -> Option<u16> {
+        self.place(entry.extent.slab).map(|(disk, _)| disk)
+    }
+
+    /// What a disk that was away still knows and nobody has changed.
+    async fn load_stale(&self, from: Source<'_>, block: &Superblock) -> Result<FoundLog, ReplayError> {
+        let mut known: HashMap<KeyHash, Entry> = HashMap::new();
+        let mut apply = |record: &Record| match record {
+            Record::Put { hash, entry } => {
+                known.insert(*hash, *entry);
+            }
+            Record::Remove { hash, extent } => {
+                if known.get(hash).is_some_and(|entry| entry.extent == *extent) {
+                    known.remove(hash);
+                }
+            }
+            _ => {}
+        };
+        let found = recover::replay(from, block, block.generation, &mut apply).await?;
+        for (hash, entry) in known {
+            if self.away.is_unchanged(&hash) {
+                self.index.restore_if_absent(hash, entry);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Forgets what was loaded of a disk whose metadata is damaged.
+    async fn unload(&self, number: u16) {
+        let mut cursor = Cursor::default();
+        while !cursor.is_done() {
+            self.index.sweep(&mut cursor, 65_536, |_, entry| {
+                if self.disk_of(entry) == Some(number) { Verdict::Drop } else { Verdict::Keep }
+            });
+            yield_now().await;
+        }
+    }
+
+    /// Tells the allocator what is in use.
+    async fn claim_all(&self) {
+        let mut cursor = Cursor::default();
+        while !cursor.is_done() {
+            let mut alloc = lock(&self.alloc);
+            self.index.sweep(&mut cursor, 65_536, |_, entry| match alloc.claim(&entry.extent) {
+                Ok(()) => Verdict::Keep,
+                Err(_) => Verdict::Drop,
+            });
+            drop(alloc);
+            yield_now().await;
+        }
+    }
+
+    /// The disk is one of the cache's from now on.
+    fn take_in(&self, disk: Labelled, found: Result<FoundLog, ReplayError>) -> Result<(), CacheError> {
+        let Labelled { device, block, .. } = disk;
+        let (number, guid) = (block.disk, block.disk_guid);
+        let path = device.source.path.clone();
+        let log = match found {
+            Ok(found) => DiskLog::reopen(self.shape(guid), found, &mut || self.metadata_slab(number)).ok(),
+            Err(_) => DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).ok(),
+        };
+        let Some(log) = log else {
+            return Err(CacheError::Damaged { path, what: "it has no free slab for its log".to_owned() });
+        };
+        let write_bytes_per_s = device.source.write_bytes_per_s;
+        let identity = DiskIdentity { number, guid, path };
+        let disk = self.make_disk(identity, device, log, write_bytes_per_s);
+        let member = lock(&self.members).iter().find(|member| member.guid == guid).copied();
+        if member.is_some_and(|member| member.state == MemberState::Removing) {
+            disk.judge(|health| health.set_removing(true));
+            lock(&self.alloc).set_writable(number, false);
+            lock(&self.alloc).evacuate_disk(number);
+        }
+        self.set_disk(number, Some(Arc::new(disk)));
+        Ok(())
+    }
+
+    /// From now on it is used: what is away is noted.
+    fn begin_life(&self, newest: &Superblock) {
+        let used = self.host.disks.start + lock(&self.sources).len() as u16;
+        self.next_slot.store(used, std::sync::atomic::Ordering::Relaxed);
+        let is_missing = |member: &Member| self.disk(member.disk).is_none();
+        if newest.members.iter().any(is_missing) {
+            self.away.begin();
+        } else if !self.away.records().is_empty() {
+            self.away.end();
+            self.note_everywhere(&Record::ChangesCleared);
+        }
+        self.set_reserves();
+    }
+}

@@ -1,0 +1,204 @@
+//! A cache in a map, and a store that counts what it is asked, is slow to answer, and fails or changes on demand.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::BoxStream;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, Extensions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+};
+use plimsoll::Class;
+use plimsoll_cache::Block;
+use plimsoll_cache::object_store::Blocks;
+
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Bytes of which no two blocks are alike, nor two salts.
+pub(crate) fn patterned(len_bytes: u64, salt: u8) -> Vec<u8> {
+    (0..len_bytes).map(|at| (at ^ (at >> 8) ^ (at >> 14).wrapping_mul(37)) as u8 ^ salt).collect()
+}
+
+#[derive(Default)]
+pub(crate) struct MapCache {
+    blocks: Mutex<HashMap<Vec<u8>, Block>>,
+    classes: Mutex<Vec<Option<Class>>>,
+    gets: AtomicUsize,
+    /// Every so many look-ups find nothing; 0: all find what is there.
+    forget_every: usize,
+}
+
+impl MapCache {
+    /// One of whose look-ups every so many find nothing.
+    pub(crate) fn forgetting(forget_every: usize) -> MapCache {
+        MapCache { forget_every, ..MapCache::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.lock().unwrap().len()
+    }
+
+    /// The classes seen since the last call, each once in a row.
+    pub(crate) fn classes(&self) -> Vec<Option<Class>> {
+        let mut classes = std::mem::take(&mut *self.classes.lock().unwrap());
+        classes.dedup();
+        classes
+    }
+
+    pub(crate) fn corrupt_all(&self) {
+        for block in self.blocks.lock().unwrap().values_mut() {
+            *block = Block::from_vec(block.iter().map(|byte| !byte).collect());
+        }
+    }
+}
+
+impl Blocks for MapCache {
+    fn get<'a>(&'a self, key: &'a [u8], class: Option<Class>) -> BoxFuture<'a, Option<Block>> {
+        self.classes.lock().unwrap().push(class);
+        let is_forgotten = self.forget_every > 0 && self.gets.fetch_add(1, SeqCst).is_multiple_of(self.forget_every);
+        async move {
+            tokio::task::yield_now().await;
+            self.blocks.lock().unwrap().get(key).filter(|_| !is_forgotten).cloned()
+        }
+        .boxed()
+    }
+
+    fn insert(&self, key: &[u8], value: Block, _: Option<Class>) {
+        self.blocks.lock().unwrap().insert(key.to_vec(), value);
+    }
+
+    fn remove(&self, key: &[u8]) {
+        self.blocks.lock().unwrap().remove(key);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Counting {
+    inner: Arc<dyn ObjectStore>,
+    heads: AtomicUsize,
+    gets: AtomicUsize,
+    failures: AtomicUsize,
+    changes: AtomicUsize,
+    salt: AtomicU8,
+    extensions: Mutex<Vec<Extensions>>,
+}
+
+impl Counting {
+    pub(crate) fn new(inner: Arc<dyn ObjectStore>) -> Counting {
+        let [heads, gets, failures, changes] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Counting { inner, heads, gets, failures, changes, salt: AtomicU8::new(100), extensions: Mutex::default() }
+    }
+
+    pub(crate) fn heads(&self) -> usize {
+        self.heads.load(SeqCst)
+    }
+
+    /// Requests for data, `get_ranges` included.
+    pub(crate) fn gets(&self) -> usize {
+        self.gets.load(SeqCst)
+    }
+
+    pub(crate) fn reset(&self) {
+        self.heads.store(0, SeqCst);
+        self.gets.store(0, SeqCst);
+    }
+
+    pub(crate) fn fail_gets(&self, count: usize) {
+        self.failures.store(count, SeqCst);
+    }
+
+    /// The next `count` requests for data find the object overwritten just before.
+    pub(crate) fn change_before_gets(&self, count: usize) {
+        self.changes.store(count, SeqCst);
+    }
+
+    /// What the last change put there.
+    pub(crate) fn changed_to(&self) -> Vec<u8> {
+        let salt = self.salt.load(SeqCst);
+        patterned(u64::from(salt) * 1000, salt)
+    }
+
+    /// How many requests had a tag of this type.
+    pub(crate) fn tagged<T: Clone + Send + Sync + 'static>(&self) -> usize {
+        self.extensions.lock().unwrap().iter().filter(|extensions| extensions.get::<T>().is_some()).count()
+    }
+}
+
+impl fmt::Display for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Counting({})", self.inner)
+    }
+}
+
+fn take_one(count: &AtomicUsize) -> bool {
+    count.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_ok()
+}
+
+#[async_trait]
+impl ObjectStore for Counting {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.extensions.lock().unwrap().push(options.extensions.clone());
+        if options.head {
+            self.heads.fetch_add(1, SeqCst);
+            return self.inner.get_opts(location, options).await;
+        }
+        self.gets.fetch_add(1, SeqCst);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        if take_one(&self.failures) {
+            return Err(Error::Generic { store: "Counting", source: "told to fail".into() });
+        }
+        if take_one(&self.changes) {
+            self.salt.fetch_add(1, SeqCst);
+            self.inner.put(location, self.changed_to().into()).await?;
+        }
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.gets.fetch_add(1, SeqCst);
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.inner.rename_opts(from, to, options).await
+    }
+}

@@ -1,0 +1,96 @@
+//! A real S3 server on this machine: versitygw over a directory.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use object_store::ObjectStore;
+use object_store::aws::AmazonS3Builder;
+
+/// How to have it, where the test is to run.
+const INSTALL: &str = "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    _dirs: [tempfile::TempDir; 2],
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// On the PATH, or where `go install` puts it.
+fn program() -> Option<PathBuf> {
+    let go_path = Command::new("go").args(["env", "GOPATH"]).output().ok();
+    let go_path = go_path.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(go_path);
+    dirs.map(|dir| dir.join("versitygw")).find(|file| file.is_file())
+}
+
+impl Server {
+    /// A server with the bucket `bucket`, or one printed line that says why there is none.
+    pub(crate) fn start() -> Option<Server> {
+        let Some(program) = program() else {
+            println!("skipped: versitygw is not installed ({INSTALL})");
+            return None;
+        };
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        std::fs::create_dir(dirs[0].path().join("bucket")).unwrap();
+        // Asked for and given back; somebody else may take it, and then the server says so and ends.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new(program)
+            .args(["--port", &format!("127.0.0.1:{port}"), "--access", "test", "--secret", "testtest", "--quiet"])
+            // Metadata in files: extended attributes are not everywhere.
+            .args(["posix", "--sidecar"])
+            .args([dirs[1].path(), dirs[0].path()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                println!("skipped: versitygw does not start: {error}");
+                return None;
+            }
+        };
+        let mut server = Server { child, port, _dirs: dirs };
+        server.wait_until_it_listens().then_some(server)
+    }
+
+    fn wait_until_it_listens(&mut self) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(60) {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                println!("skipped: versitygw ended at once: {status}");
+                return false;
+            }
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        println!("skipped: versitygw did not listen within a minute");
+        false
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        // Only the first in a process counts, and any will do: nothing here is encrypted.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let store = AmazonS3Builder::new()
+            .with_endpoint(format!("http://127.0.0.1:{}", self.port))
+            .with_allow_http(true)
+            .with_bucket_name("bucket")
+            .with_region("us-east-1")
+            .with_access_key_id("test")
+            .with_secret_access_key("testtest")
+            .build();
+        Arc::new(store.unwrap())
+    }
+}

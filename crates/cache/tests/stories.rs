@@ -1,0 +1,65 @@
+//! Short stories of whole caches on simulated disks, in virtual time.
+
+mod world;
+
+use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
+use plimsoll_cache::{CacheConfig, Inserted, Lookup};
+use world::{Town, value_of};
+
+#[test]
+fn what_was_checkpointed_survives_a_crash() {
+    let town = Town::new(2, 64 << 20, 1);
+    let config = CacheConfig { checkpoint_interval: std::time::Duration::from_secs(3600), ..CacheConfig::default() };
+    town.create(1 << 20);
+    let life = town.open(&config);
+    life.run(async |cache| {
+        for n in 0..200_u32 {
+            assert_eq!(cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap(), Inserted::Stored);
+        }
+        cache.checkpoint().await.unwrap();
+        for n in 200..300_u32 {
+            cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap();
+        }
+        assert!(cache.remove(&7_u32.to_le_bytes()).await.unwrap());
+    });
+    life.crash();
+    let life = town.open(&config);
+    life.run(async |cache| {
+        for n in 0..200_u32 {
+            let Lookup::Hit(block) = cache.get(&n.to_le_bytes()).await.unwrap() else { panic!("{n} is lost") };
+            assert_eq!(&block[..], value_of(n, 8192), "{n}");
+        }
+        assert!(matches!(cache.get(&250_u32.to_le_bytes()).await.unwrap(), Lookup::Miss(MissReason::Absent)));
+    });
+}
+
+#[test]
+fn closing_keeps_everything_and_full_caches_evict() {
+    let town = Town::new(3, 32 << 20, 2);
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ..CacheConfig::default() };
+    town.create(1 << 20);
+    let life = town.open(&config);
+    let stats = life.run(async |cache| {
+        let mut no_space = 0;
+        for n in 0..40_000_u32 {
+            match cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap() {
+                Inserted::Stored => {}
+                Inserted::Dropped(DropReason::NoSpace) => no_space += 1,
+                Inserted::Dropped(other) => panic!("{other:?}"),
+            }
+        }
+        assert!(no_space < 4_000, "{no_space} of 40,000 found no space");
+        cache.stats()
+    });
+    assert!(stats.evictions > 20_000 && stats.blocks > 5_000, "{stats:?}");
+    assert!(stats.disks.iter().all(|disk| disk.health == DiskHealth::Healthy));
+    life.close();
+    let life = town.open(&config);
+    life.run(async |cache| {
+        let again = cache.stats();
+        assert_eq!((again.blocks, again.block_bytes), (stats.blocks, stats.block_bytes));
+        let last = 39_999_u32;
+        let Lookup::Hit(block) = cache.get(&last.to_le_bytes()).await.unwrap() else { panic!("the last is lost") };
+        assert_eq!(&block[..], value_of(last, 8192));
+    });
+}

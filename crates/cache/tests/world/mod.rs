@@ -1,0 +1,118 @@
+//! A cache on simulated disks that can crash and come back.
+
+// Each test program uses its own part.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::sim::{SimConfig, SimDisk, SimWorld};
+use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
+use plimsoll_cache::{BlockCache, CacheConfig, CreateOptions, DiskSource, Host, SPARE_DISKS};
+
+/// Disks that outlive caches.
+pub struct Town {
+    pub world: SimWorld,
+    pub disks: Vec<DiskSource>,
+    pub shards: u16,
+}
+
+/// A cache between opening and crash.
+pub struct Life {
+    runtime: SimRuntime,
+    pub cache: Option<BlockCache>,
+}
+
+/// What key `n` has: never the same for two keys or lengths.
+pub fn value_of(n: u32, len: usize) -> Vec<u8> {
+    let mut state = u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ len as u64;
+    let mut step = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| step().to_le_bytes()).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+impl Town {
+    /// So many disks of so many bytes each.
+    pub fn new(disks: u16, bytes: u64, seed: u64) -> Town {
+        let mount = |n: u16| PathBuf::from(format!("/disk{n}"));
+        let disk = |n| SimDisk { mount: mount(n), ..SimDisk::default() };
+        let config = SimConfig { seed, disks: (0..disks).map(disk).collect(), ..SimConfig::default() };
+        let world = SimWorld::new(&config).unwrap();
+        let sources = (0..disks).map(|n| DiskSource::at(mount(n).join("data"))).collect();
+        let town = Town { world, disks: sources, shards: 2 };
+        town.make_files(bytes);
+        town
+    }
+
+    fn make_files(&self, bytes: u64) {
+        let (runtime, topology) = self.runtime();
+        for (number, disk) in self.disks.iter().enumerate() {
+            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let file = topology.file(&disk.path, options, number as u16);
+            let shard = runtime.shard(0).clone();
+            shard.reactor().set_file_len(&file, bytes).unwrap();
+            runtime.block_on(0, async { shard.sync(&file, plimsoll::Class::DEFAULT, false).await }).unwrap().unwrap();
+        }
+    }
+
+    fn runtime(&self) -> (SimRuntime, Topology) {
+        let setups = (0..self.disks.len() + usize::from(SPARE_DISKS)).map(|_| DiskSetup::unlimited()).collect();
+        let topology = Topology::new(self.shards, Classes::new(), setups).unwrap();
+        (SimRuntime::new(&self.world, &topology), topology)
+    }
+
+    fn host(&self, runtime: &SimRuntime, topology: &Topology) -> Host {
+        let handles = (0..self.shards).map(|shard| runtime.handle(shard)).collect();
+        Host::on(topology, handles, 0..topology.disks()).unwrap().without_locks()
+    }
+
+    /// Makes a cache of all disks.
+    pub fn create(&self, slab_bytes: u32) {
+        let (runtime, topology) = self.runtime();
+        let host = self.host(&runtime, &topology);
+        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        runtime.block_on(0, BlockCache::create_on(&options, &self.disks, &host)).unwrap().unwrap();
+    }
+
+    /// Opens the cache of all disks.
+    pub fn open(&self, config: &CacheConfig) -> Life {
+        self.try_open(config).unwrap()
+    }
+
+    pub fn try_open(&self, config: &CacheConfig) -> Result<Life, plimsoll_cache::CacheError> {
+        let (runtime, topology) = self.runtime();
+        let host = self.host(&runtime, &topology);
+        let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), &self.disks, host)).unwrap()?;
+        Ok(Life { runtime, cache: Some(cache) })
+    }
+}
+
+impl Life {
+    pub fn runtime(&self) -> &SimRuntime {
+        &self.runtime
+    }
+
+    /// Runs `body` on shard 0.
+    pub fn run<T>(&self, body: impl AsyncFnOnce(&BlockCache) -> T) -> T {
+        let cache = self.cache.as_ref().unwrap();
+        self.runtime.block_on(0, body(cache)).unwrap()
+    }
+
+    /// The power fails.
+    pub fn crash(mut self) {
+        self.cache = None;
+        self.runtime.crash();
+    }
+
+    /// An orderly end.
+    pub fn close(mut self) {
+        let cache = self.cache.take().unwrap();
+        self.runtime.block_on(0, cache.close()).unwrap().unwrap();
+    }
+}

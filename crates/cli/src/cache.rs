@@ -1,0 +1,82 @@
+//! `plimsoll cache`: block caches over several disks.
+
+mod bench;
+mod disks;
+mod looks;
+mod tables;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use plimsoll_cache::CacheError;
+use plimsoll_tools::cache::config::FileError;
+use plimsoll_tools::cache::live::NoSnapshot;
+use plimsoll_tools::cache::session::SessionError;
+
+use crate::failure::{Failure, Outcome};
+
+/// Create, change, watch and measure a block cache over several disks
+///
+/// CACHE.yaml says which disks a cache has and how it runs; `create` writes it. A process that has the cache open follows
+/// it, and publishes every second what it does, for `status`, `iostat` and `hits`.
+#[derive(Args, Debug)]
+pub(crate) struct CacheArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Create(disks::CreateArguments),
+    Add(disks::AddArguments),
+    Expand(disks::ExpandArguments),
+    Remove(disks::RemoveArguments),
+    Status(looks::StatusArguments),
+    Iostat(looks::IostatArguments),
+    Hits(looks::HitsArguments),
+    Bench(Box<bench::BenchArguments>),
+}
+
+/// The file of a cache.
+#[derive(Args, Debug)]
+struct CacheFlag {
+    /// The cache's file
+    #[arg(value_name = "CACHE.yaml")]
+    cache: PathBuf,
+}
+
+pub(crate) fn run(arguments: &CacheArguments) -> Result<Outcome, Failure> {
+    match &arguments.command {
+        Command::Create(arguments) => disks::create(arguments),
+        Command::Add(arguments) => disks::add(arguments),
+        Command::Expand(arguments) => disks::expand(arguments),
+        Command::Remove(arguments) => disks::remove(arguments),
+        Command::Status(arguments) => looks::status(arguments),
+        Command::Iostat(arguments) => looks::iostat(arguments),
+        Command::Hits(arguments) => looks::hits(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Failure {
+        let message = error.to_string();
+        match error {
+            SessionError::File(FileError::Write { .. }) | SessionError::Thread(_) => Failure::Machine(message),
+            SessionError::Cache(
+                CacheError::Locked { .. }
+                | CacheError::Io { .. }
+                | CacheError::Full
+                | CacheError::AllFailed
+                | CacheError::Stopped(_),
+            ) => Failure::Machine(message),
+            _ => Failure::Input(message),
+        }
+    }
+}
+
+impl From<NoSnapshot> for Failure {
+    fn from(error: NoSnapshot) -> Failure {
+        Failure::Machine(error.to_string())
+    }
+}

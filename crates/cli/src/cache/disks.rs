@@ -1,0 +1,126 @@
+//! `cache create`, `add`, `expand`, `remove`: which disks a cache has.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use plimsoll_tools::cache::manage::{self, CreateFlags};
+use plimsoll_tools::load::Control;
+use plimsoll_tools::units::format_bytes_binary;
+
+use super::CacheFlag;
+use crate::failure::{Failure, Outcome};
+use crate::test::parse_bytes;
+use crate::{interrupt, screen};
+
+/// Create a cache on empty devices or files, and its CACHE.yaml
+#[derive(Args, Debug)]
+pub(super) struct CreateArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Where blocks lie: empty devices, or files
+    #[arg(value_name = "DEVICE_OR_FILE", required = true)]
+    disks: Vec<PathBuf>,
+
+    /// Overwrite CACHE.yaml and whatever is on the devices
+    #[arg(long)]
+    force: bool,
+
+    /// Size of files that do not exist yet
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    size: Option<u64>,
+
+    /// Size of a slab: a power of two, 1MiB to 32MiB [default: 32MiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_slab_bytes)]
+    slab_size: Option<u32>,
+
+    /// Encrypt blocks with the key in this file (64 hexadecimal digits)
+    #[arg(long, value_name = "KEYFILE")]
+    encrypt: Option<PathBuf>,
+}
+
+fn parse_slab_bytes(text: &str) -> Result<u32, String> {
+    let bytes = parse_bytes(text)?;
+    let bytes = u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two());
+    let range = plimsoll_cache::MIN_SLAB_BYTES..=plimsoll_cache::MAX_SLAB_BYTES;
+    bytes.filter(|bytes| range.contains(bytes)).ok_or_else(|| "expected a power of two, 1MiB to 32MiB".to_owned())
+}
+
+pub(super) fn create(arguments: &CreateArguments) -> Result<Outcome, Failure> {
+    let flags = CreateFlags {
+        force: arguments.force,
+        size_bytes: arguments.size,
+        slab_bytes: arguments.slab_size,
+        key_file: arguments.encrypt.clone(),
+    };
+    let file = manage::create(&arguments.file.cache, &arguments.disks, &flags)?;
+    let bytes = file.devices.iter().filter_map(|device| device.size_bytes).sum();
+    let (count, path) = (file.devices.len(), arguments.file.cache.display());
+    let disks = if count == 1 { "disk" } else { "disks" };
+    screen::print(&format!("{path}: a cache of {count} {disks}, {}", format_bytes_binary(bytes)))?;
+    Ok(Outcome::Done)
+}
+
+/// Add disks to a cache, whether it is in use or not
+#[derive(Args, Debug)]
+pub(super) struct AddArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Empty devices, or files
+    #[arg(value_name = "DEVICE_OR_FILE", required = true)]
+    disks: Vec<PathBuf>,
+
+    /// Overwrite whatever is on the devices
+    #[arg(long)]
+    force: bool,
+
+    /// Size of files that do not exist yet
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    size: Option<u64>,
+}
+
+pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
+    let said = manage::add(&arguments.file.cache, &arguments.disks, arguments.size, arguments.force)?;
+    screen::print(&said.join("\n"))?;
+    Ok(Outcome::Done)
+}
+
+/// Use all of a disk that has become larger, whether the cache is in use or not
+#[derive(Args, Debug)]
+pub(super) struct ExpandArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// A disk of the cache
+    #[arg(value_name = "DEVICE_OR_FILE")]
+    disk: PathBuf,
+
+    /// Make the file so large first
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    size: Option<u64>,
+}
+
+pub(super) fn expand(arguments: &ExpandArguments) -> Result<Outcome, Failure> {
+    screen::print(&manage::expand(&arguments.file.cache, &arguments.disk, arguments.size)?)?;
+    Ok(Outcome::Done)
+}
+
+/// Move the blocks of a disk to the others and take it out of the cache, whether that is in use or not
+#[derive(Args, Debug)]
+pub(super) struct RemoveArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// A disk of the cache
+    #[arg(value_name = "DEVICE_OR_FILE")]
+    disk: PathBuf,
+}
+
+pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, Failure> {
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let said = manage::remove(&arguments.file.cache, &arguments.disk, &|| control.is_stopped())?;
+    screen::print(&said)?;
+    Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })
+}

@@ -1,0 +1,140 @@
+//! `cache status`, `iostat`, `hits`: what the process that has a cache open publishes.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use plimsoll_tools::cache::hits::HitTable;
+use plimsoll_tools::cache::iostat::{CSV_HEADER, Interval};
+use plimsoll_tools::cache::live;
+use plimsoll_tools::cache::status::Status;
+use plimsoll_tools::load::Control;
+
+use super::{CacheFlag, tables};
+use crate::failure::{Failure, Outcome, as_json};
+use crate::flags::ReportFormat;
+use crate::{interrupt, screen};
+
+/// Show how the disks of a cache in use are, and what it has done
+#[derive(Args, Debug)]
+pub(super) struct StatusArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn status(arguments: &StatusArguments) -> Result<Outcome, Failure> {
+    let status = Status::from(&live::read(&arguments.file.cache)?);
+    arguments.format.print(|| tables::status(&status), || status.to_json(), || status.to_csv())?;
+    Ok(Outcome::Done)
+}
+
+/// Show the I/O of a cache in use, by kind
+///
+/// Without an interval: the means since it was opened. With one: these first, then a report each interval. The times are
+/// milliseconds in the mean, queueing included.
+#[derive(Args, Debug)]
+pub(super) struct IostatArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Seconds between reports (the cache publishes every second)
+    #[arg(value_name = "INTERVAL", value_parser = parse_seconds)]
+    every_s: Option<f64>,
+
+    /// Reports [default: no end]
+    #[arg(value_name = "COUNT", requires = "every_s", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// How many operations are under way, too
+    #[arg(short = 'a', long)]
+    active: bool,
+
+    /// A row for each device
+    #[arg(short = 'd', long)]
+    devices: bool,
+
+    /// Histograms of the times, by powers of two
+    #[arg(short = 'l', long)]
+    latencies: bool,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s| (1.0..=86_400.0).contains(s));
+    seconds.ok_or_else(|| "expected 1 to 86400 seconds".to_owned())
+}
+
+pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
+    let control = Control::default();
+    interrupt::stop_on_signal(&control)?;
+    let count = if arguments.every_s.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
+    let mut before = None;
+    let mut shown = 0;
+    loop {
+        let now = live::read(&arguments.file.cache)?;
+        let interval = Interval::between(before.as_ref(), &now);
+        if before.is_some() && interval.is_since_open {
+            screen::note("the cache was opened again: counters begin anew");
+        }
+        show(&interval, arguments, shown == 0)?;
+        before = Some(now);
+        shown += 1;
+        if shown >= count {
+            return Ok(Outcome::Done);
+        }
+        let until = Instant::now() + Duration::from_secs_f64(arguments.every_s.unwrap_or(1.0));
+        while Instant::now() < until {
+            if control.is_stopped() {
+                return Ok(Outcome::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(50).min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+fn show(interval: &Interval, arguments: &IostatArguments, is_first: bool) -> Result<(), Failure> {
+    let text = match arguments.format {
+        ReportFormat::Table => {
+            let mut text = tables::iostat(interval, arguments.devices, arguments.active, is_first);
+            if arguments.latencies {
+                text.push_str(&tables::latencies(interval, arguments.devices));
+            }
+            text
+        }
+        // A line for each report, so that a reader has it at once.
+        ReportFormat::Json => as_json(serde_json::to_string(interval))?,
+        ReportFormat::Csv => {
+            let header = if is_first { CSV_HEADER } else { "" };
+            format!("{header}{}", interval.to_csv(arguments.devices))
+        }
+    };
+    Ok(screen::print(&text)?)
+}
+
+/// Show how many look-ups caches of other sizes would have answered, larger ones included
+#[derive(Args, Debug)]
+pub(super) struct HitsArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Rows at the most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rows: u16,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn hits(arguments: &HitsArguments) -> Result<Outcome, Failure> {
+    let live = live::read(&arguments.file.cache)?;
+    let table = HitTable::new(&live.cache, usize::from(arguments.rows));
+    arguments.format.print(|| tables::hits(&table), || table.to_json(), || table.to_csv())?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,236 @@
+//! What the `cache` commands print for people: at most 100 columns.
+
+use std::fmt::Write as _;
+
+use plimsoll_cache::stats::IoKind;
+use plimsoll_tools::cache::bench::report::BenchReport;
+use plimsoll_tools::cache::hits::HitTable;
+use plimsoll_tools::cache::iostat::{Figures, GROUPS, Interval, Row};
+use plimsoll_tools::cache::status::{DiskStatus, Status};
+use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+
+use crate::screen;
+
+/// Letters of the name of a row of `iostat`, with and without operations under way.
+const NAME: [usize; 2] = [20, 8];
+
+pub(super) fn status(status: &Status) -> String {
+    let headers = ["DISK", "HEALTH", "SIZE", "BLOCKS", "METADATA", "FREE SLABS", "TO MOVE", "ERRORS"];
+    let row = |disk: &DiskStatus| {
+        let name = if disk.path.is_empty() { format!("disk {}", disk.number) } else { disk.path.clone() };
+        let to_move = if disk.to_move_bytes > 0 { format_bytes_binary(disk.to_move_bytes) } else { "-".to_owned() };
+        vec![
+            name,
+            disk.health.clone(),
+            format_bytes_binary(disk.capacity_bytes),
+            format_bytes_binary(disk.allocated_bytes),
+            format_bytes_binary(disk.metadata_bytes),
+            format_count(disk.free_slabs.into()),
+            to_move,
+            format_count(disk.errors),
+        ]
+    };
+    let mut text = screen::table(&headers, status.disks.iter().map(row).collect());
+    let lookups = status.hits + status.misses.values().sum::<u64>();
+    let counts = |named: &std::collections::BTreeMap<String, u64>| -> String {
+        let named = named.iter().filter(|(_, count)| **count > 0);
+        let named: Vec<String> = named.map(|(name, count)| format!("{name} {}", format_count(*count))).collect();
+        if named.is_empty() { "none".to_owned() } else { named.join(", ") }
+    };
+    let lines = [
+        format!(
+            "open for {:.0} s by process {}; checkpoint {}, the last took {}",
+            status.open_s,
+            status.pid,
+            status.generation,
+            format_duration_ns(status.last_checkpoint_ns)
+        ),
+        format!(
+            "{} blocks, {}; index {}",
+            format_count(status.blocks),
+            format_bytes_binary(status.block_bytes),
+            format_bytes_binary(status.index_bytes)
+        ),
+        format!(
+            "{} look-ups, {} hits; misses: {}",
+            format_count(lookups),
+            format_count(status.hits),
+            counts(&status.misses)
+        ),
+        format!(
+            "{} inserts, {} evicted, {} healed; drops: {}",
+            format_count(status.inserts),
+            format_count(status.evictions),
+            format_count(status.healed),
+            counts(&status.drops)
+        ),
+    ];
+    text.push_str("\n\n");
+    for line in &lines {
+        text.push_str(&screen::wrap(line));
+        text.push('\n');
+    }
+    let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty());
+    let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health, disk.why));
+    for line in why.chain(status.problems.iter().map(|problem| format!("not followed: {problem}"))) {
+        text.push_str(&screen::wrap(&line));
+        text.push('\n');
+    }
+    text
+}
+
+/// A report, with the names of the columns above where they are wanted.
+pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, with_header: bool) -> String {
+    let name = NAME[usize::from(with_active)];
+    let mut text = String::new();
+    if with_header {
+        let (group, figures) = (if with_active { 22 } else { 17 }, if with_active { " ACT" } else { "" });
+        let groups: String = GROUPS.iter().map(|(group_name, _)| format!(" {group_name:>group$}")).collect();
+        let figures = if figures.is_empty() { String::new() } else { format!(" {figures:>4}") };
+        let columns = format!(" {:>5} {:>5} {:>5}{figures}", "IOPS", "MiB/s", "ms").repeat(GROUPS.len());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:name$}{groups}\n{:name$}{columns}", "", "");
+    }
+    for row in interval.rows(with_disks) {
+        let _ = write!(text, "{:name$}", last_letters(&row.name, name));
+        for (_, kinds) in GROUPS {
+            let figures = row.sum(kinds);
+            let ms = figures.mean_ms.map_or("-".to_owned(), five);
+            let _ = write!(text, " {:>5} {:>5} {ms:>5}", short(figures.iops), five(figures.bytes_per_s / 1048576.0));
+            if with_active {
+                let _ = write!(text, " {:>4}", short(figures.in_flight as f64));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// At most five letters of a count.
+fn short(count: f64) -> String {
+    let text = format_iops_short(count);
+    if text.len() <= 5 { text } else { format_iops_short(count.round()) }
+}
+
+/// At most five letters of a figure.
+fn five(value: f64) -> String {
+    match value {
+        value if value < 99.995 => format!("{value:.2}"),
+        value if value < 999.95 => format!("{value:.1}"),
+        value if value < 99_999.5 => format!("{value:.0}"),
+        value => short(value),
+    }
+}
+
+fn last_letters(text: &str, most: usize) -> String {
+    let text = screen::printable(text);
+    let count = text.chars().count();
+    text.chars().skip(count.saturating_sub(most)).collect()
+}
+
+/// A histogram for each row and kind that did something.
+pub(super) fn latencies(interval: &Interval, with_disks: bool) -> String {
+    let mut text = String::new();
+    for row in interval.rows(with_disks) {
+        for (_, kind) in IoKind::ALL {
+            histogram(&mut text, row, kind, &row.of(kind));
+        }
+    }
+    text
+}
+
+fn histogram(text: &mut String, row: &Row, kind: &str, figures: &Figures) {
+    let counts = &figures.latency_ns_log2;
+    let (Some(first), Some(last)) = (counts.iter().position(|n| *n > 0), counts.iter().rposition(|n| *n > 0)) else {
+        return;
+    };
+    let most = counts.iter().copied().max().unwrap_or(1).max(1);
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n{} {kind}", screen::printable(&row.name));
+    for (at, count) in counts.iter().enumerate().take(last + 1).skip(first) {
+        let bar = "#".repeat((*count as f64 / most as f64 * 50.0).ceil() as usize);
+        let line = format!("{:>9} {:>15} {bar}", format_duration_ns(1 << at), format_count(*count));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+pub(super) fn hits(table: &HitTable) -> String {
+    if table.rows.is_empty() || table.lookups == 0 {
+        return "no look-ups yet".to_owned();
+    }
+    let mut text = format!("{:>10} {:>15} {:>7}\n", "SIZE", "HITS", "%");
+    let mut is_beyond = false;
+    for row in &table.rows {
+        if row.is_ghost && !is_beyond {
+            is_beyond = true;
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{:-<60}",
+                format!("--- present size: {}; beyond it: ghosts ", format_bytes_binary(table.capacity_bytes))
+            );
+        }
+        let bar = if row.is_ghost { "+" } else { "#" }.repeat((row.pct / 2.0).round().clamp(0.0, 50.0) as usize);
+        let (size, hits) = (format_bytes_binary(row.size_bytes), format_count(row.hits));
+        let _ = writeln!(text, "{}", format!("{size:>10} {hits:>15} {:>7.2} {bar}", row.pct).trim_end());
+    }
+    let _ = writeln!(text, "of {} look-ups; {} ghosts", format_count(table.lookups), format_count(table.ghosts));
+    text
+}
+
+pub(super) fn bench(report: &BenchReport) -> String {
+    let rows = report.rows().into_iter().map(|(name, value)| vec![name, value]).collect();
+    let mut text = screen::table(&["FIGURE", "VALUE"], rows);
+    for violation in &report.invariants_violated {
+        text.push('\n');
+        text.push_str(&screen::wrap(violation));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_tools::cache::hits::HitRow;
+
+    use super::*;
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn tables_fit_100_columns() {
+        let figures = Figures {
+            iops: 1_234_567.8,
+            bytes_per_s: 123_456.0 * 1048576.0,
+            mean_ms: Some(123_456.0),
+            in_flight: 32_768,
+            latency_ns_log2: (0..40).map(|at| at * 1_000_000_000).collect(),
+            ..Figures::default()
+        };
+        let io = IoKind::ALL.iter().map(|(_, kind)| ((*kind).to_owned(), figures.clone())).collect();
+        let row = Row { name: "a-long-name-of-a-file-in-some-directory.img".to_owned(), path: String::new(), io };
+        let interval = Interval { total: row.clone(), disks: vec![row], ..Interval::default() };
+        for with_active in [false, true] {
+            let text = iostat(&interval, true, with_active, true);
+            assert!(widest(&text) <= 100, "{} in {text}", widest(&text));
+            assert_eq!(text.lines().count(), 4);
+        }
+        assert!(widest(&latencies(&interval, true)) <= 100);
+        let disk = DiskStatus { path: "/dev/disk/by-id/".to_owned() + &"x".repeat(100), ..DiskStatus::default() };
+        let text = status(&Status { disks: vec![disk], problems: vec!["y ".repeat(200)], ..Status::default() });
+        assert!(widest(&text) <= 100, "{text}");
+    }
+
+    #[test]
+    fn hits_show_where_the_cache_ends() {
+        let row = |size: u64, pct, is_ghost| HitRow { size_bytes: size << 30, hits: 5, pct, gain_pct: 0.0, is_ghost };
+        let rows = vec![row(1, 30.0, false), row(2, 50.0, false), row(3, 100.0, true)];
+        let text = hits(&HitTable { rows, lookups: 10, capacity_bytes: 2 << 30, ..HitTable::default() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[3].starts_with("--- present size: 2 GiB"), "{text}");
+        assert!(lines[4].ends_with(&"+".repeat(50)), "{text}");
+        assert!(widest(&text) <= 100);
+        assert_eq!(hits(&HitTable::default()), "no look-ups yet");
+    }
+}

@@ -1,0 +1,182 @@
+//! One disk of a simulated world: its device model, and the state that it is in.
+//!
+//! # Why
+//! What runs on several disks must live on when one of them gets slow, refuses writes, dies, or is pulled out and put
+//! back. A test says when: [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
+//!
+//! # How it works
+//! * *Slow* changes the capacity of the device model, every member of it: service times and latencies grow by the
+//!   factor, so the disk also does so many times less in a second, and a queue forms in it.
+//! * *Read-only* and the two ways of *not being there* are checked when an operation is submitted; what is refused
+//!   ends at once, and never enters the device.
+//! * When a disk leaves (failed or gone), what is in flight ends with the error. Whether a write, discard or
+//!   allocation among it has happened is drawn like at a crash
+//!   ([`SimFaults::unsynced_kept_probability`](super::SimFaults::unsynced_kept_probability), torn writes included).
+//!   Contents stay as they are then; when it is back, files opened before work again.
+//!
+//! # Limits
+//! A new speed counts for what is submitted from then on: what is inside the device returns as foreseen. Caps in
+//! series (a volume, an instance), the burst rate of a write buffer and the network's round trip are not the disk's,
+//! and stay as they are. Contents that were not synced when a disk left are still not synced when it returns: only a
+//! crash of the world loses them.
+//!
+//! # Example
+//! A write that ends after 50 us on the healthy disk takes 200 us with `Slow { factor: 4.0 }`:
+//! ```
+//! use plimsoll::backend::OpenOptions;
+//! use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimWorld};
+//! use plimsoll::buffer::AlignedBuf;
+//! use plimsoll::{Class, Classes, DiskSetup, SimRuntime, Topology};
+//!
+//! let mut disk = SimDisk::default();
+//! (disk.spec.latency.write_ns, disk.spec.latency.sigma) = (50e3, 0.0);
+//! let world = SimWorld::new(&SimConfig { disks: vec![disk], ..SimConfig::default() })?;
+//! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! let runtime = SimRuntime::new(&world, &topology);
+//! let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+//! let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), create, 0));
+//! let mut ends = Vec::new();
+//! for state in [SimDiskState::Healthy, SimDiskState::Slow { factor: 4.0 }, SimDiskState::Gone] {
+//!     world.set_disk_state(0, state)?;
+//!     let (begin_ns, block) = (world.now_ns(), AlignedBuf::new(4096)?);
+//!     let (written, _) = runtime.block_on(0, shard.write_at(&file, Class::DEFAULT, 0, block))?;
+//!     ends.push((written.is_ok(), world.now_ns() - begin_ns));
+//! }
+//! assert_eq!(ends, [(true, 50_000), (true, 200_000), (false, 0)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use plimsoll_sim::device::{Device, DeviceSpec, MemberFault, SpecError};
+
+/// The factors that [`SimDiskState::Slow`] takes.
+const SLOW_FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1e6;
+
+/// 2^64 / golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbouring lives get far seeds.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a simulated disk can do at present; see [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum SimDiskState {
+    /// All that its model can.
+    #[default]
+    Healthy,
+    /// Every operation takes `factor` times as long, and the disk does so many times less in a second.
+    Slow {
+        /// From 1 to 1 000 000.
+        factor: f64,
+    },
+    /// Writes, discards, allocations, new lengths and new files end with `EROFS`. Reads and syncs work, existing files
+    /// can be opened, for writing too. What is in flight at the change still takes effect.
+    ReadOnly,
+    /// Everything ends with `EIO`, what is in flight and opening files included.
+    Failed,
+    /// Everything ends with `ENODEV`, what is in flight and opening files included.
+    Gone,
+}
+
+/// See the module's documentation.
+pub(super) struct Disk {
+    pub(super) device: Device,
+    pub(super) spec: DeviceSpec,
+    state: SimDiskState,
+    seed: u64,
+    /// Which of the world's disks, from 0.
+    number: u64,
+    /// How often it was restarted.
+    restarts: u64,
+}
+
+impl Disk {
+    pub(super) fn new(spec: &DeviceSpec, seed: u64, number: u64) -> Result<Disk, SpecError> {
+        let device = Device::new(spec, device_seed(seed, number, 0))?;
+        Ok(Disk { device, spec: spec.clone(), state: SimDiskState::Healthy, seed, number, restarts: 0 })
+    }
+
+    /// Whether an operation may go in, one that changes something or one that does not; if not, with what it ends.
+    pub(super) fn check(&self, is_change: bool) -> Result<(), i32> {
+        match self.state {
+            SimDiskState::ReadOnly if is_change => Err(libc::EROFS),
+            SimDiskState::Failed => Err(libc::EIO),
+            SimDiskState::Gone => Err(libc::ENODEV),
+            SimDiskState::Healthy | SimDiskState::Slow { .. } | SimDiskState::ReadOnly => Ok(()),
+        }
+    }
+
+    /// The device begins anew, with nothing inside. The state stays.
+    pub(super) fn restart(&mut self) {
+        self.restarts = self.restarts.wrapping_add(1);
+        // The same specification as when the disk was made, and a speed that was taken: neither can be refused now.
+        if let Ok(device) = Device::new(&self.spec, device_seed(self.seed, self.number, self.restarts)) {
+            self.device = device;
+        }
+        let _ = self.set_speed(self.state);
+    }
+
+    /// If it is refused, with the reason, nothing has changed.
+    pub(super) fn set_state(&mut self, state: SimDiskState) -> Result<(), String> {
+        if let SimDiskState::Slow { factor } = state
+            && !SLOW_FACTORS.contains(&factor)
+        {
+            let (least, most) = (SLOW_FACTORS.start(), SLOW_FACTORS.end());
+            return Err(format!("slow by a factor of {factor}: use {least} to {most}"));
+        }
+        if speed(self.state) != speed(state) {
+            self.set_speed(state).map_err(|error| error.to_string())?;
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// Slows every member down, on top of what its specification says about it.
+    fn set_speed(&mut self, state: SimDiskState) -> Result<(), SpecError> {
+        let raid0 = &self.spec.raid0;
+        for member in 0..raid0.members {
+            let healthy = MemberFault { member, speed_factor: 1.0, error_rate: 0.0 };
+            let own = raid0.member_faults.iter().rev().find(|fault| fault.member == member).unwrap_or(&healthy);
+            self.device.set_fault(MemberFault { speed_factor: own.speed_factor * speed(state), ..*own })?;
+        }
+        Ok(())
+    }
+}
+
+/// The part of a disk's own speed that a state leaves.
+fn speed(state: SimDiskState) -> f64 {
+    if let SimDiskState::Slow { factor } = state { 1.0 / factor } else { 1.0 }
+}
+
+/// The same world seed gives every disk, and every life of it, times of its own.
+fn device_seed(seed: u64, number: u64, restarts: u64) -> u64 {
+    seed.wrapping_add(restarts.wrapping_mul(SEED_STEP)) ^ number.wrapping_add(1).rotate_left(32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_let_in_what_they_should() {
+        let (erofs, eio, enodev) = (Err(libc::EROFS), Err(libc::EIO), Err(libc::ENODEV));
+        let cases = [
+            (SimDiskState::Healthy, Ok(()), Ok(())),
+            (SimDiskState::Slow { factor: 2.0 }, Ok(()), Ok(())),
+            (SimDiskState::ReadOnly, Ok(()), erofs),
+            (SimDiskState::Failed, eio, eio),
+            (SimDiskState::Gone, enodev, enodev),
+        ];
+        let mut disk = Disk::new(&DeviceSpec::default(), 1, 0).unwrap();
+        for (state, read, change) in cases {
+            disk.set_state(state).unwrap();
+            assert_eq!((disk.check(false), disk.check(true)), (read, change), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn impossible_factors_are_refused_and_change_nothing() {
+        let mut disk = Disk::new(&DeviceSpec::default(), 1, 0).unwrap();
+        for factor in [0.0, -1.0, 0.5, 2e6, f64::INFINITY, f64::NAN] {
+            let why = disk.set_state(SimDiskState::Slow { factor }).unwrap_err();
+            assert!(why.contains("use 1 to 1000000"), "{why}");
+            assert_eq!(disk.state, SimDiskState::Healthy);
+        }
+    }
+}

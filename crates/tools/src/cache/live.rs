@@ -1,0 +1,463 @@
+//! What a running cache publishes: its counters as JSON beside CACHE.yaml, written anew every second.
+//!
+//! # Why
+//! `iostat`, `hits` and `status` run beside the program that has the cache open, and must neither ask it nor slow it
+//! down. A file that is always whole is the plainest way, and any other program can read it, too.
+//!
+//! # How it works
+//! [`Publisher`] writes `CACHE.yaml.live.json`: a new file, renamed onto the old one. It is removed when the cache is
+//! closed. [`read`] refuses one that is older than [`STALE_AFTER`]: whoever wrote it was killed or hangs. Each opening has
+//! a new `runtime_id`, by which a reader sees that counters began again. The schema is in docs/formats.md; readers ignore
+//! keys that they do not know.
+//!
+//! # Limits
+//! Times are of the host's clock: readers and the cache run on the same host.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache::stats::CacheStats;
+//! use plimsoll_tools::cache::live::Live;
+//! let stats = CacheStats { hits: 7, misses: [2, 1, 0, 0, 0, 0], ..CacheStats::default() };
+//! let live = Live::new("a1", 1_000, &stats);
+//! assert_eq!(live.cache.misses["ghost"], 1);
+//! assert_eq!(Live::from_json(&live.to_json()?)?, live);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_cache::stats::{CacheStats, DiskStats, DropReason, HitCurve, IoKind, IoStats, MissReason};
+use serde::{Deserialize, Serialize};
+
+use super::config::replace_file;
+
+/// How often a running cache publishes.
+pub const EVERY: Duration = Duration::from_secs(1);
+
+/// A file older than this is nobody's.
+pub const STALE_AFTER: Duration = Duration::from_secs(5);
+
+/// What the file holds. See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Live {
+    /// Version of the schema: 1. It changes when a key changes its meaning or goes.
+    pub schema: u32,
+    /// The process that has the cache open.
+    pub pid: u32,
+    /// Another one for each opening.
+    pub runtime_id: String,
+    /// When, in milliseconds since 1970.
+    pub at_unix_ms: u64,
+    /// When the cache was opened, on the clock of [`LiveCache::at_ns`].
+    #[serde(default)]
+    pub opened_ns: u64,
+    /// What in CACHE.yaml could not be followed, a sentence each.
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// The counters.
+    pub cache: LiveCache,
+}
+
+/// [`CacheStats`], with names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveCache {
+    /// When, in nanoseconds of the cache's clock: the difference of two is exact.
+    pub at_ns: u64,
+    /// Number of the last durable checkpoint.
+    pub generation: u64,
+    /// Blocks cached.
+    pub blocks: u64,
+    /// Their bytes.
+    pub block_bytes: u64,
+    /// Entries without data.
+    pub ghosts: u64,
+    /// Memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Look-ups answered from the disks.
+    pub hits: u64,
+    /// Look-ups answered from memory.
+    pub memory_hits: u64,
+    /// Bytes of both.
+    pub hit_bytes: u64,
+    /// Look-ups without an answer, by reason.
+    pub misses: BTreeMap<String, u64>,
+    /// Blocks stored.
+    pub inserts: u64,
+    /// Their bytes.
+    pub insert_bytes: u64,
+    /// Inserts that were not stored, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Blocks removed.
+    pub removes: u64,
+    /// Blocks evicted.
+    pub evictions: u64,
+    /// Their bytes.
+    pub evicted_bytes: u64,
+    /// Blocks moved.
+    pub moves: u64,
+    /// Corrupt blocks that were stored again.
+    pub healed: u64,
+    /// Checkpoints since it was opened.
+    pub checkpoints: u64,
+    /// How long the last took, in nanoseconds.
+    pub last_checkpoint_ns: u64,
+    /// Hits by size of cache.
+    pub hit_curve: LiveCurve,
+    /// The disks, by number.
+    pub disks: Vec<LiveDisk>,
+}
+
+/// [`HitCurve`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveCurve {
+    /// Point i: hits of a cache of `step_bytes * (i + 1)` bytes.
+    pub hits: Vec<u64>,
+    /// Size between two points, in bytes.
+    pub step_bytes: u64,
+    /// Look-ups counted.
+    pub lookups: u64,
+}
+
+/// [`DiskStats`], with names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveDisk {
+    /// Number in the cache.
+    pub number: u16,
+    /// Its identity.
+    pub guid: String,
+    /// Where it is; empty for a missing one.
+    pub path: String,
+    /// healthy, slow, read-only, failed, removing or missing.
+    pub health: String,
+    /// Why; empty for a healthy one.
+    pub why: String,
+    /// Bytes that the cache uses.
+    pub capacity_bytes: u64,
+    /// Taken by blocks.
+    pub allocated_bytes: u64,
+    /// Taken by logs, snapshots and superblocks.
+    pub metadata_bytes: u64,
+    /// Slabs.
+    pub slabs: u32,
+    /// Slabs that nobody uses.
+    pub free_slabs: u32,
+    /// Of a disk that is being removed: bytes still to be moved.
+    pub to_move_bytes: u64,
+    /// What placement thinks it writes a second.
+    pub write_bytes_per_s: f64,
+    /// What it did, by kind.
+    pub io: BTreeMap<String, LiveIo>,
+}
+
+/// [`IoStats`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LiveIo {
+    /// Operations that succeeded.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Under way.
+    pub in_flight: u64,
+    /// Sum of the times, in nanoseconds.
+    pub total_ns: u64,
+    /// Bucket b: 2^b to 2^(b+1) - 1 nanoseconds.
+    pub latency_ns_log2: Vec<u64>,
+    /// Bucket b: 2^b to 2^(b+1) - 1 bytes.
+    pub size_bytes_log2: Vec<u64>,
+}
+
+impl From<&CacheStats> for LiveCache {
+    fn from(stats: &CacheStats) -> LiveCache {
+        let misses = MissReason::ALL.iter().zip(stats.misses);
+        let drops = DropReason::ALL.iter().zip(stats.drops);
+        LiveCache {
+            at_ns: stats.at_ns,
+            generation: stats.generation,
+            blocks: stats.blocks,
+            block_bytes: stats.block_bytes,
+            ghosts: stats.ghosts,
+            index_bytes: stats.index_bytes,
+            hits: stats.hits,
+            memory_hits: stats.memory_hits,
+            hit_bytes: stats.hit_bytes,
+            misses: misses.map(|((_, name), count)| ((*name).to_owned(), count)).collect(),
+            inserts: stats.inserts,
+            insert_bytes: stats.insert_bytes,
+            drops: drops.map(|((_, name), count)| ((*name).to_owned(), count)).collect(),
+            removes: stats.removes,
+            evictions: stats.evictions,
+            evicted_bytes: stats.evicted_bytes,
+            moves: stats.moves,
+            healed: stats.healed,
+            checkpoints: stats.checkpoints,
+            last_checkpoint_ns: stats.last_checkpoint_ns,
+            hit_curve: LiveCurve::from(&stats.hit_curve),
+            disks: stats.disks.iter().map(LiveDisk::from).collect(),
+        }
+    }
+}
+
+impl From<&HitCurve> for LiveCurve {
+    fn from(curve: &HitCurve) -> LiveCurve {
+        LiveCurve { hits: curve.hits.clone(), step_bytes: curve.step_bytes, lookups: curve.lookups }
+    }
+}
+
+impl From<&DiskStats> for LiveDisk {
+    fn from(disk: &DiskStats) -> LiveDisk {
+        let io = IoKind::ALL.iter().zip(&disk.io);
+        LiveDisk {
+            number: disk.number,
+            guid: disk.guid.clone(),
+            path: disk.path.clone(),
+            health: disk.health.name().to_owned(),
+            why: disk.why.clone(),
+            capacity_bytes: disk.capacity_bytes,
+            allocated_bytes: disk.allocated_bytes,
+            metadata_bytes: disk.metadata_bytes,
+            slabs: disk.slabs,
+            free_slabs: disk.free_slabs,
+            to_move_bytes: disk.to_move_bytes,
+            write_bytes_per_s: disk.write_bytes_per_s,
+            io: io.map(|((_, name), stats)| ((*name).to_owned(), LiveIo::from(stats))).collect(),
+        }
+    }
+}
+
+impl From<&IoStats> for LiveIo {
+    fn from(stats: &IoStats) -> LiveIo {
+        LiveIo {
+            operations: stats.operations,
+            bytes: stats.bytes,
+            errors: stats.errors,
+            in_flight: stats.in_flight,
+            total_ns: stats.total_ns,
+            latency_ns_log2: stats.latency_ns_log2.clone(),
+            size_bytes_log2: stats.size_bytes_log2.clone(),
+        }
+    }
+}
+
+impl LiveDisk {
+    /// The last part of its path, or its number where it is missing.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let last = Path::new(&self.path).file_name().map(|name| name.to_string_lossy().into_owned());
+        last.unwrap_or_else(|| format!("disk {}", self.number))
+    }
+}
+
+impl Live {
+    /// A snapshot of this process.
+    #[must_use]
+    pub fn new(runtime_id: &str, at_unix_ms: u64, stats: &CacheStats) -> Live {
+        let runtime_id = runtime_id.to_owned();
+        Live { schema: 1, pid: std::process::id(), runtime_id, at_unix_ms, cache: stats.into(), ..Live::default() }
+    }
+
+    /// As the file holds it.
+    ///
+    /// # Errors
+    /// None in practice: all keys are text.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// Reads what [`Live::to_json`] has written, and what later versions of the same schema add.
+    ///
+    /// # Errors
+    /// Text that is something else.
+    pub fn from_json(text: &str) -> serde_json::Result<Live> {
+        serde_json::from_str(text)
+    }
+}
+
+/// Where the cache of the file at `path` publishes.
+#[must_use]
+pub fn path_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".live.json");
+    PathBuf::from(name)
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSnapshot {
+    /// There is no file: no process has the cache open.
+    #[error("no process has the cache open: there is no {0}")]
+    Nobody(String),
+    /// It is too old.
+    #[error(
+        "{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs; nobody publishes now"
+    )]
+    Stale {
+        /// The file.
+        path: String,
+        /// Its age, in seconds.
+        age_s: u64,
+        /// Who wrote it.
+        pid: u32,
+    },
+    /// It cannot be read, or is no snapshot.
+    #[error("cannot read {path}: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// The last snapshot of the cache of the file at `path`.
+///
+/// # Errors
+/// Nobody has the cache open, or whoever had it does not publish any more.
+pub fn read(path: &Path) -> Result<Live, NoSnapshot> {
+    read_at(path, now_unix_ms())
+}
+
+fn read_at(path: &Path, now_unix_ms: u64) -> Result<Live, NoSnapshot> {
+    let file = path_of(path);
+    let name = file.display().to_string();
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoSnapshot::Nobody(name)),
+        Err(error) => return Err(NoSnapshot::Unreadable { path: name, reason: error.to_string() }),
+    };
+    let unreadable = |reason: String| NoSnapshot::Unreadable { path: name.clone(), reason };
+    let live = Live::from_json(&text).map_err(|error| unreadable(error.to_string()))?;
+    if live.schema != 1 {
+        return Err(unreadable(format!("it has schema {}, of another version of this program", live.schema)));
+    }
+    let age = Duration::from_millis(now_unix_ms.saturating_sub(live.at_unix_ms));
+    if age > STALE_AFTER {
+        return Err(NoSnapshot::Stale { path: name, age_s: age.as_secs(), pid: live.pid });
+    }
+    Ok(live)
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Publishes one opening of a cache; the file goes with it.
+#[derive(Debug)]
+pub struct Publisher {
+    path: PathBuf,
+    runtime_id: String,
+    opened_ns: u64,
+}
+
+impl Publisher {
+    /// For the cache of the file at `path`, opened at `opened_ns` on its own clock.
+    #[must_use]
+    pub fn new(path: &Path, opened_ns: u64) -> Publisher {
+        let random = RandomState::new().hash_one(now_unix_ms());
+        Publisher { path: path_of(path), runtime_id: format!("{random:016x}"), opened_ns }
+    }
+
+    /// Writes a snapshot, with what of CACHE.yaml could not be followed.
+    ///
+    /// # Errors
+    /// What the system says; the next one may succeed.
+    pub fn publish(&self, stats: &CacheStats, problems: &[String]) -> io::Result<()> {
+        let live = Live {
+            problems: problems.to_vec(),
+            opened_ns: self.opened_ns,
+            ..Live::new(&self.runtime_id, now_unix_ms(), stats)
+        };
+        let text = live.to_json().map_err(io::Error::other)?;
+        replace_file(&self.path, &text, true)
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        // A file that stays is old soon, and readers say so.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use plimsoll_cache::stats::{DiskHealth, IoCounters};
+
+    use super::*;
+
+    pub(super) fn stats() -> CacheStats {
+        let counters = IoCounters::default();
+        counters.began();
+        counters.ended(8192, 120_000, true);
+        let disk = DiskStats {
+            number: 0,
+            guid: "00ff".to_owned(),
+            path: "/dev/sdb".to_owned(),
+            health: DiskHealth::ReadOnly,
+            why: "writes fail".to_owned(),
+            capacity_bytes: 1 << 30,
+            allocated_bytes: 1 << 20,
+            metadata_bytes: 65_536,
+            slabs: 32,
+            free_slabs: 31,
+            to_move_bytes: 0,
+            write_bytes_per_s: 250e6,
+            io: IoKind::ALL.iter().map(|_| counters.look()).collect(),
+        };
+        CacheStats { drops: [1, 2, 3, 4, 5], disks: vec![disk], ..CacheStats::default() }
+    }
+
+    #[test]
+    fn all_counters_have_names() {
+        let live = LiveCache::from(&stats());
+        let kinds: Vec<&str> = live.disks[0].io.keys().map(String::as_str).collect();
+        assert_eq!(kinds.len(), IoKind::ALL.len());
+        assert_eq!(live.disks[0].io["flush"].latency_ns_log2[16], 1);
+        assert_eq!((live.drops["no_disk"], live.drops["superseded"]), (3, 5));
+        assert_eq!(live.disks[0].health, "read-only");
+    }
+
+    #[test]
+    fn a_snapshot_lives_as_long_as_its_publisher() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.yaml");
+        assert!(matches!(read(&path), Err(NoSnapshot::Nobody(_))));
+        let publisher = Publisher::new(&path, 0);
+        publisher.publish(&stats(), &["no".to_owned()]).unwrap();
+        let live = read(&path).unwrap();
+        assert_eq!((live.pid, live.problems.as_slice()), (std::process::id(), ["no".to_owned()].as_slice()));
+        let later = live.at_unix_ms + 61_000;
+        assert!(matches!(read_at(&path, later), Err(NoSnapshot::Stale { age_s: 61, .. })));
+        let other = Publisher::new(&path, 0);
+        assert_ne!(other.runtime_id, publisher.runtime_id);
+        drop(publisher);
+        assert!(matches!(read(&path), Err(NoSnapshot::Nobody(_))));
+        for text in ["", "{}", "{\"schema\": 2}"] {
+            fs::write(path_of(&path), text).unwrap();
+            assert!(matches!(read(&path), Err(NoSnapshot::Unreadable { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_of_later_versions_do_no_harm() {
+        let text = r#"{"schema": 1, "pid": 1, "runtime_id": "a", "at_unix_ms": 5, "new": [1], "cache": {"hits": 3}}"#;
+        let live = Live::from_json(text).unwrap();
+        assert_eq!((live.cache.hits, live.cache.inserts), (3, 0));
+    }
+}

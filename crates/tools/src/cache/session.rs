@@ -1,0 +1,178 @@
+//! A cache that is opened by its CACHE.yaml, follows it and publishes what it does.
+//!
+//! # Why
+//! `add`, `bench` and any program of one's own open a cache in the same way, so that `iostat` sees them all.
+//!
+//! # How it works
+//! [`Session::open`] reads the file, opens the cache, and starts a thread that follows the file and publishes counters
+//! every second until [`Session::close`].
+//!
+//! # Limits
+//! Dropping a session without closing it loses what came after the last checkpoint.
+//!
+//! # Example
+//! ```no_run
+//! use plimsoll_tools::cache::session::Session;
+//! use plimsoll_tools::cache::wait::block_on;
+//! let session = Session::open("/etc/cache.yaml".as_ref(), |_| ())?;
+//! block_on(session.cache().insert(b"key", b"value"))?;
+//! session.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+
+use plimsoll_cache::stats::{CacheStats, DropReason};
+use plimsoll_cache::{BlockCache, CacheError, HostOptions, Inserted, Lookup};
+
+use super::bench::{Looked, Target};
+use super::config::{self, CacheFile, DeviceState, FileError};
+use super::follow::Follower;
+use super::live::{EVERY, Publisher};
+use super::wait::block_on;
+
+/// Why a cache could not be opened or closed by its file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The file, or one that it names.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The cache.
+    #[error("{0}")]
+    Cache(CacheError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+impl From<CacheError> for SessionError {
+    fn from(error: CacheError) -> SessionError {
+        SessionError::Cache(error)
+    }
+}
+
+/// An open cache. See the module's documentation.
+pub struct Session {
+    cache: Arc<BlockCache>,
+    file: CacheFile,
+    stop: Option<Sender<()>>,
+    attendant: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Opens the cache of the file at `path`; `change` may set other values than the file's.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a disk that is not this cache's or is in use by another process.
+    pub fn open(path: &Path, change: impl FnOnce(&mut CacheFile)) -> Result<Session, SessionError> {
+        let mut file = config::parse_from_file(path).map_err(FileError::from)?;
+        file.load_key(path)?;
+        change(&mut file);
+        let cache = Arc::new(open_cache(path, &mut file)?);
+        let (stop, stopped) = mpsc::channel();
+        let publisher = Publisher::new(path, cache.stats().at_ns);
+        let mut follower = Follower::new(path, &file);
+        let attended = Arc::clone(&cache);
+        let attend = move || {
+            // A snapshot that cannot be written is old soon, and readers say so.
+            let _ = publisher.publish(&attended.stats(), &follower.problems());
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                follower.follow(&attended);
+                let _ = publisher.publish(&attended.stats(), &follower.problems());
+            }
+        };
+        let attendant = thread::Builder::new().name("cache-attendant".to_owned()).spawn(attend);
+        let attendant = attendant.map_err(SessionError::Thread)?;
+        Ok(Session { cache, file, stop: Some(stop), attendant: Some(attendant) })
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// The file as it was when the cache was opened.
+    #[must_use]
+    pub fn file(&self) -> &CacheFile {
+        &self.file
+    }
+
+    /// Makes a last checkpoint and closes the cache.
+    ///
+    /// # Errors
+    /// What the checkpoint says.
+    pub fn close(mut self) -> Result<(), SessionError> {
+        self.end();
+        // The attendant has ended, and nobody else has the cache.
+        let cache = Arc::clone(&self.cache);
+        drop(self);
+        match Arc::try_unwrap(cache) {
+            Ok(cache) => Ok(block_on(cache.close())?),
+            Err(cache) => Ok(block_on(cache.checkpoint()).map(drop)?),
+        }
+    }
+
+    fn end(&mut self) {
+        self.stop = None;
+        if let Some(attendant) = self.attendant.take() {
+            // A thread that panicked has said so.
+            let _ = attendant.join();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Opens the cache. A disk whose removal ended just before a crash is taken out of the file.
+fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
+    loop {
+        let host = HostOptions { shards: file.shards, ..HostOptions::default() };
+        let error = match block_on(BlockCache::open(file.config.clone(), &file.sources(path)?, &host)) {
+            Ok(cache) => return Ok(cache),
+            Err(error) => error,
+        };
+        let removed = match &error {
+            CacheError::NotAMember { path: disk } => file.position(path, disk),
+            _ => None,
+        };
+        let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
+        let Some(at) = removed else { return Err(error.into()) };
+        let gone: PathBuf = file.devices.remove(at).path;
+        config::edit(path, |file| {
+            file.devices.retain(|device| device.path != gone);
+            Ok::<(), FileError>(())
+        })?;
+    }
+}
+
+impl Target for Session {
+    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, String> {
+        match self.cache.get(key).await {
+            Ok(Lookup::Hit(block)) => Ok(Looked::Hit(block)),
+            Ok(Lookup::Miss(reason)) => Ok(Looked::Miss(reason)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, String> {
+        match self.cache.insert(key, value).await {
+            Ok(Inserted::Stored) => Ok(None),
+            Ok(Inserted::Dropped(reason)) => Ok(Some(reason)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+}

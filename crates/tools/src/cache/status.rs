@@ -1,0 +1,169 @@
+//! How a cache is: its disks, what they hold, what it has done since it was opened.
+//!
+//! # Why
+//! The first question after an alarm: which disk is slow, failed or missing, and why.
+//!
+//! # How it works
+//! [`Status`] is the snapshot of a running cache without histograms and curves.
+//!
+//! # Limits
+//! As old as the snapshot: a second.
+//!
+//! # Example
+//! ```
+//! use plimsoll_tools::cache::live::Live;
+//! use plimsoll_tools::cache::status::Status;
+//! let status = Status::from(&Live { pid: 7, ..Live::default() });
+//! assert!(status.to_json()?.contains("\"pid\": 7"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::live::{Live, LiveDisk};
+use crate::units::csv_field;
+
+/// A disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DiskStatus {
+    /// Number in the cache.
+    pub number: u16,
+    /// Its identity.
+    pub guid: String,
+    /// Where it is; empty for a missing one.
+    pub path: String,
+    /// healthy, slow, read-only, failed, removing or missing.
+    pub health: String,
+    /// Why; empty for a healthy one.
+    pub why: String,
+    /// Bytes that the cache uses.
+    pub capacity_bytes: u64,
+    /// Taken by blocks.
+    pub allocated_bytes: u64,
+    /// Taken by logs and snapshots.
+    pub metadata_bytes: u64,
+    /// Slabs that nobody uses.
+    pub free_slabs: u32,
+    /// Of a disk that is being removed: bytes still to be moved.
+    pub to_move_bytes: u64,
+    /// Operations that failed since the cache was opened.
+    pub errors: u64,
+}
+
+impl From<&LiveDisk> for DiskStatus {
+    fn from(disk: &LiveDisk) -> DiskStatus {
+        DiskStatus {
+            number: disk.number,
+            guid: disk.guid.clone(),
+            path: disk.path.clone(),
+            health: disk.health.clone(),
+            why: disk.why.clone(),
+            capacity_bytes: disk.capacity_bytes,
+            allocated_bytes: disk.allocated_bytes,
+            metadata_bytes: disk.metadata_bytes,
+            free_slabs: disk.free_slabs,
+            to_move_bytes: disk.to_move_bytes,
+            errors: disk.io.values().map(|io| io.errors).sum(),
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Version of the schema: 1.
+    pub schema: u32,
+    /// The process that has the cache open.
+    pub pid: u32,
+    /// Seconds since it was opened.
+    pub open_s: f64,
+    /// The last durable checkpoint.
+    pub generation: u64,
+    /// How long it took, in nanoseconds.
+    pub last_checkpoint_ns: u64,
+    /// Blocks cached.
+    pub blocks: u64,
+    /// Their bytes.
+    pub block_bytes: u64,
+    /// Memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Look-ups answered.
+    pub hits: u64,
+    /// Look-ups without an answer, by reason.
+    pub misses: BTreeMap<String, u64>,
+    /// Blocks stored.
+    pub inserts: u64,
+    /// Inserts not stored, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Blocks evicted.
+    pub evictions: u64,
+    /// Corrupt blocks stored again.
+    pub healed: u64,
+    /// What in CACHE.yaml could not be followed.
+    pub problems: Vec<String>,
+    /// The disks, by number.
+    pub disks: Vec<DiskStatus>,
+}
+
+impl From<&Live> for Status {
+    fn from(live: &Live) -> Status {
+        let cache = &live.cache;
+        Status {
+            schema: 1,
+            pid: live.pid,
+            open_s: cache.at_ns.saturating_sub(live.opened_ns) as f64 / 1e9,
+            generation: cache.generation,
+            last_checkpoint_ns: cache.last_checkpoint_ns,
+            blocks: cache.blocks,
+            block_bytes: cache.block_bytes,
+            index_bytes: cache.index_bytes,
+            hits: cache.hits + cache.memory_hits,
+            misses: cache.misses.clone(),
+            inserts: cache.inserts,
+            drops: cache.drops.clone(),
+            evictions: cache.evictions,
+            healed: cache.healed,
+            problems: live.problems.clone(),
+            disks: cache.disks.iter().map(DiskStatus::from).collect(),
+        }
+    }
+}
+
+impl Status {
+    /// As JSON.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// A line for each disk.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from(
+            "number,guid,path,health,capacity_bytes,allocated_bytes,metadata_bytes,free_slabs,to_move_bytes,errors\n",
+        );
+        for disk in &self.disks {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{},{},{},{},{}",
+                disk.number,
+                disk.guid,
+                csv_field(&disk.path),
+                disk.health,
+                disk.capacity_bytes,
+                disk.allocated_bytes,
+                disk.metadata_bytes,
+                disk.free_slabs,
+                disk.to_move_bytes,
+                disk.errors
+            );
+        }
+        text
+    }
+}
