@@ -102,6 +102,9 @@ pub struct InsertOptions {
 /// A look-up in the index is repeated so often when what was found has moved while it was read.
 const ATTEMPTS: u32 = 4;
 
+/// So often is it looked whether eviction should begin; the keeper looks round five times a second besides.
+const LOOK_EVERY: u64 = 64;
+
 /// What happened so far.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -167,6 +170,7 @@ pub(crate) struct Engine {
     /// An insert found no space although there is some: it is in slabs of other sizes.
     pub(crate) is_starved: AtomicBool,
     pub(crate) is_rebalancing: AtomicBool,
+    pub(crate) allocations: AtomicU64,
     /// Rung when somebody needs space, or a checkpoint.
     pub(crate) bell: Bell,
 }
@@ -400,6 +404,9 @@ impl Engine {
     fn allocate(&self, len_bytes: u32) -> Result<Extent, DropReason> {
         let loads = self.loads();
         let extent = lock(&self.alloc).allocate(len_bytes, &loads);
+        if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
+            self.bell.ring_for_change();
+        }
         extent.map_err(|why| {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;

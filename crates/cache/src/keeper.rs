@@ -164,6 +164,13 @@ impl Engine {
         (lock(&self.alloc).capacity_bytes() as f64 * self.config.target_free_blocks_pct / 100.0) as u64
     }
 
+    /// Whether less is free, or will be, than should be.
+    pub(crate) fn is_below_target(&self) -> bool {
+        let target = self.target_free_bytes();
+        let alloc = lock(&self.alloc);
+        alloc.free_bytes() + alloc.freeing_bytes() < target
+    }
+
     fn is_short_of_space(&self, was_refused: bool) -> bool {
         let target = self.target_free_bytes() as f64;
         let alloc = lock(&self.alloc);

@@ -33,6 +33,8 @@ mod health;
 mod index;
 mod key;
 mod memory;
+#[cfg(feature = "object_store")]
+pub mod object_store;
 pub mod stats;
 
 pub use block::Block;

@@ -283,6 +283,7 @@ impl Engine {
             is_moving: AtomicBool::new(false),
             is_starved: AtomicBool::new(false),
             is_rebalancing: AtomicBool::new(false),
+            allocations: AtomicU64::new(0),
             bell: Bell::default(),
             classes: host.classes,
             handles,

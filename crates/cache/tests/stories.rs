@@ -39,16 +39,22 @@ fn closing_keeps_everything_and_full_caches_evict() {
     let config = CacheConfig { target_free_blocks_pct: 10.0, ..CacheConfig::default() };
     town.create(1 << 20);
     let life = town.open(&config);
+    let shard = life.runtime().shard(0).clone();
     let stats = life.run(async |cache| {
         let mut no_space = 0;
         for n in 0..40_000_u32 {
             match cache.insert(&n.to_le_bytes(), &value_of(n, 8192)).await.unwrap() {
                 Inserted::Stored => {}
-                Inserted::Dropped(DropReason::NoSpace) => no_space += 1,
+                Inserted::Dropped(DropReason::NoSpace) => {
+                    no_space += 1;
+                    shard.sleep(std::time::Duration::from_millis(1)).await;
+                }
                 Inserted::Dropped(other) => panic!("{other:?}"),
             }
         }
         assert!(no_space < 4_000, "{no_space} of 40,000 found no space");
+        // Eviction has its time.
+        shard.sleep(std::time::Duration::from_secs(1)).await;
         cache.stats()
     });
     assert!(stats.evictions > 20_000 && stats.blocks > 5_000, "{stats:?}");

@@ -17,8 +17,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Create, change, watch and measure a block cache over several disks
 ///
-/// CACHE.yaml says which disks a cache has and how it runs; `create` writes it. A process that has the cache open follows
-/// it, and publishes every second what it does, for `status`, `iostat` and `hits`.
+/// CACHE.yaml says which disks a cache has and how it runs; `create` writes it. A process that has the cache open
+/// follows it, and publishes every second what it does, for `status`, `iostat` and `hits`.
 #[derive(Args, Debug)]
 pub(crate) struct CacheArguments {
     #[command(subcommand)]

@@ -15,16 +15,16 @@ use plimsoll_tools::units::{parse_count, parse_duration_ns};
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
-use crate::test::{parse_bytes, parse_seconds};
 use crate::interrupt;
+use crate::test::{parse_bytes, parse_seconds};
 
 /// Name of the picture.
 const PICTURE: &str = "cache-bench";
 
 /// Measure a cache: it is filled with blocks of its own, and what it held may be evicted
 ///
-/// Blocks are incompressible and a function of their key. What a look-up does not find is inserted. Exit code 1 if a byte
-/// or a counter is wrong.
+/// Blocks are incompressible and a function of their key. What a look-up does not find is inserted. Exit code 1 if a
+/// byte or a counter is wrong.
 #[derive(Args, Debug)]
 pub(super) struct BenchArguments {
     #[command(flatten)]

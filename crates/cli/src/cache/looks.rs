@@ -33,8 +33,8 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Outcome, Failure> {
 
 /// Show the I/O of a cache in use, by kind
 ///
-/// Without an interval: the means since it was opened. With one: these first, then a report each interval. The times are
-/// milliseconds in the mean, queueing included.
+/// Without an interval: the means since it was opened. With one: these first, then a report each interval. The times
+/// are milliseconds in the mean, queueing included.
 #[derive(Args, Debug)]
 pub(super) struct IostatArguments {
     #[command(flatten)]

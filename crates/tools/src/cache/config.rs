@@ -4,10 +4,10 @@
 //! One file says what a cache should be. Commands change it, people may; a process that has the cache open follows.
 //!
 //! # How it works
-//! [`parse`] reads it strictly: an unknown key, a value without its unit or a device that is listed twice is refused with
-//! its line. [`CacheFile::to_text`] writes what [`parse`] reads. [`edit`] is how commands change it: under a lock on its
-//! directory, read, changed, written beside it and renamed onto it, so that readers see the old file or the new one.
-//! Relative paths (of devices that are files, of disk models, of the key) start at the file's directory.
+//! [`parse`] reads it strictly: an unknown key, a value without its unit or a device that is listed twice is refused
+//! with its line. [`CacheFile::to_text`] writes what [`parse`] reads. [`edit`] is how commands change it: under a lock
+//! on its directory, read, changed, written beside it and renamed onto it, so that readers see the old file or the new
+//! one. Relative paths (of devices that are files, of disk models, of the key) start at the file's directory.
 //!
 //! | key of `cache` | default | meaning |
 //! |---|---|---|

@@ -1,17 +1,18 @@
-//! A running cache follows CACHE.yaml: disks that appear there are added, those that grow expanded, those that go removed.
+//! A running cache follows CACHE.yaml: disks that appear there are added, those that grow expanded, those that go
+//! removed.
 //!
 //! # Why
-//! Disks are added while a cache serves. The file is the one place where it stands which ones there should be; a process
-//! that crashes half-way finds it there when it starts again.
+//! Disks are added while a cache serves. The file is the one place where it stands which ones there should be; a
+//! process that crashes half-way finds it there when it starts again.
 //!
 //! # How it works
-//! [`Follower::follow`] reads the file (once a second, by [`super::session`]), [`plan`]s what differs from what was done,
-//! and does it. What fails is told in the published snapshot, and tried again when its line in the file changes. A device
-//! whose removal has ended is taken out of the file.
+//! [`Follower::follow`] reads the file (once a second, by [`super::session`]), [`plan`]s what differs from what was
+//! done, and does it. What fails is told in the published snapshot, and tried again when its line in the file changes.
+//! A device whose removal has ended is taken out of the file.
 //!
 //! # Limits
-//! Only devices are followed: other keys hold from the next opening on. A device whose entry is deleted is removed, as one
-//! with `state: removing` is. Devices do not shrink.
+//! Only devices are followed: other keys hold from the next opening on. A device whose entry is deleted is removed, as
+//! one with `state: removing` is. Devices do not shrink.
 //!
 //! # Example
 //! ```
@@ -19,7 +20,8 @@
 //! use plimsoll_tools::cache::follow::{Step, plan};
 //! let device = |path: &str, state| Device { path: path.into(), state, ..Device::default() };
 //! let done = [device("a", DeviceState::Active), device("b", DeviceState::Active)];
-//! let wanted = [device("a", DeviceState::Removing), device("b", DeviceState::Active), device("c", DeviceState::Active)];
+//! let wanted = [("a", DeviceState::Removing), ("b", DeviceState::Active), ("c", DeviceState::Active)];
+//! let wanted = wanted.map(|(path, state)| device(path, state));
 //! assert_eq!(plan(&done, &wanted), [Step::Remove(wanted[0].clone()), Step::Add(wanted[2].clone())]);
 //! ```
 

@@ -5,8 +5,8 @@
 //! find their ghosts, and every hit knows how much has been used since.
 //!
 //! # How it works
-//! [`HitTable::new`] cuts the curve of a snapshot into at most so many rows of equal size, each with the hits of a cache
-//! of that size. Rows beyond the present size are of ghosts.
+//! [`HitTable::new`] cuts the curve of a snapshot into at most so many rows of equal size, each with the hits of a
+//! cache of that size. Rows beyond the present size are of ghosts.
 //!
 //! # Limits
 //! A curve begins again when the capacity changes. What lies between two rows is not shown.
@@ -15,7 +15,8 @@
 //! ```
 //! use plimsoll_tools::cache::hits::HitTable;
 //! use plimsoll_tools::cache::live::{LiveCache, LiveCurve, LiveDisk};
-//! let mut cache = LiveCache { disks: vec![LiveDisk { capacity_bytes: 100, ..LiveDisk::default() }], ..LiveCache::default() };
+//! let disk = LiveDisk { capacity_bytes: 100, ..LiveDisk::default() };
+//! let mut cache = LiveCache { disks: vec![disk], ..LiveCache::default() };
 //! cache.hit_curve = LiveCurve { hits: vec![10, 30, 45, 50], step_bytes: 50, lookups: 100 };
 //! let table = HitTable::new(&cache, 20);
 //! assert_eq!((table.rows[1].pct, table.rows[1].is_ghost), (30.0, false));

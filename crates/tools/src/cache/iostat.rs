@@ -5,8 +5,8 @@
 //! seen at once in rates by disk and kind.
 //!
 //! # How it works
-//! [`Interval::between`] subtracts two snapshots of the same opening; without an earlier one it gives the means since the
-//! cache was opened. A [`Row`] is a disk, or all of them; its figures stand in the order of [`IoKind::ALL`], and
+//! [`Interval::between`] subtracts two snapshots of the same opening; without an earlier one it gives the means since
+//! the cache was opened. A [`Row`] is a disk, or all of them; its figures stand in the order of [`IoKind::ALL`], and
 //! [`GROUPS`] says which kinds the table adds up. Mean times are those of operations that ended in the interval.
 //!
 //! # Limits

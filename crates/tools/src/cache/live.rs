@@ -6,9 +6,9 @@
 //!
 //! # How it works
 //! [`Publisher`] writes `CACHE.yaml.live.json`: a new file, renamed onto the old one. It is removed when the cache is
-//! closed. [`read`] refuses one that is older than [`STALE_AFTER`]: whoever wrote it was killed or hangs. Each opening has
-//! a new `runtime_id`, by which a reader sees that counters began again. The schema is in docs/formats.md; readers ignore
-//! keys that they do not know.
+//! closed. [`read`] refuses one that is older than [`STALE_AFTER`]: whoever wrote it was killed or hangs. Each opening
+//! has a new `runtime_id`, by which a reader sees that counters began again. The schema is in docs/formats.md; readers
+//! ignore keys that they do not know.
 //!
 //! # Limits
 //! Times are of the host's clock: readers and the cache run on the same host.

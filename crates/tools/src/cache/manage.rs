@@ -5,8 +5,8 @@
 //!
 //! # How it works
 //! If a process publishes snapshots, CACHE.yaml is changed and that process does the rest: the command waits until the
-//! snapshot shows it, or the reason why not, and then takes its change back. Otherwise the command opens the cache itself,
-//! does the work, closes it with a checkpoint, and changes the file.
+//! snapshot shows it, or the reason why not, and then takes its change back. Otherwise the command opens the cache
+//! itself, does the work, closes it with a checkpoint, and changes the file.
 //!
 //! # Limits
 //! A removal on a cache that is closed is waited for; on one that serves it is begun, and `status` shows how far it is.
@@ -174,7 +174,8 @@ pub fn add(path: &Path, disks: &[PathBuf], size_bytes: Option<u64>, force: bool)
     Ok(said)
 }
 
-/// Writes zeros over the first and the last MiB, where whatever was there has its labels, unless somebody has it locked.
+/// Writes zeros over the first and the last MiB, where whatever was there has its labels, unless somebody has it
+/// locked.
 fn clear(disk: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::FileExt as _;
     const EDGE_BYTES: u64 = 1 << 20;
@@ -284,8 +285,8 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
     device.ok_or_else(|| FileError::Change(format!("{} is no disk of this cache", disk.display())))
 }
 
-/// Removes a disk; `is_stopped` ends the waiting, the removal goes on when the cache is opened again. What was done, in a
-/// sentence.
+/// Removes a disk; `is_stopped` ends the waiting, the removal goes on when the cache is opened again. What was done,
+/// in a sentence.
 ///
 /// # Errors
 /// A disk that is not of this cache, the last one, and what the cache says.

@@ -5,9 +5,9 @@
 //! CACHE.yaml, and none of them needs to know whether a process has the cache open.
 //!
 //! # How it works
-//! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes every
-//! second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`], [`hits`],
-//! [`slabs`] and [`status`] turn such snapshots into rows, JSON and CSV. [`bench`] loads a cache.
+//! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes
+//! every second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`],
+//! [`hits`], [`slabs`] and [`status`] turn such snapshots into rows, JSON and CSV. [`bench`] loads a cache.
 //!
 //! # Limits
 //! Whoever opens a cache with the library alone publishes nothing; `session::Session` is there for that.

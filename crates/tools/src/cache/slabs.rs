@@ -1,8 +1,8 @@
 //! How the slabs of a cache are used: by device and size of block.
 //!
 //! # Why
-//! A cache whose mix of block sizes changes may be half empty and still have no room for a block. Which slabs hold what,
-//! and how full they are, shows it.
+//! A cache whose mix of block sizes changes may be half empty and still have no room for a block. Which slabs hold
+//! what, and how full they are, shows it.
 //!
 //! # How it works
 //! [`SlabTable`] holds a row for each device and bucket, and sums. [`SlabTable::summaries`] adds them up by kind.

@@ -1,13 +1,14 @@
-//! `cache bench`: how fast a cache takes and gives blocks, how evenly it uses its disks, and whether every byte is right.
+//! `cache bench`: how fast a cache takes and gives blocks, how evenly it uses its disks, and whether every byte is
+//! right.
 //!
 //! # Why
 //! A cache that takes 270 MB/s on three disks of 250 MB/s has a flaw that no single-disk benchmark shows. And one that
 //! gives wrong bytes must never look fast.
 //!
 //! # How it works
-//! [`run`] keeps [`BenchOptions::concurrency`] workers busy, spread over a few threads. A worker inserts, or looks up; what
-//! is not found is inserted, as a program that reads through the cache would do. The calling thread looks at the counters
-//! ten times a second: from them come the series and the effective number of devices of each window. With
+//! [`run`] keeps [`BenchOptions::concurrency`] workers busy, spread over a few threads. A worker inserts, or looks up;
+//! what is not found is inserted, as a program that reads through the cache would do. The calling thread looks at the
+//! counters ten times a second: from them come the series and the effective number of devices of each window. With
 //! [`BenchOptions::fill`] the measurement begins when the cache evicts, so that it is one of a full cache. Values are
 //! functions of their keys ([`workload`]), so that each hit can be verified.
 //!

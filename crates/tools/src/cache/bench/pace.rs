@@ -5,8 +5,8 @@
 //! operations that it held up, not in the few that were under way.
 //!
 //! # How it works
-//! Operation n is due n / rate seconds after the beginning. Workers take the next due time with [`Pace::take`]; those that
-//! are early wait, and whoever calls [`Pace::tick`] often wakes as many as have become due.
+//! Operation n is due n / rate seconds after the beginning. Workers take the next due time with [`Pace::take`]; those
+//! that are early wait, and whoever calls [`Pace::tick`] often wakes as many as have become due.
 //!
 //! # Limits
 //! As exact as [`Pace::tick`] is called. Due times never end early: [`Pace::end`] wakes all, who then get `None`.

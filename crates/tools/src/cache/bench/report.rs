@@ -110,7 +110,8 @@ pub struct BenchReport {
     pub misses: BTreeMap<String, u64>,
     /// Inserts that were not stored, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// Least effective number of devices over full windows of 2 s; `None` where nothing was written or no window is full.
+    /// Least effective number of devices over full windows of 2 s; `None` where nothing was written or no window is
+    /// full.
     pub effective_devices_min: Option<f64>,
     /// Mean of the same.
     pub effective_devices_mean: Option<f64>,

@@ -1,8 +1,8 @@
 //! How many devices a cache really writes to: series and windows of bytes by device.
 //!
 //! # Why
-//! A cache on three disks that writes to one of them at a time has the speed of one. The mean over a minute hides it, if
-//! the disks take turns; a window of two seconds does not.
+//! A cache on three disks that writes to one of them at a time has the speed of one. The mean over a minute hides it,
+//! if the disks take turns; a window of two seconds does not.
 //!
 //! # How it works
 //! [`Series`] keeps samples of bytes written since the beginning. A window's effective number of devices is
@@ -35,11 +35,14 @@ pub fn effective_devices(bytes: &[f64]) -> f64 {
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
+/// Seconds since the beginning, and bytes of each device since then.
+type Sample = (f64, Vec<u64>);
+
 /// Bytes written by device over time. See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// Seconds since the beginning, and bytes of each device since then; times rise.
-    samples: Vec<(f64, Vec<u64>)>,
+    samples: Vec<Sample>,
 }
 
 impl Series {
@@ -59,7 +62,7 @@ impl Series {
     pub fn rates(&self, device: usize) -> Vec<(f64, f64)> {
         let of = |bytes: &[u64]| bytes.get(device).copied().unwrap_or(0);
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
-        let rate = |((from_s, before), (to_s, after)): (&(f64, Vec<u64>), &(f64, Vec<u64>))| {
+        let rate = |((from_s, before), (to_s, after)): (&Sample, &Sample)| {
             let seconds = (to_s - from_s).max(1e-9);
             ((from_s + to_s) / 2.0, of(after).saturating_sub(of(before)) as f64 / seconds)
         };
@@ -85,7 +88,7 @@ impl Series {
     }
 
     fn bytes_at(&self, device: usize, at_s: f64) -> f64 {
-        let of = |sample: &(f64, Vec<u64>)| (sample.0, sample.1.get(device).copied().unwrap_or(0) as f64);
+        let of = |sample: &Sample| (sample.0, sample.1.get(device).copied().unwrap_or(0) as f64);
         let next = self.samples.partition_point(|(time_s, _)| *time_s < at_s);
         let before = next.checked_sub(1).and_then(|at| self.samples.get(at)).map(of);
         match (before, self.samples.get(next).map(of)) {

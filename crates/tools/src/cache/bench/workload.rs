@@ -1,12 +1,12 @@
 //! What a benchmark of a cache asks for: keys, and values that can be checked.
 //!
 //! # Why
-//! A hit with the bytes of another block is the worst that a cache can do. So every value must be known from its key, and
-//! no compressor and no deduplication may make the disks look quicker than they are.
+//! A hit with the bytes of another block is the worst that a cache can do. So every value must be known from its key,
+//! and no compressor and no deduplication may make the disks look quicker than they are.
 //!
 //! # How it works
-//! A key is a number below [`Keys::count`], or one of its own for each insert. As bytes it is the seed and the number. A
-//! value is the output of a random generator whose seed is made of seed, number and length.
+//! A key is a number below [`Keys::count`], or one of its own for each insert. As bytes it is the seed and the number.
+//! A value is the output of a random generator whose seed is made of seed, number and length.
 //!
 //! # Limits
 //! Values are as good as random for compressors, not for secrets.
