@@ -258,11 +258,17 @@ impl BlockCache {
     }
 }
 
+impl BlockCache {
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}
+
 fn stopped(error: std::io::Error) -> CacheError {
     CacheError::Stopped(error.to_string())
 }
 
-async fn on_shard<T, F>(host: &Host, body: impl FnOnce(Shard) -> F + Send + 'static) -> Result<T, CacheError>
+pub(crate) async fn on_shard<T, F>(host: &Host, body: impl FnOnce(Shard) -> F + Send + 'static) -> Result<T, CacheError>
 where
     T: Send + 'static,
     F: Future<Output = T> + 'static,

@@ -278,7 +278,14 @@ impl CacheDisk {
     }
 
     /// Writes `buffer`; alone, for metadata.
-    pub(crate) async fn write(&self, shard: &Shard, class: Class, kind: IoKind, offset: u64, buffer: AlignedBuf) -> io::Result<()> {
+    pub(crate) async fn write(
+        &self,
+        shard: &Shard,
+        class: Class,
+        kind: IoKind,
+        offset: u64,
+        buffer: AlignedBuf,
+    ) -> io::Result<()> {
         self.write_run(shard, class, kind, offset, vec![buffer]).await
     }
 
@@ -379,7 +386,9 @@ impl CacheDisk {
         for done in done {
             done(match &result {
                 Ok(()) => Ok(()),
-                Err(error) => Err(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)),
+                Err(error) => {
+                    Err(error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
+                }
             });
         }
         self.send_runs(shard);

@@ -24,8 +24,8 @@
 //! An insert whose caller goes away is finished all the same: the end of its write is a function that belongs to the
 //! write, not to the caller.
 
-use std::io;
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
@@ -43,6 +43,7 @@ use crate::crypt::{Cipher, NONCE_BYTES, OVERHEAD_BYTES};
 use crate::disk::{CacheDisk, is_refusal, lock};
 use crate::entry::{Entry, Extent, MAX_BLOCK_BYTES, SlabId};
 use crate::error::CacheError;
+use crate::flight::Flights;
 use crate::format::{Member, Record};
 use crate::host::{CacheClasses, HostParts};
 use crate::index::{Finish, Found, Index, Token};
@@ -171,6 +172,11 @@ pub(crate) struct Engine {
     pub(crate) is_starved: AtomicBool,
     pub(crate) is_rebalancing: AtomicBool,
     pub(crate) allocations: AtomicU64,
+    pub(crate) flights: Flights<Block>,
+    /// What opening has found to be wrong.
+    pub(crate) findings: Mutex<Vec<String>>,
+    /// Blocks that opening found in places that were taken.
+    pub(crate) double_references: AtomicU64,
     /// Rung when somebody needs space, or a checkpoint.
     pub(crate) bell: Bell,
 }
@@ -242,7 +248,7 @@ impl Engine {
         let deadline = options.deadline.or(self.config.hit_deadline);
         let class = options.class.unwrap_or(self.classes.hit);
         for _ in 0..ATTEMPTS {
-            let read = self.read_entry(shard, hash, &entry, class);
+            let read = self.read_entry(shard, hash, &entry, class, IoKind::LookupRead);
             let end = match deadline {
                 None => read.await,
                 Some(deadline) => match race(read, shard.sleep(deadline)).await {
@@ -311,14 +317,16 @@ impl Engine {
         if crc32c::crc32c(stored) == entry.checksum { Ok(buffer) } else { Err(MissReason::Corrupt) }
     }
 
-    async fn read_entry(
+    /// The block of an entry.
+    pub(crate) async fn read_entry(
         &self,
         shard: &Shard,
         hash: &KeyHash,
         entry: &Entry,
         class: Class,
+        kind: IoKind,
     ) -> Result<Block, MissReason> {
-        let mut buffer = self.read_stored(shard, entry, class, IoKind::LookupRead).await?;
+        let mut buffer = self.read_stored(shard, entry, class, kind).await?;
         let len = entry.extent.len_bytes as usize;
         let Some(cipher) = &self.cipher else { return Ok(Block::from_aligned(buffer, 0..len)) };
         let sealed = buffer.get_mut(..len).unwrap_or_default();
@@ -369,6 +377,23 @@ impl Engine {
         match self.begin_insert(hash, value, class, permit, answer) {
             Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
             Err(reason) => Ok(self.dropped(reason)),
+        }
+    }
+
+    /// Begins to store `value`, and nobody waits for it.
+    #[cfg(feature = "object_store")]
+    pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
+        let class = class.unwrap_or(self.classes.fill);
+        if value.is_empty() || value.len() > self.max_value_bytes() as usize {
+            return;
+        }
+        let Some(permit) = self.admission.try_enter(class.index(), value.len() as u64) else {
+            self.dropped(DropReason::InFlight);
+            return;
+        };
+        let (answer, _) = oneshot::channel();
+        if let Err(reason) = self.begin_insert(hash, value, class, permit, answer) {
+            self.dropped(reason);
         }
     }
 

@@ -151,7 +151,11 @@ impl std::fmt::Display for CacheError {
                 path.display()
             ),
             CacheError::NotACache { path, what } => {
-                write!(f, "{}: {what}; is the path right? `cache create` or `cache add` makes a cache disk", path.display())
+                write!(
+                    f,
+                    "{}: {what}; is the path right? `cache create` or `cache add` makes a cache disk",
+                    path.display()
+                )
             }
             CacheError::Version { path, found } => write!(
                 f,

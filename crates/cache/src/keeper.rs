@@ -268,7 +268,8 @@ impl Engine {
         let typical: Vec<_> = disks.iter().map(|disk| disk.judge(|health| health.typical())).collect();
         for (number, disk) in disks.iter().enumerate() {
             let is_peer = |other: usize| other != number && disks.get(other).is_some_and(|other| other.takes_reads());
-            let peers: Vec<_> = (0..typical.len()).filter(|other| is_peer(*other)).map(|other| typical[other]).collect();
+            let peers: Vec<_> =
+                (0..typical.len()).filter(|other| is_peer(*other)).map(|other| typical[other]).collect();
             let oldest = disk.oldest_read(now_ns);
             disk.judge(|health| health.judge(now_ns, &peers, oldest));
         }

@@ -6,42 +6,47 @@
 //! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`), blocks go to the disk that has
 //! the least to do for its speed, and every disk is a fault domain of its own.
 mod admission;
+mod alloc;
 mod away;
+mod block;
 mod cache;
 mod checkpoint;
+mod config;
+mod crypt;
 mod disk;
 mod engine;
+mod entry;
 mod error;
+mod fetch;
+mod flight;
+mod format;
+mod health;
 mod host;
+mod index;
+mod inspect;
 mod keeper;
+mod key;
 mod label;
 mod log;
 mod members;
+mod memory;
 mod mover;
+#[cfg(feature = "object_store")]
+pub mod object_store;
 mod open;
 mod race;
 mod recover;
 mod snapshot;
-mod alloc;
-mod block;
-mod config;
-mod crypt;
-mod entry;
-mod flight;
-mod format;
-mod health;
-mod index;
-mod key;
-mod memory;
-#[cfg(feature = "object_store")]
-pub mod object_store;
 pub mod stats;
 
+pub use alloc::{BucketReport, SlabReport};
 pub use block::Block;
 pub use cache::{BlockCache, CreateOptions};
-pub use engine::{GetOptions, InsertOptions, Inserted, Lookup};
-pub use error::CacheError;
-pub use host::{Host, HostOptions, SPARE_DISKS};
 pub use config::{BadConfig, CacheConfig, DiskSource, Placement};
+pub use engine::{GetOptions, InsertOptions, Inserted, Lookup};
 pub use entry::{MAX_BLOCK_BYTES, MAX_SLAB_BYTES, MIN_SLAB_BYTES};
+pub use error::CacheError;
+pub use fetch::{FetchError, Fetched};
+pub use host::{Host, HostOptions, SPARE_DISKS};
+pub use inspect::{CheckReport, Inspection, check, check_on, inspect, inspect_on};
 pub use key::KeyHash;

@@ -107,9 +107,11 @@ impl Engine {
         let has_bytes = shard.reactor().file_len(&disk.file).map_err(refused)?;
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
         let number = disk.identity.number;
-        let ends = read(&self.places).iter().filter(|range| range.disk == number).map(|range| {
-            range.offset_bytes + u64::from(range.count) * slab_bytes
-        }).max();
+        let ends = read(&self.places)
+            .iter()
+            .filter(|range| range.disk == number)
+            .map(|range| range.offset_bytes + u64::from(range.count) * slab_bytes)
+            .max();
         let end = ends.unwrap_or(label::SLABS_AT_BYTES);
         let count = u32::try_from(has_bytes.saturating_sub(end) / slab_bytes).unwrap_or(u32::MAX);
         if count == 0 {
@@ -235,8 +237,7 @@ impl Engine {
             {
                 let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
                 for (hash, entry) in part {
-                    let is_right = self.away.is_unchanged(hash)
-                        && lock(&self.alloc).claim(&entry.extent).is_ok();
+                    let is_right = self.away.is_unchanged(hash) && lock(&self.alloc).claim(&entry.extent).is_ok();
                     if !is_right {
                         self.note_remove(hash, entry);
                     } else if !self.index.restore_if_absent(*hash, *entry) {

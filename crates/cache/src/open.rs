@@ -39,6 +39,7 @@ use crate::disk::{DiskIdentity, lock};
 use crate::engine::{CacheIdentity, Counters, Engine};
 use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 use crate::error::CacheError;
+use crate::flight::Flights;
 use crate::format::{Member, MemberState, RangeRecord, Record, SlotError, Superblock};
 use crate::host::HostParts;
 use crate::index::{Cursor, Index, Verdict};
@@ -101,8 +102,10 @@ pub(crate) async fn create(
         label::wipe(shard, &disk, host.classes.checkpoint).await.map_err(refused)?;
         engine.set_disk(number, Some(disk));
     }
-    engine.checkpoint(shard).await.map_err(|error| {
-        CacheError::Io { path: PathBuf::from("."), what: "cannot write the first checkpoint", error }
+    engine.checkpoint(shard).await.map_err(|error| CacheError::Io {
+        path: PathBuf::from("."),
+        what: "cannot write the first checkpoint",
+        error,
     })?;
     match engine.all_disks().into_iter().find(|disk| !disk.takes_metadata()) {
         Some(disk) => Err(CacheError::Io {
@@ -170,7 +173,7 @@ pub(crate) async fn open(
     labelled.sort_by_key(|disk| !disk.is_current);
     let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
-    engine.load(shard, labelled, target).await?;
+    engine.load(shard, labelled, target, writes).await?;
     if writes {
         engine.begin_life(&newest);
     }
@@ -239,7 +242,9 @@ fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError>
     match (&config.encryption_key, block.is_encrypted) {
         (None, false) => Ok(()),
         (None, true) => Err(CacheError::Key("the cache is encrypted: give its key (encryption_key_file)")),
-        (Some(_), false) => Err(CacheError::Key("the cache is not encrypted: leave the key out, or create it anew with one")),
+        (Some(_), false) => {
+            Err(CacheError::Key("the cache is not encrypted: leave the key out, or create it anew with one"))
+        }
         (Some(key), true) if Cipher::new(key).key_check() == block.key_check => Ok(()),
         (Some(_), true) => Err(CacheError::Key("this is not the key that the cache was encrypted with")),
     }
@@ -284,6 +289,9 @@ impl Engine {
             is_starved: AtomicBool::new(false),
             is_rebalancing: AtomicBool::new(false),
             allocations: AtomicU64::new(0),
+            flights: Flights::new(),
+            findings: Mutex::default(),
+            double_references: AtomicU64::new(0),
             bell: Bell::default(),
             classes: host.classes,
             handles,
@@ -299,7 +307,7 @@ impl Engine {
     }
 
     /// Index, allocator and disks from what was read.
-    async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64) -> Result<(), CacheError> {
+    async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64, writes: bool) -> Result<(), CacheError> {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
         for disk in labelled {
@@ -314,7 +322,9 @@ impl Engine {
             } else {
                 self.load_stale(from, &disk.block).await
             };
-            if found.is_err() {
+            if let Err(error) = &found {
+                let path = disk.device.source.path.display();
+                lock(&self.findings).push(format!("{path}: its metadata is damaged ({error}); its blocks are lost"));
                 self.unload(disk.block.disk).await;
             }
             loaded.push((disk, found));
@@ -325,7 +335,7 @@ impl Engine {
         }
         self.claim_all().await;
         for (disk, found) in loaded {
-            self.take_in(disk, found)?;
+            self.take_in(disk, found, writes)?;
         }
         if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
     }
@@ -400,7 +410,10 @@ impl Engine {
             let mut alloc = lock(&self.alloc);
             self.index.sweep(&mut cursor, 65_536, |_, entry| match alloc.claim(&entry.extent) {
                 Ok(()) => Verdict::Keep,
-                Err(_) => Verdict::Drop,
+                Err(_) => {
+                    self.double_references.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    Verdict::Drop
+                }
             });
             drop(alloc);
             yield_now().await;
@@ -408,13 +421,17 @@ impl Engine {
     }
 
     /// The disk is one of the cache's from now on.
-    fn take_in(&self, disk: Labelled, found: Result<FoundLog, ReplayError>) -> Result<(), CacheError> {
+    fn take_in(&self, disk: Labelled, found: Result<FoundLog, ReplayError>, writes: bool) -> Result<(), CacheError> {
         let Labelled { device, block, .. } = disk;
         let (number, guid) = (block.disk, block.disk_guid);
         let path = device.source.path.clone();
+        // A log that will never be written takes no slab.
+        let mut real = || self.metadata_slab(number);
+        let mut none = || Some((SlabId(SlabId::END), 0));
+        let take: &mut dyn FnMut() -> Option<(SlabId, u64)> = if writes { &mut real } else { &mut none };
         let log = match found {
-            Ok(found) => DiskLog::reopen(self.shape(guid), found, &mut || self.metadata_slab(number)).ok(),
-            Err(_) => DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).ok(),
+            Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
+            Err(_) => DiskLog::new(self.shape(guid), take).ok(),
         };
         let Some(log) = log else {
             return Err(CacheError::Damaged { path, what: "it has no free slab for its log".to_owned() });

@@ -142,7 +142,8 @@ impl<'a> Reader<'a> {
     }
 
     fn slab_begin(&self, slab: SlabId) -> Option<u64> {
-        let range = self.block.ranges.iter().find(|range| (range.first.0..range.first.0 + range.count).contains(&slab.0))?;
+        let range =
+            self.block.ranges.iter().find(|range| (range.first.0..range.first.0 + range.count).contains(&slab.0))?;
         Some(range.offset_bytes + u64::from(slab.0 - range.first.0) * u64::from(self.block.slab_bytes))
     }
 

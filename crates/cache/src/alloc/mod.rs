@@ -297,6 +297,11 @@ impl Allocator {
         Ok(())
     }
 
+    /// Bytes that a block takes, its slot or range whole.
+    pub(crate) fn space_of(&self, extent: &Extent) -> u64 {
+        self.buckets.of(extent.len_bytes).map_or(0, |(_, units)| u64::from(units) * u64::from(UNIT_BYTES))
+    }
+
     /// Takes a slab that a log or a snapshot had before.
     ///
     /// # Errors
