@@ -130,6 +130,29 @@ impl BlockCache {
         Ok(BlockCache { engine, runtime: host.runtime })
     }
 
+    /// Makes a cache and uses it at once, without reading back what was written: for simulated disks that keep nothing.
+    #[cfg(feature = "sim")]
+    pub(crate) async fn make_on(
+        options: &CreateOptions,
+        config: CacheConfig,
+        disks: &[DiskSource],
+        host: Host,
+    ) -> Result<BlockCache, CacheError> {
+        config.check()?;
+        let (options, disks) = (options.clone(), disks.to_vec());
+        let (parts, handles) = (host.parts.clone(), host.handles.clone());
+        let make = move |shard: Shard| async move {
+            let key_seed = config.seed;
+            let engine = open::make(&parts, handles, &shard, &options, config, key_seed, &disks).await?;
+            let capacity_bytes = lock(&engine.alloc).capacity_bytes();
+            engine.index.set_capacity(capacity_bytes);
+            shard.spawn(crate::keeper::keep(Arc::clone(&engine), shard.clone())).detach();
+            Ok::<_, CacheError>(engine)
+        };
+        let engine = on_shard(&host, make).await??;
+        Ok(BlockCache { engine, runtime: host.runtime })
+    }
+
     /// The block of `key`, or why there is none.
     ///
     /// # Errors

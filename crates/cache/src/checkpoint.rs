@@ -44,7 +44,7 @@ impl Engine {
     ///
     /// # Errors
     /// When no disk took it.
-    pub(crate) async fn checkpoint(&self, shard: &Shard) -> io::Result<u64> {
+    pub(crate) async fn checkpoint(self: &Arc<Engine>, shard: &Shard) -> io::Result<u64> {
         let begin_ns = shard.now_ns();
         let generation = self.generation.load(Relaxed) + 1;
         let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_metadata()).collect();
@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// The checkpoint is durable: what was freed before it may be used.
-    fn release<'a>(&self, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
+    fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
         let unused: Vec<_> = disks.flat_map(|disk| lock(&disk.log).checkpointed()).collect();
         let mut alloc = lock(&self.alloc);
         let empty = alloc.finish_checkpoint();
@@ -205,17 +205,6 @@ impl Engine {
             alloc.free_metadata_slab(slab);
         }
         drop(alloc);
-        if !self.config.discard {
-            return;
-        }
-        for slab in empty {
-            let Some((disk, begin)) = self.place(slab).and_then(|(number, begin)| Some((self.disk(number)?, begin)))
-            else {
-                continue;
-            };
-            let (own, class) = (shard.clone(), self.classes.discard);
-            let len_bytes = u64::from(self.identity.geometry.slab_bytes);
-            shard.spawn(async move { disk.discard(&own, class, begin, len_bytes).await }).detach();
-        }
+        self.start_discards(shard, empty);
     }
 }

@@ -24,7 +24,7 @@
 //! An insert whose caller goes away is finished all the same: the end of its write is a function that belongs to the
 //! write, not to the caller.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -129,6 +129,36 @@ pub(crate) fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }
 
+/// Keys whose block was found to be corrupt and is not yet stored again; the last ones.
+#[derive(Default)]
+pub(crate) struct Corrupt {
+    count: AtomicU64,
+    hashes: Mutex<HashSet<KeyHash>>,
+}
+
+/// So many corrupt keys are remembered at the most, for the counter of what has been healed.
+const MAX_CORRUPT: usize = 65_536;
+
+impl Corrupt {
+    fn note(&self, hash: &KeyHash) {
+        let mut hashes = lock(&self.hashes);
+        if hashes.len() < MAX_CORRUPT {
+            hashes.insert(*hash);
+        }
+        self.count.store(hashes.len() as u64, Relaxed);
+    }
+
+    fn is_healed(&self, hash: &KeyHash) -> bool {
+        if self.count.load(Relaxed) == 0 {
+            return false;
+        }
+        let mut hashes = lock(&self.hashes);
+        let is_healed = hashes.remove(hash);
+        self.count.store(hashes.len() as u64, Relaxed);
+        is_healed
+    }
+}
+
 /// Who a cache is; fixed when it is created.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheIdentity {
@@ -172,6 +202,11 @@ pub(crate) struct Engine {
     pub(crate) is_starved: AtomicBool,
     pub(crate) is_rebalancing: AtomicBool,
     pub(crate) allocations: AtomicU64,
+    /// Empty slabs that are to be discarded.
+    pub(crate) discards: Mutex<VecDeque<SlabId>>,
+    pub(crate) is_discarding: AtomicBool,
+    /// Keys whose block was found to be corrupt.
+    pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
     /// What opening has found to be wrong.
     pub(crate) findings: Mutex<Vec<String>>,
@@ -276,6 +311,9 @@ impl Engine {
 
     /// A block that cannot be had is forgotten, unless the fault may pass.
     fn given_up(&self, hash: &KeyHash, entry: &Entry, reason: MissReason) -> Lookup {
+        if reason == MissReason::Corrupt {
+            self.corrupt.note(hash);
+        }
         if matches!(reason, MissReason::Corrupt | MissReason::ReadFailed) {
             self.forget(hash, &entry.extent);
         }
@@ -486,6 +524,9 @@ impl Engine {
                 }
                 if let Some(block) = in_memory {
                     self.memory.insert(*hash, block);
+                }
+                if self.corrupt.is_healed(hash) {
+                    add(&self.counters.healed, 1);
                 }
                 add(&self.counters.inserts, 1);
                 add(&self.counters.insert_bytes, u64::from(extent.len_bytes));

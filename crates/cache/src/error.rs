@@ -205,7 +205,7 @@ impl std::fmt::Display for CacheError {
             CacheError::LastDisk => write!(f, "the last disk cannot be removed: add another first"),
             CacheError::TooManyDisks => write!(
                 f,
-                "no room for another disk: a cache has at most 255, and a running one takes at most {} more than it was \
+                "no room for another disk: a cache has at most 128, and a running one takes at most {} more than it was \
                  opened with (open it again)",
                 crate::host::SPARE_DISKS
             ),

@@ -18,7 +18,6 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
-use std::time::Duration;
 
 use futures_channel::oneshot;
 use plimsoll::Shard;
@@ -309,9 +308,6 @@ impl Engine {
         }
     }
 }
-
-/// How long closing waits for what is still under way.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

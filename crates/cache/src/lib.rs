@@ -13,6 +13,7 @@ mod cache;
 mod checkpoint;
 mod config;
 mod crypt;
+mod discard;
 mod disk;
 mod engine;
 mod entry;
@@ -37,6 +38,8 @@ mod open;
 mod race;
 mod recover;
 mod snapshot;
+#[cfg(feature = "sim")]
+pub mod scenario;
 pub mod stats;
 
 pub use alloc::{BucketReport, SlabReport};

@@ -43,6 +43,9 @@ use crate::stats::DiskHealth;
 /// How often a disk that has left is looked for, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 5_000_000_000;
 
+/// The most disks of a cache: that many fit in a superblock, with some expansions each.
+const MAX_DISKS: usize = 128;
+
 /// Entries that are restored before others get a turn.
 const RESTORE_ENTRIES: usize = 256;
 
@@ -70,7 +73,7 @@ impl Engine {
             let mut members = lock(&self.members);
             let number = members.iter().map(|member| member.disk + 1).max().unwrap_or(0);
             let number = number.max(read(&self.disks).len() as u16);
-            if members.len() >= 255 {
+            if members.len() >= MAX_DISKS {
                 return Err(CacheError::TooManyDisks);
             }
             let guid = label::random_u128();
@@ -147,7 +150,7 @@ impl Engine {
     }
 
     /// Disks that are empty now and were to be removed are gone.
-    pub(crate) async fn finish_removals(&self, shard: &Shard) {
+    pub(crate) async fn finish_removals(self: &Arc<Engine>, shard: &Shard) {
         for disk in self.all_disks().into_iter().filter(|disk| disk.is_removing()) {
             let number = disk.identity.number;
             if lock(&self.alloc).allocated_bytes(number) > 0 || disk.backlog_bytes() > 0 {

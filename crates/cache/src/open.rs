@@ -36,7 +36,7 @@ use crate::cache::CreateOptions;
 use crate::config::{CacheConfig, DiskSource};
 use crate::crypt::Cipher;
 use crate::disk::{DiskIdentity, lock};
-use crate::engine::{CacheIdentity, Counters, Engine};
+use crate::engine::{CacheIdentity, Corrupt, Counters, Engine};
 use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 use crate::error::CacheError;
 use crate::flight::Flights;
@@ -62,6 +62,20 @@ pub(crate) async fn create(
     options: &CreateOptions,
     sources: &[DiskSource],
 ) -> Result<(), CacheError> {
+    let config = CacheConfig { encryption_key: options.encryption_key, ..CacheConfig::default() };
+    make(host, handles, shard, options, config, label::random_u64(), sources).await.map(|_| ())
+}
+
+/// As [`create`]; what was made could be used as it is. `key_seed` decides which index shard a key belongs to.
+pub(crate) async fn make(
+    host: &HostParts,
+    handles: Vec<Handle>,
+    shard: &Shard,
+    options: &CreateOptions,
+    config: CacheConfig,
+    key_seed: u64,
+    sources: &[DiskSource],
+) -> Result<Arc<Engine>, CacheError> {
     let slab_bytes = options.slab_bytes;
     if !slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&slab_bytes) {
         return Err(CacheError::Geometry("slabs are a power of two from 1 to 32 MiB"));
@@ -79,9 +93,7 @@ pub(crate) async fn create(
     let cipher = options.encryption_key.as_ref().map(Cipher::new);
     let key_check = cipher.as_ref().map_or([0; 32], Cipher::key_check);
     let geometry = Geometry { slab_bytes, sector_bytes };
-    let (guid, key_seed) = (label::random_u128(), label::random_u64());
-    let identity = CacheIdentity { guid, key_seed, key_check, geometry };
-    let config = CacheConfig { encryption_key: options.encryption_key, ..CacheConfig::default() };
+    let identity = CacheIdentity { guid: label::random_u128(), key_seed, key_check, geometry };
     let engine = Engine::empty(config, identity, host.clone(), handles, FIRST_GENERATION - 1, 0)?;
     let mut first = 0;
     let mut disks = Vec::new();
@@ -93,7 +105,8 @@ pub(crate) async fn create(
         lock(&engine.members).push(Member { disk, guid, state: MemberState::Active });
         let log = engine.new_log(number, guid, &device.source.path)?;
         let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
-        disks.push((engine.make_disk(identity, device, log, None)).into());
+        let write_bytes_per_s = device.source.write_bytes_per_s;
+        disks.push((engine.make_disk(identity, device, log, write_bytes_per_s)).into());
     }
     for (number, disk) in (0_u16..).zip(disks) {
         let disk: Arc<crate::disk::CacheDisk> = disk;
@@ -102,6 +115,7 @@ pub(crate) async fn create(
         label::wipe(shard, &disk, host.classes.checkpoint).await.map_err(refused)?;
         engine.set_disk(number, Some(disk));
     }
+    let engine = Arc::new(engine);
     engine.checkpoint(shard).await.map_err(|error| CacheError::Io {
         path: PathBuf::from("."),
         what: "cannot write the first checkpoint",
@@ -113,7 +127,7 @@ pub(crate) async fn create(
             what: "cannot write its first checkpoint",
             error: std::io::Error::other(disk.why()),
         }),
-        None => Ok(()),
+        None => Ok(engine),
     }
 }
 
@@ -289,6 +303,9 @@ impl Engine {
             is_starved: AtomicBool::new(false),
             is_rebalancing: AtomicBool::new(false),
             allocations: AtomicU64::new(0),
+            discards: Mutex::default(),
+            is_discarding: AtomicBool::new(false),
+            corrupt: Corrupt::default(),
             flights: Flights::new(),
             findings: Mutex::default(),
             double_references: AtomicU64::new(0),

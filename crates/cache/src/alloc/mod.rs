@@ -375,6 +375,21 @@ impl Allocator {
         self.claim_metadata(slab).ok().map(|()| slab)
     }
 
+    /// A slab that was claimed from the free ones and never written goes back at once.
+    pub(crate) fn return_slab(&mut self, slab: SlabId) {
+        let key = self.key(slab, 0);
+        let Some(at) = self.find(slab) else { return };
+        let place = &mut self.ranges[at.range].slabs[at.slab];
+        if !matches!(place, Slab::Metadata) {
+            self.wrong_frees += 1;
+            return;
+        }
+        *place = Slab::Free(key);
+        let disk = &mut self.disks[at.disk];
+        disk.metadata_slabs -= 1;
+        disk.free.insert(key);
+    }
+
     /// As [`Allocator::free`], of a log's or a snapshot's slab.
     pub(crate) fn free_metadata_slab(&mut self, slab: SlabId) {
         let Some(at) = self.find(slab) else { return };

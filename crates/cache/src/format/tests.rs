@@ -1,5 +1,6 @@
 //! Round trips, and every damage that a small superblock and a small chunk can have.
 
+use super::superblock::EncodeError;
 use proptest::prelude::*;
 
 use super::*;

@@ -1,0 +1,68 @@
+//! Discards: slabs that have become empty are given back to the device, one at a time.
+//!
+//! # Why
+//! A flash device that knows what is empty collects its garbage with less copying. But a burst of discards after a
+//! checkpoint stalls many devices, so they wait in a class of their own with few shares.
+//!
+//! # How it works
+//! A checkpoint queues the slabs that it has emptied. One task takes them in turn: a slab that is still free is taken out of
+//! the allocator, discarded, and returned; one that has been used again meanwhile needs none.
+//!
+//! # Limits
+//! Off unless the configuration asks for it: in a file a discard is a hole, and what is written there later must be
+//! allocated again.
+//!
+//! # Example
+//! A checkpoint empties 40 slabs of 32 MiB; 10 are written again within the second in which the other 30 are discarded.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use plimsoll::Shard;
+
+use crate::disk::lock;
+use crate::engine::Engine;
+use crate::entry::SlabId;
+
+impl Engine {
+    /// Queues `slabs`, and begins to work on the queue.
+    pub(crate) fn start_discards(self: &Arc<Engine>, shard: &Shard, slabs: Vec<SlabId>) {
+        if !self.config.discard {
+            return;
+        }
+        lock(&self.discards).extend(slabs);
+        if self.is_discarding.swap(true, Acquire) {
+            return;
+        }
+        let (engine, own) = (Arc::clone(self), shard.clone());
+        let work = async move {
+            while let Some(slab) = engine.next_discard() {
+                engine.discard(&own, slab).await;
+            }
+        };
+        shard.spawn(work).detach();
+    }
+
+    fn next_discard(&self) -> Option<SlabId> {
+        let mut queue = lock(&self.discards);
+        let next = queue.pop_front().filter(|_| !self.bell.is_stopping());
+        if next.is_none() {
+            // Under the lock: whoever queues more afterwards begins anew.
+            self.is_discarding.store(false, Release);
+        }
+        next
+    }
+
+    async fn discard(&self, shard: &Shard, slab: SlabId) {
+        if lock(&self.alloc).claim_metadata(slab).is_err() {
+            return;
+        }
+        if let Some((number, begin)) = self.place(slab)
+            && let Some(disk) = self.disk(number)
+        {
+            let len_bytes = u64::from(self.identity.geometry.slab_bytes);
+            disk.discard(shard, self.classes.discard, begin, len_bytes).await;
+        }
+        lock(&self.alloc).return_slab(slab);
+    }
+}

@@ -1,0 +1,257 @@
+//! Seed 003: three volumes of 250 MB/s, and a cache that writes to one of them at a time.
+//!
+//! # Why
+//! Blocks of one size go to the emptiest slab, the lowest number first. What the cache evicts is what it wrote first, in
+//! the order in which it wrote it, so the space that comes back lies together on one disk, and is used together: one disk
+//! at a time has all the work, each in turn, and over an hour all look alike. Drawing lots among slabs that are equally
+//! empty repairs most of it, though there still is one open slab at a time. Ours has one open on every disk.
+//!
+//! # How it works
+//! More blocks are offered than the disks can write; what does not fit into 256 MiB in flight is dropped and counted. The
+//! cache is filled, and then once more for a third, so that space comes from eviction only; then 2 s windows are measured.
+//!
+//! # Limits
+//! The volumes have 4 GiB instead of 50, so a disk's turn is shorter: seconds, not minutes; and where more is written than
+//! the free space holds in 5 s, checkpoints come earlier. Rates, block and slab size and bytes in flight are the seed's.
+//!
+//! # Example
+//! Three disks that write 250, 0 and 0 MB/s are one effective disk; 240, 250 and 245 MB/s are 3.0.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll::Shard;
+use plimsoll_sim::device::presets::{Provision, volumes};
+use plimsoll_sim::scenario::{Outcome, ScenarioError, Series, Target};
+
+use super::stage::{BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, effective_disks, figure, table, wrong};
+use crate::stats::{DropReason, IoKind};
+use crate::{CacheConfig, Inserted, Placement};
+
+/// Volumes, and what each of them writes, in bytes per second.
+const DISKS: usize = 3;
+const DISK_BYTES_PER_S: u64 = 250_000_000;
+
+/// Size of each, in bytes.
+const DISK_BYTES: u64 = 4 * GIB;
+
+/// So much is offered, in bytes per second: more than all disks can write.
+const OFFERED_BYTES_PER_S: u64 = 1_200_000_000;
+
+/// Blocks are offered in batches, once in such a time, in nanoseconds.
+const BATCH_NS: u64 = 1_000_000;
+
+/// A window of the seed's graphs, in seconds, and how many are measured.
+const WINDOW_S: u64 = 2;
+const WINDOWS: usize = 25;
+
+/// A window in which one disk has so much of all bytes has a hot disk.
+const HOT_PART: f64 = 0.8;
+
+/// What one placement did.
+struct Run {
+    placement: &'static str,
+    /// Bytes that each disk took in, by window.
+    windows: Vec<Vec<f64>>,
+    /// Blocks that were dropped while it was measured, for want of room in flight and of space.
+    dropped: [u64; 2],
+    checkpoints: u64,
+}
+
+impl Run {
+    fn bytes_per_s(&self) -> f64 {
+        let bytes: f64 = self.windows.iter().flatten().sum();
+        bytes / (self.windows.len() as f64 * WINDOW_S as f64)
+    }
+
+    fn effective(&self) -> Vec<f64> {
+        self.windows.iter().map(|window| effective_disks(window)).collect()
+    }
+
+    /// Windows in a row in which the same disk had nearly all of the work, the longest such run.
+    fn longest_hot_run(&self) -> usize {
+        let (mut longest, mut run, mut last) = (0, 0, None);
+        for window in &self.windows {
+            let sum: f64 = window.iter().sum();
+            let hot = window.iter().position(|bytes| sum > 0.0 && *bytes >= sum * HOT_PART);
+            run = match hot {
+                None => 0,
+                Some(_) if hot == last => run + 1,
+                Some(_) => 1,
+            };
+            last = hot;
+            longest = longest.max(run);
+        }
+        longest
+    }
+}
+
+/// See the module's documentation.
+pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
+    let mut outcome = Outcome::default();
+    let mut runs = Vec::new();
+    for (name, placement) in Placement::ALL {
+        runs.push(measure(seed, name, placement, &mut outcome)?);
+    }
+    let [before, after, ours] = runs.as_slice() else { return Err(wrong("three placements are compared")) };
+    show(&runs, &mut outcome);
+    let all_bytes_per_s = (DISKS as u64 * DISK_BYTES_PER_S) as f64;
+    let lowest = |run: &Run| run.effective().into_iter().fold(f64::INFINITY, f64::min);
+    let ratio = after.bytes_per_s() / before.bytes_per_s();
+    figure(&mut outcome, "taken in by lot, times that in the seed's order", ratio, Target::AtLeast(2.2));
+    let part_pct = ours.bytes_per_s() / all_bytes_per_s * 100.0;
+    figure(&mut outcome, "taken in by load, % of what the disks can write", part_pct, Target::AtLeast(90.0));
+    figure(&mut outcome, "effective disks by load, least of all windows", lowest(ours), Target::AtLeast(2.9));
+    outcome.remarks.extend([
+        "Published (ZettaCache, 30 min): 218.54 GB before and 480 GB after the repair, 2.2 times as much; 16 % and 36 % \
+         of what the volumes can write."
+            .to_owned(),
+        "Volumes of 4 GiB instead of 50 GB: a disk's turn takes seconds instead of minutes, and a checkpoint is made \
+         early where 20 % of 12 GiB do not last for 5 s."
+            .to_owned(),
+        "Volumes are gp3 with 3000 IOPS and 250 MB/s; contiguous blocks go as writes of up to 256 KiB, so bandwidth is \
+         the limit. Blocks are not compressed, so all are zeros here."
+            .to_owned(),
+    ]);
+    Ok(outcome)
+}
+
+fn show(runs: &[Run], outcome: &mut Outcome) {
+    let columns = [
+        "placement",
+        "MB/s",
+        "% of 750",
+        "effective disks, mean",
+        "least",
+        "longest hot run, s",
+        "checkpoints",
+        "dropped: in flight",
+        "no space",
+    ];
+    let mut shown = table("8 KiB blocks into a full cache of three volumes of 250 MB/s", &columns);
+    for run in runs {
+        let effective = run.effective();
+        let mean = effective.iter().sum::<f64>() / effective.len().max(1) as f64;
+        let least = effective.iter().copied().fold(f64::INFINITY, f64::min);
+        shown.rows.push(vec![
+            run.placement.to_owned(),
+            format!("{:.0}", run.bytes_per_s() / 1e6),
+            format!("{:.0}", run.bytes_per_s() / (DISKS as u64 * DISK_BYTES_PER_S) as f64 * 100.0),
+            format!("{mean:.2}"),
+            format!("{least:.2}"),
+            (run.longest_hot_run() as u64 * WINDOW_S).to_string(),
+            run.checkpoints.to_string(),
+            run.dropped[0].to_string(),
+            run.dropped[1].to_string(),
+        ]);
+        let point = |(number, window): (usize, &Vec<f64>), disk: usize| {
+            let bytes = window.get(disk).copied().unwrap_or(0.0);
+            (((number as u64 + 1) * WINDOW_S) as f64, bytes / 1e6 / WINDOW_S as f64)
+        };
+        let curve = |disk| {
+            let points = run.windows.iter().enumerate().map(|window| point(window, disk)).collect();
+            (format!("disk {disk}"), points)
+        };
+        outcome.series.push(Series {
+            title: format!("taken in by each disk, placement {}", run.placement),
+            x: "time, s".to_owned(),
+            y: "MB/s".to_owned(),
+            curves: (0..DISKS).map(curve).collect(),
+        });
+    }
+    outcome.tables.push(shown);
+}
+
+fn measure(seed: u64, name: &'static str, placement: Placement, outcome: &mut Outcome) -> Result<Run, ScenarioError> {
+    let mut stage = Stage::new(seed, &disks()?, config(placement))?;
+    let shard = stage.shard().clone();
+    let offer = Rc::new(Offer::new(&stage, seed));
+    shard.spawn(offer.clone().go(shard.clone())).detach();
+    let full_bytes = DISKS as u64 * DISK_BYTES * 4 / 3;
+    let engine = stage.engine().clone();
+    stage.run(async {
+        while bytes_by_disk(&engine, IoKind::InsertWrite).iter().sum::<u64>() < full_bytes {
+            shard.sleep(Duration::from_millis(500)).await;
+        }
+    })?;
+    let drops = || {
+        let stats = |reason: DropReason| engine.counters.drops[reason as usize].load(std::sync::atomic::Ordering::Relaxed);
+        [stats(DropReason::InFlight), stats(DropReason::NoSpace)]
+    };
+    let checkpoints = || engine.counters.checkpoints.load(std::sync::atomic::Ordering::Relaxed);
+    let (dropped_before, checkpoints_before) = (drops(), checkpoints());
+    let mut windows = Vec::with_capacity(WINDOWS);
+    let mut last = bytes_by_disk(&engine, IoKind::InsertWrite);
+    for _ in 0..WINDOWS {
+        stage.run(shard.sleep(Duration::from_secs(WINDOW_S)))?;
+        let now = bytes_by_disk(&engine, IoKind::InsertWrite);
+        now.iter().for_each(|bytes| stage.note(*bytes));
+        windows.push(now.iter().zip(&last).map(|(now, last)| (now - last) as f64).collect());
+        last = now;
+    }
+    let dropped = std::array::from_fn(|at| drops()[at] - dropped_before[at]);
+    let run = Run { placement: name, windows, dropped, checkpoints: checkpoints() - checkpoints_before };
+    stage.end(outcome);
+    Ok(run)
+}
+
+fn disks() -> Result<Vec<StageDisk>, ScenarioError> {
+    let volume = volumes().iter().find(|volume| volume.name == "gp3").ok_or_else(|| wrong("no volume is called gp3"))?;
+    let ask = Provision {
+        size_bytes: Some(50 * GIB),
+        iops: Some(3000),
+        bandwidth_bytes_per_s: Some(DISK_BYTES_PER_S),
+    };
+    let preset = volume.provision(&ask).map_err(wrong)?;
+    let disk = || StageDisk {
+        spec: preset.spec.clone(),
+        model: None,
+        write_bytes_per_s: None,
+        capacity_bytes: DISK_BYTES,
+    };
+    Ok((0..DISKS).map(|_| disk()).collect())
+}
+
+fn config(placement: Placement) -> CacheConfig {
+    CacheConfig {
+        checkpoint_interval: Duration::from_secs(5),
+        target_free_blocks_pct: 20.0,
+        in_flight_bytes: 256 << 20,
+        placement,
+        ..CacheConfig::default()
+    }
+}
+
+/// Blocks that come whether there is room for them or not.
+struct Offer {
+    engine: std::sync::Arc<crate::engine::Engine>,
+    keys: std::cell::RefCell<Random>,
+}
+
+impl Offer {
+    fn new(stage: &Stage, seed: u64) -> Offer {
+        Offer { engine: stage.engine().clone(), keys: Random(seed).into() }
+    }
+
+    /// Offers a batch after the other; as long as the stage lives.
+    async fn go(self: Rc<Offer>, shard: Shard) {
+        let batch = OFFERED_BYTES_PER_S * BATCH_NS / 1_000_000_000 / u64::from(BLOCK_BYTES);
+        let value = vec![0; BLOCK_BYTES as usize];
+        let mut at_ns = shard.now_ns();
+        loop {
+            for _ in 0..batch {
+                let key = self.keys.borrow_mut().draw().to_le_bytes();
+                let Ok(hash) = self.engine.hash(&key) else { return };
+                // Only what is dropped at once has an answer now; the rest is finished by the disk.
+                let mut insert = Box::pin(self.engine.insert(hash, &value, crate::InsertOptions::default()));
+                let waker = std::task::Waker::noop();
+                let answer = insert.as_mut().poll(&mut std::task::Context::from_waker(waker));
+                if matches!(answer, std::task::Poll::Ready(Ok(Inserted::Dropped(DropReason::InFlight)))) {
+                    break;
+                }
+            }
+            at_ns += BATCH_NS;
+            shard.sleep_until(at_ns).await;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Whole caches on simulated disks, each experiment a program with figures: what `plimsoll sim run` runs of this crate.
+//!
+//! # Why
+//! What a cache does to its disks over minutes (one of them hot, one of them slow, fills beside hits) shows on real disks
+//! only to those who have them. Here it takes seconds, and is the same every time.
+//!
+//! # How it works
+//! A [`Scenario`] of `plimsoll-sim`, but what runs is a real [`BlockCache`](crate::BlockCache) on real shards, under a
+//! [`SimRuntime`](plimsoll::SimRuntime) in virtual time (`stage`). `hot_disk` is the experiment of seed 003: three
+//! placements; `slow_disk` and `busy_cache` are what the cache promises for its hits.
+//!
+//! # Limits
+//! The simulated disks keep no contents: all values are zeros, and nothing can be opened again. Computing takes no virtual
+//! time.
+//!
+//! # Example
+//! ```
+//! let names: Vec<_> = plimsoll_cache::scenario::all().iter().map(|scenario| scenario.name).collect();
+//! assert_eq!(names, ["hot-disk", "slow-disk", "busy-cache"]);
+//! ```
+
+mod busy_cache;
+mod hot_disk;
+mod slow_disk;
+mod stage;
+
+use plimsoll_sim::scenario::Scenario;
+
+/// All scenarios of this crate, in the order in which they are best read.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "hot-disk",
+            title: "a full cache of three disks takes in 8 KiB blocks: one disk at a time, by lot, by load",
+            seed_items: &[
+                "1.38", "3.01", "3.02", "3.06", "3.07", "3.08", "3.11", "3.12", "3.13", "3.14", "3.15", "3.16",
+            ],
+            run: hot_disk::run,
+        },
+        Scenario {
+            name: "slow-disk",
+            title: "hits of a cache of eight disks, one of which does half of what the others do",
+            seed_items: &["3.14"],
+            run: slow_disk::run,
+        },
+        Scenario {
+            name: "busy-cache",
+            title: "hits of a cache while it fills and evacuates, and while it does nothing else",
+            seed_items: &["1.38"],
+            run: busy_cache::run,
+        },
+    ]
+}

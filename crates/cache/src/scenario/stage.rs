@@ -1,0 +1,191 @@
+//! A cache on simulated disks, made for one run, and what all runs need: time, random numbers, percentiles, figures.
+//!
+//! # How it works
+//! [`Stage::new`] makes a world without contents, a topology with one disk for each [`StageDisk`], and a cache that goes on
+//! from its creation. [`Stage::run`] runs a future on the first shard, the cache's tasks beside it.
+//!
+//! # Example
+//! Three disks of 4 GiB: slab numbers 0 to 126 are the first disk's, 127 to 253 the second's.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::sim::{SimConfig, SimDisk, SimWorld};
+use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures};
+use plimsoll::{Classes, DiskSetup, Shard, SimRuntime, Topology};
+use plimsoll_sim::device::DeviceSpec;
+use plimsoll_sim::scenario::{Figure, Outcome, ScenarioError, Table, Target};
+
+use crate::engine::Engine;
+use crate::stats::IoKind;
+use crate::{BlockCache, CacheConfig, CreateOptions, DiskSource, Host};
+
+/// Blocks of all scenarios, in bytes.
+pub(super) const BLOCK_BYTES: u32 = 8192;
+
+/// Bytes in a GiB.
+pub(super) const GIB: u64 = 1 << 30;
+
+/// One disk of a stage.
+pub(super) struct StageDisk {
+    pub(super) spec: DeviceSpec,
+    /// What the scheduler is told; `None`: nothing.
+    pub(super) model: Option<DiskConfig>,
+    /// What the cache is told.
+    pub(super) write_bytes_per_s: Option<f64>,
+    pub(super) capacity_bytes: u64,
+}
+
+/// See the module's documentation.
+pub(super) struct Stage {
+    runtime: SimRuntime,
+    cache: BlockCache,
+    /// Folded over everything that was measured.
+    hash: u64,
+}
+
+/// What stops a scenario.
+pub(super) fn wrong(error: impl std::fmt::Display) -> ScenarioError {
+    ScenarioError(error.to_string())
+}
+
+impl Stage {
+    /// A new cache on `disks`.
+    pub(super) fn new(seed: u64, disks: &[StageDisk], config: CacheConfig) -> Result<Stage, ScenarioError> {
+        let mount = |number: usize| PathBuf::from(format!("/disk{number}"));
+        let sim_disk = |(number, disk): (usize, &StageDisk)| SimDisk { mount: mount(number), spec: disk.spec.clone() };
+        let world = SimWorld::new(&SimConfig {
+            seed,
+            disks: disks.iter().enumerate().map(sim_disk).collect(),
+            keep_contents: false,
+            ..SimConfig::default()
+        })
+        .map_err(wrong)?;
+        let setup = |disk: &StageDisk| disk.model.clone().map_or_else(DiskSetup::unlimited, DiskSetup::new);
+        let topology = Topology::new(1, Classes::new(), disks.iter().map(setup).collect()).map_err(wrong)?;
+        let runtime = SimRuntime::new(&world, &topology);
+        let mut sources = Vec::new();
+        for (number, disk) in disks.iter().enumerate() {
+            let source = DiskSource {
+                path: mount(number).join("cache"),
+                write_bytes_per_s: disk.write_bytes_per_s,
+                ..DiskSource::default()
+            };
+            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let file = topology.file(&source.path, options, u16::try_from(number).unwrap_or(u16::MAX));
+            runtime.shard(0).reactor().set_file_len(&file, disk.capacity_bytes).map_err(wrong)?;
+            sources.push(source);
+        }
+        let host = Host::on(&topology, vec![runtime.handle(0)], 0..topology.disks()).map_err(wrong)?.without_locks();
+        let config = CacheConfig { seed, ..config };
+        let make = BlockCache::make_on(&CreateOptions::default(), config, &sources, host);
+        let cache = runtime.block_on(0, make).map_err(wrong)?.map_err(wrong)?;
+        Ok(Stage { runtime, cache, hash: seed })
+    }
+
+    pub(super) fn shard(&self) -> &Shard {
+        self.runtime.shard(0)
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.cache.engine()
+    }
+
+    /// Runs `future` on the only shard.
+    pub(super) fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, ScenarioError> {
+        self.runtime.block_on(0, future).map_err(wrong)
+    }
+
+    /// Takes what was measured into the hash of the run.
+    pub(super) fn note(&mut self, value: u64) {
+        self.hash = (self.hash.rotate_left(17) ^ value).wrapping_mul(0x9fb2_1c65_1e98_df25);
+    }
+
+    /// Counts the run in.
+    pub(super) fn end(self, outcome: &mut Outcome) {
+        let kinds = |disk: &Arc<crate::disk::CacheDisk>| disk.io.iter().map(|io| io.look().operations).sum::<u64>();
+        outcome.requests += self.engine().all_disks().iter().map(kinds).sum::<u64>();
+        outcome.log_hash = (outcome.log_hash.rotate_left(17) ^ self.hash).wrapping_mul(0x9fb2_1c65_1e98_df25);
+    }
+}
+
+/// Bytes of one kind that each disk has done so far.
+pub(super) fn bytes_by_disk(engine: &Engine, kind: IoKind) -> Vec<u64> {
+    engine.all_disks().iter().map(|disk| disk.counters(kind).look().bytes).collect()
+}
+
+/// What the scheduler is told of a disk with these figures.
+pub(super) fn model_of(figures: &FourFigures) -> DiskConfig {
+    DiskConfig { model: CostModel::from_figures(figures, CostForm::Knee, 4096, 4096), ..DiskConfig::default() }
+}
+
+/// (sum x)^2 / sum x^2: as many disks as do the work.
+pub(super) fn effective_disks(loads: &[f64]) -> f64 {
+    let sum: f64 = loads.iter().sum();
+    let squares: f64 = loads.iter().map(|load| load * load).sum();
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
+}
+
+/// The smallest value that `part` (0 to 1) of all do not exceed, in the order of size; 0 of none.
+pub(super) fn percentile(values: &mut [u64], part: f64) -> u64 {
+    values.sort_unstable();
+    let rank = (values.len() as f64 * part).ceil() as usize;
+    values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+/// Random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
+#[derive(Clone, Debug)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Uniform in (0, 1].
+    pub(super) fn unit(&mut self) -> f64 {
+        ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The time to the next of `per_s` events a second that do not know of each other, in nanoseconds.
+    pub(super) fn gap_ns(&mut self, per_s: f64) -> u64 {
+        (-self.unit().ln() / per_s * 1e9) as u64
+    }
+}
+
+/// A table without rows.
+pub(super) fn table(title: &str, columns: &[&str]) -> Table {
+    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
+    Table { title: title.to_owned(), columns, rows: Vec::new() }
+}
+
+/// Adds a figure.
+pub(super) fn figure(outcome: &mut Outcome, name: &str, value: f64, target: Target) {
+    outcome.figures.push(Figure { name: name.to_owned(), value, target });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effective_disks_are_those_that_work() {
+        for (loads, expected) in [(&[1.0, 1.0, 1.0][..], 3.0), (&[5.0, 0.0, 0.0], 1.0), (&[0.0], 0.0), (&[2.0, 2.0, 0.0], 2.0)] {
+            assert!((effective_disks(loads) - expected).abs() < 1e-9, "{loads:?}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_there() {
+        let mut values: Vec<u64> = (1..=100).rev().collect();
+        for (part, expected) in [(0.5, 50), (0.99, 99), (1.0, 100), (0.0, 1)] {
+            assert_eq!(percentile(&mut values, part), expected);
+        }
+        assert_eq!(percentile(&mut [], 0.5), 0);
+    }
+}
