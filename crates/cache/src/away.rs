@@ -65,10 +65,16 @@ impl Away {
             return None;
         }
         if changes.hashes.len() >= MAX_CHANGES {
-            *changes = Changes { hashes: HashSet::new(), is_too_many: true };
-            return Some(Record::ChangedOverflow);
+            drop(changes);
+            return Some(self.give_up());
         }
         changes.hashes.insert(*hash).then_some(Record::Changed { hash: *hash })
+    }
+
+    /// More has changed than anybody knows. What is to be noted in the logs.
+    pub(crate) fn give_up(&self) -> Record {
+        *lock(&self.changes) = Changes { hashes: HashSet::new(), is_too_many: true };
+        Record::ChangedOverflow
     }
 
     /// A record of a log or snapshot.

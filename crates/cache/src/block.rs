@@ -24,9 +24,11 @@ use std::sync::Arc;
 
 use plimsoll::buffer::AlignedBuf;
 
+use crate::pool::{BufferPool, Pooled};
+
 #[derive(Clone)]
 enum Memory {
-    Aligned(Arc<AlignedBuf>),
+    Aligned(Arc<Pooled>),
     Heap(Arc<Vec<u8>>),
 }
 
@@ -47,6 +49,15 @@ impl Block {
     /// The bytes `range` of a buffer, which it keeps; what lies outside of the buffer is cut off.
     #[must_use]
     pub fn from_aligned(buffer: AlignedBuf, range: Range<usize>) -> Block {
+        Block::from_pooled(Pooled::new(buffer, None), range)
+    }
+
+    /// As [`Block::from_aligned`], and the buffer goes back to its pool in the end.
+    pub(crate) fn from_pool(buffer: AlignedBuf, range: Range<usize>, pool: &Arc<BufferPool>) -> Block {
+        Block::from_pooled(Pooled::new(buffer, Some(Arc::clone(pool))), range)
+    }
+
+    fn from_pooled(buffer: Pooled, range: Range<usize>) -> Block {
         let len_bytes = buffer.len();
         Block::new(Memory::Aligned(Arc::new(buffer)), len_bytes, range)
     }

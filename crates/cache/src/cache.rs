@@ -270,11 +270,11 @@ impl BlockCache {
     ///
     /// # Errors
     /// When no disk can be written.
-    pub async fn close(self) -> Result<(), CacheError> {
+    pub async fn close(mut self) -> Result<(), CacheError> {
         let last = self.engine.bell.ring_for_checkpoint();
         self.engine.bell.ring_to_stop();
         let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
-        if let Some(runtime) = self.runtime {
+        if let Some(runtime) = self.runtime.take() {
             runtime.stop().map_err(|error| CacheError::Stopped(error.to_string()))?;
         }
         end.map(|_| ()).map_err(|_| CacheError::AllFailed)
@@ -284,6 +284,13 @@ impl BlockCache {
 impl BlockCache {
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+}
+
+impl Drop for BlockCache {
+    /// Whoever keeps the shards does not keep the cache.
+    fn drop(&mut self) {
+        self.engine.bell.ring_to_stop();
     }
 }
 

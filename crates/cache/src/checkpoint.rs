@@ -14,8 +14,8 @@
 //!
 //! Nothing but the cut holds a lock, and the cut does no I/O.
 //!
-//! A disk on which 2. or 3. fails is out of the cache from then on (the others' superblocks say so at the next
-//! checkpoint); the checkpoint of the others holds.
+//! A disk on which 2. fails is out of the cache from then on, and the checkpoint begins anew without it: the other logs must
+//! have first what it does not know (`away`). One on which 3. fails is out too, but has the commit in its log.
 //!
 //! # Limits
 //! One at a time. Two flushes a disk.
@@ -46,26 +46,40 @@ impl Engine {
     /// When no disk took it.
     pub(crate) async fn checkpoint(self: &Arc<Engine>, shard: &Shard) -> io::Result<u64> {
         let begin_ns = shard.now_ns();
-        let generation = self.generation.load(Relaxed) + 1;
-        let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_metadata()).collect();
-        let heads = self.cut(&disks, generation);
-        let flushed = all(disks.iter().map(|disk| self.write_log_and_flush(shard, disk))).await;
-        let mut written = Vec::new();
-        for ((disk, head), is_durable) in disks.into_iter().zip(heads).zip(flushed) {
-            if is_durable {
-                written.push((disk, head));
+        // Each attempt but the last costs a disk.
+        loop {
+            let generation = self.attempts.fetch_add(1, Relaxed) + 1;
+            let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_metadata()).collect();
+            if disks.is_empty() {
+                return Err(io::Error::other("no disk of the cache could be written"));
             }
+            if !self.attempt(shard, &disks, generation).await {
+                lock(&self.alloc).abort_checkpoint();
+                self.part_with_disks().await;
+                continue;
+            }
+            add(&self.counters.checkpoints, 1);
+            self.counters.last_checkpoint_ns.store(shard.now_ns().saturating_sub(begin_ns), Relaxed);
+            return Ok(generation);
         }
-        let commits = all(written.iter().map(|(disk, head)| self.commit(shard, disk, generation, *head))).await;
+    }
+
+    /// Whether the checkpoint was made on the disks that are left. If a disk does not take its log, it is not: what had
+    /// left that disk must be in the logs of the others first.
+    async fn attempt(self: &Arc<Engine>, shard: &Shard, disks: &[Arc<CacheDisk>], generation: u64) -> bool {
+        let heads = self.cut(disks, generation);
+        let flushed = all(disks.iter().map(|disk| self.write_log_and_flush(shard, disk))).await;
+        if flushed.contains(&false) {
+            return false;
+        }
+        let commits = disks.iter().zip(heads).map(|(disk, head)| self.commit(shard, disk, generation, head));
+        let commits = all(commits).await;
         if !commits.contains(&true) {
-            lock(&self.alloc).abort_checkpoint();
-            return Err(io::Error::other("no disk of the cache could be written"));
+            return false;
         }
         self.generation.store(generation, Relaxed);
-        self.release(shard, written.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|((disk, _), _)| disk));
-        add(&self.counters.checkpoints, 1);
-        self.counters.last_checkpoint_ns.store(shard.now_ns().saturating_sub(begin_ns), Relaxed);
-        Ok(generation)
+        self.release(shard, disks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(disk, _)| disk));
+        true
     }
 
     /// Draws the line through allocator and logs; where each disk's streams begin with this checkpoint.

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll::buffer::AlignedBuf;
@@ -165,6 +165,8 @@ pub(crate) struct CacheDisk {
     health: Mutex<Health>,
     /// What `health` says, for those who look at every request.
     health_now: AtomicU8,
+    /// What follows from its taking no more metadata has been done.
+    has_parted: AtomicBool,
     reads: ReadsUnderWay,
     writes: Mutex<Writes>,
     /// Bytes of data on their way to it.
@@ -190,6 +192,7 @@ impl CacheDisk {
             log: Mutex::new(log),
             health: Mutex::new(Health::new()),
             health_now: AtomicU8::new(code(DiskHealth::Healthy)),
+            has_parted: AtomicBool::new(false),
             reads: ReadsUnderWay::default(),
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
@@ -219,6 +222,11 @@ impl CacheDisk {
 
     pub(crate) fn is_removing(&self) -> bool {
         self.health() == DiskHealth::Removing
+    }
+
+    /// Whether it has just stopped taking metadata: true once.
+    pub(crate) fn parts_now(&self) -> bool {
+        !self.has_parted.swap(true, Relaxed)
     }
 
     /// Size and age of the read that has been under way for the longest time.

@@ -50,6 +50,7 @@ use crate::index::{Finish, Found, Index, Token};
 use crate::keeper::Bell;
 use crate::key::KeyHash;
 use crate::memory::MemoryTier;
+use crate::pool::BufferPool;
 use crate::race::race;
 use crate::stats::{DiskHealth, DropReason, IoKind, MissReason};
 
@@ -184,8 +185,12 @@ pub(crate) struct Engine {
     pub(crate) gate: RwLock<()>,
     pub(crate) admission: Admission,
     pub(crate) memory: MemoryTier,
+    /// For reads.
+    pub(crate) buffers: Arc<BufferPool>,
     pub(crate) counters: Counters,
     pub(crate) generation: AtomicU64,
+    /// The generation of the last checkpoint that was tried.
+    pub(crate) attempts: AtomicU64,
     pub(crate) host: HostParts,
     /// All disks of the cache, those that are away included.
     pub(crate) members: Mutex<Vec<Member>>,
@@ -295,7 +300,7 @@ impl Engine {
                 Ok(block) => {
                     add(&self.counters.hits, 1);
                     add(&self.counters.hit_bytes, block.len() as u64);
-                    self.memory.insert(*hash, block.clone());
+                    self.remember(hash, &entry.extent, &block);
                     return Lookup::Hit(block);
                 }
                 Err(reason) => match self.index.peek(hash) {
@@ -307,6 +312,18 @@ impl Engine {
             }
         }
         self.missed(MissReason::Absent)
+    }
+
+    /// Keeps a block in memory, unless the key has changed while it was read: whoever changes a key changes the index
+    /// first and the memory then, so one of the two looks sees the other.
+    fn remember(&self, hash: &KeyHash, extent: &Extent, block: &Block) {
+        if !self.memory.is_on() {
+            return;
+        }
+        self.memory.insert(*hash, block.clone());
+        if self.index.peek(hash).is_none_or(|now| now.extent != *extent) {
+            self.memory.remove(hash);
+        }
     }
 
     /// A block that cannot be had is forgotten, unless the fault may pass.
@@ -344,7 +361,7 @@ impl Engine {
             return Err(MissReason::ReadFailed);
         }
         let padded = entry.extent.padded_bytes(self.identity.geometry.sector_bytes);
-        let buffer = AlignedBuf::new(padded as usize).map_err(|_| MissReason::Overloaded)?;
+        let buffer = self.buffers.take(padded as usize).map_err(|_| MissReason::Overloaded)?;
         let (result, buffer) = disk.read(shard, class, kind, offset, buffer).await;
         match result {
             Ok(()) => {}
@@ -366,10 +383,10 @@ impl Engine {
     ) -> Result<Block, MissReason> {
         let mut buffer = self.read_stored(shard, entry, class, kind).await?;
         let len = entry.extent.len_bytes as usize;
-        let Some(cipher) = &self.cipher else { return Ok(Block::from_aligned(buffer, 0..len)) };
+        let Some(cipher) = &self.cipher else { return Ok(Block::from_pool(buffer, 0..len, &self.buffers)) };
         let sealed = buffer.get_mut(..len).unwrap_or_default();
         let plain_len = cipher.open(hash, sealed).ok_or(MissReason::Corrupt)?.len();
-        Ok(Block::from_aligned(buffer, NONCE_BYTES..NONCE_BYTES + plain_len))
+        Ok(Block::from_pool(buffer, NONCE_BYTES..NONCE_BYTES + plain_len, &self.buffers))
     }
 
     /// The bytes of a block as they go to the disk, padded to whole sectors, and how many of them count.
@@ -523,7 +540,7 @@ impl Engine {
                     lock(&self.alloc).free(&old.extent);
                 }
                 if let Some(block) = in_memory {
-                    self.memory.insert(*hash, block);
+                    self.remember(hash, &extent, &block);
                 }
                 if self.corrupt.is_healed(hash) {
                     add(&self.counters.healed, 1);

@@ -139,6 +139,14 @@ impl Host {
         self
     }
 
+    /// Identities and names of streams come from `seed` on this thread from now on: for simulated worlds, where the same
+    /// seed is to do the same. Caches made so may take one another's disks for their own: never for real ones.
+    #[must_use]
+    pub fn seeded(self, seed: u64) -> Host {
+        crate::label::seed_random(seed);
+        self
+    }
+
     /// The classes of the program; those of the cache begin with `cache.`.
     #[must_use]
     pub fn classes(&self) -> &Classes {

@@ -250,12 +250,7 @@ impl Engine {
         for disk in &disks {
             lock(&self.alloc).set_writable(disk.identity.number, disk.takes_writes());
         }
-        for disk in disks.iter().filter(|disk| disk.health() == DiskHealth::Failed) {
-            // Once: afterwards it has no slabs.
-            if read(&self.places).iter().any(|range| range.disk == disk.identity.number) {
-                self.drop_disk(disk.identity.number).await;
-            }
-        }
+        self.part_with_disks().await;
         self.readmit_disks(shard).await;
         self.finish_removals(shard).await;
         self.set_reserves();
@@ -274,11 +269,31 @@ impl Engine {
         }
     }
 
+    /// Draws the consequences for disks that keep no log any more. The others' logs hear what had left them that they may
+    /// not know of; a disk that does not even read is forgotten.
+    pub(crate) async fn part_with_disks(&self) {
+        for disk in self.all_disks().iter().filter(|disk| !disk.takes_metadata()) {
+            if disk.parts_now() {
+                self.away.begin();
+                let left = lock(&disk.log).take_left();
+                match left {
+                    Some(hashes) => hashes.iter().for_each(|hash| self.note_change(hash)),
+                    None => self.note_everywhere(&self.away.give_up()),
+                }
+            }
+            if disk.health() == DiskHealth::Failed {
+                self.forget_disk(disk.identity.number).await;
+            }
+        }
+    }
+
     /// Forgets the blocks of a disk without touching it, and its slabs.
-    pub(crate) async fn drop_disk(&self, number: u16) {
+    async fn forget_disk(&self, number: u16) {
+        if !read(&self.places).iter().any(|range| range.disk == number) {
+            return;
+        }
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
-            // Under the gate: no insert may be between the index and the allocator.
             self.index.sweep(&mut cursor, SWEEP_ENTRIES, |_, entry| {
                 let is_there = self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == number);
                 if is_there { Verdict::Drop } else { Verdict::Keep }
@@ -286,7 +301,6 @@ impl Engine {
             yield_now().await;
         }
         self.forget_slabs(number);
-        self.away.begin();
     }
 
     /// Free slabs that data never takes: room for logs and snapshots.

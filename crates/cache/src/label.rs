@@ -141,6 +141,25 @@ pub(crate) async fn wipe(shard: &Shard, disk: &CacheDisk, class: Class) -> io::R
     disk.flush(shard, class).await
 }
 
+thread_local! {
+    /// In simulated worlds: where the numbers come from.
+    static SEEDED: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this thread's numbers come from `seed`: for simulated worlds only, where the same seed is to do the same.
+pub(crate) fn seed_random(seed: u64) {
+    SEEDED.set(Some(seed));
+}
+
+/// The next state and number of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+/// 2014.
+fn splitmix(state: u64) -> (u64, u64) {
+    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (state, mixed ^ (mixed >> 31))
+}
+
 /// A number that nobody else has.
 pub(crate) fn random_u128() -> u128 {
     (u128::from(random_u64()) << 64) | u128::from(random_u64())
@@ -149,5 +168,10 @@ pub(crate) fn random_u128() -> u128 {
 /// From the randomness with which the standard library seeds its hash tables, which is the system's.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
+    if let Some(state) = SEEDED.get() {
+        let next = splitmix(state);
+        SEEDED.set(Some(next.0));
+        return next.1;
+    }
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

@@ -62,6 +62,7 @@ mod mover;
 #[cfg(feature = "object_store")]
 pub mod object_store;
 mod open;
+mod pool;
 mod race;
 mod recover;
 mod snapshot;

@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 
 use crate::entry::SlabId;
 use crate::format::{ChunkWriter, Record, StreamHead};
+use crate::key::KeyHash;
 use crate::label::random_u64;
 
 /// A slab for metadata and where it begins on its disk.
@@ -156,6 +157,8 @@ pub(crate) struct DiskLog {
     mark: Option<(StreamHead, SlabId, u64)>,
     /// Complete, and named by the superblock from the next checkpoint on.
     next_snapshot: Option<Snapshot>,
+    /// Whose blocks have left the disk since its last checkpoint.
+    left: Left,
     /// The checkpoint that is being made names `next_snapshot`.
     is_switching: bool,
     is_broken: bool,
@@ -200,6 +203,7 @@ impl DiskLog {
             snapshot,
             mark: None,
             next_snapshot: None,
+            left: Left::default(),
             is_switching: false,
             is_broken: false,
         }
@@ -207,6 +211,9 @@ impl DiskLog {
 
     /// Notes a record. Whether a chunk is there to be written.
     pub(crate) fn append(&mut self, record: &Record, take: TakeSlab<'_>) -> bool {
+        if let Record::Remove { hash, .. } = record {
+            self.left.add(*hash);
+        }
         if !self.is_broken && self.stream.push(record, take).is_err() {
             self.is_broken = true;
         }
@@ -220,6 +227,7 @@ impl DiskLog {
 
     /// The end of what belongs to checkpoint `generation`.
     pub(crate) fn cut(&mut self, commit: &Record, take: TakeSlab<'_>) {
+        self.left.cut();
         self.append(commit, take);
         if self.stream.seal(take).is_err() {
             self.is_broken = true;
@@ -230,13 +238,25 @@ impl DiskLog {
         self.stream.take_sealed()
     }
 
+    /// Slabs that the log takes.
+    pub(crate) fn replay_slabs(&self) -> usize {
+        self.old_slabs.len() + self.stream.slabs.len()
+    }
+
     /// Bytes that would have to be replayed.
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.old_bytes + self.stream.len_bytes
     }
 
     /// Begins a snapshot: the log goes on in a fresh slab, from where it will be replayed. A stream for the snapshot.
+    ///
+    /// # Errors
+    /// When there is no slab, or the last snapshot waits for the checkpoint that names it: the log before this one's
+    /// beginning is still needed then.
     pub(crate) fn begin_snapshot(&mut self, take: TakeSlab<'_>) -> Result<Stream, NoSlab> {
+        if self.next_snapshot.is_some() || self.mark.is_some() {
+            return Err(NoSlab);
+        }
         self.stream.seal(take)?;
         self.stream.go_on_in_new_slab(take)?;
         let stream = Stream::new(self.shape, random_u64(), take)?;
@@ -263,8 +283,14 @@ impl DiskLog {
         }
     }
 
+    /// The disk has failed: keys whose blocks had left it and that it may still think it has; `None`: too many to say.
+    pub(crate) fn take_left(&mut self) -> Option<Vec<KeyHash>> {
+        std::mem::take(&mut self.left).into_hashes()
+    }
+
     /// The superblock with [`DiskLog::heads`] is durable: slabs that nobody needs any more.
     pub(crate) fn checkpointed(&mut self) -> Vec<SlabId> {
+        self.left.checkpointed();
         if !std::mem::take(&mut self.is_switching) {
             return Vec::new();
         }
@@ -280,6 +306,52 @@ impl DiskLog {
         self.old_bytes = 0;
         self.stream.len_bytes -= len_bytes;
         unused
+    }
+}
+
+/// Keys whose blocks have left a disk and that its last checkpoint still has. Should the disk fail now and return later,
+/// it would bring them back, though they were removed, stored elsewhere, or evicted there.
+struct Left {
+    /// Before the cut of the checkpoint that is being made; `None`: too many to keep.
+    before: Option<Vec<KeyHash>>,
+    since: Option<Vec<KeyHash>>,
+}
+
+/// So many are kept for each disk before and after the cut.
+const MAX_LEFT: usize = 1 << 18;
+
+impl Default for Left {
+    fn default() -> Left {
+        Left { before: Some(Vec::new()), since: Some(Vec::new()) }
+    }
+}
+
+impl Left {
+    fn add(&mut self, hash: KeyHash) {
+        match &mut self.since {
+            Some(since) if since.len() < MAX_LEFT => since.push(hash),
+            _ => self.since = None,
+        }
+    }
+
+    fn cut(&mut self) {
+        let since = self.since.replace(Vec::new());
+        self.before = match (self.before.take(), since) {
+            (Some(mut before), Some(since)) => {
+                before.extend(since);
+                Some(before)
+            }
+            _ => None,
+        };
+    }
+
+    fn checkpointed(&mut self) {
+        self.before = Some(Vec::new());
+    }
+
+    fn into_hashes(mut self) -> Option<Vec<KeyHash>> {
+        self.cut();
+        self.before
     }
 }
 

@@ -178,7 +178,7 @@ impl Engine {
             .filter(|member| self.disk(member.disk).is_none_or(|disk| disk.health() == DiskHealth::Failed))
             .copied()
             .collect();
-        let mut is_whole = true;
+        let mut is_whole = self.all_disks().iter().all(|disk| disk.health() != DiskHealth::ReadOnly);
         for member in gone {
             is_whole &= self.readmit(shard, member).await.unwrap_or(false);
         }

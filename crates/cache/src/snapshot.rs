@@ -53,7 +53,12 @@ impl Engine {
         let disks = self.all_disks();
         let parts = disks.len().max(1) as u64;
         let limit = (2 * RECORD_BYTES * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
-        let is_long = |disk: &Arc<CacheDisk>| disk.takes_metadata() && lock(&disk.log).replay_bytes() > limit;
+        let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+        let is_long = |disk: &Arc<CacheDisk>| disk.takes_metadata() && {
+            let log = lock(&disk.log);
+            // Every opening begins a slab, so a log of many short lives is long without having many bytes.
+            log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
+        };
         if self.bell.is_stopping() || !disks.iter().any(is_long) || self.is_writing_snapshot.swap(true, Acquire) {
             return;
         }
@@ -103,9 +108,9 @@ impl Engine {
             if to.is_whole {
                 lock(&to.disk.log).snapshot_written(Snapshot { head: to.head, slabs });
             } else {
+                lock(&to.disk.log).snapshot_failed();
                 let mut alloc = lock(&self.alloc);
                 slabs.into_iter().for_each(|slab| alloc.free_metadata_slab(slab));
-                lock(&to.disk.log).snapshot_failed();
             }
         }
     }

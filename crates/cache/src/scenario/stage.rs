@@ -74,12 +74,14 @@ impl Stage {
             };
             let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
             let file = topology.file(&source.path, options, u16::try_from(number).unwrap_or(u16::MAX));
-            runtime.shard(0).reactor().set_file_len(&file, disk.capacity_bytes).map_err(wrong)?;
+            let shard = runtime.shard(0);
+            shard.reactor().set_file_len(&file, disk.capacity_bytes).map_err(wrong)?;
             sources.push(source);
         }
         let host = Host::on(&topology, vec![runtime.handle(0)], 0..topology.disks()).map_err(wrong)?.without_locks();
         let config = CacheConfig { seed, ..config };
-        let make = BlockCache::make_on(&CreateOptions::default(), config, &sources, host);
+        let options = CreateOptions::default();
+        let make = BlockCache::make_on(&options, config, &sources, host);
         let cache = runtime.block_on(0, make).map_err(wrong)?.map_err(wrong)?;
         Ok(Stage { runtime, cache, hash: seed })
     }

@@ -6,15 +6,17 @@
 use std::path::PathBuf;
 
 use plimsoll::backend::OpenOptions;
-use plimsoll::backend::sim::{SimConfig, SimDisk, SimWorld};
+use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults, SimWorld};
 use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
-use plimsoll_cache::{BlockCache, CacheConfig, CreateOptions, DiskSource, Host, SPARE_DISKS};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, Host, SPARE_DISKS};
 
 /// Disks that outlive caches.
 pub struct Town {
     pub world: SimWorld,
     pub disks: Vec<DiskSource>,
     pub shards: u16,
+    /// Of what caches draw by lot: their names, and those of their streams.
+    pub seed: u64,
 }
 
 /// A cache between opening and crash.
@@ -43,11 +45,24 @@ impl Town {
         let mount = |n: u16| PathBuf::from(format!("/disk{n}"));
         let disk = |n| SimDisk { mount: mount(n), ..SimDisk::default() };
         let config = SimConfig { seed, disks: (0..disks).map(disk).collect(), ..SimConfig::default() };
-        let world = SimWorld::new(&config).unwrap();
-        let sources = (0..disks).map(|n| DiskSource::at(mount(n).join("data"))).collect();
-        let town = Town { world, disks: sources, shards: 2 };
+        Town::of(&config, bytes)
+    }
+
+    /// A file of so many bytes on each disk of a world.
+    pub fn of(config: &SimConfig, bytes: u64) -> Town {
+        let world = SimWorld::new(config).unwrap();
+        let sources = config.disks.iter().map(|disk| DiskSource::at(disk.mount.join("data"))).collect();
+        let town = Town { world, disks: sources, shards: 2, seed: config.seed };
         town.make_files(bytes);
         town
+    }
+
+    /// Nothing goes wrong any more, and all disks are there.
+    pub fn calm(&self) {
+        self.world.set_faults(SimFaults::default()).unwrap();
+        for disk in 0..self.disks.len() {
+            self.world.set_disk_state(disk, SimDiskState::Healthy).unwrap();
+        }
     }
 
     fn make_files(&self, bytes: u64) {
@@ -74,9 +89,14 @@ impl Town {
 
     /// Makes a cache of all disks.
     pub fn create(&self, slab_bytes: u32) {
+        self.create_with(slab_bytes, None);
+    }
+
+    /// The same, encrypted with a key or not.
+    pub fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
         let (runtime, topology) = self.runtime();
-        let host = self.host(&runtime, &topology);
-        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
+        let options = CreateOptions { slab_bytes, encryption_key, ..CreateOptions::default() };
         runtime.block_on(0, BlockCache::create_on(&options, &self.disks, &host)).unwrap().unwrap();
     }
 
@@ -85,10 +105,15 @@ impl Town {
         self.try_open(config).unwrap()
     }
 
-    pub fn try_open(&self, config: &CacheConfig) -> Result<Life, plimsoll_cache::CacheError> {
+    pub fn try_open(&self, config: &CacheConfig) -> Result<Life, CacheError> {
+        self.try_open_of(config, &self.disks)
+    }
+
+    /// Opens the cache of some disks.
+    pub fn try_open_of(&self, config: &CacheConfig, disks: &[DiskSource]) -> Result<Life, CacheError> {
         let (runtime, topology) = self.runtime();
-        let host = self.host(&runtime, &topology);
-        let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), &self.disks, host)).unwrap()?;
+        let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
+        let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), disks, host)).unwrap()?;
         Ok(Life { runtime, cache: Some(cache) })
     }
 }
@@ -111,8 +136,12 @@ impl Life {
     }
 
     /// An orderly end.
-    pub fn close(mut self) {
+    pub fn close(self) {
+        self.try_close().unwrap();
+    }
+
+    pub fn try_close(mut self) -> Result<(), CacheError> {
         let cache = self.cache.take().unwrap();
-        self.runtime.block_on(0, cache.close()).unwrap().unwrap();
+        self.runtime.block_on(0, cache.close()).unwrap()
     }
 }

@@ -26,7 +26,7 @@
 //! | `devices` | | a list; of each `path`, `size`, `disk` (a disk file or preset), `state` (`active`, `removing`) |
 //!
 //! # Limits
-//! Comments in the file are lost when a command changes it. At most 511 devices.
+//! Comments in the file are lost when a command changes it. At most 128 devices.
 //!
 //! # Example
 //! ```
@@ -61,7 +61,7 @@ use crate::config::{Code, ConfigError, disk, yaml};
 use crate::units::{UnitError, parse_size_bytes};
 
 /// The most devices of a cache.
-pub const MAX_DEVICES: usize = 511;
+pub const MAX_DEVICES: usize = 128;
 
 /// The most shards that a cache may run on.
 const MAX_SHARDS: u32 = 256;
@@ -99,7 +99,8 @@ impl DeviceState {
 pub struct Device {
     /// As it is written in the file: relative paths start at the file's directory.
     pub path: PathBuf,
-    /// Bytes of it that the cache should use; `None`: all that it has.
+    /// Its size, in bytes, when it was taken in or last expanded; the cache uses all of it. A larger figure tells a
+    /// process that has the cache open to use what the device has grown by. `None`: not noted.
     pub size_bytes: Option<u64>,
     /// What it can do: a disk file, or the name of a preset.
     pub disk: Option<String>,

@@ -59,6 +59,9 @@ pub struct Live {
     /// What in CACHE.yaml could not be followed, a sentence each.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// Which version of CACHE.yaml has been followed: its time of change, in nanoseconds since 1970; 0 before the first.
+    #[serde(default)]
+    pub followed_unix_ns: u64,
     /// The counters.
     pub cache: LiveCache,
 }
@@ -371,13 +374,14 @@ impl Publisher {
         Publisher { path: path_of(path), runtime_id: format!("{random:016x}"), opened_ns }
     }
 
-    /// Writes a snapshot, with what of CACHE.yaml could not be followed.
+    /// Writes a snapshot, with what of CACHE.yaml could not be followed, and which version of it that was.
     ///
     /// # Errors
     /// What the system says; the next one may succeed.
-    pub fn publish(&self, stats: &CacheStats, problems: &[String]) -> io::Result<()> {
+    pub fn publish(&self, stats: &CacheStats, problems: &[String], followed_unix_ns: u64) -> io::Result<()> {
         let live = Live {
             problems: problems.to_vec(),
+            followed_unix_ns,
             opened_ns: self.opened_ns,
             ..Live::new(&self.runtime_id, now_unix_ms(), stats)
         };
@@ -439,9 +443,10 @@ mod tests {
         let path = directory.path().join("c.yaml");
         assert!(matches!(read(&path), Err(NoSnapshot::Nobody(_))));
         let publisher = Publisher::new(&path, 0);
-        publisher.publish(&stats(), &["no".to_owned()]).unwrap();
+        publisher.publish(&stats(), &["no".to_owned()], 9).unwrap();
         let live = read(&path).unwrap();
         assert_eq!((live.pid, live.problems.as_slice()), (std::process::id(), ["no".to_owned()].as_slice()));
+        assert_eq!(live.followed_unix_ns, 9);
         let later = live.at_unix_ms + 61_000;
         assert!(matches!(read_at(&path, later), Err(NoSnapshot::Stale { age_s: 61, .. })));
         let other = Publisher::new(&path, 0);

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use plimsoll_cache::stats::{CacheStats, DropReason};
 use plimsoll_cache::{BlockCache, CacheError, HostOptions, Inserted, Lookup};
@@ -32,7 +33,7 @@ use plimsoll_cache::{BlockCache, CacheError, HostOptions, Inserted, Lookup};
 use super::bench::{Looked, Target};
 use super::config::{self, CacheFile, DeviceState, FileError};
 use super::follow::Follower;
-use super::live::{EVERY, Publisher};
+use super::live::{EVERY, NoSnapshot, Publisher};
 use super::wait::block_on;
 
 /// Why a cache could not be opened or closed by its file.
@@ -48,6 +49,17 @@ pub enum SessionError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// The process that has the cache open has not followed its file in time.
+    #[error("process {pid} has the cache open and has not followed the file within {} s", .waited.as_secs())]
+    NotFollowed {
+        /// Which process.
+        pid: u32,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It has the cache open, and has stopped to publish.
+    #[error(transparent)]
+    NoSnapshot(#[from] NoSnapshot),
 }
 
 impl From<CacheError> for SessionError {
@@ -80,10 +92,10 @@ impl Session {
         let attended = Arc::clone(&cache);
         let attend = move || {
             // A snapshot that cannot be written is old soon, and readers say so.
-            let _ = publisher.publish(&attended.stats(), &follower.problems());
+            let _ = publisher.publish(&attended.stats(), &follower.problems(), follower.followed_unix_ns());
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 follower.follow(&attended);
-                let _ = publisher.publish(&attended.stats(), &follower.problems());
+                let _ = publisher.publish(&attended.stats(), &follower.problems(), follower.followed_unix_ns());
             }
         };
         let attendant = thread::Builder::new().name("cache-attendant".to_owned()).spawn(attend);
@@ -133,7 +145,8 @@ impl Drop for Session {
     }
 }
 
-/// Opens the cache. A disk whose removal ended just before a crash is taken out of the file.
+/// Opens the cache. A disk whose removal ended just before a crash (its label is gone then, or nobody knows it) is taken
+/// out of the file.
 fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
     loop {
         let host = HostOptions { shards: file.shards, ..HostOptions::default() };
@@ -142,7 +155,7 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
             Err(error) => error,
         };
         let removed = match &error {
-            CacheError::NotAMember { path: disk } => file.position(path, disk),
+            CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => file.position(path, disk),
             _ => None,
         };
         let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
@@ -156,20 +169,18 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
 }
 
 impl Target for Session {
-    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, String> {
-        match self.cache.get(key).await {
-            Ok(Lookup::Hit(block)) => Ok(Looked::Hit(block)),
-            Ok(Lookup::Miss(reason)) => Ok(Looked::Miss(reason)),
-            Err(error) => Err(error.to_string()),
-        }
+    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, CacheError> {
+        Ok(match self.cache.get(key).await? {
+            Lookup::Hit(block) => Looked::Hit(block),
+            Lookup::Miss(reason) => Looked::Miss(reason),
+        })
     }
 
-    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, String> {
-        match self.cache.insert(key, value).await {
-            Ok(Inserted::Stored) => Ok(None),
-            Ok(Inserted::Dropped(reason)) => Ok(Some(reason)),
-            Err(error) => Err(error.to_string()),
-        }
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, CacheError> {
+        Ok(match self.cache.insert(key, value).await? {
+            Inserted::Stored => None,
+            Inserted::Dropped(reason) => Some(reason),
+        })
     }
 
     fn stats(&self) -> CacheStats {

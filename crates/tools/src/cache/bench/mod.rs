@@ -42,6 +42,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use plimsoll::core::Histogram;
 use plimsoll::sys::rusage::process_cpu_ns;
+use plimsoll_cache::CacheError;
 use plimsoll_cache::stats::{CacheStats, DropReason, IoKind, MissReason};
 use plimsoll_sim::rng::Rng;
 
@@ -134,7 +135,7 @@ pub enum BenchError {
     Keys(#[from] AccessError),
     /// The cache refused an operation.
     #[error("{0}")]
-    Cache(String),
+    Cache(CacheError),
 }
 
 /// What happened while it was measured, as a thread counts it.
@@ -179,7 +180,7 @@ struct Shared<'a, T> {
     pace: Pace,
     is_measuring: AtomicBool,
     is_over: AtomicBool,
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<CacheError>>,
 }
 
 impl<T: Target> Shared<'_, T> {
@@ -188,7 +189,7 @@ impl<T: Target> Shared<'_, T> {
         self.pace.end();
     }
 
-    fn fail(&self, reason: String) {
+    fn fail(&self, reason: CacheError) {
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(reason);
         }
@@ -280,7 +281,7 @@ async fn read_through<T: Target>(
     key: u64,
     value: &mut [u8],
     due_ns: u64,
-) -> Result<(), String> {
+) -> Result<(), CacheError> {
     let options = shared.options;
     let name = key_bytes(options.seed, key);
     let looked = shared.target.look_up(&name).await?;
@@ -316,7 +317,7 @@ async fn insert<T: Target>(
     key: u64,
     value: &mut [u8],
     due_ns: u64,
-) -> Result<(), String> {
+) -> Result<(), CacheError> {
     let seed = shared.options.seed;
     fill_value(seed, key, value);
     let key: [u8; KEY_BYTES] = key_bytes(seed, key);

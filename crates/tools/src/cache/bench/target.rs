@@ -7,11 +7,12 @@
 //! [`Target`] is what the benchmark needs of a [`plimsoll_cache::BlockCache`].
 //!
 //! # Limits
-//! Errors are sentences: the benchmark ends at the first.
+//! The benchmark ends at the first error.
 //!
 //! # Example
 //! The tests beside this file measure a map in memory.
 
+use plimsoll_cache::CacheError;
 use plimsoll_cache::stats::{CacheStats, DropReason, MissReason};
 
 /// What a look-up gave.
@@ -28,13 +29,13 @@ pub trait Target: Sync {
     ///
     /// # Errors
     /// Why the cache takes no look-ups any more.
-    fn look_up(&self, key: &[u8]) -> impl Future<Output = Result<Looked<impl AsRef<[u8]>>, String>>;
+    fn look_up(&self, key: &[u8]) -> impl Future<Output = Result<Looked<impl AsRef<[u8]>>, CacheError>>;
 
     /// Stores a block; `Some` reason where it was dropped.
     ///
     /// # Errors
     /// Why the cache takes no such blocks.
-    fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<Option<DropReason>, String>>;
+    fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<Option<DropReason>, CacheError>>;
 
     /// The counters.
     fn stats(&self) -> CacheStats;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
+use plimsoll_cache::CacheError;
 use plimsoll_cache::stats::{DiskHealth, DiskStats, IoStats};
 
 use super::*;
@@ -19,7 +20,7 @@ struct Map {
 }
 
 impl Target for Map {
-    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, String> {
+    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, CacheError> {
         let Some(mut block) = self.blocks.lock().unwrap().get(key).cloned() else {
             return Ok(Looked::Miss(MissReason::Absent));
         };
@@ -29,9 +30,9 @@ impl Target for Map {
         Ok(Looked::Hit(block))
     }
 
-    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, String> {
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, CacheError> {
         if self.is_closed {
-            return Err("closed".to_owned());
+            return Err(CacheError::AllFailed);
         }
         let number = self.inserts.fetch_add(1, Relaxed);
         if number.is_multiple_of(10) {
@@ -115,7 +116,7 @@ fn it_ends_early() {
     assert!(report.is_interrupted && report.seconds < 3600.0);
     let closed = Map { is_closed: true, ..Map::default() };
     let error = run(&closed, &BenchOptions { mix: Mix::WriteOnly, ..long }, &|| false, &mut |_, _| ()).unwrap_err();
-    assert_eq!(error.to_string(), "closed");
+    assert!(matches!(error, BenchError::Cache(CacheError::AllFailed)), "{error}");
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! Whole caches on simulated disks, with faults, crashes and disks that come and go, against a map that forgets: never a
+//! wrong byte, never a value from before the last checkpoint, and where nothing but the power failed, never a block lost.
+//!
+//! A few seeds run always; `PLIMSOLL_CACHE_SEEDS=300` runs as many, `PLIMSOLL_CACHE_SEED=17` that one,
+//! `PLIMSOLL_CACHE_GO_ON=1` goes on after a failure.
+
+#[path = "model/forgetful.rs"]
+mod forgetful;
+#[path = "model/run.rs"]
+mod run;
+mod world;
+
+use plimsoll::backend::sim::SimFaults;
+use run::{Family, run_seeds};
+
+/// Crashes tear what was not synced, keep it, or drop it.
+const CRASHES: SimFaults = SimFaults {
+    read_error_probability: 0.0,
+    write_error_probability: 0.0,
+    latent_error_probability: 0.0,
+    lost_write_probability: 0.0,
+    misdirected_write_probability: 0.0,
+    bit_flip_probability: 0.0,
+    short_transfer_probability: 0.0,
+    torn_write_probability: 0.3,
+    unsynced_kept_probability: 0.5,
+    enospc_at_bytes: None,
+};
+
+#[test]
+fn crashes_lose_nothing_that_was_checkpointed() {
+    let faults = SimFaults { short_transfer_probability: 0.01, ..CRASHES };
+    run_seeds(Family { name: "crashes", faults, is_strict: true, ..Family::default() }, 6);
+}
+
+#[test]
+fn full_caches_evict_and_never_damage() {
+    run_seeds(Family { name: "crowded", faults: CRASHES, is_crowded: true, ..Family::default() }, 3);
+}
+
+#[test]
+fn lost_and_misdirected_writes_are_misses() {
+    let faults = SimFaults { lost_write_probability: 0.003, misdirected_write_probability: 0.003, ..CRASHES };
+    run_seeds(Family { name: "lost writes", faults, may_corrupt: true, ..Family::default() }, 6);
+}
+
+#[test]
+fn errors_and_flipped_bits_are_misses() {
+    let faults = SimFaults {
+        read_error_probability: 0.005,
+        write_error_probability: 0.003,
+        latent_error_probability: 0.003,
+        bit_flip_probability: 0.005,
+        short_transfer_probability: 0.01,
+        ..CRASHES
+    };
+    run_seeds(Family { name: "errors", faults, may_corrupt: true, ..Family::default() }, 6);
+}
+
+#[test]
+fn disks_come_and_go() {
+    run_seeds(Family { name: "states", faults: CRASHES, has_states: true, ..Family::default() }, 6);
+}
+
+#[test]
+fn full_caches_with_disks_that_come_and_go() {
+    let faults = SimFaults { bit_flip_probability: 0.001, lost_write_probability: 0.0005, ..CRASHES };
+    let all = Family { name: "all", faults, has_states: true, is_crowded: true, may_corrupt: true, ..Family::default() };
+    run_seeds(all, 2);
+}
