@@ -37,7 +37,7 @@ use crate::engine::{Engine, add, read};
 use crate::format::{self, Member, MemberState, RangeRecord, Record, StreamHead, Superblock};
 use crate::log::Sealed;
 use crate::race::all;
-use crate::stats::IoKind;
+use crate::stats::{DiskHealth, IoKind};
 
 impl Engine {
     /// Makes everything until now durable. Its generation.
@@ -132,8 +132,12 @@ impl Engine {
     }
 
     /// A disk that does not take its metadata is of no use: what it has cannot be trusted after a crash.
+    ///
+    /// One that only takes no writes still serves what it has.
     fn judge_metadata<T>(&self, disk: &CacheDisk, end: &io::Result<T>) -> bool {
-        if let Err(error) = end {
+        if let Err(error) = end
+            && disk.health() != DiskHealth::ReadOnly
+        {
             let why = format!("its log or superblock could not be written: {error}");
             disk.judge(|health| health.set_failed(why));
         }
@@ -156,8 +160,12 @@ impl Engine {
         let bytes = format::encode(block).map_err(|error| io::Error::other(error.to_string()))?;
         let mut buffer = AlignedBuf::new(bytes.len())?;
         buffer.copy_from_slice(&bytes);
-        let offset = format::slot_offset(block.generation);
-        disk.write(shard, self.classes.checkpoint, IoKind::MetadataWrite, offset, buffer).await
+        // Never over the newest one: should this one be torn, that one still counts.
+        let slot = 1 - disk.label_slot.load(Relaxed).min(1);
+        let offset = format::SLOT_OFFSETS[slot];
+        disk.write(shard, self.classes.checkpoint, IoKind::MetadataWrite, offset, buffer).await?;
+        disk.label_slot.store(slot, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn superblock(

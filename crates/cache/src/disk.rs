@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll::buffer::AlignedBuf;
@@ -162,6 +162,8 @@ pub(crate) struct CacheDisk {
     home: Handle,
     pub(crate) io: [IoCounters; IoKind::ALL.len()],
     pub(crate) log: Mutex<DiskLog>,
+    /// Which of the two slots has the newest superblock: the next one goes to the other.
+    pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
     /// What `health` says, for those who look at every request.
     health_now: AtomicU8,
@@ -190,6 +192,7 @@ impl CacheDisk {
             home,
             io: Default::default(),
             log: Mutex::new(log),
+            label_slot: AtomicUsize::new(0),
             health: Mutex::new(Health::new()),
             health_now: AtomicU8::new(code(DiskHealth::Healthy)),
             has_parted: AtomicBool::new(false),

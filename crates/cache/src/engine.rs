@@ -331,10 +331,19 @@ impl Engine {
         if reason == MissReason::Corrupt {
             self.corrupt.note(hash);
         }
-        if matches!(reason, MissReason::Corrupt | MissReason::ReadFailed) {
+        if self.is_lost(entry, reason) {
             self.forget(hash, &entry.extent);
         }
         self.missed(reason)
+    }
+
+    /// Whether a block that could not be read is lost. Of a disk that is gone nothing is: it may bring it back.
+    pub(crate) fn is_lost(&self, entry: &Entry, reason: MissReason) -> bool {
+        match reason {
+            MissReason::Corrupt => true,
+            MissReason::ReadFailed => self.locate(&entry.extent).is_none_or(|(disk, _)| disk.takes_reads()),
+            _ => false,
+        }
     }
 
     /// Removes a block, if it still lies there.
@@ -483,7 +492,11 @@ impl Engine {
     /// Space for a block on the disk that suits best; rings for a checkpoint or eviction where there is none.
     fn allocate(&self, len_bytes: u32) -> Result<Extent, DropReason> {
         let loads = self.loads();
-        let extent = lock(&self.alloc).allocate(len_bytes, &loads);
+        let mut alloc = lock(&self.alloc);
+        let extent = alloc.allocate(len_bytes, &loads);
+        // A checkpoint would help less than emptying slabs of other sizes.
+        let is_starved = extent.is_err() && alloc.free_in_slabs_bytes() > alloc.freeing_bytes();
+        drop(alloc);
         if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
             self.bell.ring_for_change();
         }
@@ -491,7 +504,9 @@ impl Engine {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;
             }
-            self.is_starved.store(matches!(why, NoSpace::Full), Relaxed);
+            if is_starved || matches!(why, NoSpace::Full) {
+                self.is_starved.store(true, Relaxed);
+            }
             self.bell.ring_for_space();
             DropReason::NoSpace
         })

@@ -5,7 +5,8 @@
 //! opens, adds or removes passes through here.
 //!
 //! # How it works
-//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it. [`check_empty`] reads the first and the
+//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it; a block device is opened exclusively
+//! besides, which the system refuses while it is mounted, swap, or part of another device. [`check_empty`] reads the first and the
 //! last MiB: anything but zeros is somebody's. [`wipe`] writes zeros over both superblock slots.
 //!
 //! # Limits
@@ -15,6 +16,8 @@
 //! A device with an ext4 file system: its superblock lies at 1024, and `create` refuses with "data that is not a cache's".
 
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::backend::{FileInfo, OpenOptions};
@@ -65,11 +68,39 @@ pub(crate) fn prepare(host: &HostParts, shard: &Shard, source: &DiskSource, slot
 fn take_lock(source: &DiskSource) -> Result<std::fs::File, CacheError> {
     let path = source.path.clone();
     let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
-    let file = std::fs::File::options().read(true).write(true).open(&source.path).map_err(failed)?;
+    let open = |flags: i32| std::fs::File::options().read(true).write(true).custom_flags(flags).open(&source.path);
+    let mut file = open(0).map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(CacheError::Locked { path }),
-        Err(std::fs::TryLockError::Error(error)) => Err(CacheError::Io { path, what: "cannot lock it", error }),
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(CacheError::Locked { path }),
+        Err(std::fs::TryLockError::Error(error)) => {
+            return Err(CacheError::Io { path, what: "cannot lock it", error });
+        }
+    }
+    if file.metadata().map_err(failed)?.file_type().is_block_device() {
+        // Mounted, or part of another device: that does not take a `flock`, but is refused an exclusive opening.
+        let what = "it is mounted, swap, or part of another device";
+        let busy = |error| CacheError::Io { path: path.clone(), what, error };
+        file = open(rustix::fs::OFlags::EXCL.bits().cast_signed()).map_err(busy)?;
+        file.try_lock().map_err(|_| CacheError::Locked { path: path.clone() })?;
+    }
+    Ok(file)
+}
+
+/// A disk that is locked because it is one of the first `count` of `sources`, by another name, is named twice.
+pub(crate) fn or_twice(error: CacheError, sources: &[DiskSource], count: usize) -> CacheError {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        let is_device = metadata.file_type().is_block_device();
+        Some(if is_device { (metadata.rdev(), None) } else { (metadata.dev(), Some(metadata.ino())) })
+    };
+    match error {
+        CacheError::Locked { path } => {
+            let locked = identity(&path);
+            let is_it = |source: &DiskSource| locked.is_some() && identity(&source.path) == locked;
+            if sources.iter().take(count).any(is_it) { CacheError::Twice { path } } else { CacheError::Locked { path } }
+        }
+        other => other,
     }
 }
 

@@ -92,12 +92,38 @@ impl Engine {
         let identity = DiskIdentity { number, guid, path: path.clone() };
         let disk = Arc::new(self.make_disk(identity, prepared, log, source.write_bytes_per_s));
         let refused = |error| CacheError::Io { path, what: "cannot write its superblock", error };
-        label::wipe(shard, &disk, self.classes.checkpoint).await.map_err(refused)?;
+        let wiped = label::wipe(shard, &disk, self.classes.checkpoint).await;
+        let labelled = match wiped {
+            Ok(()) => self.label_new(shard, &disk).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = labelled {
+            lock(&self.members).retain(|member| member.disk != number);
+            self.forget_slabs(number);
+            return Err(refused(error));
+        }
         self.set_disk(number, Some(disk));
         self.is_rebalancing.store(true, Relaxed);
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
         self.checkpoint_soon().await?;
         Ok(number)
+    }
+
+    /// Before anybody names it, a new disk itself says who it is: as of the checkpoint before the last, so that whom the
+    /// others name counts.
+    async fn label_new(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> io::Result<()> {
+        let generation = self.generation.load(Relaxed).saturating_sub(1);
+        let head = {
+            let mut log = lock(&disk.log);
+            let commit = Record::Commit { generation, now_tick: self.index.now_tick() };
+            log.cut(&commit, &mut || self.metadata_slab(disk.identity.number));
+            log.heads().1
+        };
+        self.write_log(shard, disk).await?;
+        disk.flush(shard, self.classes.checkpoint).await?;
+        let block = self.superblock(disk, generation, None, head);
+        self.write_superblock(shard, disk, &block).await?;
+        disk.flush(shard, self.classes.checkpoint).await
     }
 
     /// Uses what a disk has become larger by.
@@ -194,6 +220,10 @@ impl Engine {
         let Some((source, slot)) = source.filter(|(source, _)| known.is_none_or(|path| path == source.path)) else {
             return Ok(false);
         };
+        // What is on its way to the disk could still land, and on what then belongs to others.
+        if self.is_writing_snapshot.load(Relaxed) || self.disk(member.disk).is_some_and(|disk| disk.backlog_bytes() > 0) {
+            return Ok(false);
+        }
         // The lock of the old life goes with it.
         self.set_disk(member.disk, None);
         let Ok(prepared) = label::prepare(&self.host, shard, &source, slot) else { return Ok(false) };
@@ -202,6 +232,7 @@ impl Engine {
         if (block.cache_guid, block.disk_guid) != (self.identity.guid, member.guid) {
             return Ok(false);
         }
+        let label_slot = recover::slot_of(from, block.generation).await;
         let mut found: HashMap<KeyHash, Entry> = HashMap::new();
         let mut apply = |record: &Record| match record {
             Record::Put { hash, entry } => {
@@ -220,7 +251,10 @@ impl Engine {
             let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
             self.add_slabs(SlabRange { first, count, disk: number, offset_bytes });
         }
+        // Until all that it has is claimed, nobody takes a place there.
+        lock(&self.alloc).set_writable(number, false);
         self.claim_metadata(log.slabs.iter().chain(log.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
+        let (found, rejected) = self.claim_found(found);
         let shape = self.shape(member.guid);
         let Ok(log) = DiskLog::reopen(shape, log, &mut || self.metadata_slab(number)) else {
             self.forget_slabs(number);
@@ -228,22 +262,36 @@ impl Engine {
         };
         let identity = DiskIdentity { number, guid: member.guid, path: source.path.clone() };
         let disk = self.make_disk(identity, prepared, log, source.write_bytes_per_s);
+        disk.label_slot.store(label_slot, Relaxed);
         self.set_disk(number, Some(Arc::new(disk)));
+        self.tell_changes(number);
+        rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
         self.restore(found).await;
         Ok(true)
     }
 
+    /// The log of a disk that has joined hears what has changed while others are still away.
+    pub(crate) fn tell_changes(&self, number: u16) {
+        let Some(disk) = self.disk(number) else { return };
+        let mut log = lock(&disk.log);
+        for record in self.away.records() {
+            log.append(&record, &mut || self.metadata_slab(number));
+        }
+    }
+
+    /// Takes the places of what a disk brings back: of what has them now, and of what has not.
+    fn claim_found(&self, found: HashMap<KeyHash, Entry>) -> (Vec<(KeyHash, Entry)>, Vec<(KeyHash, Entry)>) {
+        let mut alloc = lock(&self.alloc);
+        found.into_iter().partition(|(_, entry)| alloc.claim(&entry.extent).is_ok())
+    }
+
     /// Puts back what is still right; of the rest the log hears that it is gone.
-    async fn restore(&self, found: HashMap<KeyHash, Entry>) {
-        let found: Vec<_> = found.into_iter().collect();
+    async fn restore(&self, found: Vec<(KeyHash, Entry)>) {
         for part in found.chunks(RESTORE_ENTRIES) {
             {
                 let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
                 for (hash, entry) in part {
-                    let is_right = self.away.is_unchanged(hash) && lock(&self.alloc).claim(&entry.extent).is_ok();
-                    if !is_right {
-                        self.note_remove(hash, entry);
-                    } else if !self.index.restore_if_absent(*hash, *entry) {
+                    if !(self.away.is_unchanged(hash) && self.index.restore_if_absent(*hash, *entry)) {
                         self.note_remove(hash, entry);
                         lock(&self.alloc).free(&entry.extent);
                     }

@@ -129,6 +129,10 @@ impl Engine {
                 break;
             }
         }
+        if matches!(task, Task::Evacuate) {
+            // Emptied slabs are of use only then. Nobody waits for its end.
+            drop(self.bell.ring_for_checkpoint());
+        }
     }
 
     /// The next entries that are to be moved.
@@ -164,9 +168,8 @@ impl Engine {
         let class = self.classes.evacuate;
         let buffer = match self.read_stored(shard, &entry, class, IoKind::EvacuateRead).await {
             Ok(buffer) => buffer,
-            Err(MissReason::Overloaded) => return 0,
-            Err(_) => {
-                if self.index.peek(&hash).is_some_and(|now| now.extent == entry.extent) {
+            Err(reason) => {
+                if self.is_lost(&entry, reason) {
                     self.forget(&hash, &entry.extent);
                 }
                 return 0;

@@ -137,7 +137,8 @@ fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Resul
     }
     let mut devices = Vec::new();
     for (slot, source) in host.disks.clone().zip(sources) {
-        devices.push(label::prepare(host, shard, source, slot)?);
+        let prepared = label::prepare(host, shard, source, slot);
+        devices.push(prepared.map_err(|error| label::or_twice(error, sources, devices.len()))?);
     }
     if devices.len() < sources.len() {
         return Err(CacheError::TooManyDisks);
@@ -150,6 +151,8 @@ struct Labelled {
     device: Prepared,
     block: Superblock,
     is_current: bool,
+    /// The last checkpoint was made without it; else, if it is not current, it is damaged.
+    was_away: bool,
 }
 
 /// Opens the cache that `sources` are the disks of. `writes`: whether it will be used; otherwise it is only looked at, and
@@ -169,6 +172,8 @@ pub(crate) async fn open(
     check_key(&config, &newest)?;
     for disk in &mut labelled {
         check_member(disk, &newest)?;
+        let is_it = |member: &&Member| member.guid == disk.block.disk_guid;
+        disk.was_away = newest.members.iter().find(is_it).is_some_and(|member| member.state == MemberState::Away);
         disk.is_current = disk.block.generation == target || {
             let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
             recover::has_commit(source, &disk.block, target).await.unwrap_or(false)
@@ -189,7 +194,7 @@ pub(crate) async fn open(
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
     engine.load(shard, labelled, target, writes).await?;
     if writes {
-        engine.begin_life(&newest);
+        engine.begin_life(&newest, sources.len());
     }
     Ok(engine)
 }
@@ -203,7 +208,7 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
     if sources.len() > host.disks.len() {
         return Err(CacheError::TooManyDisks);
     }
-    for (slot, source) in host.disks.clone().zip(sources) {
+    for (at, (slot, source)) in host.disks.clone().zip(sources).enumerate() {
         let device = match label::prepare(host, shard, source, slot) {
             Ok(device) => device,
             Err(error @ CacheError::Io { .. }) => {
@@ -211,7 +216,7 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
                 absent = Some(error);
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(label::or_twice(error, sources, at)),
         };
         let path = source.path.clone();
         let from = Source { shard, file: &device.file, class: host.classes.checkpoint };
@@ -219,9 +224,14 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
             Ok(Label::Ours(block)) => *block,
             Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
             Ok(Label::Not(error @ (SlotError::Empty | SlotError::Foreign))) => {
-                return Err(CacheError::NotACache { path, what: format!("it holds {error}") });
+                let what = if error == SlotError::Empty { "it is empty".to_owned() } else { format!("it holds {error}") };
+                return Err(CacheError::NotACache { path, what });
             }
-            Ok(Label::Not(error)) => return Err(CacheError::Damaged { path, what: error.to_string() }),
+            Ok(Label::Not(error)) => {
+                // As if it were missing: the others have theirs.
+                absent = Some(CacheError::Damaged { path, what: error.to_string() });
+                continue;
+            }
             Err(error) => {
                 absent = Some(CacheError::Io { path, what: "cannot read its superblock", error });
                 continue;
@@ -240,7 +250,7 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
             return Err(CacheError::Shrunk { path, has_bytes, needs_bytes });
         }
         label::check_sectors(&device, block.sector_bytes)?;
-        labelled.push(Labelled { device, block, is_current: false });
+        labelled.push(Labelled { device, block, is_current: false, was_away: false });
     }
     match absent {
         Some(error) if labelled.is_empty() => Err(error),
@@ -328,6 +338,7 @@ impl Engine {
     /// Index, allocator and disks from what was read.
     async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64, writes: bool) -> Result<(), CacheError> {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
+        let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
         for disk in labelled {
             for range in &disk.block.ranges {
@@ -336,15 +347,22 @@ impl Engine {
             }
             let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
             let found = if disk.is_current {
-                let mut apply = |record: &Record| self.apply(record, &mut other);
-                recover::replay(from, &disk.block, target, &mut apply).await
+                // What one log clears, another may have after a damaged place of the first.
+                let away = Away::default();
+                let mut apply = |record: &Record| self.apply(record, &mut other, &away);
+                let found = recover::replay(from, &disk.block, target, &mut apply).await;
+                away.records().iter().for_each(|record| self.away.replay(record));
+                found
+            } else if disk.was_away {
+                self.load_stale(from, &disk.block, &mut rejected).await
             } else {
-                self.load_stale(from, &disk.block).await
+                // It took part in the last checkpoint, and what changed for it was noted nowhere else.
+                Err(ReplayError::Damaged("its log does not reach its last checkpoint"))
             };
             if let Err(error) = &found {
                 let path = disk.device.source.path.display();
                 lock(&self.findings).push(format!("{path}: its metadata is damaged ({error}); its blocks are lost"));
-                self.unload(disk.block.disk).await;
+                self.unload(disk.block.disk, &mut other).await;
             }
             loaded.push((disk, found));
         }
@@ -352,15 +370,17 @@ impl Engine {
             let Ok(found) = found else { continue };
             self.claim_metadata(found.slabs.iter().chain(found.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
         }
-        self.claim_all().await;
+        self.claim_all(&mut rejected).await;
         for (disk, found) in loaded {
-            self.take_in(disk, found, writes)?;
+            self.take_in(shard, disk, found, writes, &mut other).await?;
         }
+        // Or the next opening would find them again.
+        rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
         if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
     }
 
     /// One record of a current disk.
-    fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>) {
+    fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>, away: &Away) {
         match record {
             Record::Put { hash, entry } => {
                 if let Some(displaced) = self.index.restore(*hash, *entry)
@@ -380,7 +400,7 @@ impl Engine {
                     waiting.retain(|entry| entry.extent != *extent);
                 }
             }
-            record => self.away.replay(record),
+            record => away.replay(record),
         }
     }
 
@@ -388,8 +408,13 @@ impl Engine {
         self.place(entry.extent.slab).map(|(disk, _)| disk)
     }
 
-    /// What a disk that was away still knows and nobody has changed.
-    async fn load_stale(&self, from: Source<'_>, block: &Superblock) -> Result<FoundLog, ReplayError> {
+    /// What a disk that was away still knows and nobody has changed; the rest is `rejected`.
+    async fn load_stale(
+        &self,
+        from: Source<'_>,
+        block: &Superblock,
+        rejected: &mut Vec<(KeyHash, Entry)>,
+    ) -> Result<FoundLog, ReplayError> {
         let mut known: HashMap<KeyHash, Entry> = HashMap::new();
         let mut apply = |record: &Record| match record {
             Record::Put { hash, entry } => {
@@ -404,15 +429,15 @@ impl Engine {
         };
         let found = recover::replay(from, block, block.generation, &mut apply).await?;
         for (hash, entry) in known {
-            if self.away.is_unchanged(&hash) {
-                self.index.restore_if_absent(hash, entry);
+            if !(self.away.is_unchanged(&hash) && self.index.restore_if_absent(hash, entry)) {
+                rejected.push((hash, entry));
             }
         }
         Ok(found)
     }
 
-    /// Forgets what was loaded of a disk whose metadata is damaged.
-    async fn unload(&self, number: u16) {
+    /// Forgets what was loaded of a disk whose metadata is damaged; what it had taken the place of is back.
+    async fn unload(&self, number: u16, other: &mut HashMap<KeyHash, Vec<Entry>>) {
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
             self.index.sweep(&mut cursor, 65_536, |_, entry| {
@@ -420,16 +445,25 @@ impl Engine {
             });
             yield_now().await;
         }
+        for (hash, waiting) in other {
+            waiting.retain(|entry| self.disk_of(entry) != Some(number));
+            if self.index.peek(hash).is_none()
+                && let Some(back) = waiting.pop()
+            {
+                self.index.restore(*hash, back);
+            }
+        }
     }
 
     /// Tells the allocator what is in use.
-    async fn claim_all(&self) {
+    async fn claim_all(&self, rejected: &mut Vec<(KeyHash, Entry)>) {
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
             let mut alloc = lock(&self.alloc);
-            self.index.sweep(&mut cursor, 65_536, |_, entry| match alloc.claim(&entry.extent) {
+            self.index.sweep(&mut cursor, 65_536, |hash, entry| match alloc.claim(&entry.extent) {
                 Ok(()) => Verdict::Keep,
                 Err(_) => {
+                    rejected.push((hash, *entry));
                     self.double_references.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     Verdict::Drop
                 }
@@ -440,8 +474,17 @@ impl Engine {
     }
 
     /// The disk is one of the cache's from now on.
-    fn take_in(&self, disk: Labelled, found: Result<FoundLog, ReplayError>, writes: bool) -> Result<(), CacheError> {
+    async fn take_in(
+        &self,
+        shard: &Shard,
+        disk: Labelled,
+        found: Result<FoundLog, ReplayError>,
+        writes: bool,
+        other: &mut HashMap<KeyHash, Vec<Entry>>,
+    ) -> Result<(), CacheError> {
         let Labelled { device, block, .. } = disk;
+        let from = Source { shard, file: &device.file, class: self.classes.checkpoint };
+        let label_slot = recover::slot_of(from, block.generation).await;
         let (number, guid) = (block.disk, block.disk_guid);
         let path = device.source.path.clone();
         // A log that will never be written takes no slab.
@@ -452,12 +495,14 @@ impl Engine {
             Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
             Err(_) => DiskLog::new(self.shape(guid), take).ok(),
         };
-        let Some(log) = log else {
-            return Err(CacheError::Damaged { path, what: "it has no free slab for its log".to_owned() });
+        let log = match log {
+            Some(log) => log,
+            None => self.empty_disk(&block, &path, other).await?,
         };
         let write_bytes_per_s = device.source.write_bytes_per_s;
         let identity = DiskIdentity { number, guid, path };
         let disk = self.make_disk(identity, device, log, write_bytes_per_s);
+        disk.label_slot.store(label_slot, std::sync::atomic::Ordering::Relaxed);
         let member = lock(&self.members).iter().find(|member| member.guid == guid).copied();
         if member.is_some_and(|member| member.state == MemberState::Removing) {
             disk.judge(|health| health.set_removing(true));
@@ -468,13 +513,34 @@ impl Engine {
         Ok(())
     }
 
+    /// A disk that has no slab left for a log is of no use as it is: it begins anew, without its blocks.
+    async fn empty_disk(
+        &self,
+        block: &Superblock,
+        path: &std::path::Path,
+        other: &mut HashMap<KeyHash, Vec<Entry>>,
+    ) -> Result<DiskLog, CacheError> {
+        lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
+        self.unload(block.disk, other).await;
+        self.forget_slabs(block.disk);
+        for range in &block.ranges {
+            let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
+            self.add_slabs(SlabRange { first, count, disk: block.disk, offset_bytes });
+        }
+        self.new_log(block.disk, block.disk_guid, path)
+    }
+
     /// From now on it is used: what is away is noted.
-    fn begin_life(&self, newest: &Superblock) {
-        let used = self.host.disks.start + lock(&self.sources).len() as u16;
+    fn begin_life(&self, newest: &Superblock, sources: usize) {
+        // Logs may hold commits of checkpoints that an earlier life has not finished: this one's have other numbers.
+        let skip = 1 + (label::random_u64() & 0xffff);
+        self.attempts.fetch_add(skip, std::sync::atomic::Ordering::Relaxed);
+        let used = self.host.disks.start + sources as u16;
         self.next_slot.store(used, std::sync::atomic::Ordering::Relaxed);
         let is_missing = |member: &Member| self.disk(member.disk).is_none();
         if newest.members.iter().any(is_missing) {
             self.away.begin();
+            self.all_disks().iter().for_each(|disk| self.tell_changes(disk.identity.number));
         } else if !self.away.records().is_empty() {
             self.away.end();
             self.note_everywhere(&Record::ChangesCleared);

@@ -27,10 +27,14 @@ use crate::entry::SlabId;
 use crate::format::{
     self, Chunk, ChunkEnd, Expect, MAX_CHUNK_BYTES, Record, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock,
 };
+use crate::key::KeyHash;
 use crate::log::{FoundLog, Snapshot};
 
 /// Read at a time, in bytes.
 const WINDOW_BYTES: u32 = 2 * MAX_CHUNK_BYTES;
+
+/// A read that fails is tried so often.
+const READ_ATTEMPTS: u32 = 3;
 
 /// A disk to read from.
 #[derive(Clone, Copy)]
@@ -46,12 +50,19 @@ impl Source<'_> {
     /// # Errors
     /// What the system said, or that the disk ends before.
     pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> io::Result<AlignedBuf> {
-        let buffer = AlignedBuf::new(len_bytes as usize)?;
-        let (result, buffer) = self.shard.read_at(self.file, self.class, offset, buffer).await;
-        if result? < len_bytes as usize {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        let mut buffer = AlignedBuf::new(len_bytes as usize)?;
+        let mut attempt = 1;
+        loop {
+            let result;
+            (result, buffer) = self.shard.read_at(self.file, self.class, offset, buffer).await;
+            match result {
+                Ok(read) if read == len_bytes as usize => return Ok(buffer),
+                // A whole disk may depend on it.
+                _ if attempt < READ_ATTEMPTS => attempt += 1,
+                Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(buffer)
     }
 }
 
@@ -70,8 +81,15 @@ pub(crate) enum Label {
 pub(crate) async fn read_superblock(source: Source<'_>) -> io::Result<Label> {
     let mut best: Option<Superblock> = None;
     let mut why = SlotError::Empty;
+    let mut failed = None;
     for offset in SLOT_OFFSETS {
-        let slot = source.read(offset, SLOT_BYTES as u32).await?;
+        let slot = match source.read(offset, SLOT_BYTES as u32).await {
+            Ok(slot) => slot,
+            Err(error) => {
+                failed = Some(error);
+                continue;
+            }
+        };
         match format::decode(&slot) {
             Ok(block) if best.as_ref().is_none_or(|best| best.generation < block.generation) => best = Some(block),
             Ok(_) => {}
@@ -83,7 +101,24 @@ pub(crate) async fn read_superblock(source: Source<'_>) -> io::Result<Label> {
     if let SlotError::Version { .. } = why {
         return Ok(Label::Not(why));
     }
-    Ok(best.map_or(Label::Not(why), |block| Label::Ours(Box::new(block))))
+    match (best, failed) {
+        (Some(block), _) => Ok(Label::Ours(Box::new(block))),
+        // What cannot be read may be anything.
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(Label::Not(why)),
+    }
+}
+
+/// Which slot holds the superblock of `generation`; the next one goes to the other.
+pub(crate) async fn slot_of(source: Source<'_>, generation: u64) -> usize {
+    for (slot, offset) in SLOT_OFFSETS.into_iter().enumerate() {
+        if let Ok(bytes) = source.read(offset, SLOT_BYTES as u32).await
+            && format::decode(&bytes).is_ok_and(|block| block.generation == generation)
+        {
+            return slot;
+        }
+    }
+    0
 }
 
 fn weight(error: SlotError) -> u8 {
@@ -219,7 +254,47 @@ fn is_commit(record: &Record, wanted: u64) -> bool {
     matches!(record, Record::Commit { generation, .. } if *generation == wanted)
 }
 
-/// Gives everything that the disk knew at checkpoint `generation` to `apply`, in order.
+/// So many records are put in order together: 20 MB of memory.
+const BATCH_RECORDS: usize = 1 << 19;
+
+/// Records of blocks on their way to the index. Only those of one key need to keep their order; in the order of their
+/// hashes they go to one part of the index after another, instead of to another place in memory each.
+struct Batch<'a> {
+    records: Vec<Record>,
+    apply: &'a mut dyn FnMut(&Record),
+}
+
+impl Batch<'_> {
+    fn push(&mut self, record: Record) {
+        match record {
+            Record::Put { .. } | Record::Remove { .. } => self.records.push(record),
+            // What is not about a block is not about the index.
+            record => (self.apply)(&record),
+        }
+    }
+
+    /// When there are many.
+    fn relieve(&mut self) {
+        if self.records.len() >= BATCH_RECORDS {
+            self.empty();
+        }
+    }
+
+    fn empty(&mut self) {
+        let first_bytes = |record: &Record| match record {
+            Record::Put { hash: KeyHash([first @ .., _, _]), .. }
+            | Record::Remove { hash: KeyHash([first @ .., _, _]), .. } => u64::from_be_bytes(*first),
+            _ => 0,
+        };
+        // Stable: records of one key stay in their order.
+        self.records.sort_by_key(first_bytes);
+        self.records.iter().for_each(&mut *self.apply);
+        self.records.clear();
+    }
+}
+
+/// Gives everything that the disk knew at checkpoint `generation` to `apply`: what is about one key in its order, and
+/// what is about none in its own.
 ///
 /// # Errors
 /// When the disk cannot be read, or its streams end before they should.
@@ -229,25 +304,30 @@ pub(crate) async fn replay(
     generation: u64,
     apply: &mut dyn FnMut(&Record),
 ) -> Result<FoundLog, ReplayError> {
+    let mut batch = Batch { records: Vec::new(), apply };
     let mut snapshot = None;
     if let Some(head) = block.snapshot {
         let mut reader = Reader::new(source, block, head);
         let mut is_whole = false;
         while !is_whole {
             let records = reader.next().await?.ok_or(ReplayError::Damaged("the snapshot ends before its end"))?;
-            records.iter().for_each(&mut *apply);
             is_whole = matches!(records.last(), Some(Record::End));
+            records.into_iter().for_each(|record| batch.push(record));
+            batch.relieve();
         }
         snapshot = Some(Snapshot { head, slabs: reader.slabs });
     }
     let mut reader = Reader::new(source, block, block.log);
     loop {
         let records = reader.next().await?.ok_or(ReplayError::Damaged("the log ends before its last checkpoint"))?;
-        records.iter().for_each(&mut *apply);
-        if records.iter().any(|record| is_commit(record, generation)) {
+        let is_end = records.iter().any(|record| is_commit(record, generation));
+        records.into_iter().for_each(|record| batch.push(record));
+        if is_end {
             break;
         }
+        batch.relieve();
     }
+    batch.empty();
     let end_offset = reader.offset().ok_or(ReplayError::Damaged("the log ends in a slab that is not on the disk"))?;
     Ok(FoundLog {
         head: block.log,

@@ -1,8 +1,10 @@
 //! `plimsoll cache`: block caches over several disks.
 
 mod bench;
+mod closed;
 mod disks;
 mod looks;
+mod progress;
 mod tables;
 
 use std::path::PathBuf;
@@ -18,7 +20,8 @@ use crate::failure::{Failure, Outcome};
 /// Create, change, watch and measure a block cache over several disks
 ///
 /// CACHE.yaml says which disks a cache has and how it runs; `create` writes it. A process that has the cache open
-/// follows it, and publishes every second what it does, for `status`, `iostat` and `hits`.
+/// follows it, and publishes every second what it does, for `status`, `iostat` and `hits`. `slabs` and `check` look at
+/// the disks of a cache that no process has open.
 #[derive(Args, Debug)]
 pub(crate) struct CacheArguments {
     #[command(subcommand)]
@@ -34,6 +37,8 @@ enum Command {
     Status(looks::StatusArguments),
     Iostat(looks::IostatArguments),
     Hits(looks::HitsArguments),
+    Slabs(closed::SlabsArguments),
+    Check(closed::CheckArguments),
     Bench(Box<bench::BenchArguments>),
 }
 
@@ -54,6 +59,8 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<Outcome, Failure> {
         Command::Status(arguments) => looks::status(arguments),
         Command::Iostat(arguments) => looks::iostat(arguments),
         Command::Hits(arguments) => looks::hits(arguments),
+        Command::Slabs(arguments) => closed::slabs(arguments),
+        Command::Check(arguments) => closed::check(arguments),
         Command::Bench(arguments) => bench::run(arguments),
     }
 }
@@ -62,7 +69,10 @@ impl From<SessionError> for Failure {
     fn from(error: SessionError) -> Failure {
         let message = error.to_string();
         match error {
-            SessionError::File(FileError::Write { .. }) | SessionError::Thread(_) => Failure::Machine(message),
+            SessionError::File(FileError::Write { .. })
+            | SessionError::Thread(_)
+            | SessionError::NotFollowed { .. }
+            | SessionError::NoSnapshot(_) => Failure::Machine(message),
             SessionError::Cache(
                 CacheError::Locked { .. }
                 | CacheError::Io { .. }

@@ -5,8 +5,8 @@
 //! after a crash at any point, and must know which disks belong to it when some are missing.
 //!
 //! # How it works
-//! Two slots, at the beginning of the disk and 32 KiB on; generation N goes to slot N mod 2, so that the last one is
-//! whole while the next is written. A slot is 4096 bytes, and the last four are the CRC-32C of all others:
+//! Two slots, at the beginning of the disk and 32 KiB on; a new superblock never goes where the newest is, so that the
+//! last one is whole while the next is written. A slot is 4096 bytes, and the last four are the CRC-32C of all others:
 //!
 //! ```text
 //!    0  8   "PLIMCACH"
@@ -40,8 +40,8 @@
 //!
 //! # Example
 //! A disk of 1 GiB, cache of two disks, slabs of 32 MiB: one range `{first 0, count 31, offset 64 KiB}` and two
-//! members, 164 + 16 + 38 = 218 bytes used. Generation 7 is written at 32 KiB; if the power goes then, generation 6 is
-//! still at 0.
+//! members, 164 + 16 + 38 = 218 bytes used. Generation 6 is at 0, so generation 7 is written at 32 KiB; if the power goes
+//! then, generation 6 is still at 0.
 
 use std::fmt;
 
@@ -66,12 +66,6 @@ const FIXED_BYTES: usize = 164;
 const RANGE_BYTES: usize = 16;
 const MEMBER_BYTES: usize = 19;
 const MAX_MEMBERS: usize = 255;
-
-/// Where the superblock of `generation` lies, in bytes from the beginning of the disk.
-pub(crate) fn slot_offset(generation: u64) -> u64 {
-    let [even, odd] = SLOT_OFFSETS;
-    if generation.is_multiple_of(2) { even } else { odd }
-}
 
 /// See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]

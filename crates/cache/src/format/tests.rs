@@ -51,7 +51,6 @@ fn a_superblock_comes_back_as_it_was() {
     let mut longer = encode(&block).unwrap().to_vec();
     longer.extend([9; 100]);
     assert_eq!(decode(&longer), Ok(block));
-    assert_eq!([slot_offset(0), slot_offset(1), slot_offset(u64::MAX)], [0, 32768, 32768]);
 }
 
 #[test]

@@ -1,3 +1,201 @@
-//! To come.
-use plimsoll_sim::scenario::{Outcome, ScenarioError};
-pub(super) fn run(_: u64) -> Result<Outcome, ScenarioError> { Ok(Outcome::default()) }
+//! Hits of a cache that fills and evacuates, beside hits of one that does nothing else.
+//!
+//! # Why
+//! A cache that takes in all it can, and moves what it has, must not slow down those who find something in it: that is
+//! what classes are for.
+//!
+//! # How it works
+//! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB come as fast as the disk
+//! takes them: what is evicted leaves every slab half full, and the cache has to evacuate slabs of 16 KiB blocks to make
+//! room for the others. Hits come at random, at a modest rate, on blocks that are young; first on the quiet cache, then
+//! beside all that.
+//!
+//! # Limits
+//! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are of the size of the fills.
+//!
+//! # Example
+//! At 1000 shares for hits and 300 and 100 for fills and evacuation, hits that take an eighth of the disk wait for what is
+//! in the disk already, and for nothing else.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use plimsoll::Shard;
+use plimsoll_sim::device::presets;
+use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
+
+use super::stage::{BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, figure, fill, model_of, percentile, read, table, wrong};
+use crate::stats::IoKind;
+use crate::{CacheConfig, InsertOptions};
+
+/// Size of the disk, in bytes.
+const DISK_BYTES: u64 = 2 * GIB;
+
+/// Blocks that are there at first, and their size.
+const OLD_BLOCKS: u32 = 110_000;
+const OLD_BYTES: u32 = 16 << 10;
+
+/// Blocks that are read: stored last before it is measured.
+const READ_BLOCKS: u32 = 8000;
+
+/// Reads a second.
+const READS_PER_S: f64 = 15_000.0;
+
+/// How long each part is measured.
+const MEASURED: Duration = Duration::from_secs(2);
+
+/// Blocks that are offered at once, as long as there is room in flight.
+const FILLERS: u32 = 256;
+
+/// See the module's documentation.
+pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
+    let mut outcome = Outcome::default();
+    let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
+    let disk = StageDisk {
+        spec: preset.spec.clone(),
+        model: Some(model_of(&preset.figures)),
+        write_bytes_per_s: None,
+        capacity_bytes: DISK_BYTES,
+    };
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ghost_pct: 0.0, ..CacheConfig::default() };
+    let mut stage = Stage::new(seed, &[disk], CacheConfig { checkpoint_interval: Duration::from_secs(1), ..config })?;
+    let bytes_per_s = 400e6;
+    stage.run(fill(&stage, 0..OLD_BLOCKS, OLD_BYTES, bytes_per_s))?;
+    stage.run(fill(&stage, OLD_BLOCKS..OLD_BLOCKS + READ_BLOCKS, BLOCK_BYTES, bytes_per_s))?;
+    let _ = stage.run(hits(&stage, seed, MEASURED, KeysRead::EveryOther))?;
+    let idle = part(&mut stage, seed)?;
+    let is_over = Rc::new(Cell::new(false));
+    start_fillers(&stage, &is_over);
+    { let (engine, shard) = (stage.engine().clone(), stage.shard().clone());
+      stage.shard().spawn(async move { loop { shard.sleep(Duration::from_millis(50)).await;
+        let a = crate::disk::lock(&engine.alloc);
+        eprintln!("{} free_slabs {} free {} freeing {} evac {} moving {} starved {} drops {:?} evict {} moves {} cp {}", shard.now_ns()/1_000_000, a.free_slabs(0), a.free_bytes()>>20, a.freeing_bytes()>>20, a.evacuating_bytes()>>20, engine.is_moving.load(Relaxed), engine.is_starved.load(Relaxed), engine.counters.drops, engine.counters.evictions.load(Relaxed), engine.counters.moves.load(Relaxed), engine.counters.checkpoints.load(Relaxed)); } }).detach(); }
+    // Until the free space has been used up, and room must be made.
+    stage.run(stage.shard().sleep(Duration::from_secs(1)))?;
+    let busy = part(&mut stage, seed + 1)?;
+    is_over.set(true);
+    show(&idle, &busy, &mut outcome);
+    stage.end(&mut outcome);
+    Ok(outcome)
+}
+
+/// What one part of the run did.
+struct Part {
+    times: Vec<u64>,
+    misses: u64,
+    filled_bytes: u64,
+    moved_bytes: u64,
+    checkpoints: u64,
+}
+
+fn show(idle: &Part, busy: &Part, outcome: &mut Outcome) {
+    let columns = ["cache", "hits", "misses", "p50, us", "p99, us", "filled, MB/s", "moved, MB/s", "checkpoints"];
+    let mut shown = table("hits of 8 KiB on one disk of i4i.2xlarge, 15,000 a second", &columns);
+    let percentile = |part: &Part, of: f64| percentile(&mut part.times.clone(), of) as f64 / 1e3;
+    let per_s = |bytes: u64| format!("{:.0}", bytes as f64 / MEASURED.as_secs_f64() / 1e6);
+    for (name, part) in [("idle", idle), ("filling and evacuating", busy)] {
+        shown.rows.push(vec![
+            name.to_owned(),
+            (part.times.len() as u64 - part.misses).to_string(),
+            part.misses.to_string(),
+            format!("{:.0}", percentile(part, 0.5)),
+            format!("{:.0}", percentile(part, 0.99)),
+            per_s(part.filled_bytes),
+            per_s(part.moved_bytes),
+            part.checkpoints.to_string(),
+        ]);
+    }
+    outcome.tables.push(shown);
+    let ratio = percentile(busy, 0.99) / percentile(idle, 0.99);
+    figure(outcome, "p99 of hits beside fill and evacuation, times idle", ratio, Target::AtMost(1.5));
+    let filled = busy.filled_bytes as f64 / MEASURED.as_secs_f64() / 1e6;
+    figure(outcome, "filled beside the hits, MB/s", filled, Target::AtLeast(100.0));
+    let moved = busy.moved_bytes as f64 / MEASURED.as_secs_f64() / 1e6;
+    figure(outcome, "evacuated beside the hits, MB/s", moved, Target::AtLeast(1.0));
+}
+
+/// Measures hits, and what is done beside them.
+fn part(stage: &mut Stage, seed: u64) -> Result<Part, ScenarioError> {
+    let engine = stage.engine().clone();
+    let bytes = |kind| bytes_by_disk(&engine, kind).iter().sum::<u64>();
+    let counts = || {
+        [bytes(IoKind::InsertWrite), bytes(IoKind::EvacuateWrite), engine.counters.checkpoints.load(Relaxed)]
+    };
+    let before = counts();
+    let (times, misses) = stage.run(hits(stage, seed, MEASURED, KeysRead::Young))?;
+    let [filled_bytes, moved_bytes, checkpoints] = std::array::from_fn(|at| counts()[at] - before[at]);
+    for value in [times.iter().sum(), filled_bytes, moved_bytes] {
+        stage.note(value);
+    }
+    Ok(Part { times, misses, filled_bytes, moved_bytes, checkpoints })
+}
+
+/// Which blocks are read.
+#[derive(Clone, Copy)]
+enum KeysRead {
+    /// Every other of the old ones, once each: that makes them young.
+    EveryOther,
+    /// Those that were stored last, at random.
+    Young,
+}
+
+/// Reads at random times for a while; how long each took, and how many missed.
+async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (Vec<u64>, u64) {
+    let shard = stage.shard();
+    let (times, misses) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
+    let mut random = Random(seed);
+    let per_s = match keys {
+        KeysRead::EveryOther => f64::from(OLD_BLOCKS / 2) / how_long.as_secs_f64(),
+        KeysRead::Young => READS_PER_S,
+    };
+    let mut at_ns = shard.now_ns();
+    let end_ns = at_ns + how_long.as_nanos() as u64;
+    for number in 0.. {
+        at_ns += random.gap_ns(per_s);
+        if at_ns >= end_ns {
+            break;
+        }
+        shard.sleep_until(at_ns).await;
+        let key = match keys {
+            KeysRead::EveryOther => (number * 2) % OLD_BLOCKS,
+            KeysRead::Young => OLD_BLOCKS + (random.draw() % u64::from(READ_BLOCKS)) as u32,
+        };
+        let (engine, own, times, misses) = (stage.engine().clone(), shard.clone(), times.clone(), misses.clone());
+        let one = async move {
+            let from_ns = own.now_ns();
+            let is_hit = read(&engine, &own, key).await;
+            times.borrow_mut().push(own.now_ns() - from_ns);
+            misses.set(misses.get() + u64::from(!is_hit));
+        };
+        shard.spawn(one).detach();
+    }
+    shard.sleep(Duration::from_millis(100)).await;
+    let times = times.borrow().clone();
+    (times, misses.get())
+}
+
+/// Blocks that were never there before, as fast as they are taken.
+fn start_fillers(stage: &Stage, is_over: &Rc<Cell<bool>>) {
+    for filler in 0..FILLERS {
+        let (engine, shard, is_over) = (stage.engine().clone(), stage.shard().clone(), Rc::clone(is_over));
+        stage.shard().spawn(async move { keep_filling(filler, &engine, &shard, &is_over).await }).detach();
+    }
+}
+
+async fn keep_filling(filler: u32, engine: &std::sync::Arc<crate::engine::Engine>, shard: &Shard, is_over: &Cell<bool>) {
+    let value = vec![0; BLOCK_BYTES as usize];
+    let options = InsertOptions { wait: true, ..InsertOptions::default() };
+    for number in 0_u64.. {
+        let key = [u64::from(filler) << 32 | number, 1].map(u64::to_le_bytes).concat();
+        let Ok(hash) = engine.hash(&key) else { return };
+        let end = engine.insert(hash, &value, options).await;
+        if is_over.get() {
+            return;
+        }
+        if !matches!(end, Ok(crate::Inserted::Stored)) {
+            shard.sleep(Duration::from_millis(5)).await;
+        }
+    }
+}

@@ -1,3 +1,217 @@
-//! To come.
-use plimsoll_sim::scenario::{Outcome, ScenarioError};
-pub(super) fn run(_: u64) -> Result<Outcome, ScenarioError> { Ok(Outcome::default()) }
+//! Hits on eight disks, one of which does half of what the others do.
+//!
+//! # Why
+//! Whoever spreads blocks evenly reads evenly, and the slowest disk decides how fast that may be. Placement by load gives
+//! each disk blocks in proportion to its speed, so reads come in that proportion too.
+//!
+//! # How it works
+//! Blocks are stored in an order that has nothing to do with how often they are read. Reads arrive at random, whether the
+//! cache is done with those before or not, with a Zipf distribution over all keys; the hottest 1000 are taken to be in
+//! memory, and are not asked for. The load is 60 % of what the disks can read together. The same reads, at the same rate,
+//! on eight equal disks are the comparison; and on the eight unequal ones with the cache not told so.
+//!
+//! # Limits
+//! Disks are those of i4i.2xlarge, by their published figures; the slow one has half the rates and the same latency.
+//!
+//! # Example
+//! Seven disks of speed 1 and one of 0.5: a fifteenth of the blocks, and of the reads, should be on the slow one.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use plimsoll::core::{FourFigures, Rate};
+use plimsoll_sim::device::presets;
+use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
+
+use super::stage::{BLOCK_BYTES, GIB, Random, Stage, StageDisk, figure, fill, model_of, percentile, read, side_by_side, table, wrong};
+use crate::stats::IoKind;
+use crate::CacheConfig;
+
+/// Disks, the last of which is the slow one.
+const DISKS: usize = 8;
+
+/// Keys, and how many of them are in memory.
+const KEYS: usize = 1_000_000;
+const IN_MEMORY: usize = 1000;
+
+/// A key's rank to this power, inverse, is how often it is read.
+const ZIPF: f64 = 0.99;
+
+/// Reads a second, as a part of what the disks can read with the slow one.
+const LOAD: f64 = 0.6;
+
+/// Blocks are stored at such a part of what the disks can write.
+const FILL: f64 = 0.5;
+
+/// How long is measured, and before it, so that all are under way, in nanoseconds.
+const MEASURED_NS: u64 = 500_000_000;
+const BEFORE_NS: u64 = 20_000_000;
+
+/// What one world did.
+struct Run {
+    /// Reads of each disk, relative to its speed.
+    loads: Vec<f64>,
+    p50_ns: u64,
+    p99_ns: u64,
+    reads_per_s: f64,
+    misses: u64,
+}
+
+impl Run {
+    /// How much more the most loaded disk has than the mean, relative to speed, in percent.
+    fn imbalance_pct(&self) -> f64 {
+        let mean = self.loads.iter().sum::<f64>() / self.loads.len() as f64;
+        self.loads.iter().fold(0.0, |most: f64, load| most.max((load / mean - 1.0).abs())) * 100.0
+    }
+}
+
+/// See the module's documentation.
+pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
+    let mut outcome = Outcome::default();
+    let worlds = [(0.5, true), (1.0, true), (0.5, false)];
+    let runs = side_by_side(worlds, &mut outcome, |(speed, is_told)| measure(seed, speed, is_told))?;
+    let [with, without, untold] = runs.as_slice() else { return Err(wrong("three worlds are compared")) };
+    let title = "hits of 8 KiB on eight disks, Zipf 0.99 over 10^6 keys without the hottest 1000";
+    let columns = ["disks", "reads/s", "p50, us", "p99, us", "imbalance, %", "load of the last, of its speed"];
+    let mut shown = table(title, &columns);
+    for (name, run) in [("one at half rate", with), ("all equal", without), ("half rate, untold", untold)] {
+        let mean = run.loads.iter().sum::<f64>() / run.loads.len() as f64;
+        shown.rows.push(vec![
+            name.to_owned(),
+            format!("{:.0}", run.reads_per_s),
+            format!("{:.0}", run.p50_ns as f64 / 1e3),
+            format!("{:.0}", run.p99_ns as f64 / 1e3),
+            format!("{:.1}", run.imbalance_pct()),
+            format!("{:.2} of the mean", run.loads.last().copied().unwrap_or(0.0) / mean),
+        ]);
+    }
+    outcome.tables.push(shown);
+    figure(&mut outcome, "imbalance of load relative to speed, %", with.imbalance_pct(), Target::AtMost(10.0));
+    let ratio = with.p99_ns as f64 / without.p99_ns.max(1) as f64;
+    figure(&mut outcome, "p99 of hits, times that without the slow disk", ratio, Target::AtMost(1.5));
+    figure(&mut outcome, "reads that missed", (with.misses + without.misses) as f64, Target::AtMost(0.0));
+    outcome.remarks.push(
+        "Without the slow disk: eight equal disks and the same reads a second. Untold: the cache learns how fast a disk \
+         writes only when it has more to write than it can; blocks were stored more slowly than that."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), ScenarioError> {
+    let mut outcome = Outcome::default();
+    let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
+    let speeds: Vec<f64> = (0..DISKS).map(|disk| if disk + 1 == DISKS { last_speed } else { 1.0 }).collect();
+    let disks: Vec<StageDisk> = speeds.iter().map(|speed| disk(&preset, *speed, is_told)).collect();
+    let mut stage = Stage::new(seed, &disks, CacheConfig { ghost_pct: 0.0, ..CacheConfig::default() })?;
+    let write_bytes_per_s = preset.figures.write_bandwidth.get().unwrap_or(0) as f64;
+    let total_write_bytes_per_s = write_bytes_per_s * speeds.iter().sum::<f64>();
+    let mut order: Vec<u32> = (0..KEYS as u32).collect();
+    shuffle(&mut order, &mut Random(seed));
+    stage.run(fill(&stage, order, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
+    let reads_per_s = LOAD * reads_of_one(&preset.figures) * (DISKS as f64 - 0.5);
+    let popularity = Popularity::new(KEYS, IN_MEMORY, ZIPF);
+    let before = reads_of(&stage);
+    let (times, misses) = stage.run(look_up(&stage, &popularity, reads_per_s, seed))?;
+    let reads: Vec<f64> = reads_of(&stage).iter().zip(before).map(|(now, before)| (now - before) as f64).collect();
+    let mut times = times;
+    let run = Run {
+        loads: reads.iter().zip(&speeds).map(|(reads, speed)| reads / speed).collect(),
+        p50_ns: percentile(&mut times, 0.5),
+        p99_ns: percentile(&mut times, 0.99),
+        reads_per_s: times.len() as f64 / (MEASURED_NS as f64 / 1e9),
+        misses,
+    };
+    for value in [run.p50_ns, run.p99_ns, times.len() as u64] {
+        stage.note(value);
+    }
+    stage.end(&mut outcome);
+    Ok((run, outcome))
+}
+
+/// Blocks a second that a disk of these figures reads: an operation costs the same up to 4 KiB, each byte beyond its part
+/// of the bandwidth.
+fn reads_of_one(figures: &FourFigures) -> f64 {
+    let per_s = |rate: Rate| rate.get().map_or(f64::INFINITY, |per_s| per_s as f64);
+    1.0 / (1.0 / per_s(figures.read_iops) + f64::from(BLOCK_BYTES - 4096) / per_s(figures.read_bandwidth))
+}
+
+fn disk(preset: &presets::Preset, speed: f64, is_told: bool) -> StageDisk {
+    let mut spec = preset.spec.clone();
+    let rates = &mut spec.rates;
+    for rate in [&mut rates.read_iops, &mut rates.read_bytes_per_s, &mut rates.write_iops, &mut rates.write_bytes_per_s] {
+        *rate *= speed;
+    }
+    let scaled = |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second((per_s as f64 * speed) as u64));
+    let figures = FourFigures {
+        read_iops: scaled(preset.figures.read_iops),
+        read_bandwidth: scaled(preset.figures.read_bandwidth),
+        write_iops: scaled(preset.figures.write_iops),
+        write_bandwidth: scaled(preset.figures.write_bandwidth),
+    };
+    let write_bytes_per_s = figures.write_bandwidth.get().filter(|_| is_told).map(|rate| rate as f64);
+    StageDisk { spec, model: Some(model_of(&figures)), write_bytes_per_s, capacity_bytes: 2 * GIB }
+}
+
+fn reads_of(stage: &Stage) -> Vec<u64> {
+    stage.engine().all_disks().iter().map(|disk| disk.counters(IoKind::LookupRead).look().operations).collect()
+}
+
+/// Fisher and Yates.
+fn shuffle(order: &mut [u32], random: &mut Random) {
+    for last in (1..order.len()).rev() {
+        order.swap(last, (random.draw() % (last as u64 + 1)) as usize);
+    }
+}
+
+/// Reads at random times; how long each of those took that began when it was measured, and how many missed.
+async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) -> (Vec<u64>, u64) {
+    let shard = stage.shard();
+    let times = Rc::new(RefCell::new(Vec::new()));
+    let misses = Rc::new(Cell::new(0));
+    let mut random = Random(seed ^ 0x5eed);
+    let begin_ns = shard.now_ns() + BEFORE_NS;
+    let mut at_ns = shard.now_ns();
+    while at_ns < begin_ns + MEASURED_NS {
+        at_ns += random.gap_ns(per_s);
+        shard.sleep_until(at_ns).await;
+        let key = popularity.pick(&mut random);
+        let (engine, own, times, misses) = (stage.engine().clone(), shard.clone(), times.clone(), misses.clone());
+        let one = async move {
+            let from_ns = own.now_ns();
+            let is_hit = read(&engine, &own, key).await;
+            if from_ns >= begin_ns {
+                times.borrow_mut().push(own.now_ns() - from_ns);
+                misses.set(misses.get() + u64::from(!is_hit));
+            }
+        };
+        shard.spawn(one).detach();
+    }
+    // What is still under way.
+    shard.sleep(Duration::from_secs(1)).await;
+    let times = times.borrow().clone();
+    (times, misses.get())
+}
+
+/// How often each key is read: sums of 1 / rank^s, from the first rank that is asked for on.
+struct Popularity {
+    first: usize,
+    sums: Vec<f64>,
+}
+
+impl Popularity {
+    fn new(keys: usize, first: usize, power: f64) -> Popularity {
+        let mut sum = 0.0;
+        let sums = (first + 1..=keys).map(|rank| {
+            sum += plimsoll::core::math::pow(rank as f64, -power);
+            sum
+        });
+        Popularity { first, sums: sums.collect() }
+    }
+
+    fn pick(&self, random: &mut Random) -> u32 {
+        let at = random.unit() * self.sums.last().copied().unwrap_or(0.0);
+        (self.first + self.sums.partition_point(|sum| *sum < at)) as u32
+    }
+}

@@ -7,8 +7,11 @@
 //! # Example
 //! Three disks of 4 GiB: slab numbers 0 to 126 are the first disk's, 127 to 253 the second's.
 
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimWorld};
@@ -19,7 +22,7 @@ use plimsoll_sim::scenario::{Figure, Outcome, ScenarioError, Table, Target};
 
 use crate::engine::Engine;
 use crate::stats::IoKind;
-use crate::{BlockCache, CacheConfig, CreateOptions, DiskSource, Host};
+use crate::{BlockCache, CacheConfig, CreateOptions, DiskSource, GetOptions, Host, InsertOptions, Inserted};
 
 /// Blocks of all scenarios, in bytes.
 pub(super) const BLOCK_BYTES: u32 = 8192;
@@ -112,6 +115,28 @@ impl Stage {
     }
 }
 
+/// Runs worlds that have nothing to do with each other on a thread each: done sooner, and the same. Their outcomes are
+/// counted in, in order.
+pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
+    worlds: [A; N],
+    outcome: &mut Outcome,
+    measure: impl Fn(A) -> Result<(T, Outcome), ScenarioError> + Sync,
+) -> Result<Vec<T>, ScenarioError> {
+    let measure = &measure;
+    let ends = std::thread::scope(|scope| {
+        let threads = worlds.map(|world| scope.spawn(move || measure(world)));
+        threads.map(|thread| thread.join().unwrap_or_else(|_| Err(wrong("a run panicked"))))
+    });
+    let mut runs = Vec::with_capacity(N);
+    for end in ends {
+        let (run, part) = end?;
+        outcome.requests += part.requests;
+        outcome.log_hash = outcome.log_hash.rotate_left(17) ^ part.log_hash;
+        runs.push(run);
+    }
+    Ok(runs)
+}
+
 /// Bytes of one kind that each disk has done so far.
 pub(super) fn bytes_by_disk(engine: &Engine, kind: IoKind) -> Vec<u64> {
     engine.all_disks().iter().map(|disk| disk.counters(kind).look().bytes).collect()
@@ -120,6 +145,54 @@ pub(super) fn bytes_by_disk(engine: &Engine, kind: IoKind) -> Vec<u64> {
 /// What the scheduler is told of a disk with these figures.
 pub(super) fn model_of(figures: &FourFigures) -> DiskConfig {
     DiskConfig { model: CostModel::from_figures(figures, CostForm::Knee, 4096, 4096), ..DiskConfig::default() }
+}
+
+/// Stores blocks of `len_bytes` under these keys, at so many bytes per second, until all are stored.
+pub(super) async fn fill(stage: &Stage, keys: impl IntoIterator<Item = u32>, len_bytes: u32, bytes_per_s: f64) {
+    let shard = stage.shard();
+    let value: Rc<[u8]> = vec![0; len_bytes as usize].into();
+    let under_way = Rc::new(Cell::new(0_u64));
+    let batch = (bytes_per_s * FILL_BATCH_NS as f64 / 1e9 / f64::from(len_bytes)).max(1.0) as usize;
+    let mut at_ns = shard.now_ns();
+    let mut keys = keys.into_iter().peekable();
+    while keys.peek().is_some() {
+        for key in keys.by_ref().take(batch) {
+            under_way.set(under_way.get() + 1);
+            let (engine, own, value, under_way) = (stage.engine().clone(), shard.clone(), value.clone(), under_way.clone());
+            let one = async move {
+                store(&engine, &own, key, &value).await;
+                under_way.set(under_way.get() - 1);
+            };
+            shard.spawn(one).detach();
+        }
+        at_ns += FILL_BATCH_NS;
+        shard.sleep_until(at_ns).await;
+    }
+    while under_way.get() > 0 {
+        shard.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// How often [`fill`] offers blocks, in nanoseconds.
+const FILL_BATCH_NS: u64 = 200_000;
+
+/// Stores a block, however often it has to be tried.
+pub(super) async fn store(engine: &Arc<Engine>, shard: &Shard, key: u32, value: &[u8]) {
+    let options = InsertOptions { wait: true, ..InsertOptions::default() };
+    let Ok(hash) = engine.hash(&key.to_le_bytes()) else { return };
+    while !matches!(engine.insert(hash, value, options).await, Ok(Inserted::Stored)) {
+        shard.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Looks a key up. Whether it was there.
+pub(super) async fn read(engine: &Arc<Engine>, shard: &Shard, key: u32) -> bool {
+    let Ok(hash) = engine.hash(&key.to_le_bytes()) else { return false };
+    let found = match engine.look(&hash) {
+        Ok(entry) => engine.fetch(shard, &hash, entry, GetOptions::default()).await,
+        Err(found) => found,
+    };
+    found.block().is_some()
 }
 
 /// (sum x)^2 / sum x^2: as many disks as do the work.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     Absent,
     /// The value of this number: never the same twice.
     Value(u32),
@@ -35,7 +35,7 @@ impl Event {
 
 /// See the module's documentation.
 #[derive(Default)]
-pub struct Forgetful {
+pub(crate) struct Forgetful {
     now: u64,
     values: u32,
     keys: BTreeMap<u32, Vec<Event>>,
@@ -45,7 +45,7 @@ const NEVER: u64 = u64::MAX;
 
 impl Forgetful {
     /// A moment.
-    pub fn tick(&mut self) -> u64 {
+    pub(crate) fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
@@ -58,18 +58,18 @@ impl Forgetful {
     }
 
     /// A key is about to get a new value: the number of the value, and of the event.
-    pub fn begin_insert(&mut self, key: u32) -> (u32, u64) {
+    pub(crate) fn begin_insert(&mut self, key: u32) -> (u32, u64) {
         self.values += 1;
         (self.values, self.begin(key, State::Value(self.values)))
     }
 
     /// A key is about to be removed.
-    pub fn begin_remove(&mut self, key: u32) -> u64 {
+    pub(crate) fn begin_remove(&mut self, key: u32) -> u64 {
         self.begin(key, State::Absent)
     }
 
     /// What began has happened, or has not.
-    pub fn end(&mut self, key: u32, event: u64, has_happened: bool) {
+    pub(crate) fn end(&mut self, key: u32, event: u64, has_happened: bool) {
         let end = self.tick();
         let Some(events) = self.keys.get_mut(&key) else { return };
         if has_happened {
@@ -80,13 +80,13 @@ impl Forgetful {
     }
 
     /// What a key may have that was asked for at `asked` and answered now.
-    pub fn possible(&self, key: u32, asked: u64) -> Vec<State> {
+    pub(crate) fn possible(&self, key: u32, asked: u64) -> Vec<State> {
         let Some(events) = self.keys.get(&key) else { return vec![State::Absent] };
         events.iter().filter(|event| !event.is_over(events, asked)).map(|event| event.state).collect()
     }
 
     /// A key was seen to have this value, of those that a crash left possible.
-    pub fn seen(&mut self, key: u32, value: u32) {
+    pub(crate) fn seen(&mut self, key: u32, value: u32) {
         let Some(events) = self.keys.get_mut(&key) else { return };
         if events.iter().any(|event| event.state == State::Value(value) && event.begin == 0) {
             events.retain(|event| event.begin != 0 || event.state == State::Value(value));
@@ -94,7 +94,7 @@ impl Forgetful {
     }
 
     /// A checkpoint that was asked for at `asked` is durable.
-    pub fn checkpointed(&mut self, asked: u64) {
+    pub(crate) fn checkpointed(&mut self, asked: u64) {
         for events in self.keys.values_mut() {
             let all = events.clone();
             events.retain(|event| !event.is_over(&all, asked));
@@ -102,14 +102,14 @@ impl Forgetful {
     }
 
     /// The power has failed.
-    pub fn crashed(&mut self) {
+    pub(crate) fn crashed(&mut self) {
         for events in self.keys.values_mut() {
             events.iter_mut().for_each(|event| (event.begin, event.end) = (0, 0));
         }
     }
 
     /// All keys that ever were.
-    pub fn keys(&self) -> Vec<u32> {
+    pub(crate) fn keys(&self) -> Vec<u32> {
         self.keys.keys().copied().collect()
     }
 }

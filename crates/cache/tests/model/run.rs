@@ -19,28 +19,28 @@ const ANCHOR: usize = 0;
 
 /// What a run is to go through.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Family {
-    pub name: &'static str,
-    pub faults: SimFaults,
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) faults: SimFaults,
     /// Nothing may be forgotten: no faults but crashes, and room for everything.
-    pub is_strict: bool,
+    pub(crate) is_strict: bool,
     /// More blocks than there is room for.
-    pub is_crowded: bool,
+    pub(crate) is_crowded: bool,
     /// Disks get slow, refuse writes, fail, leave and return.
-    pub has_states: bool,
+    pub(crate) has_states: bool,
     /// A block may be found damaged.
-    pub may_corrupt: bool,
+    pub(crate) may_corrupt: bool,
 }
 
 /// xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016.
-pub struct Dice(Cell<u64>);
+pub(crate) struct Dice(Cell<u64>);
 
 impl Dice {
-    pub fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice(Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1))
     }
 
-    pub fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         let mut state = self.0.get();
         state ^= state >> 12;
         state ^= state << 25;
@@ -49,13 +49,13 @@ impl Dice {
         (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16) % bound.max(1)
     }
 
-    pub fn one_in(&self, bound: u64) -> bool {
+    pub(crate) fn one_in(&self, bound: u64) -> bool {
         self.below(bound) == 0
     }
 }
 
 /// All of them.
-pub async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+pub(crate) async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     std::future::poll_fn(move |context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
         if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -90,7 +90,7 @@ fn bytes_of(key: u32, value: u32, is_crowded: bool) -> Vec<u8> {
 }
 
 /// Runs one seed.
-pub fn run(family: Family, seed: u64) {
+pub(crate) fn run(family: Family, seed: u64) {
     let dice = Dice::new(seed ^ 0xC0FF_EE00);
     let disks = 2 + dice.below(3) as u16;
     let mount = |n: u16| PathBuf::from(format!("/disk{n}"));
@@ -106,9 +106,10 @@ pub fn run(family: Family, seed: u64) {
     let is_strict = Cell::new(family.is_strict);
     let can_narrow = !family.may_corrupt && !family.has_states;
     let run = Run { family, seed, dice, model: RefCell::default(), town, keys, key, is_strict, can_narrow };
-    let lives = 2 + run.dice.below(5);
+    // Many lives make long logs, and so snapshots.
+    let (lives, part) = if run.dice.one_in(4) { (16, 4) } else { (2 + run.dice.below(5), 1) };
     for number in 0..lives {
-        run.live(number);
+        run.live(number, part);
     }
     run.town.calm();
     let life = run.open(true);
@@ -122,7 +123,7 @@ impl Run {
             checkpoint_interval: Duration::from_millis([20, 100, 500, 3_600_000][dice.below(4) as usize]),
             target_free_blocks_pct: if self.family.is_crowded { 10.0 } else { 1.0 },
             placement: Placement::ALL[dice.below(3) as usize].1,
-            memory_bytes: if dice.one_in(3) { 1 << 20 } else { 0 },
+            memory_bytes: if dice.one_in(3) && std::env::var("NOMEM").is_err() { 1 << 20 } else { 0 },
             discard: dice.one_in(3),
             encryption_key: self.key,
             seed: dice.below(1 << 40),
@@ -139,9 +140,10 @@ impl Run {
         self.town.try_open(&self.config()).unwrap_or_else(|error| panic!("it does not open: {error}"))
     }
 
-    fn live(&self, number: u64) {
+    fn live(&self, number: u64, part: u64) {
         let dice = &self.dice;
         self.town.world.set_faults(self.family.faults).unwrap();
+        if std::env::var("TRACE").is_ok() { eprintln!("life {number}"); }
         let life = self.open(number == 0 || dice.one_in(2));
         self.town.world.set_faults(self.family.faults).unwrap();
         if !dice.one_in(4) {
@@ -149,7 +151,7 @@ impl Run {
         }
         let cache = life.cache.as_ref().unwrap();
         let tasks = 1 + dice.below(6);
-        let ops = if self.family.is_crowded { 800 } else { 100 + dice.below(300) };
+        let ops = if self.family.is_crowded { 800 } else { 100 + dice.below(300) } / part;
         let mut work: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
         for _ in 0..tasks {
             work.push(Box::pin(self.work(&life, cache, ops)));
@@ -159,6 +161,7 @@ impl Run {
         }
         let landed = self.town.world.landed() + 1 + dice.below(tasks * ops);
         let how = dice.below(3);
+        if std::env::var("TRACE").is_ok() { eprintln!("verified; how {how}"); }
         if how == 0 {
             life.runtime().block_on_until_landed(0, join(work), landed).unwrap();
         } else {
@@ -288,7 +291,7 @@ impl Run {
 }
 
 /// Runs the seeds of this run of the tests: `few`, or as many as `PLIMSOLL_CACHE_SEEDS` says.
-pub fn run_seeds(family: Family, few: u64) {
+pub(crate) fn run_seeds(family: Family, few: u64) {
     let many = std::env::var("PLIMSOLL_CACHE_SEEDS").ok().and_then(|count| count.parse::<u64>().ok());
     let first = std::env::var("PLIMSOLL_CACHE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
     let seeds = first.map_or(1..=many.unwrap_or(few), |seed| seed..=seed);

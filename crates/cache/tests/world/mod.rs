@@ -11,22 +11,22 @@ use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, Host, SPARE_DISKS};
 
 /// Disks that outlive caches.
-pub struct Town {
-    pub world: SimWorld,
-    pub disks: Vec<DiskSource>,
-    pub shards: u16,
+pub(crate) struct Town {
+    pub(crate) world: SimWorld,
+    pub(crate) disks: Vec<DiskSource>,
+    pub(crate) shards: u16,
     /// Of what caches draw by lot: their names, and those of their streams.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// A cache between opening and crash.
-pub struct Life {
+pub(crate) struct Life {
     runtime: SimRuntime,
-    pub cache: Option<BlockCache>,
+    pub(crate) cache: Option<BlockCache>,
 }
 
 /// What key `n` has: never the same for two keys or lengths.
-pub fn value_of(n: u32, len: usize) -> Vec<u8> {
+pub(crate) fn value_of(n: u32, len: usize) -> Vec<u8> {
     let mut state = u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ len as u64;
     let mut step = || {
         state ^= state << 13;
@@ -41,7 +41,7 @@ pub fn value_of(n: u32, len: usize) -> Vec<u8> {
 
 impl Town {
     /// So many disks of so many bytes each.
-    pub fn new(disks: u16, bytes: u64, seed: u64) -> Town {
+    pub(crate) fn new(disks: u16, bytes: u64, seed: u64) -> Town {
         let mount = |n: u16| PathBuf::from(format!("/disk{n}"));
         let disk = |n| SimDisk { mount: mount(n), ..SimDisk::default() };
         let config = SimConfig { seed, disks: (0..disks).map(disk).collect(), ..SimConfig::default() };
@@ -49,7 +49,7 @@ impl Town {
     }
 
     /// A file of so many bytes on each disk of a world.
-    pub fn of(config: &SimConfig, bytes: u64) -> Town {
+    pub(crate) fn of(config: &SimConfig, bytes: u64) -> Town {
         let world = SimWorld::new(config).unwrap();
         let sources = config.disks.iter().map(|disk| DiskSource::at(disk.mount.join("data"))).collect();
         let town = Town { world, disks: sources, shards: 2, seed: config.seed };
@@ -58,7 +58,7 @@ impl Town {
     }
 
     /// Nothing goes wrong any more, and all disks are there.
-    pub fn calm(&self) {
+    pub(crate) fn calm(&self) {
         self.world.set_faults(SimFaults::default()).unwrap();
         for disk in 0..self.disks.len() {
             self.world.set_disk_state(disk, SimDiskState::Healthy).unwrap();
@@ -76,6 +76,16 @@ impl Town {
         }
     }
 
+    /// Gives the file on a disk another length.
+    pub(crate) fn set_len(&self, disk: usize, bytes: u64) {
+        let (runtime, topology) = self.runtime();
+        let options = OpenOptions { write: true, ..OpenOptions::default() };
+        let file = topology.file(&self.disks[disk].path, options, disk as u16);
+        let shard = runtime.shard(0).clone();
+        shard.reactor().set_file_len(&file, bytes).unwrap();
+        runtime.block_on(0, async { shard.sync(&file, plimsoll::Class::DEFAULT, false).await }).unwrap().unwrap();
+    }
+
     fn runtime(&self) -> (SimRuntime, Topology) {
         let setups = (0..self.disks.len() + usize::from(SPARE_DISKS)).map(|_| DiskSetup::unlimited()).collect();
         let topology = Topology::new(self.shards, Classes::new(), setups).unwrap();
@@ -88,29 +98,58 @@ impl Town {
     }
 
     /// Makes a cache of all disks.
-    pub fn create(&self, slab_bytes: u32) {
+    pub(crate) fn create(&self, slab_bytes: u32) {
         self.create_with(slab_bytes, None);
     }
 
     /// The same, encrypted with a key or not.
-    pub fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
+    pub(crate) fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
+        let options = CreateOptions { slab_bytes, encryption_key, ..CreateOptions::default() };
+        self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
+    }
+
+    /// Makes a cache of some disks.
+    pub(crate) fn create_of(&self, slab_bytes: u32, disks: &[DiskSource]) {
+        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        self.try_create(&options, disks, u64::MAX).unwrap().unwrap();
+    }
+
+    /// Makes a cache whatever is on the disks.
+    pub(crate) fn create_by_force(&self, slab_bytes: u32) {
+        let options = CreateOptions { slab_bytes, force: true, ..CreateOptions::default() };
+        self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
+    }
+
+    /// Makes a cache; the power fails when so many operations have landed in the world. `None`: before it was made.
+    pub(crate) fn create_until(&self, slab_bytes: u32, landed: u64) -> Option<()> {
+        let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
+        let end = self.try_create(&options, &self.disks, landed);
+        self.world.crash();
+        end.map(Result::unwrap)
+    }
+
+    pub(crate) fn try_create(
+        &self,
+        options: &CreateOptions,
+        disks: &[DiskSource],
+        landed: u64,
+    ) -> Option<Result<(), CacheError>> {
         let (runtime, topology) = self.runtime();
         let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
-        let options = CreateOptions { slab_bytes, encryption_key, ..CreateOptions::default() };
-        runtime.block_on(0, BlockCache::create_on(&options, &self.disks, &host)).unwrap().unwrap();
+        runtime.block_on_until_landed(0, BlockCache::create_on(options, disks, &host), landed).unwrap()
     }
 
     /// Opens the cache of all disks.
-    pub fn open(&self, config: &CacheConfig) -> Life {
+    pub(crate) fn open(&self, config: &CacheConfig) -> Life {
         self.try_open(config).unwrap()
     }
 
-    pub fn try_open(&self, config: &CacheConfig) -> Result<Life, CacheError> {
+    pub(crate) fn try_open(&self, config: &CacheConfig) -> Result<Life, CacheError> {
         self.try_open_of(config, &self.disks)
     }
 
     /// Opens the cache of some disks.
-    pub fn try_open_of(&self, config: &CacheConfig, disks: &[DiskSource]) -> Result<Life, CacheError> {
+    pub(crate) fn try_open_of(&self, config: &CacheConfig, disks: &[DiskSource]) -> Result<Life, CacheError> {
         let (runtime, topology) = self.runtime();
         let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
         let cache = runtime.block_on(0, BlockCache::open_on(config.clone(), disks, host)).unwrap()?;
@@ -119,28 +158,28 @@ impl Town {
 }
 
 impl Life {
-    pub fn runtime(&self) -> &SimRuntime {
+    pub(crate) fn runtime(&self) -> &SimRuntime {
         &self.runtime
     }
 
     /// Runs `body` on shard 0.
-    pub fn run<T>(&self, body: impl AsyncFnOnce(&BlockCache) -> T) -> T {
+    pub(crate) fn run<T>(&self, body: impl AsyncFnOnce(&BlockCache) -> T) -> T {
         let cache = self.cache.as_ref().unwrap();
         self.runtime.block_on(0, body(cache)).unwrap()
     }
 
     /// The power fails.
-    pub fn crash(mut self) {
+    pub(crate) fn crash(mut self) {
         self.cache = None;
         self.runtime.crash();
     }
 
     /// An orderly end.
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         self.try_close().unwrap();
     }
 
-    pub fn try_close(mut self) -> Result<(), CacheError> {
+    pub(crate) fn try_close(mut self) -> Result<(), CacheError> {
         let cache = self.cache.take().unwrap();
         self.runtime.block_on(0, cache.close()).unwrap()
     }

@@ -1,22 +1,23 @@
 //! `cache bench`: how fast a cache is, how evenly it uses its disks, and whether every byte is right.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use clap::Args;
 use plimsoll_cache::Placement;
-use plimsoll_tools::cache::bench::{self, BenchOptions, Mix};
+use plimsoll_tools::cache::bench::{self, BenchError, BenchOptions, Mix};
+use plimsoll_tools::cache::check;
 use plimsoll_tools::cache::config::CacheFile;
-use plimsoll_tools::cache::session::Session;
+use plimsoll_tools::cache::session::{Session, SessionError};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::page;
 use plimsoll_tools::units::{parse_count, parse_duration_ns};
 
+use super::progress::Progress;
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
-use crate::interrupt;
 use crate::test::{parse_bytes, parse_seconds};
+use crate::{interrupt, screen};
 
 /// Name of the picture.
 const PICTURE: &str = "cache-bench";
@@ -158,11 +159,20 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let session = Session::open(&arguments.file.cache, |file| arguments.change(file))?;
+    check::missing(&session.cache().stats()).iter().for_each(|missing| screen::warning(missing));
     let options = arguments.options(session.file().shards);
-    let measured = bench::run(&session, &options, &|| control.is_stopped(), &mut progress());
+    let mut line = Progress::default();
+    let mut progress = |part: f64, is_filling: bool| {
+        line.show(|| if is_filling { "filling".to_owned() } else { format!("{:3.0} % measured", part * 100.0) });
+    };
+    let measured = bench::run(&session, &options, &|| control.is_stopped(), &mut progress);
+    drop(line);
     let placement = session.file().config.placement;
     session.close()?;
-    let mut report = measured.map_err(|error| Failure::Input(error.to_string()))?;
+    let mut report = measured.map_err(|error| match error {
+        BenchError::Cache(error) => SessionError::Cache(error).into(),
+        other => Failure::Input(other.to_string()),
+    })?;
     let named = Placement::ALL.iter().find(|(_, other)| *other == placement);
     report.placement = named.map_or("", |(name, _)| name).to_owned();
     arguments.format.print(|| tables::bench(&report), || report.to_json(), || report.to_csv())?;
@@ -174,22 +184,10 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
         output.write(PICTURE, &title, &[report.chart()])?;
     }
     Ok(match () {
-        () if report.is_wrong() => Outcome::Finding,
         () if report.is_interrupted => Outcome::Interrupted,
+        () if report.is_wrong() => Outcome::Finding,
         () => Outcome::Done,
     })
-}
-
-/// A line on the terminal that says how far it is.
-fn progress() -> impl FnMut(f64, bool) {
-    let is_shown = std::io::stderr().is_terminal();
-    move |part, is_filling| {
-        if is_shown {
-            let what = if is_filling { "filling".to_owned() } else { format!("{:3.0} % measured", part * 100.0) };
-            // Nobody can be told that stderr is closed.
-            let _ = write!(std::io::stderr(), "\r{what:20}{}", if part >= 1.0 { "\n" } else { "" });
-        }
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) struct CreateArguments {
     #[arg(value_name = "DEVICE_OR_FILE", required = true)]
     disks: Vec<PathBuf>,
 
-    /// Overwrite CACHE.yaml and whatever is on the devices
+    /// Overwrite whatever is on the devices (CACHE.yaml must not exist)
     #[arg(long)]
     force: bool,
 
@@ -81,8 +81,9 @@ pub(super) struct AddArguments {
 }
 
 pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
-    let said = manage::add(&arguments.file.cache, &arguments.disks, arguments.size, arguments.force)?;
-    screen::print(&said.join("\n"))?;
+    for disk in &arguments.disks {
+        screen::print(&manage::add(&arguments.file.cache, disk, arguments.size, arguments.force)?)?;
+    }
     Ok(Outcome::Done)
 }
 

@@ -1,4 +1,4 @@
-//! `cache status`, `iostat`, `hits`: what the process that has a cache open publishes.
+//! `cache status`, `iostat`, `hits`: what the process that has a cache open publishes; `status` also of a closed one.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use clap::Args;
 use plimsoll_tools::cache::hits::HitTable;
 use plimsoll_tools::cache::iostat::{CSV_HEADER, Interval};
 use plimsoll_tools::cache::live;
-use plimsoll_tools::cache::status::Status;
+use plimsoll_tools::cache::status;
 use plimsoll_tools::load::Control;
 
 use super::{CacheFlag, tables};
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::ReportFormat;
 use crate::{interrupt, screen};
 
-/// Show how the disks of a cache in use are, and what it has done
+/// Show how the disks of a cache are, and what it has done since it was opened
 #[derive(Args, Debug)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(super) struct StatusArguments {
 }
 
 pub(super) fn status(arguments: &StatusArguments) -> Result<Outcome, Failure> {
-    let status = Status::from(&live::read(&arguments.file.cache)?);
+    let status = status::read(&arguments.file.cache)?;
     arguments.format.print(|| tables::status(&status), || status.to_json(), || status.to_csv())?;
     Ok(Outcome::Done)
 }

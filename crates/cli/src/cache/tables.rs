@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 
 use plimsoll_cache::stats::IoKind;
 use plimsoll_tools::cache::bench::report::BenchReport;
+use plimsoll_tools::cache::check::Checked;
 use plimsoll_tools::cache::hits::HitTable;
 use plimsoll_tools::cache::iostat::{Figures, GROUPS, Interval, Row};
+use plimsoll_tools::cache::slabs::{SlabRow, SlabTable};
 use plimsoll_tools::cache::status::{DiskStatus, Status};
 use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
 
@@ -37,14 +39,19 @@ pub(super) fn status(status: &Status) -> String {
         let named: Vec<String> = named.map(|(name, count)| format!("{name} {}", format_count(*count))).collect();
         if named.is_empty() { "none".to_owned() } else { named.join(", ") }
     };
-    let lines = [
+    let opened = if status.is_open {
         format!(
             "open for {:.0} s by process {}; checkpoint {}, the last took {}",
             status.open_s,
             status.pid,
             status.generation,
             format_duration_ns(status.last_checkpoint_ns)
-        ),
+        )
+    } else {
+        format!("no process has it open; checkpoint {}", status.generation)
+    };
+    let lines = [
+        opened,
         format!(
             "{} blocks, {}; index {}",
             format_count(status.blocks),
@@ -66,13 +73,15 @@ pub(super) fn status(status: &Status) -> String {
         ),
     ];
     text.push_str("\n\n");
-    for line in &lines {
+    // What a closed cache has done nobody knows.
+    for line in lines.iter().take(if status.is_open { 4 } else { 2 }) {
         text.push_str(&screen::wrap(line));
         text.push('\n');
     }
-    let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty());
+    let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty() && !disk.path.is_empty());
+    let label = if status.is_open { "not followed: " } else { "" };
     let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health, disk.why));
-    for line in why.chain(status.problems.iter().map(|problem| format!("not followed: {problem}"))) {
+    for line in why.chain(status.problems.iter().map(|problem| format!("{label}{problem}"))) {
         text.push_str(&screen::wrap(&line));
         text.push('\n');
     }
@@ -188,6 +197,66 @@ pub(super) fn bench(report: &BenchReport) -> String {
     text
 }
 
+/// Slabs by disk and size of block, then all together; with `is_verbose` how full they are, too.
+pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
+    let bytes = |bytes: u64| if bytes == 0 { "-".to_owned() } else { format_bytes_binary(bytes) };
+    let row = |name: String, row: &SlabRow| {
+        vec![
+            name,
+            bytes(row.max_size_bytes.into()),
+            format_count(row.slabs.into()),
+            bytes(row.size_bytes),
+            bytes(row.allocated_bytes),
+            bytes(row.free_bytes),
+            bytes(row.freeing_bytes),
+            format!("{:.0}", row.capacity_pct()),
+            row.bar(),
+        ]
+    };
+    let headers = |first| [first, "MAX SIZE", "SLABS", "SIZE", "ALLOC", "FREE", "FREEING", "CAP %", ""];
+    let name = |row: &SlabRow| last_letters(&row.device, 14);
+    let mut text = String::new();
+    if !table.rows.is_empty() {
+        text = screen::table(&headers("DEVICE"), table.rows.iter().map(|bucket| row(name(bucket), bucket)).collect());
+        text.push_str("\n\n");
+    }
+    let sums = table.summaries.iter().map(|sum| row(sum.kind.clone(), sum)).collect();
+    text.push_str(&screen::table(&headers("ALL"), sums));
+    if is_verbose && !table.rows.is_empty() {
+        let row = |row: &SlabRow| {
+            let mut cells = vec![name(row), bytes(row.max_size_bytes.into()), format!("{:.1}", row.mean_free_segments)];
+            cells.extend(row.slabs_by_tenth.iter().map(|count| format_count((*count).into())));
+            cells
+        };
+        text.push_str("\n\nslabs by how full they are (from so many percent on); PIECES: of free space, on average\n");
+        let headers = ["DEVICE", "MAX SIZE", "PIECES", "0", "10", "20", "30", "40", "50", "60", "70", "80", "90"];
+        text.push_str(&screen::table(&headers, table.rows.iter().map(row).collect()));
+    }
+    text
+}
+
+pub(super) fn check(checked: &Checked) -> String {
+    let figures = [
+        ("blocks read", format_count(checked.blocks)),
+        ("bytes read", format_bytes_binary(checked.bytes)),
+        ("checksum errors", format_count(checked.checksum_errors)),
+        ("blocks that cannot be read", format_count(checked.unreadable)),
+        ("places that two blocks have", format_count(checked.double_references)),
+        ("bytes in use by nothing", format_count(checked.leaked_bytes)),
+    ];
+    let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let mut text = screen::table(&["FIGURE", "VALUE"], rows);
+    text.push_str("\n\n");
+    for finding in &checked.findings {
+        text.push_str(&screen::wrap(finding));
+        text.push('\n');
+    }
+    let verdict = if checked.is_sound() { "sound" } else { "not sound" };
+    let disks = if checked.disks == 1 { "disk" } else { "disks" };
+    text.push_str(&format!("checkpoint {}, {} {disks}: {verdict}", checked.generation, checked.disks));
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use plimsoll_tools::cache::hits::HitRow;
@@ -220,6 +289,31 @@ mod tests {
         let disk = DiskStatus { path: "/dev/disk/by-id/".to_owned() + &"x".repeat(100), ..DiskStatus::default() };
         let text = status(&Status { disks: vec![disk], problems: vec!["y ".repeat(200)], ..Status::default() });
         assert!(widest(&text) <= 100, "{text}");
+    }
+
+    #[test]
+    fn slabs_and_checks_fit_100_columns() {
+        let row = SlabRow {
+            device: "/dev/disk/by-id/".to_owned() + &"x".repeat(100),
+            kind: "bitmap".to_owned(),
+            max_size_bytes: 1_100_000,
+            slabs: 1_000_000,
+            size_bytes: 1023 << 40,
+            allocated_bytes: 1023 << 40,
+            free_bytes: 1023 << 30,
+            freeing_bytes: 1023 << 20,
+            mean_free_segments: 12_345.6,
+            slabs_by_tenth: [123_456; 10],
+        };
+        let table = SlabTable { rows: vec![row.clone()], summaries: vec![row], ..SlabTable::default() };
+        let text = slabs(&table, true);
+        assert!(widest(&text) <= 100 && text.contains(&"#".repeat(20)), "{text}");
+        assert!(!slabs(&SlabTable::default(), true).contains("DEVICE"));
+        let sound = check(&Checked { blocks: 5, disks: 3, ..Checked::default() });
+        assert!(sound.ends_with("3 disks: sound"), "{sound}");
+        let findings = vec!["y ".repeat(200)];
+        let text = check(&Checked { findings, ..Checked::default() });
+        assert!(widest(&text) <= 100 && text.ends_with("not sound"), "{text}");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! `plimsoll sim list`.
 
 use clap::Args;
-use plimsoll_sim::scenario;
-use plimsoll_tools::sim::report;
+use plimsoll_tools::sim::{report, scenarios};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -17,7 +16,7 @@ pub(crate) struct ListArguments {
 }
 
 pub(crate) fn run(arguments: &ListArguments) -> Result<Outcome, Failure> {
-    let scenarios = scenario::all();
+    let scenarios = scenarios::all();
     let text = match arguments.format {
         ReportFormat::Json => report::list_json(&scenarios),
         ReportFormat::Csv => report::list_csv(&scenarios),

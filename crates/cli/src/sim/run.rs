@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_sim::scenario;
 use plimsoll_tools::config::scenario::{Scenario, ScenarioFile};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::sim::report;
 use plimsoll_tools::sim::run::{Finished, Subject, Task, run_all};
+use plimsoll_tools::sim::scenarios;
 use plimsoll_tools::sim::stats::spreads;
 use plimsoll_tools::sim::trace;
 use plimsoll_tools::units::format_count;
@@ -182,7 +182,7 @@ fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
     }
     let combinations = combinations(&arguments.sweep)?;
     let names = if arguments.all {
-        scenario::all().iter().map(|scenario| scenario.name.to_owned()).collect()
+        scenarios::all().iter().map(|scenario| scenario.name.to_owned()).collect()
     } else {
         arguments.scenarios.clone()
     };
@@ -194,7 +194,7 @@ fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
     }
     let mut tasks = Vec::new();
     for name in &names {
-        if let Some(scenario) = scenario::find(name) {
+        if let Some(scenario) = scenarios::find(name) {
             if !arguments.sweep.is_empty() {
                 return Err(Failure::Input(format!(
                     "--sweep changes values of a scenario file, and {name} is a named scenario: leave one of them out"
@@ -229,7 +229,7 @@ fn scenario_file(name: &str) -> Result<ScenarioFile, Failure> {
     if looks_like_file {
         return Ok(ScenarioFile::parse_from_file(path)?);
     }
-    let all = scenario::all();
+    let all = scenarios::all();
     let names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
     let help = match plimsoll_tools::config::closest_name(name, &names) {
         Some(candidate) => format!("did you mean `{candidate}`?"),

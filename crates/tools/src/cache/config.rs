@@ -381,7 +381,7 @@ impl Device {
     /// Where it is, with CACHE.yaml at `file`.
     #[must_use]
     pub fn full_path(&self, file: &Path) -> PathBuf {
-        base_of(file).join(&self.path)
+        file.parent().map_or_else(|| self.path.clone(), |base| base.join(&self.path))
     }
 
     /// What the cache is told of it, with CACHE.yaml at `file`.

@@ -25,13 +25,14 @@ use std::path::{Path, PathBuf, absolute};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_cache::{BlockCache, CreateOptions, HostOptions};
+use plimsoll_cache::{BlockCache, CacheError, CreateOptions, HostOptions};
 
 use super::config::{self, CacheFile, Device, DeviceState, FileError, base_of};
 use super::follow;
 use super::live::{self, Live};
 use super::session::{Session, SessionError};
 use super::wait::block_on;
+use crate::units::format_bytes_binary;
 
 /// How long a command waits for a running cache to follow.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// How a cache is created.
 #[derive(Clone, Debug, Default)]
 pub struct CreateFlags {
-    /// Write over the file, and over whatever is on the devices.
+    /// Write over whatever is on the devices. The cache's own file is never written over.
     pub force: bool,
     /// Size of files that do not exist yet, in bytes.
     pub size_bytes: Option<u64>,
@@ -52,10 +53,10 @@ pub struct CreateFlags {
 /// Creates a cache on `disks`, and its file at `path`. What was made before a failure is removed again.
 ///
 /// # Errors
-/// A file that exists, a disk that does not exist and has no size, or is not empty; all without `force`.
+/// A file that exists, a disk that does not exist and has no size, or is not empty (without `force`).
 pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<CacheFile, SessionError> {
-    if path.exists() && !flags.force {
-        let message = format!("{} exists: name another file, or pass --force to write over it", path.display());
+    if path.exists() {
+        let message = format!("{} exists: name another file, or remove it first", path.display());
         return Err(FileError::Change(message).into());
     }
     let mut file = CacheFile::default();
@@ -75,7 +76,7 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
         CreateOptions { encryption_key: file.config.encryption_key, force: flags.force, ..CreateOptions::default() };
     options.slab_bytes = flags.slab_bytes.unwrap_or(options.slab_bytes);
     block_on(BlockCache::create(&options, &file.sources(path)?, &HostOptions::default()))?;
-    file.write(path, flags.force)?;
+    file.write(path, false)?;
     made.keep();
     Ok(file)
 }
@@ -138,49 +139,66 @@ fn relative_to(path: &Path, disk: &Path) -> Result<PathBuf, FileError> {
     Ok(disk.strip_prefix(base).map(Path::to_owned).unwrap_or(disk))
 }
 
-/// Adds disks. What was done, a sentence each.
+/// Adds a disk. What was done, in a sentence.
 ///
 /// # Errors
 /// As [`create`], and what the cache says.
-pub fn add(path: &Path, disks: &[PathBuf], size_bytes: Option<u64>, force: bool) -> Result<Vec<String>, SessionError> {
+pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Result<String, SessionError> {
     let mut made = Made::default();
     let file = config::parse_from_file(path).map_err(FileError::from)?;
-    let mut devices: Vec<Device> = Vec::new();
-    for disk in disks {
-        let is_twice = devices.iter().any(|device| device.full_path(path) == *disk);
-        if file.position(path, disk).is_some() || is_twice {
-            return Err(FileError::Change(format!("{} is a disk of this cache already", disk.display())).into());
-        }
-        devices.push(made.device(path, disk, size_bytes)?);
+    if file.position(path, disk).is_some() {
+        return Err(FileError::Change(format!("{} is a disk of this cache already", disk.display())).into());
     }
+    let device = made.device(path, disk, size_bytes)?;
     let said = if let Ok(live) = live::read(path) {
         if force {
-            devices.iter().try_for_each(|device| clear(&device.full_path(path)))?;
+            clear(&device.full_path(path))?;
         }
-        add_to_running(path, &live, &devices)?
+        match add_to_running(path, &live, &device) {
+            // The process has ended meanwhile.
+            Err(SessionError::NoSnapshot(_)) => add_to_closed(path, &device, force)?,
+            other => other?,
+        }
     } else {
-        let session = Session::open(path, |_| ())?;
-        for device in &devices {
-            block_on(session.cache().add_disk(&device.source(path)?, force))?;
-        }
-        session.close()?;
-        config::edit(path, |file| {
-            file.devices.extend(devices.clone());
-            Ok::<(), FileError>(())
-        })?;
-        devices.iter().map(|device| format!("{}: added", device.path.display())).collect()
+        add_to_closed(path, &device, force)?
     };
     made.keep();
     Ok(said)
 }
 
+fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, SessionError> {
+    // Somebody who was killed may have added it, and not have written it down.
+    let is_in = |session: &Session| follow::disk_at(&session.cache().stats(), &device.full_path(path)).is_some();
+    let added = match Session::open(path, |file| file.devices.push(device.clone())) {
+        Ok(session) if is_in(&session) => session.close(),
+        _ => {
+            let session = Session::open(path, |_| ())?;
+            block_on(session.cache().add_disk(&device.source(path)?, force))?;
+            session.close()
+        }
+    };
+    write_down(path, device)?;
+    added?;
+    Ok(format!("{}: added", device.path.display()))
+}
+
+fn write_down(path: &Path, device: &Device) -> Result<(), FileError> {
+    config::edit(path, |file| {
+        file.devices.push(device.clone());
+        Ok(())
+    })
+}
+
 /// Writes zeros over the first and the last MiB, where whatever was there has its labels, unless somebody has it
 /// locked.
 fn clear(disk: &Path) -> Result<(), FileError> {
-    use std::os::unix::fs::FileExt as _;
+    use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
     const EDGE_BYTES: u64 = 1 << 20;
     let failed = |error: io::Error| FileError::Change(format!("{}: cannot clear it: {error}", disk.display()));
-    let file = OpenOptions::new().read(true).write(true).open(disk).map_err(failed)?;
+    let is_device = fs::metadata(disk).map_err(failed)?.file_type().is_block_device();
+    // An exclusive opening of a device fails where it is mounted.
+    let flags = if is_device { rustix::fs::OFlags::EXCL.bits().cast_signed() } else { 0 };
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(disk).map_err(failed)?;
     file.try_lock().map_err(|error| FileError::Change(format!("{}: in use: {error}", disk.display())))?;
     let size_bytes = size_of(disk).map_err(failed)?;
     let zeros = vec![0; usize::try_from(EDGE_BYTES.min(size_bytes)).unwrap_or(0)];
@@ -189,26 +207,17 @@ fn clear(disk: &Path) -> Result<(), FileError> {
     file.sync_all().map_err(failed)
 }
 
-fn add_to_running(path: &Path, live: &Live, devices: &[Device]) -> Result<Vec<String>, SessionError> {
-    config::edit(path, |file| {
-        file.devices.extend(devices.iter().cloned());
-        Ok::<(), FileError>(())
-    })?;
-    let is_there = |now: &Live, device: &Device| has_disk(now, &device.full_path(path));
-    let waited = wait_for(path, devices, |now| devices.iter().all(|device| is_there(now, device)));
-    if let Err(error) = waited {
+fn add_to_running(path: &Path, live: &Live, device: &Device) -> Result<String, SessionError> {
+    write_down(path, device)?;
+    let place = device.full_path(path);
+    if let Err(error) = wait_for(path, device, |now| find_disk(now, &place).is_some()) {
         config::edit(path, |file| {
-            file.devices.retain(|device| !devices.contains(device));
+            file.devices.retain(|other| other.path != device.path);
             Ok::<(), FileError>(())
         })?;
-        return Err(error.into());
+        return Err(error);
     }
-    let said = |device: &Device| format!("{}: added by process {}", device.path.display(), live.pid);
-    Ok(devices.iter().map(said).collect())
-}
-
-fn has_disk(live: &Live, path: &Path) -> bool {
-    find_disk(live, path).is_some()
+    Ok(format!("{}: added by process {}", device.path.display(), live.pid))
 }
 
 fn find_disk<'a>(live: &'a Live, path: &Path) -> Option<&'a live::LiveDisk> {
@@ -216,22 +225,23 @@ fn find_disk<'a>(live: &'a Live, path: &Path) -> Option<&'a live::LiveDisk> {
     live.cache.disks.iter().find(|disk| real(Path::new(&disk.path)) == real(path))
 }
 
-/// Waits until the running cache shows what was asked for.
-fn wait_for(path: &Path, devices: &[Device], is_done: impl Fn(&Live) -> bool) -> Result<(), FileError> {
+/// Waits until the running cache shows that what the file says now of `device` is done, or says why it is not.
+fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Result<(), SessionError> {
+    let changed_unix_ns = follow::changed_unix_ns(path);
     let begin = Instant::now();
+    let of_device = format!("{}: ", device.path.display());
     loop {
-        let live = live::read(path).map_err(|error| FileError::Change(error.to_string()))?;
+        let live = live::read(path)?;
         if is_done(&live) {
             return Ok(());
         }
-        let names = devices.iter().map(|device| device.path.display().to_string());
-        let problem = live.problems.iter().find(|problem| names.clone().any(|name| problem.starts_with(&name)));
-        if let Some(problem) = problem {
-            return Err(FileError::Change(problem.clone()));
+        // What an older file could not do says nothing.
+        let problem = live.problems.iter().find(|problem| problem.starts_with(&of_device));
+        if let Some(problem) = problem.filter(|_| live.followed_unix_ns >= changed_unix_ns) {
+            return Err(FileError::Change(problem.clone()).into());
         }
         if begin.elapsed() > FOLLOW_TIMEOUT {
-            let message = format!("process {} has the cache open and has not followed the file", live.pid);
-            return Err(FileError::Change(message));
+            return Err(SessionError::NotFollowed { pid: live.pid, waited: FOLLOW_TIMEOUT });
         }
         thread::sleep(Duration::from_millis(100));
     }
@@ -242,41 +252,61 @@ fn wait_for(path: &Path, devices: &[Device], is_done: impl Fn(&Live) -> bool) ->
 /// # Errors
 /// A disk that is not of this cache or has not grown, and what the cache says.
 pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<String, SessionError> {
-    let mut device = known(path, disk)?;
-    let place = device.full_path(path);
+    let before = known(path, disk)?;
+    let place = before.full_path(path);
     let failed = |error: io::Error| FileError::Change(format!("{}: {error}", disk.display()));
-    let before = size_of(&place).map_err(failed)?;
-    if let Some(bytes) = size_bytes.filter(|bytes| *bytes > before) {
+    let has_bytes = size_of(&place).map_err(failed)?;
+    if let Some(bytes) = size_bytes.filter(|bytes| *bytes > has_bytes) {
         if !place.is_file() {
-            let message = format!("{} has {before} bytes and is no file: enlarge the device first", disk.display());
+            let message = format!("{} has {has_bytes} bytes and is no file: enlarge the device first", disk.display());
             return Err(FileError::Change(message).into());
         }
         let file = OpenOptions::new().write(true).open(&place).map_err(failed)?;
         grow(&file, bytes).map_err(failed)?;
     }
-    let is_open = live::read(path).ok();
-    device.size_bytes = Some(size_of(&place).map_err(failed)?);
+    let after = Device { size_bytes: Some(size_of(&place).map_err(failed)?), ..before.clone() };
+    if after.size_bytes <= before.size_bytes {
+        let has = format_bytes_binary(after.size_bytes.unwrap_or(0));
+        let message = format!("{} has not grown: it has {has}, all in use; pass --size for a file", disk.display());
+        return Err(FileError::Change(message).into());
+    }
     let write = |device: &Device| {
         config::edit(path, |file| {
-            let found = file.devices.iter_mut().find(|other| other.path == device.path);
-            if let Some(found) = found {
+            if let Some(found) = file.devices.iter_mut().find(|other| other.path == device.path) {
                 found.size_bytes = device.size_bytes;
             }
             Ok::<(), FileError>(())
         })
     };
-    if let Some(live) = is_open {
+    let in_running = |live: &Live| {
         let capacity = |live: &Live| find_disk(live, &place).map_or(0, |disk| disk.capacity_bytes);
-        let before = capacity(&live);
-        write(&device)?;
-        wait_for(path, std::slice::from_ref(&device), |now| capacity(now) > before)?;
-    } else {
-        let session = Session::open(path, |_| ())?;
-        block_on(session.cache().expand_disk(&place))?;
-        session.close()?;
-        write(&device)?;
+        let had_bytes = capacity(live);
+        write(&after)?;
+        wait_for(path, &after, |now| capacity(now) > had_bytes)
+    };
+    match live::read(path).map_err(SessionError::from).and_then(|live| in_running(&live)) {
+        // Nobody has it open, or not any more.
+        Err(SessionError::NoSnapshot(_)) => expand_closed(path, &place)?,
+        Err(error) => {
+            write(&before)?;
+            return Err(error);
+        }
+        Ok(()) => {}
     }
-    Ok(format!("{}: expanded", disk.display()))
+    write(&after)?;
+    let (from, to) = (before.size_bytes.map(format_bytes_binary), after.size_bytes.map_or(0, |bytes| bytes));
+    let from = from.map_or_else(String::new, |from| format!(" from {from}"));
+    Ok(format!("{}: expanded{from} to {}", disk.display(), format_bytes_binary(to)))
+}
+
+fn expand_closed(path: &Path, place: &Path) -> Result<(), SessionError> {
+    let session = Session::open(path, |_| ())?;
+    let expanded = match block_on(session.cache().expand_disk(place)) {
+        // Somebody who was killed may have done it, and not have written it down.
+        Ok(_) | Err(CacheError::TooSmall { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    };
+    session.close().and(expanded)
 }
 
 fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
@@ -292,54 +322,61 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
 /// A disk that is not of this cache, the last one, and what the cache says.
 pub fn remove(path: &Path, disk: &Path, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
     let device = known(path, disk)?;
-    let mark = |state: DeviceState| {
-        config::edit(path, |file| {
-            let active = file.devices.iter().filter(|other| other.state == DeviceState::Active);
-            if state == DeviceState::Removing && active.filter(|other| other.path != device.path).count() == 0 {
-                return Err(FileError::Change("the last disk of a cache cannot be removed".to_owned()));
-            }
-            if let Some(found) = file.devices.iter_mut().find(|other| other.path == device.path) {
-                found.state = state;
-            }
-            Ok(())
-        })
+    mark(path, &device, DeviceState::Removing)?;
+    let running = live::read(path).map_err(SessionError::from);
+    let removed = match running.and_then(|live| begin_in_running(path, &device, live.pid)) {
+        // Nobody has it open, or not any more.
+        Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &device, is_stopped),
+        other => other,
     };
-    let place = device.full_path(path);
-    mark(DeviceState::Removing)?;
-    if let Ok(live) = live::read(path) {
-        let is_begun = |now: &Live| find_disk(now, &place).is_none_or(|disk| disk.health == "removing");
-        if let Err(error) = wait_for(path, std::slice::from_ref(&device), is_begun) {
-            mark(DeviceState::Active)?;
-            return Err(error.into());
-        }
-        return Ok(format!("{}: process {} moves its blocks away; see `status`", disk.display(), live.pid));
+    if removed.is_err() {
+        mark(path, &device, DeviceState::Active)?;
     }
-    let opened = Session::open(path, |_| ());
-    let session = match opened {
-        Ok(session) => session,
-        Err(error) => {
-            mark(DeviceState::Active)?;
-            return Err(error);
-        }
-    };
-    // The session follows the file; what remains is to wait.
-    while follow::health(&session.cache().stats(), &place).is_some() && !is_stopped() {
-        thread::sleep(Duration::from_millis(50));
-        let removed = live::read(path).ok().and_then(|live| live.problems.into_iter().next());
-        if let Some(problem) = removed {
-            session.close()?;
-            mark(DeviceState::Active)?;
-            return Err(FileError::Change(problem).into());
-        }
-    }
-    let is_removed = follow::health(&session.cache().stats(), &place).is_none();
-    session.close()?;
-    if !is_removed {
-        return Ok(format!("{}: interrupted; it goes on when the cache is opened again", disk.display()));
-    }
+    Ok(format!("{}: {}", disk.display(), removed?))
+}
+
+/// Writes into the file what should be done with a device.
+fn mark(path: &Path, device: &Device, state: DeviceState) -> Result<(), FileError> {
     config::edit(path, |file| {
-        file.devices.retain(|other| other.path != device.path);
-        Ok::<(), FileError>(())
-    })?;
-    Ok(format!("{}: removed", disk.display()))
+        let mut others = file.devices.iter().filter(|other| other.path != device.path);
+        if state == DeviceState::Removing && others.all(|other| other.state == DeviceState::Removing) {
+            return Err(FileError::Change("the last disk of a cache cannot be removed".to_owned()));
+        }
+        if let Some(found) = file.devices.iter_mut().find(|other| other.path == device.path) {
+            found.state = state;
+        }
+        Ok(())
+    })
+}
+
+fn begin_in_running(path: &Path, device: &Device, pid: u32) -> Result<String, SessionError> {
+    let place = device.full_path(path);
+    wait_for(path, device, |now| find_disk(now, &place).is_none_or(|disk| disk.health == "removing"))?;
+    Ok(format!("process {pid} moves its blocks away; see `status`"))
+}
+
+/// Opens the cache, which then follows the file, and waits.
+fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
+    let place = device.full_path(path);
+    let session = Session::open(path, |_| ())?;
+    let guid = follow::disk_at(&session.cache().stats(), &place).map(|disk| disk.guid.clone());
+    let is_there = || session.cache().stats().disks.iter().any(|disk| Some(&disk.guid) == guid.as_ref());
+    let of_device = format!("{}: ", device.path.display());
+    let mut problem = None;
+    while is_there() && !is_stopped() && problem.is_none() {
+        thread::sleep(Duration::from_millis(50));
+        let problems = live::read(path).map(|live| live.problems).unwrap_or_default();
+        problem = problems.into_iter().find(|problem| problem.starts_with(&of_device));
+    }
+    let is_removed = !is_there();
+    session.close()?;
+    match problem {
+        Some(problem) if !is_removed => Err(FileError::Change(problem).into()),
+        _ if is_removed => {
+            // The session may have done it.
+            follow::forget(path, std::slice::from_ref(&device.path))?;
+            Ok("removed".to_owned())
+        }
+        _ => Ok("interrupted; it goes on when the cache is opened again".to_owned()),
+    }
 }

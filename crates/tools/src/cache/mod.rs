@@ -7,7 +7,8 @@
 //! # How it works
 //! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes
 //! every second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`],
-//! [`hits`], [`slabs`] and [`status`] turn such snapshots into rows, JSON and CSV. [`bench`] loads a cache.
+//! [`hits`] and [`status`] turn such snapshots into rows, JSON and CSV; [`check`] and [`slabs`] look at the disks of a
+//! cache that is closed. [`manage`] creates and changes caches, [`bench`] loads one.
 //!
 //! # Limits
 //! Whoever opens a cache with the library alone publishes nothing; `session::Session` is there for that.
@@ -22,6 +23,7 @@
 //! ```
 
 pub mod bench;
+pub mod check;
 pub mod config;
 pub mod follow;
 pub mod hits;
@@ -29,5 +31,6 @@ pub mod iostat;
 pub mod live;
 pub mod manage;
 pub mod session;
+pub mod slabs;
 pub mod status;
 pub mod wait;

@@ -28,11 +28,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plimsoll_cache::stats::{CacheStats, DropReason};
-use plimsoll_cache::{BlockCache, CacheError, HostOptions, Inserted, Lookup};
+use plimsoll_cache::{BlockCache, CacheError, DiskSource, HostOptions, Inserted, Lookup};
 
 use super::bench::{Looked, Target};
 use super::config::{self, CacheFile, DeviceState, FileError};
-use super::follow::Follower;
+use super::follow::{self, Follower};
 use super::live::{EVERY, NoSnapshot, Publisher};
 use super::wait::block_on;
 
@@ -145,26 +145,39 @@ impl Drop for Session {
     }
 }
 
-/// Opens the cache. A disk whose removal ended just before a crash (its label is gone then, or nobody knows it) is taken
-/// out of the file.
+/// Opens the cache; a disk whose removal ended just before a crash is taken out of the file.
 fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
+    let host = HostOptions { shards: file.shards, ..HostOptions::default() };
+    let (cache, gone) =
+        open_members(path, file, |file, sources| block_on(BlockCache::open(file.config.clone(), &sources, &host)))?;
+    if !gone.is_empty() {
+        follow::forget(path, &gone)?;
+    }
+    Ok(cache)
+}
+
+/// Opens the disks that `file`, which lies at `path`, names. One that was to be removed and is no disk of the cache any
+/// more (its label is gone, or the others do not know it) is taken out of `file`: which ones.
+pub(super) fn open_members<T>(
+    path: &Path,
+    file: &mut CacheFile,
+    open: impl Fn(&CacheFile, Vec<DiskSource>) -> Result<T, CacheError>,
+) -> Result<(T, Vec<PathBuf>), SessionError> {
+    let mut gone = Vec::new();
     loop {
-        let host = HostOptions { shards: file.shards, ..HostOptions::default() };
-        let error = match block_on(BlockCache::open(file.config.clone(), &file.sources(path)?, &host)) {
-            Ok(cache) => return Ok(cache),
+        let error = match open(file, file.sources(path)?) {
+            Ok(opened) => return Ok((opened, gone)),
             Err(error) => error,
         };
         let removed = match &error {
-            CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => file.position(path, disk),
+            CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => {
+                file.position(path, disk)
+            }
             _ => None,
         };
         let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
         let Some(at) = removed else { return Err(error.into()) };
-        let gone: PathBuf = file.devices.remove(at).path;
-        config::edit(path, |file| {
-            file.devices.retain(|device| device.path != gone);
-            Ok::<(), FileError>(())
-        })?;
+        gone.push(file.devices.remove(at).path);
     }
 }
 

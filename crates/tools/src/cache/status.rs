@@ -4,10 +4,11 @@
 //! The first question after an alarm: which disk is slow, failed or missing, and why.
 //!
 //! # How it works
-//! [`Status`] is the snapshot of a running cache without histograms and curves.
+//! [`Status`] is the snapshot of a running cache without histograms and curves. Of a cache that no process has open,
+//! [`read`] tells what its disks say: counters are 0 then.
 //!
 //! # Limits
-//! As old as the snapshot: a second.
+//! As old as the snapshot: a second. Of a closed cache, as of its last checkpoint.
 //!
 //! # Example
 //! ```
@@ -20,10 +21,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
+use plimsoll_cache::{CacheError, Inspection};
 use serde::Serialize;
 
-use super::live::{Live, LiveDisk};
+use super::check::{self, missing};
+use super::live::{self, Live, LiveCache, LiveDisk, NoSnapshot};
+use super::session::SessionError;
 use crate::units::csv_field;
 
 /// A disk.
@@ -76,7 +81,9 @@ impl From<&LiveDisk> for DiskStatus {
 pub struct Status {
     /// Version of the schema: 1.
     pub schema: u32,
-    /// The process that has the cache open.
+    /// Whether a process has the cache open.
+    pub is_open: bool,
+    /// Which one; 0 for none.
     pub pid: u32,
     /// Seconds since it was opened.
     pub open_s: f64,
@@ -102,7 +109,7 @@ pub struct Status {
     pub evictions: u64,
     /// Corrupt blocks stored again.
     pub healed: u64,
-    /// What in CACHE.yaml could not be followed.
+    /// What in CACHE.yaml could not be followed; of a closed cache, what is wrong with its disks.
     pub problems: Vec<String>,
     /// The disks, by number.
     pub disks: Vec<DiskStatus>,
@@ -113,6 +120,7 @@ impl From<&Live> for Status {
         let cache = &live.cache;
         Status {
             schema: 1,
+            is_open: true,
             pid: live.pid,
             open_s: cache.at_ns.saturating_sub(live.opened_ns) as f64 / 1e9,
             generation: cache.generation,
@@ -129,6 +137,33 @@ impl From<&Live> for Status {
             problems: live.problems.clone(),
             disks: cache.disks.iter().map(DiskStatus::from).collect(),
         }
+    }
+}
+
+impl From<&Inspection> for Status {
+    fn from(inspection: &Inspection) -> Status {
+        let mut problems = missing(&inspection.stats);
+        problems.extend(inspection.findings.iter().cloned());
+        let live = Live { cache: LiveCache::from(&inspection.stats), problems, ..Live::default() };
+        Status { is_open: false, open_s: 0.0, ..Status::from(&live) }
+    }
+}
+
+/// How the cache of the file at `path` is, whether a process has it open or not.
+///
+/// # Errors
+/// What stands in CACHE.yaml or on the disks; a process that has the cache open and does not publish.
+pub fn read(path: &Path) -> Result<Status, SessionError> {
+    let nobody = match live::read(path) {
+        Ok(live) => return Ok(Status::from(&live)),
+        Err(error @ NoSnapshot::Unreadable { .. }) => return Err(error.into()),
+        Err(nobody) => nobody,
+    };
+    match (check::inspect(path), nobody) {
+        (Ok(inspection), _) => Ok(Status::from(&inspection)),
+        // It hangs, rather than having been killed.
+        (Err(SessionError::Cache(CacheError::Locked { .. })), stale @ NoSnapshot::Stale { .. }) => Err(stale.into()),
+        (Err(error), _) => Err(error),
     }
 }
 

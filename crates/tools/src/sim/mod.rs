@@ -30,6 +30,7 @@
 
 pub mod report;
 pub mod run;
+pub mod scenarios;
 pub mod stats;
 pub mod surface;
 pub mod trace;

@@ -19,19 +19,17 @@ use plimsoll_sim::scenario::{Scenario, Series, Table, Target};
 use serde_json::{Map, Value, json};
 
 use super::run::{Finished, Measured};
+use super::scenarios::crate_of;
 use super::stats::Spread;
 use super::surface::Surface;
 use crate::units::csv_field;
-
-/// The crate that has the scenarios of the simulator.
-pub const CRATE: &str = "plimsoll-sim";
 
 /// The named scenarios.
 #[must_use]
 pub fn list_json(scenarios: &[Scenario]) -> String {
     let entry = |scenario: &Scenario| {
         let Scenario { name, title, seed_items, .. } = scenario;
-        json!({"name": name, "title": title, "seed_items": seed_items, "crate": CRATE})
+        json!({"name": name, "title": title, "seed_items": seed_items, "crate": crate_of(name)})
     };
     pretty(&Value::Array(scenarios.iter().map(entry).collect()))
 }
@@ -42,7 +40,7 @@ pub fn list_csv(scenarios: &[Scenario]) -> String {
     let mut text = String::from("name,title,seed_items,crate\n");
     for scenario in scenarios {
         let items = scenario.seed_items.join(" ");
-        let _ = writeln!(text, "{},{},{items},{CRATE}", scenario.name, csv_field(scenario.title));
+        let _ = writeln!(text, "{},{},{items},{}", scenario.name, csv_field(scenario.title), crate_of(scenario.name));
     }
     text
 }

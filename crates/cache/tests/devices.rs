@@ -1,0 +1,76 @@
+//! Caches on real files: what only the system itself can refuse.
+//!
+//! A machine that cannot run a cache on files skips with one line saying so.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::path::Path;
+
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, HostOptions};
+use tempfile::TempDir;
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn sources(directory: &Path, names: &[&str]) -> Vec<DiskSource> {
+    names.iter().map(|name| DiskSource::at(directory.join(name))).collect()
+}
+
+/// A cache on the files `a` and `b`; `None`, with a line, where this machine cannot run one.
+fn world() -> Option<TempDir> {
+    let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disks = sources(directory.path(), &["a", "b"]);
+    for disk in &disks {
+        std::fs::File::create_new(&disk.path).unwrap().set_len(16 << 20).unwrap();
+    }
+    let options = CreateOptions { slab_bytes: 1 << 20, ..CreateOptions::default() };
+    match block_on(BlockCache::create(&options, &disks, &HostOptions::default())) {
+        Ok(()) => Some(directory),
+        Err(error @ (CacheError::Stopped(_) | CacheError::Io { .. })) => {
+            println!("skipped: this machine cannot run a cache on files: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn open(directory: &Path, names: &[&str]) -> Result<BlockCache, CacheError> {
+    block_on(BlockCache::open(CacheConfig::default(), &sources(directory, names), &HostOptions::default()))
+}
+
+#[test]
+fn a_disk_by_two_names_is_named_twice() {
+    let Some(world) = world() else { return };
+    std::fs::hard_link(world.path().join("a"), world.path().join("hard")).unwrap();
+    std::os::unix::fs::symlink(world.path().join("a"), world.path().join("soft")).unwrap();
+    for name in ["hard", "soft"] {
+        let error = open(world.path(), &["a", "b", name]).err().unwrap();
+        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+        let options = CreateOptions { force: true, ..CreateOptions::default() };
+        let disks = sources(world.path(), &["a", name]);
+        let error = block_on(BlockCache::create(&options, &disks, &HostOptions::default())).unwrap_err();
+        assert!(matches!(&error, CacheError::Twice { path } if path.ends_with(name)), "{error}");
+    }
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+#[test]
+fn an_open_cache_is_locked() {
+    let Some(world) = world() else { return };
+    let cache = open(world.path(), &["a", "b"]).unwrap();
+    for names in [&["a", "b"][..], &["b"]] {
+        let error = open(world.path(), names).err().unwrap();
+        assert!(matches!(error, CacheError::Locked { .. }), "{error}");
+    }
+    block_on(cache.close()).unwrap();
+    block_on(open(world.path(), &["a", "b"]).unwrap().close()).unwrap();
+}
+
+#[test]
+fn an_empty_file_is_no_cache() {
+    let Some(world) = world() else { return };
+    std::fs::File::create_new(world.path().join("c")).unwrap().set_len(16 << 20).unwrap();
+    let error = open(world.path(), &["a", "b", "c"]).err().unwrap();
+    assert!(error.to_string().contains("it is empty"), "{error}");
+}

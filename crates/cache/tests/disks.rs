@@ -1,0 +1,341 @@
+//! Disks that leave, return, get slow, take no writes, come new, grow and go, while the cache runs; and disks that are
+//! not what they should be.
+
+mod world;
+
+use std::time::Duration;
+
+use plimsoll::backend::sim::{SimDiskState, SimFaults};
+use plimsoll_cache::stats::{CacheStats, DiskHealth, MissReason};
+use plimsoll_cache::{BlockCache, CacheConfig, CacheError, DiskSource, GetOptions, Inserted, Lookup};
+use world::{Life, Town, value_of};
+
+const SLAB_BYTES: u32 = 1 << 20;
+
+fn quiet() -> CacheConfig {
+    CacheConfig { checkpoint_interval: Duration::from_secs(3600), target_free_blocks_pct: 1.0, ..CacheConfig::default() }
+}
+
+/// Disks of 48 MiB with a cache, and an opening.
+fn town(disks: u16) -> Town {
+    let town = Town::new(disks, 48 << 20, 7);
+    town.create(SLAB_BYTES);
+    town
+}
+
+fn key(n: u32) -> [u8; 4] {
+    n.to_le_bytes()
+}
+
+async fn insert(cache: &BlockCache, keys: impl IntoIterator<Item = u32>, version: u32) {
+    for n in keys {
+        let end = cache.insert(&key(n), &value_of(n + 10_000 * version, 8192)).await.unwrap();
+        assert_eq!(end, Inserted::Stored, "{n}");
+    }
+}
+
+/// Which keys are hits of this version; any other version is wrong.
+async fn hits(cache: &BlockCache, keys: std::ops::Range<u32>, version: u32) -> Vec<u32> {
+    let mut hits = Vec::new();
+    for n in keys {
+        match cache.get(&key(n)).await.unwrap() {
+            Lookup::Hit(block) => {
+                assert_eq!(block[..], value_of(n + 10_000 * version, 8192), "{n} is stale");
+                hits.push(n);
+            }
+            Lookup::Miss(_) => {}
+        }
+    }
+    hits
+}
+
+async fn nap(life: &Life, seconds: u64) {
+    life.runtime().shard(0).clone().sleep(Duration::from_secs(seconds)).await;
+}
+
+fn health(stats: &CacheStats, disk: usize) -> DiskHealth {
+    stats.disks[disk].health
+}
+
+fn state(town: &Town, disk: usize, state: SimDiskState) {
+    town.world.set_disk_state(disk, state).unwrap();
+}
+
+#[test]
+fn a_disk_leaves_under_load_and_brings_back_what_has_not_changed() {
+    for (what, crash) in [(SimDiskState::Gone, false), (SimDiskState::Failed, false), (SimDiskState::Gone, true)] {
+        let town = town(3);
+        let life = town.open(&quiet());
+        life.run(async |cache| {
+            insert(cache, 0..600, 1).await;
+            cache.checkpoint().await.unwrap();
+            // Nobody made a checkpoint since: what the disk knows of these is out of date when it leaves.
+            insert(cache, 0..50, 2).await;
+            for n in 50..100 {
+                cache.remove(&key(n)).await.unwrap();
+            }
+            state(&town, 1, what);
+            let there = hits(cache, 100..600, 1).await;
+            assert!((200..450).contains(&there.len()), "two disks of three: {}", there.len());
+            nap(&life, 1).await;
+            assert!(matches!(health(&cache.stats(), 1), DiskHealth::Failed | DiskHealth::Missing));
+            insert(cache, 100..150, 2).await;
+            for n in 150..200 {
+                cache.remove(&key(n)).await.unwrap();
+            }
+            cache.checkpoint().await.unwrap();
+        });
+        state(&town, 1, SimDiskState::Healthy);
+        let life = if crash {
+            life.crash();
+            town.open(&quiet())
+        } else {
+            life
+        };
+        life.run(async |cache| {
+            nap(&life, 12).await;
+            let stats = cache.stats();
+            assert_eq!(health(&stats, 1), DiskHealth::Healthy, "{}", stats.disks[1].why);
+            // A disk that answers with errors counts as failed after eight of them: so many blocks are given up.
+            let back = hits(cache, 200..600, 1).await.len();
+            let least = if what == SimDiskState::Gone { 400 } else { 390 };
+            assert!(back >= least, "{back} of 400 after {what:?}, crash: {crash}");
+            assert_eq!(hits(cache, 100..150, 2).await.len(), 50);
+            // On the disk that left there may have been some of these.
+            hits(cache, 0..50, 2).await;
+            assert_eq!(hits(cache, 50..100, 1).await, [], "removed before it left");
+            assert_eq!(hits(cache, 150..200, 1).await, [], "removed while it was away");
+        });
+        life.close();
+        let life = town.open(&quiet());
+        life.run(async |cache| {
+            assert!(hits(cache, 200..600, 1).await.len() >= 390);
+            assert_eq!(hits(cache, 50..100, 1).await, []);
+        });
+    }
+}
+
+#[test]
+fn a_cache_opens_without_a_disk_and_takes_it_back_at_the_next_opening() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| insert(cache, 0..300, 1).await);
+    life.close();
+    state(&town, 2, SimDiskState::Gone);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        let there = hits(cache, 0..300, 1).await.len();
+        assert!((100..300).contains(&there), "{there}");
+        assert_eq!(health(&cache.stats(), 2), DiskHealth::Missing);
+        insert(cache, 0..100, 2).await;
+        for n in 100..200 {
+            cache.remove(&key(n)).await.unwrap();
+        }
+    });
+    life.close();
+    state(&town, 2, SimDiskState::Healthy);
+    for _ in 0..2 {
+        let life = town.open(&quiet());
+        life.run(async |cache| {
+            assert_eq!(hits(cache, 0..100, 2).await.len(), 100);
+            assert_eq!(hits(cache, 100..200, 1).await, []);
+            assert_eq!(hits(cache, 200..300, 1).await.len(), 100);
+        });
+        life.close();
+    }
+}
+
+#[test]
+fn a_disk_that_takes_no_writes_serves_on() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        cache.checkpoint().await.unwrap();
+        state(&town, 1, SimDiskState::ReadOnly);
+        // Those that go to it are dropped, until it is known what it is.
+        for n in 300..350 {
+            cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
+        }
+        cache.checkpoint().await.unwrap();
+        nap(&life, 1).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::ReadOnly);
+        assert_eq!(hits(cache, 0..300, 1).await.len(), 300);
+        insert(cache, 0..50, 2).await;
+        for n in 50..100 {
+            cache.remove(&key(n)).await.unwrap();
+        }
+        cache.checkpoint().await.unwrap();
+        nap(&life, 20).await;
+        assert_eq!(hits(cache, 100..300, 1).await.len(), 200);
+    });
+    life.crash();
+    state(&town, 1, SimDiskState::Healthy);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        assert_eq!(hits(cache, 0..50, 2).await.len(), 50);
+        assert_eq!(hits(cache, 50..100, 1).await, []);
+        assert_eq!(hits(cache, 100..300, 1).await.len(), 200);
+    });
+}
+
+#[test]
+fn a_hit_that_takes_too_long_is_a_miss() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..200, 1).await;
+        let options = GetOptions { deadline: Some(Duration::from_millis(5)), ..GetOptions::default() };
+        state(&town, 1, SimDiskState::Slow { factor: 1000.0 });
+        let (mut hits, mut late) = (0, 0);
+        for n in 0..200 {
+            match cache.get_with(&key(n), options).await.unwrap() {
+                Lookup::Hit(_) => hits += 1,
+                Lookup::Miss(reason) => {
+                    assert_eq!(reason, MissReason::Deadline);
+                    late += 1;
+                }
+            }
+        }
+        assert!(hits >= 50 && late >= 50, "{hits} hits, {late} too late");
+        state(&town, 1, SimDiskState::Healthy);
+        nap(&life, 10).await;
+        assert_eq!(self::hits(cache, 0..200, 1).await.len(), 200, "nothing was forgotten");
+    });
+}
+
+#[test]
+fn a_disk_is_removed_while_the_cache_runs() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        assert!(matches!(cache.remove_disk("/other".as_ref()), Err(CacheError::UnknownDisk { .. })));
+        assert!(cache.remove_disk("/disk1/data".as_ref()).unwrap() > 0);
+        insert(cache, 600..700, 1).await;
+        for _ in 0..100 {
+            nap(&life, 1).await;
+            if cache.stats().disks.len() == 2 {
+                break;
+            }
+        }
+        let stats = cache.stats();
+        assert_eq!(stats.disks.len(), 2, "it is still there: {:?}", stats.disks[1]);
+        assert_eq!(hits(cache, 0..700, 1).await.len(), 700);
+        cache.checkpoint().await.unwrap();
+        cache.remove_disk("/disk0/data".as_ref()).unwrap();
+        assert!(matches!(cache.remove_disk("/disk2/data".as_ref()), Err(CacheError::LastDisk)));
+    });
+    life.crash();
+    // Its label is gone: it is not ours any more.
+    let error = town.try_open(&quiet()).err().unwrap();
+    assert!(matches!(&error, CacheError::NotACache { path, .. } if path.ends_with("disk1/data")), "{error}");
+    let rest = [town.disks[0].clone(), town.disks[2].clone()];
+    let life = town.try_open_of(&quiet(), &rest).unwrap();
+    assert_eq!(life.run(async |cache| hits(cache, 0..700, 1).await.len()), 700);
+}
+
+#[test]
+fn a_new_disk_gets_its_part() {
+    let town = Town::new(3, 48 << 20, 7);
+    town.create_of(SLAB_BYTES, &town.disks[..2]);
+    let life = town.try_open_of(&quiet(), &town.disks[..2]).unwrap();
+    life.run(async |cache| {
+        insert(cache, 0..6000, 1).await;
+        cache.add_disk(&town.disks[2], false).await.unwrap();
+        let again = cache.add_disk(&town.disks[2], false).await;
+        assert!(matches!(again, Err(CacheError::NotEmpty { .. })), "{:?}", again.err());
+        nap(&life, 20).await;
+        let stats = cache.stats();
+        let fills: Vec<f64> =
+            stats.disks.iter().map(|disk| disk.allocated_bytes as f64 / disk.capacity_bytes as f64).collect();
+        let spread = fills.iter().copied().fold(0.0, f64::max) - fills.iter().copied().fold(1.0, f64::min);
+        assert!(spread < 0.1, "{fills:?}");
+        assert_eq!(hits(cache, 0..6000, 1).await.len(), 6000);
+    });
+    life.close();
+    let life = town.open(&quiet());
+    assert_eq!(life.run(async |cache| hits(cache, 0..6000, 1).await.len()), 6000);
+}
+
+#[test]
+fn a_disk_that_has_grown_is_used() {
+    let town = town(2);
+    let life = town.open(&quiet());
+    let before = life.run(async |cache| {
+        let before: u64 = cache.stats().disks.iter().map(|disk| disk.capacity_bytes).sum();
+        let error = cache.expand_disk(&town.disks[1].path).await.unwrap_err();
+        assert!(matches!(error, CacheError::TooSmall { .. }), "{error}");
+        before
+    });
+    life.close();
+    town.set_len(1, 96 << 20);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        assert_eq!(cache.expand_disk(&town.disks[1].path).await.unwrap(), 48 << 20);
+        insert(cache, 0..12_000, 1).await;
+        let after: u64 = cache.stats().disks.iter().map(|disk| disk.capacity_bytes).sum();
+        assert_eq!(after, before + (48 << 20));
+    });
+    life.close();
+    let life = town.open(&quiet());
+    assert_eq!(life.run(async |cache| hits(cache, 0..12_000, 1).await.len()), 12_000);
+    life.close();
+    town.set_len(1, 48 << 20);
+    let error = town.try_open(&quiet()).err().unwrap();
+    assert!(matches!(error, CacheError::Shrunk { .. }), "{error}");
+}
+
+#[test]
+fn disks_that_are_not_what_they_should_be_are_refused() {
+    let town = Town::new(5, 48 << 20, 7);
+    let (ours, theirs) = (&town.disks[..2], &town.disks[2..4]);
+    town.create_of(SLAB_BYTES, ours);
+    town.create_of(SLAB_BYTES, theirs);
+    let refusal = |config: &CacheConfig, disks: &[&DiskSource]| {
+        let disks: Vec<DiskSource> = disks.iter().copied().cloned().collect();
+        town.try_open_of(config, &disks).map(|life| life.close()).err()
+    };
+    let none = CacheConfig::default();
+    let keyed = CacheConfig { encryption_key: Some([1; 32]), ..CacheConfig::default() };
+    let end = refusal(&none, &[&ours[0], &theirs[0]]);
+    assert!(matches!(end, Some(CacheError::OtherCache { .. })), "{end:?}");
+    let end = refusal(&none, &[&ours[0], &ours[0]]);
+    assert!(matches!(end, Some(CacheError::Twice { .. })), "{end:?}");
+    let end = refusal(&none, &[&ours[0], &town.disks[4]]);
+    assert!(matches!(end, Some(CacheError::NotACache { .. })), "{end:?}");
+    let end = refusal(&none, &[]);
+    assert!(matches!(end, Some(CacheError::NoDisks)), "{end:?}");
+    let end = refusal(&keyed, &[&ours[0], &ours[1]]);
+    assert!(matches!(end, Some(CacheError::Key(_))), "{end:?}");
+    let nowhere = DiskSource::at("/disk0/nothing".into());
+    let end = refusal(&none, &[&nowhere]);
+    assert!(matches!(end, Some(CacheError::Io { .. })), "{end:?}");
+    // Whatever was refused, nothing has changed.
+    assert!(refusal(&none, &[&ours[1], &ours[0]]).is_none());
+    let options = plimsoll_cache::CreateOptions { slab_bytes: SLAB_BYTES, ..Default::default() };
+    let end = town.try_create(&options, &ours[..1], u64::MAX).unwrap();
+    assert!(matches!(end, Err(CacheError::NotEmpty { .. })), "{end:?}");
+    assert!(refusal(&none, &[&ours[1], &ours[0]]).is_none());
+}
+
+#[test]
+fn an_encrypted_cache_survives_a_crash_and_opens_with_its_key_only() {
+    let town = Town::new(2, 48 << 20, 7);
+    town.world.set_faults(SimFaults { torn_write_probability: 0.3, ..SimFaults::default() }).unwrap();
+    town.create_with(SLAB_BYTES, Some([3; 32]));
+    let with = |key| CacheConfig { encryption_key: key, ..quiet() };
+    for key in [None, Some([4; 32])] {
+        let error = town.try_open(&with(key)).err().unwrap();
+        assert!(matches!(error, CacheError::Key(_)), "{error}");
+    }
+    let life = town.open(&with(Some([3; 32])));
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        cache.checkpoint().await.unwrap();
+        insert(cache, 0..100, 2).await;
+    });
+    life.crash();
+    let life = town.open(&with(Some([3; 32])));
+    assert_eq!(life.run(async |cache| hits(cache, 0..300, 1).await.len()), 300);
+}

@@ -1,0 +1,57 @@
+//! `cache slabs`, `cache check`: what the disks of a cache say that no process has open.
+
+use clap::Args;
+use plimsoll_tools::cache::check;
+use plimsoll_tools::cache::slabs::SlabTable;
+use plimsoll_tools::units::format_count;
+
+use super::progress::Progress;
+use super::{CacheFlag, tables};
+use crate::failure::{Failure, Outcome};
+use crate::flags::ReportFormat;
+
+/// Show how the slabs of a closed cache are used, by disk and size of block
+#[derive(Args, Debug)]
+pub(super) struct SlabsArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// How many slabs are how full, too, and how scattered their free space is
+    #[arg(short = 'v', long)]
+    verbose: bool,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn slabs(arguments: &SlabsArguments) -> Result<Outcome, Failure> {
+    let inspection = check::inspect(&arguments.file.cache)?;
+    let paths: Vec<_> = inspection.stats.disks.iter().map(|disk| (disk.number, disk.path.clone())).collect();
+    let table = SlabTable::new(&inspection.slabs, &paths);
+    arguments.format.print(|| tables::slabs(&table, arguments.verbose), || table.to_json(), || table.to_csv())?;
+    Ok(Outcome::Done)
+}
+
+/// Read and verify every block of a closed cache, and compare what it knows with what is in use
+///
+/// Nothing is written. Exit code 1 if anything is wrong, a missing disk included.
+#[derive(Args, Debug)]
+pub(super) struct CheckArguments {
+    #[command(flatten)]
+    file: CacheFlag,
+
+    /// Format of the result
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+}
+
+pub(super) fn check(arguments: &CheckArguments) -> Result<Outcome, Failure> {
+    let mut line = Progress::default();
+    let progress = move |read: u64, all: u64| {
+        line.show(|| format!("{} of {} blocks", format_count(read), format_count(all)));
+    };
+    let checked = check::check(&arguments.file.cache, progress)?;
+    arguments.format.print(|| tables::check(&checked), || checked.to_json(), || checked.to_csv())?;
+    Ok(if checked.is_sound() { Outcome::Done } else { Outcome::Finding })
+}
