@@ -200,13 +200,14 @@ async fn open_foyer(setup: &Setup) -> Result<HybridCache<u64, Vec<u8>>> {
     let engine = BlockEngineConfig::new(device)
         .with_buffer_pool_size(waiting_bytes)
         .with_submit_queue_size_threshold(waiting_bytes);
+    let ring: Box<dyn IoEngineConfig> = UringIoEngineConfig::new().with_io_depth(256).boxed();
     let cache = HybridCacheBuilder::new()
         .with_name("foyer")
         .with_policy(HybridCachePolicy::WriteOnInsertion)
         .memory(usize::try_from(setup.memory_bytes)?)
         .with_weighter(|_: &u64, value: &Vec<u8>| value.len())
         .storage()
-        .with_io_engine_config(UringIoEngineConfig::new().with_io_depth(256).boxed())
+        .with_io_engine_config(ring)
         .with_engine_config(engine)
         .with_recover_mode(RecoverMode::Quiet)
         .build()

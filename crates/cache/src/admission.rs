@@ -158,11 +158,13 @@ impl Admission {
     }
 
     /// Bytes under way in the class.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self, class: usize) -> u64 {
         self.0.lock().get(class.min(LAST_CLASS)).map_or(0, |class| class.in_flight_bytes)
     }
 
     /// The most bytes that were under way in the class at a time.
+    #[cfg(test)]
     pub(crate) fn peak(&self, class: usize) -> u64 {
         self.0.lock().get(class.min(LAST_CLASS)).map_or(0, |class| class.peak_bytes)
     }

@@ -495,7 +495,7 @@ impl Engine {
         let mut alloc = lock(&self.alloc);
         let extent = alloc.allocate(len_bytes, &loads);
         // A checkpoint would help less than emptying slabs of other sizes.
-        let is_starved = extent.is_err() && alloc.free_in_slabs_bytes() > alloc.freeing_bytes();
+        let is_starved = extent.is_err() && alloc.free_bytes() > alloc.freeing_bytes();
         drop(alloc);
         if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
             self.bell.ring_for_change();
@@ -554,6 +554,8 @@ impl Engine {
                 if let Some(old) = displaced {
                     lock(&self.alloc).free(&old.extent);
                 }
+                // A read of the old block may have put it there meanwhile, and the new one may be too large.
+                self.memory.remove(hash);
                 if let Some(block) = in_memory {
                     self.remember(hash, &extent, &block);
                 }

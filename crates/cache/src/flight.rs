@@ -116,6 +116,7 @@ impl<V: Clone + Send> Flights<V> {
     }
 
     /// How many flights there are now.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.iter().map(|shard| lock(shard).len()).sum()
     }
@@ -249,6 +250,7 @@ impl Urgency<'_> {
     }
 
     /// Waits until a class of a higher rank has joined than the one last seen, and says which.
+    #[cfg(test)]
     pub(crate) async fn changed(&mut self) -> Class {
         poll_fn(|context| self.poll_changed(context)).await
     }

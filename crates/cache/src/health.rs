@@ -36,7 +36,7 @@
 //!
 //! # Limits
 //! With two disks, the other one is all there is to compare with. A single disk, and one whose peers have read nothing
-//! in that class, is slow when reads take half a second. Failed and read-only are for good until [`Health::reset`];
+//! in that class, is slow when reads take half a second. Failed and read-only are for good until the disk is opened again;
 //! what is read-only is not compared. A slow disk that has had no read for 30 s is given another chance, and what its
 //! reads took before is forgotten.
 //!
@@ -162,7 +162,6 @@ enum Seen {
 pub(crate) struct Health {
     seen: Seen,
     seen_why: String,
-    is_missing: bool,
     is_removing: bool,
     read_errors: ErrorRun,
     write_errors: ErrorRun,
@@ -177,10 +176,9 @@ impl Health {
         Health::default()
     }
 
-    /// How it is. Of several things that are true: missing, failed, removing, read-only, slow, in this order.
+    /// How it is. Of several things that are true: failed, removing, read-only, slow, in this order.
     pub(crate) fn state(&self) -> DiskHealth {
         match self.seen {
-            _ if self.is_missing => DiskHealth::Missing,
             Seen::Failed => DiskHealth::Failed,
             _ if self.is_removing => DiskHealth::Removing,
             Seen::ReadOnly => DiskHealth::ReadOnly,
@@ -192,26 +190,10 @@ impl Health {
     /// Why, in a sentence; empty for a healthy disk. For one that is being removed, also what else is wrong with it.
     pub(crate) fn why(&self) -> String {
         match self.state() {
-            DiskHealth::Missing => "it was not there when the cache was opened".to_string(),
             DiskHealth::Removing if self.seen_why.is_empty() => "its blocks are being moved away".to_string(),
             DiskHealth::Removing => format!("its blocks are being moved away; {}", self.seen_why),
             _ => self.seen_why.clone(),
         }
-    }
-
-    /// Whether blocks on it can be had.
-    pub(crate) fn can_read(&self) -> bool {
-        !self.is_missing && self.seen < Seen::Failed
-    }
-
-    /// Whether its log and superblock can be written; new blocks only where it is not being removed.
-    pub(crate) fn can_write(&self) -> bool {
-        !self.is_missing && self.seen < Seen::ReadOnly
-    }
-
-    /// Whether reads of it take too long, whatever [`Health::state`] says besides.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.seen == Seen::Slow
     }
 
     /// It is being removed, or not any more.
@@ -219,20 +201,9 @@ impl Health {
         self.is_removing = is_removing;
     }
 
-    /// It was not there when the cache was opened.
-    pub(crate) fn set_missing(&mut self) {
-        self.is_missing = true;
-    }
-
     /// It fails, as something else than an operation has shown (a superblock of another cache, a device too small).
     pub(crate) fn set_failed(&mut self, why: String) {
         self.become_worse(Seen::Failed, why);
-    }
-
-    /// It is another disk now, or the same one after somebody looked at it: everything seen is forgotten. Whether it is
-    /// being removed stays.
-    pub(crate) fn reset(&mut self) {
-        *self = Health { is_removing: self.is_removing, ..Health::default() };
     }
 
     /// A read of `len_bytes` came back whole, `latency_ns` after it was given to the disk.

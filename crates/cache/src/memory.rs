@@ -82,6 +82,7 @@ impl MemoryTier {
     }
 
     /// Bytes of values kept now.
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)
     }

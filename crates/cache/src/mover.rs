@@ -31,7 +31,7 @@ use crate::entry::{Entry, Extent};
 use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
 use crate::race::{all, yield_now};
-use crate::stats::{IoKind, MissReason};
+use crate::stats::IoKind;
 
 /// Copies under way at a time.
 const COPIES: usize = 32;

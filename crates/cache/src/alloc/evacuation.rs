@@ -67,13 +67,6 @@ impl Allocator {
         self.allocated_bytes(disk)
     }
 
-    /// A slab takes blocks again, after all.
-    pub(crate) fn cancel_evacuation(&mut self, slab: SlabId) {
-        if self.is_evacuating(slab) {
-            self.rank(slab);
-        }
-    }
-
     /// Whether the blocks of a slab are to be moved.
     pub(crate) fn is_evacuating(&self, slab: SlabId) -> bool {
         self.slab(slab).and_then(Slab::data).is_some_and(|data| data.place == Place::Evacuating)

@@ -261,6 +261,7 @@ impl Allocator {
     }
 
     /// The disk that has a slab, and where it begins there, in bytes.
+    #[cfg(test)]
     pub(crate) fn locate(&self, slab: SlabId) -> Option<(u16, u64)> {
         let at = self.find(slab)?;
         let range = &self.ranges[at.range].place;

@@ -65,11 +65,6 @@ impl Allocator {
         self.disks.iter().map(|disk| self.free_bytes_of(disk)).sum()
     }
 
-    /// As [`Allocator::free_bytes`], on one disk.
-    pub(crate) fn free_bytes_on(&self, disk: u16) -> u64 {
-        self.disk(disk).map_or(0, |disk| self.free_bytes_of(disk))
-    }
-
     fn free_bytes_of(&self, disk: &Disk) -> u64 {
         let slabs = (disk.free.len() as u64).saturating_sub(u64::from(disk.reserve_slabs));
         let units = disk.free_units + slabs * u64::from(self.slab_units());

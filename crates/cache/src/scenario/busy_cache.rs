@@ -8,7 +8,7 @@
 //! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB come as fast as the disk
 //! takes them: what is evicted leaves every slab half full, and the cache has to evacuate slabs of 16 KiB blocks to make
 //! room for the others. Hits come at random, at a modest rate, on blocks that are young; first on the quiet cache, then
-//! beside all that.
+//! beside all that, then beside all that with a latency target for hits.
 //!
 //! # Limits
 //! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are of the size of the fills.
@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use plimsoll::Shard;
+use plimsoll::{LatencyTarget, Qos, Shard};
 use plimsoll_sim::device::presets;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
 
@@ -46,6 +46,9 @@ const READS_PER_S: f64 = 15_000.0;
 /// How long each part is measured.
 const MEASURED: Duration = Duration::from_secs(2);
 
+/// How long the scheduler is given to find what the others may have.
+const SETTLING: Duration = Duration::from_secs(2);
+
 /// Blocks that are offered at once, as long as there is room in flight.
 const FILLERS: u32 = 256;
 
@@ -68,15 +71,19 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let idle = part(&mut stage, seed)?;
     let is_over = Rc::new(Cell::new(false));
     start_fillers(&stage, &is_over);
-    { let (engine, shard) = (stage.engine().clone(), stage.shard().clone());
-      stage.shard().spawn(async move { loop { shard.sleep(Duration::from_millis(50)).await;
-        let a = crate::disk::lock(&engine.alloc);
-        eprintln!("{} free_slabs {} free {} freeing {} evac {} moving {} starved {} drops {:?} evict {} moves {} cp {}", shard.now_ns()/1_000_000, a.free_slabs(0), a.free_bytes()>>20, a.freeing_bytes()>>20, a.evacuating_bytes()>>20, engine.is_moving.load(Relaxed), engine.is_starved.load(Relaxed), engine.counters.drops, engine.counters.evictions.load(Relaxed), engine.counters.moves.load(Relaxed), engine.counters.checkpoints.load(Relaxed)); } }).detach(); }
     // Until the free space has been used up, and room must be made.
     stage.run(stage.shard().sleep(Duration::from_secs(1)))?;
-    let busy = part(&mut stage, seed + 1)?;
+    let busy = part(&mut stage, seed.wrapping_add(1))?;
+    let p99_ns = percentile(&mut idle.times.clone(), 0.99);
+    let target = LatencyTarget { latency_ns: p99_ns + p99_ns / 4, quantile: 0.99 };
+    let qos = Qos { latency_target: Some(target), ..Qos::default() };
+    stage.engine().host.topology.classes().set_qos(stage.engine().classes.hit, qos).map_err(wrong)?;
+    // Until the others have given way.
+    stage.run(stage.shard().sleep(SETTLING))?;
+    let held = part(&mut stage, seed.wrapping_add(2))?;
     is_over.set(true);
-    show(&idle, &busy, &mut outcome);
+    show(&[("idle", &idle), ("busy, by shares", &busy), ("busy, p99 wanted", &held)], &mut outcome);
+    judge(&idle, &held, &mut outcome);
     stage.end(&mut outcome);
     Ok(outcome)
 }
@@ -90,30 +97,48 @@ struct Part {
     checkpoints: u64,
 }
 
-fn show(idle: &Part, busy: &Part, outcome: &mut Outcome) {
+fn show(parts: &[(&str, &Part)], outcome: &mut Outcome) {
     let columns = ["cache", "hits", "misses", "p50, us", "p99, us", "filled, MB/s", "moved, MB/s", "checkpoints"];
     let mut shown = table("hits of 8 KiB on one disk of i4i.2xlarge, 15,000 a second", &columns);
-    let percentile = |part: &Part, of: f64| percentile(&mut part.times.clone(), of) as f64 / 1e3;
-    let per_s = |bytes: u64| format!("{:.0}", bytes as f64 / MEASURED.as_secs_f64() / 1e6);
-    for (name, part) in [("idle", idle), ("filling and evacuating", busy)] {
+    for (name, part) in parts {
         shown.rows.push(vec![
-            name.to_owned(),
+            (*name).to_owned(),
             (part.times.len() as u64 - part.misses).to_string(),
             part.misses.to_string(),
-            format!("{:.0}", percentile(part, 0.5)),
-            format!("{:.0}", percentile(part, 0.99)),
-            per_s(part.filled_bytes),
-            per_s(part.moved_bytes),
+            format!("{:.0}", part.us(0.5)),
+            format!("{:.0}", part.us(0.99)),
+            format!("{:.0}", megabytes_per_s(part.filled_bytes)),
+            format!("{:.0}", megabytes_per_s(part.moved_bytes)),
             part.checkpoints.to_string(),
         ]);
     }
     outcome.tables.push(shown);
-    let ratio = percentile(busy, 0.99) / percentile(idle, 0.99);
+    outcome.remarks.push(
+        "A read that meets a die which is being programmed waits up to 0.25 ms on this disk: no order of requests helps, \
+         only fewer writes. Shares let writes have what reads leave; with a latency target of the class cache.hit (1.25 \
+         times its p99 on the idle cache) writes give way until it holds."
+            .to_owned(),
+    );
+}
+
+impl Part {
+    /// In microseconds, what so much of all hits did not exceed.
+    fn us(&self, of: f64) -> f64 {
+        percentile(&mut self.times.clone(), of) as f64 / 1e3
+    }
+}
+
+fn megabytes_per_s(bytes: u64) -> f64 {
+    bytes as f64 / MEASURED.as_secs_f64() / 1e6
+}
+
+fn judge(idle: &Part, busy: &Part, outcome: &mut Outcome) {
+    let ratio = busy.us(0.99) / idle.us(0.99);
     figure(outcome, "p99 of hits beside fill and evacuation, times idle", ratio, Target::AtMost(1.5));
-    let filled = busy.filled_bytes as f64 / MEASURED.as_secs_f64() / 1e6;
-    figure(outcome, "filled beside the hits, MB/s", filled, Target::AtLeast(100.0));
-    let moved = busy.moved_bytes as f64 / MEASURED.as_secs_f64() / 1e6;
-    figure(outcome, "evacuated beside the hits, MB/s", moved, Target::AtLeast(1.0));
+    let filled = megabytes_per_s(busy.filled_bytes);
+    figure(outcome, "filled beside these hits, MB/s", filled, Target::AtLeast(20.0));
+    let moved = megabytes_per_s(busy.moved_bytes);
+    figure(outcome, "evacuated beside these hits, MB/s", moved, Target::AtLeast(1.0));
 }
 
 /// Measures hits, and what is done beside them.

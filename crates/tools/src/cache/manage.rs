@@ -168,18 +168,21 @@ pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Re
 
 fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, SessionError> {
     // Somebody who was killed may have added it, and not have written it down.
-    let is_in = |session: &Session| follow::disk_at(&session.cache().stats(), &device.full_path(path)).is_some();
-    let added = match Session::open(path, |file| file.devices.push(device.clone())) {
-        Ok(session) if is_in(&session) => session.close(),
-        _ => {
-            let session = Session::open(path, |_| ())?;
-            block_on(session.cache().add_disk(&device.source(path)?, force))?;
-            session.close()
+    let said = format!("{}: added", device.path.display());
+    if let Ok(session) = Session::open(path, |file| file.devices.push(device.clone())) {
+        let is_in = follow::disk_at(&session.cache().stats(), &device.full_path(path)).is_some();
+        session.close()?;
+        if is_in {
+            write_down(path, device)?;
+            return Ok(said);
         }
-    };
+    }
+    let session = Session::open(path, |_| ())?;
+    block_on(session.cache().add_disk(&device.source(path)?, force))?;
+    // It is one of the cache's now, whatever the last checkpoint says.
+    let closed = session.close();
     write_down(path, device)?;
-    added?;
-    Ok(format!("{}: added", device.path.display()))
+    closed.map(|()| said)
 }
 
 fn write_down(path: &Path, device: &Device) -> Result<(), FileError> {
