@@ -4,8 +4,8 @@
 //! A figure of one cache alone says more of the machine than of the cache.
 //!
 //! # How it works
-//! Each measurement is a process of its own (this program calls itself), so that memory, threads and CPU time of one do not
-//! count for the other; they take turns, and medians and their ratio are printed. See README.md.
+//! Each measurement is a process of its own (this program calls itself), so that memory, threads and CPU time of one do
+//! not count for the other; they take turns, and medians and their ratio are printed. See README.md.
 //!
 //! # Limits
 //! Linux with io_uring, and a file system with direct I/O.

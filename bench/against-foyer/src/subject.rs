@@ -4,9 +4,9 @@
 //! Whoever measures must not know which one it is.
 //!
 //! # How it works
-//! Both get one directory, the same bytes of disk and memory, direct I/O and io_uring, with one thread for it. foyer writes
-//! on insertion, as Plimsoll does (its other policy writes what memory evicts). What memory answers is told from what the
-//! disk does by whether the look-up is ready at once.
+//! Both get one directory, the same bytes of disk and memory, direct I/O and io_uring, with one thread for it. foyer
+//! writes on insertion, as Plimsoll does (its other policy writes what memory evicts). What memory answers is told from
+//! what the disk does by whether the look-up is ready at once.
 //!
 //! # Limits
 //! foyer places entries at borders of 4 KiB, each with a header of 36 bytes, and Plimsoll at 512 bytes without: of the

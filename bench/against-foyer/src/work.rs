@@ -8,8 +8,8 @@
 //! and store what is missing. [`recovery`] stores so many entries, closes, opens, and then leaves the cache alone.
 //!
 //! # Limits
-//! Latencies are those that a reader sees, its wait for a turn included: with more readers than the disk has room for they
-//! are queueing.
+//! Latencies are those that a reader sees, its wait for a turn included: with more readers than the disk has room for
+//! they are queueing.
 //!
 //! # Example
 //! `hits(Kind::Plimsoll, &setup, &Load { keys: 100_000, ..load }).await?` gives `hits_per_s`, `p99_us` and so on.

@@ -1,9 +1,9 @@
 //! What entries cost: memory for each, and time to have them back when the cache is opened.
 //!
-//! `cargo run --release -p plimsoll-cache --example entries -- DIRECTORY [ENTRIES [VALUE_BYTES [DISKS]]]` makes a cache of
-//! so many files (1) in an existing directory, stores so many values (1,000,000) of so many bytes (1024), closes it and
-//! opens it again, which reads all of the snapshot and the log. It prints CPU time for each insert, memory of the index
-//! and of the whole process for each entry, and wall and CPU time of opening. The files are removed in the end.
+//! `cargo run --release -p plimsoll-cache --example entries -- DIRECTORY [ENTRIES [VALUE_BYTES [DISKS]]]` makes a cache
+//! of so many files (1) in an existing directory, stores so many values (1,000,000) of so many bytes (1024), closes it
+//! and opens it again, which reads all of the snapshot and the log. It prints CPU time for each insert, memory of the
+//! index and of the whole process for each entry, and wall and CPU time of opening. The files are removed in the end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What a hit costs: blocks read from memory, so that everything but the disk is measured.
 //!
 //! `cargo run --release -p plimsoll-cache --example hit_rate -- [BLOCKS [HITS [TASKS]]]` fills a cache on the memory
-//! backend with blocks of 8 KiB (10,000), then looks them up (4,000,000 times) from so many tasks at once (64): first by
-//! tasks of the one shard, then by threads of a Tokio program, a hop to the shard and back for each. Every block is read,
-//! copied out of the backend's memory, verified, and its first bytes compared. CPU time counts, not wall time: of the
-//! shard's thread for the first, of the whole process for the second.
+//! backend with blocks of 8 KiB (1,000), then looks them up (4,000,000 times) from so many tasks at once (64): first by
+//! tasks of the one shard, then by threads of a Tokio program, a hop to the shard and back for each. Every block is
+//! read, copied out of the backend's memory, verified, and its first bytes compared. CPU time counts, not wall time: of
+//! the shard's thread for the first, of the whole process for the second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Work {
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let mut next = |default| arguments.next().unwrap_or(Ok(default));
-    let work = Work { blocks: next(10_000)?.max(1), hits: next(4_000_000)?, tasks: next(64)?.max(1) };
+    let work = Work { blocks: next(1_000)?.max(1), hits: next(4_000_000)?, tasks: next(64)?.max(1) };
     let setups = (0..DISKS + SPARE_DISKS).map(|_| DiskSetup::unlimited()).collect();
     let topology = Topology::new(1, Classes::new(), setups)?;
     let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };

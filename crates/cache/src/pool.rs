@@ -1,8 +1,9 @@
 //! Buffers that are read into again.
 //!
 //! # Why
-//! A hit on a fast disk takes 2 microseconds of a processor. Asking for 8 KiB of aligned memory, having it filled with zeros
-//! and giving it back would be a fifth of that; and memory that was used a moment ago is still in the processor's cache.
+//! A hit on a fast disk takes 2 microseconds of a processor. Asking for 8 KiB of aligned memory, having it filled with
+//! zeros and giving it back would be a fifth of that; and memory that was used a moment ago is still in the processor's
+//! cache.
 //!
 //! # How it works
 //! A [`BufferPool`] has [`SHELVES`] shelves; the length of a buffer says which is its own. A shelf holds buffers of one
@@ -14,8 +15,8 @@
 //! writes, whose padding must be zeros. Long buffers are not kept: there, zeros cost little beside the read.
 //!
 //! # Example
-//! Blocks of 8 KiB from 64 tasks: after the first 64 reads nothing is allocated any more, and the pool keeps at most 128
-//! buffers, 1 MiB.
+//! Blocks of 8 KiB from 64 tasks: after the first 64 reads nothing is allocated any more, and the pool keeps at most
+//! 128 buffers, 1 MiB.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -47,11 +48,11 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Lengths are whole sectors, and most are powers of two: a multiplicative hash spreads them (Knuth, "The Art of
-    /// Computer Programming", volume 3, 6.4).
+    /// Lengths are whole sectors: powers of two have shelves of their own, and what is three times one has too.
     fn shelf(&self, len_bytes: usize) -> &Mutex<Shelf> {
-        let spread = (len_bytes as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.shelves[(spread >> 32) as usize % SHELVES]
+        let sectors = (len_bytes / 512).max(1);
+        let halvings = sectors.trailing_zeros() as usize;
+        &self.shelves[(halvings + 8 * (sectors >> halvings >> 1)) % SHELVES]
     }
 
     /// `len_bytes` bytes, of any contents.

@@ -15,7 +15,11 @@ const SLAB_BYTES: u32 = 1 << 20;
 
 /// Only what the test asks for makes a checkpoint.
 fn quiet() -> CacheConfig {
-    CacheConfig { checkpoint_interval: Duration::from_secs(86_400), target_free_blocks_pct: 1.0, ..CacheConfig::default() }
+    CacheConfig {
+        checkpoint_interval: Duration::from_secs(86_400),
+        target_free_blocks_pct: 1.0,
+        ..CacheConfig::default()
+    }
 }
 
 /// A cache of two disks with 60 blocks that are durable, in a world whose crashes tear.

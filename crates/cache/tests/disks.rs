@@ -13,7 +13,11 @@ use world::{Life, Town, value_of};
 const SLAB_BYTES: u32 = 1 << 20;
 
 fn quiet() -> CacheConfig {
-    CacheConfig { checkpoint_interval: Duration::from_secs(3600), target_free_blocks_pct: 1.0, ..CacheConfig::default() }
+    CacheConfig {
+        checkpoint_interval: Duration::from_secs(3600),
+        target_free_blocks_pct: 1.0,
+        ..CacheConfig::default()
+    }
 }
 
 /// Disks of 48 MiB with a cache, and an opening.

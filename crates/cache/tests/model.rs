@@ -65,6 +65,7 @@ fn disks_come_and_go() {
 #[test]
 fn full_caches_with_disks_that_come_and_go() {
     let faults = SimFaults { bit_flip_probability: 0.001, lost_write_probability: 0.0005, ..CRASHES };
-    let all = Family { name: "all", faults, has_states: true, is_crowded: true, may_corrupt: true, ..Family::default() };
+    let all =
+        Family { name: "all", faults, has_states: true, is_crowded: true, may_corrupt: true, ..Family::default() };
     run_seeds(all, 2);
 }

@@ -42,11 +42,21 @@ fn world() -> Option<TempDir> {
     Some(directory)
 }
 
+fn wait_until_published(directory: &Path) {
+    let begin = Instant::now();
+    while !directory.join("c.yaml.live.json").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it publishes nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn what_is_there_is_not_overwritten() {
     let Some(world) = world() else { return };
-    let cases: [(&[&str], i32, &str); 9] = [
+    let before = std::fs::read(world.path().join("c.yaml")).unwrap();
+    let cases: [(&[&str], i32, &str); 10] = [
         (&["create", "c.yaml", "--size", "32MiB", "new"], 2, "exists"),
+        (&["create", "c.yaml", "--force", "d0"], 2, "exists"),
         (&["create", "e.yaml", "d0"], 2, "--force"),
         (&["create", "e.yaml", "nowhere"], 2, "--size"),
         (&["create", "e.yaml", "--size", "32MiB", "--slab-size", "3MiB", "new"], 2, "power of two"),
@@ -63,6 +73,95 @@ fn what_is_there_is_not_overwritten() {
         assert!(error.contains(fragment), "{arguments:?}: {error}");
         assert!(!world.path().join("new").exists() && !world.path().join("e.yaml").exists(), "{arguments:?}");
     }
+    assert_eq!(std::fs::read(world.path().join("c.yaml")).unwrap(), before);
+    assert_eq!(run(world.path(), &["check", "c.yaml"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_closed_cache_is_looked_at() {
+    let Some(world) = world() else { return };
+    let loaded = run(world.path(), &["bench", "c.yaml", "--duration", "300ms", "--block-size", "20k"]);
+    assert_eq!(loaded.status.code(), Some(0), "{}", text(&loaded.stderr));
+    let checked = json(&run(world.path(), &["check", "c.yaml", "--format", "json"]));
+    assert_eq!((&checked["is_sound"], &checked["disks"]), (&true.into(), &3.into()), "{checked}");
+    assert!(checked["blocks"].as_u64() > Some(0), "{checked}");
+    let status = json(&run(world.path(), &["status", "c.yaml", "--format", "json"]));
+    assert_eq!((&status["is_open"], &status["blocks"]), (&false.into(), &checked["blocks"]), "{status}");
+    let slabs = json(&run(world.path(), &["slabs", "c.yaml", "--format", "json"]));
+    let allocated = slabs["rows"].as_array().unwrap().iter().map(|row| row["allocated_bytes"].as_u64().unwrap());
+    assert!(allocated.sum::<u64>() >= checked["bytes"].as_u64().unwrap(), "{slabs}");
+    for arguments in [&["slabs", "-v", "c.yaml"][..], &["check", "c.yaml"], &["status", "c.yaml"]] {
+        let table = run(world.path(), arguments);
+        assert_eq!(table.status.code(), Some(0), "{}", text(&table.stderr));
+        assert!(text(&table.stdout).lines().all(|line| line.chars().count() <= 100), "{}", text(&table.stdout));
+    }
+    // Without one of its disks, nobody can say that all is well.
+    std::fs::rename(world.path().join("d2"), world.path().join("elsewhere")).unwrap();
+    let missing = run(world.path(), &["check", "c.yaml"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", text(&missing.stderr));
+    assert!(text(&missing.stdout).contains("disk 2"), "{}", text(&missing.stdout));
+    std::fs::rename(world.path().join("elsewhere"), world.path().join("d2")).unwrap();
+    assert_eq!(run(world.path(), &["check", "c.yaml"]).status.code(), Some(0));
+}
+
+/// Flips a bit of each block of 4 KiB from 1 MiB on: whatever lies there, a checksum sees it.
+#[test]
+fn a_check_finds_damage() {
+    use std::os::unix::fs::FileExt as _;
+    let Some(world) = world() else { return };
+    let loaded = run(world.path(), &["bench", "c.yaml", "--duration", "300ms"]);
+    assert_eq!(loaded.status.code(), Some(0), "{}", text(&loaded.stderr));
+    let disk = std::fs::File::options().read(true).write(true).open(world.path().join("d1")).unwrap();
+    for offset in ((1 << 20)..(32 << 20)).step_by(4096) {
+        let mut byte = [0];
+        disk.read_exact_at(&mut byte, offset).unwrap();
+        disk.write_all_at(&[byte[0] ^ 1], offset).unwrap();
+    }
+    let damaged = run(world.path(), &["check", "c.yaml"]);
+    assert_eq!(damaged.status.code(), Some(1), "{}{}", text(&damaged.stdout), text(&damaged.stderr));
+    assert!(text(&damaged.stdout).ends_with("not sound\n"), "{}", text(&damaged.stdout));
+}
+
+#[test]
+fn a_killed_cache_is_sound() {
+    let Some(world) = world() else { return };
+    let arguments = ["bench", "c.yaml", "--checkpoint-interval", "20ms", "--duration", "60s", "--concurrency", "16"];
+    let mut busy = plimsoll(world.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until_published(world.path());
+    std::thread::sleep(Duration::from_millis(200));
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    let checked = json(&run(world.path(), &["check", "c.yaml", "--format", "json"]));
+    assert_eq!(checked["is_sound"], true, "{checked}");
+}
+
+/// An entry that somebody has deleted by mistake is told; the disk stays.
+#[test]
+fn only_what_is_to_be_removed_is_removed() {
+    let Some(world) = world() else { return };
+    let file = world.path().join("c.yaml");
+    let arguments = ["bench", "c.yaml", "--rate", "50", "--duration", "60s"];
+    let mut busy = plimsoll(world.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until_published(world.path());
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let short = whole.split("    - path: d2").next().unwrap();
+    std::fs::write(&file, short).unwrap();
+    let status = || json(&run(world.path(), &["status", "c.yaml", "--format", "json"]));
+    let begin = Instant::now();
+    while !status()["problems"].to_string().contains("state: removing") {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{}", status());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(status()["disks"].as_array().unwrap().len(), 3);
+    std::fs::write(&file, &whole).unwrap();
+    let removed = run(world.path(), &["remove", "c.yaml", "d2"]);
+    assert_eq!(removed.status.code(), Some(0), "{}", text(&removed.stderr));
+    while std::fs::read_to_string(&file).unwrap().contains("d2") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", status());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    busy.kill().unwrap();
+    busy.wait().unwrap();
 }
 
 #[test]
@@ -83,11 +182,7 @@ fn a_cache_in_use_is_watched_and_extended() {
     let Some(world) = world() else { return };
     let arguments = ["bench", "c.yaml", "--rate", "50", "--duration", "60s", "--format", "json"];
     let mut busy = plimsoll(world.path(), &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let begin = Instant::now();
-    while !world.path().join("c.yaml.live.json").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "it publishes nothing");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until_published(world.path());
     let status = json(&run(world.path(), &["status", "c.yaml", "--format", "json"]));
     assert_eq!(status["disks"].as_array().unwrap().len(), 3, "{status}");
     let table = run(world.path(), &["iostat", "c.yaml", "-a", "-d", "-l", "1", "2"]);

@@ -25,7 +25,9 @@ use plimsoll::Shard;
 use plimsoll_sim::device::presets::{Provision, volumes};
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Series, Target};
 
-use super::stage::{BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, effective_disks, figure, side_by_side, table, wrong};
+use super::stage::{
+    BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, effective_disks, figure, side_by_side, table, wrong,
+};
 use crate::stats::{DropReason, IoKind};
 use crate::{CacheConfig, Inserted, Placement};
 
@@ -171,7 +173,9 @@ fn measure(seed: u64, name: &'static str, placement: Placement) -> Result<(Run, 
             shard.sleep(Duration::from_millis(500)).await;
         }
     })?;
-    let counts = || [&engine.counters.drops[DropReason::NoSpace as usize], &engine.counters.checkpoints].map(|n| n.load(Relaxed));
+    let counts = || {
+        [&engine.counters.drops[DropReason::NoSpace as usize], &engine.counters.checkpoints].map(|n| n.load(Relaxed))
+    };
     let before = counts();
     let mut windows = Vec::with_capacity(WINDOWS);
     let mut last = bytes_by_disk(&engine, IoKind::InsertWrite);
@@ -189,19 +193,12 @@ fn measure(seed: u64, name: &'static str, placement: Placement) -> Result<(Run, 
 }
 
 fn disks() -> Result<Vec<StageDisk>, ScenarioError> {
-    let volume = volumes().iter().find(|volume| volume.name == "gp3").ok_or_else(|| wrong("no volume is called gp3"))?;
-    let ask = Provision {
-        size_bytes: Some(50 * GIB),
-        iops: Some(3000),
-        bandwidth_bytes_per_s: Some(DISK_BYTES_PER_S),
-    };
+    let volume =
+        volumes().iter().find(|volume| volume.name == "gp3").ok_or_else(|| wrong("no volume is called gp3"))?;
+    let ask = Provision { size_bytes: Some(50 * GIB), iops: Some(3000), bandwidth_bytes_per_s: Some(DISK_BYTES_PER_S) };
     let preset = volume.provision(&ask).map_err(wrong)?;
-    let disk = || StageDisk {
-        spec: preset.spec.clone(),
-        model: None,
-        write_bytes_per_s: None,
-        capacity_bytes: DISK_BYTES,
-    };
+    let disk =
+        || StageDisk { spec: preset.spec.clone(), model: None, write_bytes_per_s: None, capacity_bytes: DISK_BYTES };
     Ok((0..DISKS).map(|_| disk()).collect())
 }
 

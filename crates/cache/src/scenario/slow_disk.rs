@@ -24,9 +24,11 @@ use plimsoll::core::{FourFigures, Rate};
 use plimsoll_sim::device::presets;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
 
-use super::stage::{BLOCK_BYTES, GIB, Random, Stage, StageDisk, figure, fill, model_of, percentile, read, side_by_side, table, wrong};
-use crate::stats::IoKind;
+use super::stage::{
+    BLOCK_BYTES, GIB, Random, Stage, StageDisk, figure, fill, model_of, percentile, read, side_by_side, table, wrong,
+};
 use crate::CacheConfig;
+use crate::stats::IoKind;
 
 /// Disks, the last of which is the slow one.
 const DISKS: usize = 8;
@@ -140,7 +142,8 @@ fn reads_of_one(figures: &FourFigures) -> f64 {
 fn disk(preset: &presets::Preset, speed: f64, is_told: bool) -> StageDisk {
     let mut spec = preset.spec.clone();
     let rates = &mut spec.rates;
-    for rate in [&mut rates.read_iops, &mut rates.read_bytes_per_s, &mut rates.write_iops, &mut rates.write_bytes_per_s] {
+    for rate in [&mut rates.read_iops, &mut rates.read_bytes_per_s, &mut rates.write_iops, &mut rates.write_bytes_per_s]
+    {
         *rate *= speed;
     }
     let scaled = |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second((per_s as f64 * speed) as u64));

@@ -158,7 +158,8 @@ pub(super) async fn fill(stage: &Stage, keys: impl IntoIterator<Item = u32>, len
     while keys.peek().is_some() {
         for key in keys.by_ref().take(batch) {
             under_way.set(under_way.get() + 1);
-            let (engine, own, value, under_way) = (stage.engine().clone(), shard.clone(), value.clone(), under_way.clone());
+            let (engine, own, value, under_way) =
+                (stage.engine().clone(), shard.clone(), value.clone(), under_way.clone());
             let one = async move {
                 store(&engine, &own, key, &value).await;
                 under_way.set(under_way.get() - 1);
@@ -250,7 +251,9 @@ mod tests {
 
     #[test]
     fn effective_disks_are_those_that_work() {
-        for (loads, expected) in [(&[1.0, 1.0, 1.0][..], 3.0), (&[5.0, 0.0, 0.0], 1.0), (&[0.0], 0.0), (&[2.0, 2.0, 0.0], 2.0)] {
+        for (loads, expected) in
+            [(&[1.0, 1.0, 1.0][..], 3.0), (&[5.0, 0.0, 0.0], 1.0), (&[0.0], 0.0), (&[2.0, 2.0, 0.0], 2.0)]
+        {
             assert!((effective_disks(loads) - expected).abs() < 1e-9, "{loads:?}");
         }
     }

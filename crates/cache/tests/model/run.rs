@@ -123,7 +123,7 @@ impl Run {
             checkpoint_interval: Duration::from_millis([20, 100, 500, 3_600_000][dice.below(4) as usize]),
             target_free_blocks_pct: if self.family.is_crowded { 10.0 } else { 1.0 },
             placement: Placement::ALL[dice.below(3) as usize].1,
-            memory_bytes: if dice.one_in(3) && std::env::var("NOMEM").is_err() { 1 << 20 } else { 0 },
+            memory_bytes: if dice.one_in(3) { 1 << 20 } else { 0 },
             discard: dice.one_in(3),
             encryption_key: self.key,
             seed: dice.below(1 << 40),
@@ -143,7 +143,6 @@ impl Run {
     fn live(&self, number: u64, part: u64) {
         let dice = &self.dice;
         self.town.world.set_faults(self.family.faults).unwrap();
-        if std::env::var("TRACE").is_ok() { eprintln!("life {number}"); }
         let life = self.open(number == 0 || dice.one_in(2));
         self.town.world.set_faults(self.family.faults).unwrap();
         if !dice.one_in(4) {
@@ -161,7 +160,6 @@ impl Run {
         }
         let landed = self.town.world.landed() + 1 + dice.below(tasks * ops);
         let how = dice.below(3);
-        if std::env::var("TRACE").is_ok() { eprintln!("verified; how {how}"); }
         if how == 0 {
             life.runtime().block_on_until_landed(0, join(work), landed).unwrap();
         } else {
@@ -262,11 +260,22 @@ impl Run {
             Lookup::Hit(block) => {
                 let is_it = |state: &State| match state {
                     State::Absent => None,
-                    State::Value(value) => (block[..] == bytes_of(key, *value, self.family.is_crowded)).then_some(*value),
+                    State::Value(value) => {
+                        (block[..] == bytes_of(key, *value, self.family.is_crowded)).then_some(*value)
+                    }
                 };
                 let Some(value) = possible.iter().find_map(is_it) else {
-                    let was = (1..100_000).find(|value| block[..] == bytes_of(key, *value, self.family.is_crowded));
-                    panic!("key {key} has value {was:?}, possible are {possible:?}; seed {seed}")
+                    let is_it = |value: &u32| block[..] == bytes_of(key, *value, self.family.is_crowded);
+                    let was: Vec<u32> = (1..10_000).filter(is_it).take(9).collect();
+                    let len = block.len();
+                    let stats = cache.stats();
+                    let disks: Vec<_> =
+                        stats.disks.iter().map(|disk| (disk.health, &disk.why, disk.free_slabs)).collect();
+                    eprintln!(
+                        "{disks:?}; {} evictions, {} moves, drops {:?}",
+                        stats.evictions, stats.moves, stats.drops
+                    );
+                    panic!("key {key} has {len} bytes, value {was:?}, possible are {possible:?}; seed {seed}")
                 };
                 if self.can_narrow {
                     self.model.borrow_mut().seen(key, value);
