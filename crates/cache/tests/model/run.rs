@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults};
 use plimsoll_cache::stats::{DropReason, MissReason};
-use plimsoll_cache::{BlockCache, CacheConfig, DiskSource, Inserted, Lookup, Placement};
+use plimsoll_cache::{BlockCache, CacheConfig, Inserted, Lookup, Placement};
 
 use crate::forgetful::{Forgetful, State};
 use crate::world::{Life, Town, value_of};
@@ -253,8 +253,10 @@ impl Run {
 
     async fn get(&self, cache: &BlockCache, key: u32) {
         let asked = self.model.borrow_mut().tick();
+        // A checkpoint that is made meanwhile does not take back what was possible when it was asked.
+        let mut possible = self.model.borrow().possible(key, asked);
         let found = cache.get(&key.to_le_bytes()).await.unwrap();
-        let possible = self.model.borrow().possible(key, asked);
+        possible.extend(self.model.borrow().possible(key, asked));
         let seed = self.seed;
         match found {
             Lookup::Hit(block) => {

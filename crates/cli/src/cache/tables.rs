@@ -273,6 +273,8 @@ mod tests {
             iops: 1_234_567.8,
             bytes_per_s: 123_456.0 * 1048576.0,
             mean_ms: Some(123_456.0),
+            operations: 1000,
+            total_ns: 123_456_000_000_000,
             in_flight: 32_768,
             latency_ns_log2: (0..40).map(|at| at * 1_000_000_000).collect(),
             ..Figures::default()

@@ -57,10 +57,12 @@ pub struct Figures {
     pub errors: u64,
     /// Operations that ended, by 2^b to 2^(b+1) - 1 nanoseconds.
     pub latency_ns_log2: Vec<u64>,
+    /// Operations that ended.
     #[serde(skip)]
-    operations: u64,
+    pub operations: u64,
+    /// Sum of their times, in nanoseconds.
     #[serde(skip)]
-    total_ns: u64,
+    pub total_ns: u64,
 }
 
 impl Figures {
