@@ -189,7 +189,8 @@ impl BlockCache {
     }
 
     /// Stores `value` (1 byte to 16 MiB, or a slab if that is less) under `key`, in the place of what was there.
-    /// It can be found when this returns, and survives a crash after the next checkpoint.
+    /// It can be found when this returns, and survives a crash after the next checkpoint. A value that is dropped takes what
+    /// was there with it: an older value is never found after this.
     ///
     /// # Errors
     /// When the key or the value is too short or too long. What is not stored for want of room is no error but

@@ -415,7 +415,13 @@ impl Engine {
         Ok((buffer, len as u32))
     }
 
-    pub(crate) fn dropped(&self, reason: DropReason) -> Inserted {
+    /// An insert that is not stored: an older value under its key is out of date, and goes.
+    fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
+        self.take_out(hash);
+        self.dropped(reason)
+    }
+
+    fn dropped(&self, reason: DropReason) -> Inserted {
         add(&self.counters.drops[reason as usize], 1);
         Inserted::Dropped(reason)
     }
@@ -435,12 +441,12 @@ impl Engine {
         let permit = match self.admission.try_enter(class.index(), value.len() as u64) {
             Some(permit) => permit,
             None if options.wait => self.admission.enter(class.index(), value.len() as u64).await,
-            None => return Ok(self.dropped(DropReason::InFlight)),
+            None => return Ok(self.refused(&hash, DropReason::InFlight)),
         };
         let (answer, answered) = oneshot::channel();
         match self.begin_insert(hash, value, class, permit, answer) {
             Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
-            Err(reason) => Ok(self.dropped(reason)),
+            Err(reason) => Ok(self.refused(&hash, reason)),
         }
     }
 
@@ -452,12 +458,12 @@ impl Engine {
             return;
         }
         let Some(permit) = self.admission.try_enter(class.index(), value.len() as u64) else {
-            self.dropped(DropReason::InFlight);
+            self.refused(&hash, DropReason::InFlight);
             return;
         };
         let (answer, _) = oneshot::channel();
         if let Err(reason) = self.begin_insert(hash, value, class, permit, answer) {
-            self.dropped(reason);
+            self.refused(&hash, reason);
         }
     }
 
@@ -534,8 +540,10 @@ impl Engine {
         result: io::Result<()>,
     ) -> Inserted {
         if result.is_err() {
-            self.index.abort_insert(hash, token);
             lock(&self.alloc).abandon(&extent);
+            if self.index.abort_insert(hash, token) {
+                self.take_out(hash);
+            }
             return self.dropped(DropReason::WriteFailed);
         }
         let gate = read(&self.gate);
@@ -571,6 +579,15 @@ impl Engine {
 
     /// Forgets a key. Whether there was something.
     pub(crate) fn remove(&self, hash: &KeyHash) -> bool {
+        let was_there = self.take_out(hash);
+        if was_there {
+            add(&self.counters.removes, 1);
+        }
+        was_there
+    }
+
+    /// Whatever is cached under a key, or on its way there, is not any more.
+    fn take_out(&self, hash: &KeyHash) -> bool {
         let gate = read(&self.gate);
         self.note_change(hash);
         let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));
@@ -578,7 +595,6 @@ impl Engine {
         self.memory.remove(hash);
         let Some(gone) = gone else { return false };
         lock(&self.alloc).free(&gone.extent);
-        add(&self.counters.removes, 1);
         true
     }
 

@@ -6,8 +6,8 @@
 //!
 //! # How it works
 //! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it; a block device is opened exclusively
-//! besides, which the system refuses while it is mounted, swap, or part of another device. [`check_empty`] reads the first and the
-//! last MiB: anything but zeros is somebody's. [`wipe`] writes zeros over both superblock slots.
+//! besides, which the system refuses while it is mounted, swap, or part of another device. [`check_empty`] reads the first
+//! and the last MiB: anything but zeros is somebody's. [`wipe`] writes zeros over both superblock slots.
 //!
 //! # Limits
 //! `flock` keeps out whoever asks for it, as this program does; it cannot keep out others.

@@ -65,9 +65,9 @@ mod open;
 mod pool;
 mod race;
 mod recover;
-mod snapshot;
 #[cfg(feature = "sim")]
 pub mod scenario;
+mod snapshot;
 pub mod stats;
 
 pub use alloc::{BucketReport, SlabReport};

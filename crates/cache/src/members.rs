@@ -46,6 +46,9 @@ const LOOK_AGAIN_NS: u64 = 5_000_000_000;
 /// The most disks of a cache: that many fit in a superblock, with some expansions each.
 const MAX_DISKS: usize = 128;
 
+/// Blocks with their keys.
+type Blocks = Vec<(KeyHash, Entry)>;
+
 /// Entries that are restored before others get a turn.
 const RESTORE_ENTRIES: usize = 256;
 
@@ -208,9 +211,16 @@ impl Engine {
         for member in gone {
             is_whole &= self.readmit(shard, member).await.unwrap_or(false);
         }
-        if is_whole && self.checkpoint(shard).await.is_ok() && self.away.end() {
+        // Should the checkpoint cost a disk, what has changed is needed again.
+        if is_whole && self.checkpoint(shard).await.is_ok() && self.is_whole() && self.away.end() {
             self.note_everywhere(&Record::ChangesCleared);
         }
+    }
+
+    /// Whether all disks of the cache are there and take what they should know.
+    fn is_whole(&self) -> bool {
+        let members = lock(&self.members).clone();
+        members.iter().all(|member| self.disk(member.disk).is_some_and(|disk| disk.takes_metadata()))
     }
 
     /// Whether the disk is back.
@@ -221,7 +231,8 @@ impl Engine {
             return Ok(false);
         };
         // What is on its way to the disk could still land, and on what then belongs to others.
-        if self.is_writing_snapshot.load(Relaxed) || self.disk(member.disk).is_some_and(|disk| disk.backlog_bytes() > 0) {
+        if self.is_writing_snapshot.load(Relaxed) || self.disk(member.disk).is_some_and(|disk| disk.backlog_bytes() > 0)
+        {
             return Ok(false);
         }
         // The lock of the old life goes with it.
@@ -233,19 +244,7 @@ impl Engine {
             return Ok(false);
         }
         let label_slot = recover::slot_of(from, block.generation).await;
-        let mut found: HashMap<KeyHash, Entry> = HashMap::new();
-        let mut apply = |record: &Record| match record {
-            Record::Put { hash, entry } => {
-                found.insert(*hash, *entry);
-            }
-            Record::Remove { hash, extent } => {
-                if found.get(hash).is_some_and(|entry| entry.extent == *extent) {
-                    found.remove(hash);
-                }
-            }
-            _ => {}
-        };
-        let Ok(log) = recover::replay(from, &block, block.generation, &mut apply).await else { return Ok(false) };
+        let Ok((found, log)) = recover::own_blocks(from, &block).await else { return Ok(false) };
         let number = member.disk;
         for range in &block.ranges {
             let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
@@ -280,7 +279,7 @@ impl Engine {
     }
 
     /// Takes the places of what a disk brings back: of what has them now, and of what has not.
-    fn claim_found(&self, found: HashMap<KeyHash, Entry>) -> (Vec<(KeyHash, Entry)>, Vec<(KeyHash, Entry)>) {
+    fn claim_found(&self, found: HashMap<KeyHash, Entry>) -> (Blocks, Blocks) {
         let mut alloc = lock(&self.alloc);
         found.into_iter().partition(|(_, entry)| alloc.claim(&entry.extent).is_ok())
     }

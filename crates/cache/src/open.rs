@@ -224,7 +224,8 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
             Ok(Label::Ours(block)) => *block,
             Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
             Ok(Label::Not(error @ (SlotError::Empty | SlotError::Foreign))) => {
-                let what = if error == SlotError::Empty { "it is empty".to_owned() } else { format!("it holds {error}") };
+                let what =
+                    if error == SlotError::Empty { "it is empty".to_owned() } else { format!("it holds {error}") };
                 return Err(CacheError::NotACache { path, what });
             }
             Ok(Label::Not(error)) => {
@@ -415,19 +416,7 @@ impl Engine {
         block: &Superblock,
         rejected: &mut Vec<(KeyHash, Entry)>,
     ) -> Result<FoundLog, ReplayError> {
-        let mut known: HashMap<KeyHash, Entry> = HashMap::new();
-        let mut apply = |record: &Record| match record {
-            Record::Put { hash, entry } => {
-                known.insert(*hash, *entry);
-            }
-            Record::Remove { hash, extent } => {
-                if known.get(hash).is_some_and(|entry| entry.extent == *extent) {
-                    known.remove(hash);
-                }
-            }
-            _ => {}
-        };
-        let found = recover::replay(from, block, block.generation, &mut apply).await?;
+        let (known, found) = recover::own_blocks(from, block).await?;
         for (hash, entry) in known {
             if !(self.away.is_unchanged(&hash) && self.index.restore_if_absent(hash, entry)) {
                 rejected.push((hash, entry));
@@ -459,18 +448,21 @@ impl Engine {
     async fn claim_all(&self, rejected: &mut Vec<(KeyHash, Entry)>) {
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
-            let mut alloc = lock(&self.alloc);
-            self.index.sweep(&mut cursor, 65_536, |hash, entry| match alloc.claim(&entry.extent) {
-                Ok(()) => Verdict::Keep,
-                Err(_) => {
-                    rejected.push((hash, *entry));
-                    self.double_references.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    Verdict::Drop
-                }
-            });
-            drop(alloc);
+            self.claim_some(&mut cursor, rejected);
             yield_now().await;
         }
+    }
+
+    fn claim_some(&self, cursor: &mut Cursor, rejected: &mut Vec<(KeyHash, Entry)>) {
+        let mut alloc = lock(&self.alloc);
+        self.index.sweep(cursor, 65_536, |hash, entry| match alloc.claim(&entry.extent) {
+            Ok(()) => Verdict::Keep,
+            Err(_) => {
+                rejected.push((hash, *entry));
+                self.double_references.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Verdict::Drop
+            }
+        });
     }
 
     /// The disk is one of the cache's from now on.

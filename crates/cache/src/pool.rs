@@ -154,6 +154,6 @@ mod tests {
         for len_bytes in lengths {
             pool.give_back(AlignedBuf::new(len_bytes).unwrap());
         }
-        assert_eq!(kept_bytes(&pool), lengths.iter().sum());
+        assert_eq!(kept_bytes(&pool), lengths.iter().sum::<usize>());
     }
 }

@@ -18,13 +18,14 @@
 //! has commit 8: after a crash between superblocks it does; of a disk that failed before it does not, and then it counts
 //! as one that had left at 7.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Shard, SharedFile};
 
-use crate::entry::SlabId;
+use crate::entry::{Entry, SlabId};
 use crate::format::{
     self, Chunk, ChunkEnd, Expect, MAX_CHUNK_BYTES, Record, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock,
 };
@@ -338,4 +339,26 @@ pub(crate) async fn replay(
         len_bytes: reader.len_bytes,
         snapshot,
     })
+}
+
+/// What a disk that was away knew at its own last checkpoint, and its log.
+///
+/// # Errors
+/// As [`replay`].
+pub(crate) async fn own_blocks(
+    source: Source<'_>,
+    block: &Superblock,
+) -> Result<(HashMap<KeyHash, Entry>, FoundLog), ReplayError> {
+    let mut known: HashMap<KeyHash, Entry> = HashMap::new();
+    let mut apply = |record: &Record| match record {
+        Record::Put { hash, entry } => {
+            known.insert(*hash, *entry);
+        }
+        Record::Remove { hash, extent } if known.get(hash).is_some_and(|entry| entry.extent == *extent) => {
+            known.remove(hash);
+        }
+        _ => {}
+    };
+    let found = replay(source, block, block.generation, &mut apply).await?;
+    Ok((known, found))
 }

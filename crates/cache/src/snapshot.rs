@@ -54,10 +54,12 @@ impl Engine {
         let parts = disks.len().max(1) as u64;
         let limit = (2 * RECORD_BYTES * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
-        let is_long = |disk: &Arc<CacheDisk>| disk.takes_metadata() && {
-            let log = lock(&disk.log);
-            // Every opening begins a slab, so a log of many short lives is long without having many bytes.
-            log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
+        let is_long = |disk: &Arc<CacheDisk>| {
+            disk.takes_metadata() && {
+                let log = lock(&disk.log);
+                // Every opening begins a slab, so a log of many short lives is long without having many bytes.
+                log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
+            }
         };
         if self.bell.is_stopping() || !disks.iter().any(is_long) || self.is_writing_snapshot.swap(true, Acquire) {
             return;

@@ -1,6 +1,8 @@
 //! The power fails after every single operation of what changes a cache: a checkpoint, the making of a cache, a snapshot
 //! that takes the place of a log, a disk that is added, the end of a removal. Whatever was promised before is there.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod world;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,8 @@
 //! A few seeds run always; `PLIMSOLL_CACHE_SEEDS=300` runs as many, `PLIMSOLL_CACHE_SEED=17` that one,
 //! `PLIMSOLL_CACHE_GO_ON=1` goes on after a failure.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 #[path = "model/forgetful.rs"]
 mod forgetful;
 #[path = "model/run.rs"]

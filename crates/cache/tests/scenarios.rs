@@ -1,4 +1,6 @@
 //! The scenarios of this crate keep what they promise. (`hot-disk` at full scale is `plimsoll sim run hot-disk`.)
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![cfg(feature = "sim")]
 
 mod world;

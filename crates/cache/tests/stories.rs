@@ -1,5 +1,7 @@
 //! Short stories of whole caches on simulated disks, in virtual time.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 mod world;
 
 use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
@@ -67,5 +69,25 @@ fn closing_keeps_everything_and_full_caches_evict() {
         let last = 39_999_u32;
         let Lookup::Hit(block) = cache.get(&last.to_le_bytes()).await.unwrap() else { panic!("the last is lost") };
         assert_eq!(&block[..], value_of(last, 8192));
+    });
+}
+
+#[test]
+fn a_value_that_is_dropped_takes_the_older_one_with_it() {
+    let town = Town::new(1, 16 << 20, 5);
+    town.create(1 << 20);
+    let config = CacheConfig { in_flight_bytes: 1 << 20, ..CacheConfig::default() };
+    let life = town.open(&config);
+    life.run(async |cache| {
+        cache.insert(b"k", &value_of(1, 8192)).await.unwrap();
+        // Something as large as all that may be in flight, begun and not waited for.
+        let large = value_of(2, 1 << 20);
+        let mut large = std::pin::pin!(cache.insert(b"large", &large));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(large.as_mut().poll(&mut context).is_pending());
+        let end = cache.insert(b"k", &value_of(3, 8192)).await.unwrap();
+        assert_eq!(end, Inserted::Dropped(DropReason::InFlight));
+        assert!(matches!(cache.get(b"k").await.unwrap(), Lookup::Miss(MissReason::Absent)));
+        assert_eq!(large.await.unwrap(), Inserted::Stored);
     });
 }

@@ -134,8 +134,8 @@ fn a_slow_disk_gets_a_trickle_and_a_full_one_nothing() {
 #[test]
 fn blocks_inserted_in_a_row_lie_in_a_row() {
     let (mut allocator, loads) = cache(MIB, Placement::Load, &[4, 4]);
-    for disk in 0..2 {
-        let only = [loads[disk]];
+    for load in &loads[..2] {
+        let only = [*load];
         let blocks: Vec<Extent> = (0..128).map(|_| allocator.allocate(8000, &only).unwrap()).collect();
         assert!(blocks.windows(2).all(|pair| pair[1].offset_units == pair[0].offset_units + 16));
     }
@@ -509,8 +509,8 @@ impl Model {
     fn allocate(&mut self, len_bytes: u32, elsewhere: Option<Option<u16>>, backlog_bytes: u64) {
         let mut loads: Vec<DiskLoad> = (0..DISKS).map(|disk| idle(disk, 1e8 * f64::from(disk + 1))).collect();
         loads[0].backlog_bytes = backlog_bytes;
-        loads[1].is_slow = backlog_bytes % 7 == 0;
-        loads[2].is_writable = backlog_bytes % 11 != 0;
+        loads[1].is_slow = backlog_bytes.is_multiple_of(7);
+        loads[2].is_writable = !backlog_bytes.is_multiple_of(11);
         let free_before: Vec<u32> = (0..DISKS).map(|disk| self.allocator.free_slabs(disk)).collect();
         let not_on = elsewhere.flatten();
         let found = match elsewhere {

@@ -32,6 +32,6 @@ mod tests;
 
 pub(crate) use stream::{Chunk, ChunkEnd, ChunkWriter, Expect, MAX_CHUNK_BYTES, Record, decode_chunk};
 pub(crate) use superblock::{
-    Member, MemberState, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead,
-    Superblock, VERSION, decode, encode,
+    Member, MemberState, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock, VERSION, decode,
+    encode,
 };

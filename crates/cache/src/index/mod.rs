@@ -289,12 +289,14 @@ impl Index {
         block(displaced)
     }
 
-    /// An insert will not be finished. Nothing happens if it was superseded.
-    pub(crate) fn abort_insert(&self, hash: &KeyHash, token: Token) {
+    /// An insert will not be finished. Nothing happens if it was superseded; whether it was not.
+    pub(crate) fn abort_insert(&self, hash: &KeyHash, token: Token) -> bool {
         let (mut shard, _) = self.lock(hash.shard());
-        if shard.in_flight.get(&hash.rest()) == Some(&token) {
+        let is_newest = shard.in_flight.get(&hash.rest()) == Some(&token);
+        if is_newest {
             shard.in_flight.remove(&hash.rest());
         }
+        is_newest
     }
 
     /// Removes block or ghost, and supersedes the inserts of that key that are in flight. Returns the block, if there

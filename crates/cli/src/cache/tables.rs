@@ -107,7 +107,7 @@ pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, w
             let ms = figures.mean_ms.map_or("-".to_owned(), five);
             let _ = write!(text, " {:>5} {:>5} {ms:>5}", short(figures.iops), five(figures.bytes_per_s / 1048576.0));
             if with_active {
-                let _ = write!(text, " {:>4}", short(figures.in_flight as f64));
+                let _ = write!(text, " {:>4}", four(figures.in_flight));
             }
         }
         text.push('\n');
@@ -119,6 +119,15 @@ pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, w
 fn short(count: f64) -> String {
     let text = format_iops_short(count);
     if text.len() <= 5 { text } else { format_iops_short(count.round()) }
+}
+
+/// At most four letters of a count.
+fn four(count: u64) -> String {
+    match count {
+        0..=9_999 => count.to_string(),
+        10_000..=999_999 => format!("{}k", count / 1000),
+        _ => format!("{}M", count / 1_000_000),
+    }
 }
 
 /// At most five letters of a figure.

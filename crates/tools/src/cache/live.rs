@@ -59,7 +59,7 @@ pub struct Live {
     /// What in CACHE.yaml could not be followed, a sentence each.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Which version of CACHE.yaml has been followed: its time of change, in nanoseconds since 1970; 0 before the first.
+    /// Which version of CACHE.yaml has been followed: its time of change, in nanoseconds since 1970; 0 for none yet.
     #[serde(default)]
     pub followed_unix_ns: u64,
     /// The counters.
