@@ -72,6 +72,11 @@ impl Engine {
         if flushed.contains(&false) {
             return false;
         }
+        for member in lock(&self.members).iter_mut() {
+            if disks.iter().any(|disk| disk.identity.guid == member.guid) {
+                member.generation = generation;
+            }
+        }
         let commits = disks.iter().zip(heads).map(|(disk, head)| self.commit(shard, disk, generation, head));
         let commits = all(commits).await;
         if !commits.contains(&true) {

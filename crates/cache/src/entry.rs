@@ -15,7 +15,7 @@
 /// The unit of offsets within a slab, in bytes.
 pub(crate) const UNIT_BYTES: u32 = 512;
 
-/// The largest slab, in bytes: offsets are 16 bits of [`UNIT_BYTES`].
+/// The largest slab, in bytes: offsets are 16 bits, in units of 512 bytes.
 pub const MAX_SLAB_BYTES: u32 = 32 << 20;
 
 /// The smallest slab, in bytes.

@@ -80,7 +80,7 @@ impl Engine {
                 return Err(CacheError::TooManyDisks);
             }
             let guid = label::random_u128();
-            members.push(Member { disk: number, guid, state: MemberState::Active });
+            members.push(Member { disk: number, guid, state: MemberState::Active, generation: 0 });
             (number, guid)
         };
         let (number, guid) = number;
@@ -244,7 +244,9 @@ impl Engine {
             return Ok(false);
         }
         let label_slot = recover::slot_of(from, block.generation).await;
-        let Ok((found, log)) = recover::own_blocks(from, &block).await else { return Ok(false) };
+        let Ok((found, log)) = recover::own_blocks(from, &block, self.known_generation(member.guid)).await else {
+            return Ok(false);
+        };
         let number = member.disk;
         for range in &block.ranges {
             let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
@@ -364,6 +366,18 @@ impl Engine {
         if let Some(place) = disks.get_mut(usize::from(number)) {
             *place = disk;
         }
+    }
+
+    /// The last checkpoint that a disk is known to have.
+    pub(crate) fn known_generation(&self, guid: u128) -> u64 {
+        let members = lock(&self.members);
+        members.iter().find(|member| member.guid == guid).map_or(0, |member| member.generation)
+    }
+
+    /// The disk begins anew: should it leave before its next checkpoint, nothing that it has counts.
+    pub(crate) fn disown(&self, guid: u128) {
+        let mut members = lock(&self.members);
+        members.iter_mut().filter(|member| member.guid == guid).for_each(|member| member.generation = 0);
     }
 
     fn disk_at(&self, path: &Path) -> Option<Arc<CacheDisk>> {

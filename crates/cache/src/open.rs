@@ -102,7 +102,7 @@ pub(crate) async fn make(
         engine.add_slabs(SlabRange { first: slab, count, disk, offset_bytes: label::SLABS_AT_BYTES });
         first += count;
         let guid = label::random_u128();
-        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active });
+        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active, generation: 0 });
         let log = engine.new_log(number, guid, &device.source.path)?;
         let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
         let write_bytes_per_s = device.source.write_bytes_per_s;
@@ -341,6 +341,7 @@ impl Engine {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
         let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
+        let mut knows_changes = false;
         for disk in labelled {
             for range in &disk.block.ranges {
                 let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
@@ -353,8 +354,13 @@ impl Engine {
                 let mut apply = |record: &Record| self.apply(record, &mut other, &away);
                 let found = recover::replay(from, &disk.block, target, &mut apply).await;
                 away.records().iter().for_each(|record| self.away.replay(record));
+                knows_changes |= found.is_ok();
                 found
             } else if disk.was_away {
+                if !knows_changes {
+                    // Nobody is left who has noted what changed while it was away.
+                    self.away.give_up();
+                }
                 self.load_stale(from, &disk.block, &mut rejected).await
             } else {
                 // It took part in the last checkpoint, and what changed for it was noted nowhere else.
@@ -416,7 +422,7 @@ impl Engine {
         block: &Superblock,
         rejected: &mut Vec<(KeyHash, Entry)>,
     ) -> Result<FoundLog, ReplayError> {
-        let (known, found) = recover::own_blocks(from, block).await?;
+        let (known, found) = recover::own_blocks(from, block, self.known_generation(block.disk_guid)).await?;
         for (hash, entry) in known {
             if !(self.away.is_unchanged(&hash) && self.index.restore_if_absent(hash, entry)) {
                 rejected.push((hash, entry));
@@ -485,7 +491,10 @@ impl Engine {
         let take: &mut dyn FnMut() -> Option<(SlabId, u64)> = if writes { &mut real } else { &mut none };
         let log = match found {
             Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
-            Err(_) => DiskLog::new(self.shape(guid), take).ok(),
+            Err(_) => {
+                self.disown(guid);
+                DiskLog::new(self.shape(guid), take).ok()
+            }
         };
         let log = match log {
             Some(log) => log,
@@ -513,6 +522,7 @@ impl Engine {
         other: &mut HashMap<KeyHash, Vec<Entry>>,
     ) -> Result<DiskLog, CacheError> {
         lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
+        self.disown(block.disk_guid);
         self.unload(block.disk, other).await;
         self.forget_slabs(block.disk);
         for range in &block.ranges {

@@ -341,13 +341,15 @@ pub(crate) async fn replay(
     })
 }
 
-/// What a disk that was away knew at its own last checkpoint, and its log.
+/// What a disk that was away knew at `generation`, the last checkpoint that the others know it to have, and its log. Its
+/// superblock may be older: it is written last.
 ///
 /// # Errors
 /// As [`replay`].
 pub(crate) async fn own_blocks(
     source: Source<'_>,
     block: &Superblock,
+    generation: u64,
 ) -> Result<(HashMap<KeyHash, Entry>, FoundLog), ReplayError> {
     let mut known: HashMap<KeyHash, Entry> = HashMap::new();
     let mut apply = |record: &Record| match record {
@@ -359,6 +361,6 @@ pub(crate) async fn own_blocks(
         }
         _ => {}
     };
-    let found = replay(source, block, block.generation, &mut apply).await?;
+    let found = replay(source, block, generation, &mut apply).await?;
     Ok((known, found))
 }

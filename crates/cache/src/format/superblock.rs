@@ -27,7 +27,8 @@
 //!  160  2   number of ranges r
 //!  162  2   number of members m
 //!  164  16r ranges of slabs on this disk: 4 first slab, 4 how many, 8 offset of the first on the disk in bytes
-//!       19m disks of the cache, this one among them: 2 number, 16 identity, 1 state (0 active, 1 removing, 2 away)
+//!       27m disks of the cache, this one among them: 2 number, 16 identity, 1 state (0 active, 1 removing, 2 away),
+//!           8 generation of the last checkpoint that is in its log, 0 where nothing in its log counts
 //!       0   to the end
 //! 4092  4   CRC-32C of the 4092 bytes before
 //! ```
@@ -35,12 +36,12 @@
 //! newer format.
 //!
 //! # Limits
-//! `16 r + 19 m` is at most 3928: 205 disks and 1 range, or 100 disks and 126 ranges. More is refused by [`encode`],
+//! `16 r + 27 m` is at most 3928: 144 disks and 1 range, or 100 disks and 76 ranges. More is refused by [`encode`],
 //! with the figures. A later, larger slot could have 255 disks; more are refused in any case.
 //!
 //! # Example
 //! A disk of 1 GiB, cache of two disks, slabs of 32 MiB: one range `{first 0, count 31, offset 64 KiB}` and two
-//! members, 164 + 16 + 38 = 218 bytes used. Generation 6 is at 0, so generation 7 is written at 32 KiB; if the power goes
+//! members, 164 + 16 + 54 = 234 bytes used. Generation 6 is at 0, so generation 7 is written at 32 KiB; if the power goes
 //! then, generation 6 is still at 0.
 
 use std::fmt;
@@ -64,7 +65,7 @@ const FLAG_SNAPSHOT: u32 = 2;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
 const FIXED_BYTES: usize = 164;
 const RANGE_BYTES: usize = 16;
-const MEMBER_BYTES: usize = 19;
+const MEMBER_BYTES: usize = 27;
 const MAX_MEMBERS: usize = 255;
 
 /// See the module's documentation.
@@ -115,6 +116,8 @@ pub(crate) struct Member {
     pub(crate) disk: u16,
     pub(crate) guid: u128,
     pub(crate) state: MemberState,
+    /// The last checkpoint that is durable in its log: what happened later, it does not know. 0: nothing in it counts.
+    pub(crate) generation: u64,
 }
 
 /// What the cache wants of a disk.
@@ -302,7 +305,7 @@ pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError
         out.u32(range.first.0).u32(range.count).u64(range.offset_bytes);
     }
     for member in &block.members {
-        out.u16(member.disk).u128(member.guid).u8(member.state as u8);
+        out.u16(member.disk).u128(member.guid).u8(member.state as u8).u64(member.generation);
     }
     let mut slot = [0; SLOT_BYTES];
     let (content, checksum) = slot.split_at_mut(CHECKSUM_AT);
@@ -408,5 +411,5 @@ fn read_member(fields: &mut Reader<'_>) -> Option<Member> {
         2 => MemberState::Away,
         _ => return None,
     };
-    Some(Member { disk, guid, state })
+    Some(Member { disk, guid, state, generation: fields.u64()? })
 }

@@ -25,9 +25,9 @@ fn sample() -> Superblock {
             RangeRecord { first: SlabId(7), count: 1, offset_bytes: (64 << 10) + (31 << 25) },
         ],
         members: vec![
-            Member { disk: 1, guid: 42, state: MemberState::Away },
-            Member { disk: 3, guid: GUID, state: MemberState::Active },
-            Member { disk: 900, guid: 43, state: MemberState::Removing },
+            Member { disk: 1, guid: 42, state: MemberState::Away, generation: 5 },
+            Member { disk: 3, guid: GUID, state: MemberState::Active, generation: 5 },
+            Member { disk: 900, guid: 43, state: MemberState::Removing, generation: 5 },
         ],
         snapshot: Some(StreamHead { slab: SlabId(130), offset_bytes: 0, stream: 11, chunk: 0 }),
         log: StreamHead { slab: SlabId(7), offset_bytes: 8192, stream: 12, chunk: 5 },
@@ -66,7 +66,7 @@ fn the_bytes_of_a_superblock_are_those_of_the_table() {
         (132, &[130, 0, 0, 0, 0, 0, 0, 0, 11]),
         (156, &[131, 0, 0, 0, 2, 0, 3, 0, 100, 0, 0, 0, 31, 0, 0, 0, 0, 0, 1]),
         (196, &[1, 0, 42]),
-        (214, &[2, 3, 0]),
+        (214, &[2, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0]),
     ];
     for (offset, bytes) in expect {
         assert_eq!(&slot[offset..offset + bytes.len()], bytes, "at {offset}");
@@ -131,7 +131,7 @@ fn a_right_checksum_over_nonsense_is_refused() {
         (164, &[7]),              // two ranges with the same slabs
         (168, &[0, 0, 0, 0]),     // a range without slabs
         (172, &[0, 0, 0, 0]),     // slabs on the superblocks
-        (196 + 3 * 19 + 5, &[1]), // something behind the last member
+        (196 + 3 * 27 + 5, &[1]), // something behind the last member
     ];
     for (offset, bytes) in table {
         let mut slot = encode(&sample()).unwrap();
@@ -145,8 +145,12 @@ fn a_superblock_that_would_be_refused_is_not_written() {
     type Change = fn(&mut Superblock);
     let stories: [(&str, Change); 6] = [
         ("not among", |block| block.disk = 4),
-        ("one number", |block| block.members.push(Member { disk: 1, guid: 9, state: MemberState::Active })),
-        ("one identity", |block| block.members.push(Member { disk: 8, guid: 42, state: MemberState::Active })),
+        ("one number", |block| {
+            block.members.push(Member { disk: 1, guid: 9, state: MemberState::Active, generation: 5 })
+        }),
+        ("one identity", |block| {
+            block.members.push(Member { disk: 8, guid: 42, state: MemberState::Active, generation: 5 })
+        }),
         ("overlap", |block| block.ranges[1].offset_bytes -= 4096),
         ("beyond the end", |block| block.ranges[1].offset_bytes = u64::MAX - 4095),
         ("numbers that no slab has", |block| block.ranges[0].first = SlabId(SlabId::END - 30)),
@@ -161,10 +165,9 @@ fn a_superblock_that_would_be_refused_is_not_written() {
 
 #[test]
 fn as_many_disks_and_ranges_as_fit() {
-    let member = |disk: u16| Member { disk, guid: u128::from(disk), state: MemberState::Active };
+    let member = |disk: u16| Member { disk, guid: u128::from(disk), state: MemberState::Active, generation: 5 };
     let range = |i: u32| RangeRecord { first: SlabId(i), count: 1, offset_bytes: (64 << 10) + (u64::from(i) << 25) };
-    for (members, ranges, fits) in
-        [(205, 1, true), (206, 1, false), (100, 126, true), (100, 127, false), (256, 1, false)]
+    for (members, ranges, fits) in [(144, 1, true), (145, 1, false), (100, 76, true), (100, 77, false), (256, 1, false)]
     {
         let block = Superblock {
             disk: 1,

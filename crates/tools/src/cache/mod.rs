@@ -8,7 +8,7 @@
 //! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes
 //! every second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`],
 //! [`hits`] and [`status`] turn such snapshots into rows, JSON and CSV; [`check`] and [`slabs`] look at the disks of a
-//! cache that is closed. [`manage`] creates and changes caches, [`bench`] loads one.
+//! cache that is closed. [`manage`] creates and changes caches, [`mod@bench`] loads one.
 //!
 //! # Limits
 //! Whoever opens a cache with the library alone publishes nothing; `session::Session` is there for that.
