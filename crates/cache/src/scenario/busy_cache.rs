@@ -24,10 +24,11 @@ use std::time::Duration;
 
 use plimsoll::{LatencyTarget, Qos, Shard};
 use plimsoll_sim::device::presets;
+use plimsoll_sim::rng::Rng;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
 
 use super::stage::{
-    BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, figure, fill, model_of, percentile, read, table, wrong,
+    BLOCK_BYTES, GIB, Stage, StageDisk, bytes_by_disk, figure, fill, gap_ns, model_of, percentile, read, table, wrong,
 };
 use crate::stats::IoKind;
 use crate::{CacheConfig, InsertOptions};
@@ -177,7 +178,7 @@ enum KeysRead {
 async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (Vec<u64>, u64) {
     let shard = stage.shard();
     let (times, misses) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
-    let mut random = Random(seed);
+    let mut random = Rng::new(seed);
     let per_s = match keys {
         KeysRead::EveryOther => f64::from(OLD_BLOCKS / 2) / how_long.as_secs_f64(),
         KeysRead::Young => READS_PER_S,
@@ -185,14 +186,14 @@ async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (
     let mut at_ns = shard.now_ns();
     let end_ns = at_ns + how_long.as_nanos() as u64;
     for number in 0.. {
-        at_ns += random.gap_ns(per_s);
+        at_ns += gap_ns(&mut random, per_s);
         if at_ns >= end_ns {
             break;
         }
         shard.sleep_until(at_ns).await;
         let key = match keys {
             KeysRead::EveryOther => (number * 2) % OLD_BLOCKS,
-            KeysRead::Young => OLD_BLOCKS + (random.draw() % u64::from(READ_BLOCKS)) as u32,
+            KeysRead::Young => OLD_BLOCKS + random.below(u64::from(READ_BLOCKS)) as u32,
         };
         let (engine, own, times, misses) = (stage.engine().clone(), shard.clone(), times.clone(), misses.clone());
         let one = async move {

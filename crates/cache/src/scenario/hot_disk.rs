@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use plimsoll::Shard;
 use plimsoll_sim::device::presets::{Provision, volumes};
+use plimsoll_sim::rng::Rng;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Series, Target};
 
 use super::stage::{
-    BLOCK_BYTES, GIB, Random, Stage, StageDisk, bytes_by_disk, effective_disks, figure, side_by_side, table, wrong,
+    BLOCK_BYTES, GIB, Stage, StageDisk, bytes_by_disk, effective_disks, figure, side_by_side, table, wrong,
 };
 use crate::stats::{DropReason, IoKind};
 use crate::{CacheConfig, Inserted, Placement};
@@ -209,12 +210,12 @@ fn config(placement: Placement) -> CacheConfig {
 /// Blocks that come whether there is room for them or not.
 struct Offer {
     engine: std::sync::Arc<crate::engine::Engine>,
-    keys: std::cell::RefCell<Random>,
+    keys: std::cell::RefCell<Rng>,
 }
 
 impl Offer {
     fn new(stage: &Stage, seed: u64) -> Offer {
-        Offer { engine: stage.engine().clone(), keys: Random(seed).into() }
+        Offer { engine: stage.engine().clone(), keys: Rng::new(seed).into() }
     }
 
     /// Offers a batch after the other; as long as the stage lives.
@@ -224,7 +225,7 @@ impl Offer {
         let mut at_ns = shard.now_ns();
         loop {
             for _ in 0..batch {
-                let key = self.keys.borrow_mut().draw().to_le_bytes();
+                let key = self.keys.borrow_mut().next_u64().to_le_bytes();
                 let Ok(hash) = self.engine.hash(&key) else { return };
                 // Only what is dropped at once has an answer now; the rest is finished by the disk.
                 let mut insert = Box::pin(self.engine.insert(hash, &value, crate::InsertOptions::default()));

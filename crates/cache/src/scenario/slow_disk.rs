@@ -22,10 +22,12 @@ use std::time::Duration;
 
 use plimsoll::core::{FourFigures, Rate};
 use plimsoll_sim::device::presets;
+use plimsoll_sim::dist::uniform;
+use plimsoll_sim::rng::Rng;
 use plimsoll_sim::scenario::{Outcome, ScenarioError, Target};
 
 use super::stage::{
-    BLOCK_BYTES, GIB, Random, Stage, StageDisk, figure, fill, model_of, percentile, read, side_by_side, table, wrong,
+    BLOCK_BYTES, GIB, Stage, StageDisk, figure, fill, gap_ns, model_of, percentile, read, side_by_side, table, wrong,
 };
 use crate::CacheConfig;
 use crate::stats::IoKind;
@@ -110,7 +112,7 @@ fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), 
     let write_bytes_per_s = preset.figures.write_bandwidth.get().unwrap_or(0) as f64;
     let total_write_bytes_per_s = write_bytes_per_s * speeds.iter().sum::<f64>();
     let mut order: Vec<u32> = (0..KEYS as u32).collect();
-    shuffle(&mut order, &mut Random(seed));
+    shuffle(&mut order, &mut Rng::new(seed));
     stage.run(fill(&stage, order, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
     let reads_per_s = LOAD * reads_of_one(&preset.figures) * (DISKS as f64 - 0.5);
     let popularity = Popularity::new(KEYS, IN_MEMORY, ZIPF);
@@ -162,9 +164,9 @@ fn reads_of(stage: &Stage) -> Vec<u64> {
 }
 
 /// Fisher and Yates.
-fn shuffle(order: &mut [u32], random: &mut Random) {
+fn shuffle(order: &mut [u32], random: &mut Rng) {
     for last in (1..order.len()).rev() {
-        order.swap(last, (random.draw() % (last as u64 + 1)) as usize);
+        order.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
@@ -173,11 +175,11 @@ async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) 
     let shard = stage.shard();
     let times = Rc::new(RefCell::new(Vec::new()));
     let misses = Rc::new(Cell::new(0));
-    let mut random = Random(seed ^ 0x5eed);
+    let mut random = Rng::new(seed ^ 0x5eed);
     let begin_ns = shard.now_ns() + BEFORE_NS;
     let mut at_ns = shard.now_ns();
     while at_ns < begin_ns + MEASURED_NS {
-        at_ns += random.gap_ns(per_s);
+        at_ns += gap_ns(&mut random, per_s);
         shard.sleep_until(at_ns).await;
         let key = popularity.pick(&mut random);
         let (engine, own, times, misses) = (stage.engine().clone(), shard.clone(), times.clone(), misses.clone());
@@ -213,8 +215,8 @@ impl Popularity {
         Popularity { first, sums: sums.collect() }
     }
 
-    fn pick(&self, random: &mut Random) -> u32 {
-        let at = random.unit() * self.sums.last().copied().unwrap_or(0.0);
+    fn pick(&self, random: &mut Rng) -> u32 {
+        let at = uniform(random) * self.sums.last().copied().unwrap_or(0.0);
         (self.first + self.sums.partition_point(|sum| *sum < at)) as u32
     }
 }

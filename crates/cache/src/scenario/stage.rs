@@ -18,6 +18,7 @@ use plimsoll::backend::sim::{SimConfig, SimDisk, SimWorld};
 use plimsoll::core::{CostForm, CostModel, DiskConfig, FourFigures};
 use plimsoll::{Classes, DiskSetup, Shard, SimRuntime, Topology};
 use plimsoll_sim::device::DeviceSpec;
+use plimsoll_sim::rng::Rng;
 use plimsoll_sim::scenario::{Figure, Outcome, ScenarioError, Table, Target};
 
 use crate::engine::Engine;
@@ -210,28 +211,9 @@ pub(super) fn percentile(values: &mut [u64], part: f64) -> u64 {
     values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }
 
-/// Random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
-#[derive(Clone, Debug)]
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Uniform in (0, 1].
-    pub(super) fn unit(&mut self) -> f64 {
-        ((self.draw() >> 11) + 1) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// The time to the next of `per_s` events a second that do not know of each other, in nanoseconds.
-    pub(super) fn gap_ns(&mut self, per_s: f64) -> u64 {
-        (-self.unit().ln() / per_s * 1e9) as u64
-    }
+/// The time to the next of `per_s` events a second that do not know of each other, in nanoseconds.
+pub(super) fn gap_ns(rng: &mut Rng, per_s: f64) -> u64 {
+    rng.exponential(1e9 / per_s) as u64
 }
 
 /// A table without rows.
