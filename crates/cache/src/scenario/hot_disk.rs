@@ -11,7 +11,7 @@
 //! cache is filled, and then a third of it is written once more, so that space comes from eviction only; then 2 s windows are measured.
 //!
 //! # Limits
-//! The volumes have 2 GiB instead of 50, so a disk's turn is shorter: seconds, not minutes; and where more is written than
+//! The volumes have 3 GiB instead of 50, so a disk's turn is shorter: seconds, not minutes; and where more is written than
 //! the free space holds in 5 s, checkpoints come earlier. Rates, block and slab size and bytes in flight are the seed's.
 //!
 //! # Example
@@ -37,7 +37,7 @@ const DISKS: usize = 3;
 const DISK_BYTES_PER_S: u64 = 250_000_000;
 
 /// Size of each, in bytes.
-const DISK_BYTES: u64 = 2 * GIB;
+const DISK_BYTES: u64 = 3 * GIB;
 
 /// So much is offered, in bytes per second: more than all disks can write.
 const OFFERED_BYTES_PER_S: u64 = 1_200_000_000;
@@ -47,7 +47,7 @@ const BATCH_NS: u64 = 1_000_000;
 
 /// A window of the seed's graphs, in seconds, and how many are measured.
 const WINDOW_S: u64 = 2;
-const WINDOWS: usize = 8;
+const WINDOWS: usize = 10;
 
 /// A window in which one disk has so much of all bytes has a hot disk.
 const HOT_PART: f64 = 0.8;
@@ -107,8 +107,8 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
         "Published (ZettaCache, 30 min): 218.54 GB before and 480 GB after the repair, 2.2 times as much; 16 % and 36 % \
          of what the volumes can write."
             .to_owned(),
-        "Volumes of 2 GiB instead of 50 GB: a disk's turn takes seconds instead of minutes, and a checkpoint is made \
-         early where 20 % of 6 GiB do not last for 5 s."
+        "Volumes of 3 GiB instead of 50 GB: a disk's turn takes seconds instead of minutes, and a checkpoint is made \
+         early where 20 % of 9 GiB do not last for 5 s."
             .to_owned(),
         "Volumes are gp3 with 3000 IOPS and 250 MB/s; contiguous blocks go as writes of up to 256 KiB, so bandwidth is \
          the limit. Blocks are not compressed, so all are zeros here. Hot run: the longest time in which one disk had 80 % of the \
