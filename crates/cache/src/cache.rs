@@ -313,10 +313,6 @@ where
 impl Engine {
     pub(crate) fn stats(&self) -> CacheStats {
         let counters = &self.counters;
-        let all = |counts: &[std::sync::atomic::AtomicU64]| counts.iter().map(|count| count.load(Relaxed)).collect();
-        let fixed = |counts: Vec<u64>| -> [u64; 6] { std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0)) };
-        let misses: Vec<u64> = all(&counters.misses);
-        let drops: Vec<u64> = all(&counters.drops);
         CacheStats {
             at_ns: plimsoll::sys::clock::now_ns(),
             generation: self.generation.load(Relaxed),
@@ -327,10 +323,10 @@ impl Engine {
             hits: counters.hits.load(Relaxed),
             memory_hits: counters.memory_hits.load(Relaxed),
             hit_bytes: counters.hit_bytes.load(Relaxed),
-            misses: fixed(misses),
+            misses: counters.misses.each_ref().map(|count| count.load(Relaxed)),
             inserts: counters.inserts.load(Relaxed),
             insert_bytes: counters.insert_bytes.load(Relaxed),
-            drops: std::array::from_fn(|at| drops.get(at).copied().unwrap_or(0)),
+            drops: counters.drops.each_ref().map(|count| count.load(Relaxed)),
             removes: counters.removes.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
             evicted_bytes: counters.evicted_bytes.load(Relaxed),

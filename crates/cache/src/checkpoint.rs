@@ -26,14 +26,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::Shard;
 use plimsoll::buffer::AlignedBuf;
 
 use crate::disk::{CacheDisk, lock};
-use crate::engine::{Engine, add, read};
+use crate::engine::{Engine, add, read, write};
 use crate::format::{self, Member, MemberState, RangeRecord, Record, StreamHead, Superblock};
 use crate::log::Sealed;
 use crate::race::all;
@@ -89,7 +88,7 @@ impl Engine {
 
     /// Draws the line through allocator and logs; where each disk's streams begin with this checkpoint.
     fn cut(&self, disks: &[Arc<CacheDisk>], generation: u64) -> Vec<(Option<StreamHead>, StreamHead)> {
-        let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _closed = write(&self.gate);
         lock(&self.alloc).begin_checkpoint();
         let commit = Record::Commit { generation, now_tick: self.index.now_tick() };
         let mut heads = Vec::with_capacity(disks.len());

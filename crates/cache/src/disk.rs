@@ -17,6 +17,7 @@
 //! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block, then, when the first is back, one of 32 blocks
 //! (256 KiB), then one of 16.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
@@ -118,7 +119,7 @@ impl Lane {
         let mut run_bytes = first.buffer.len();
         let (mut buffers, mut done) = (vec![first.buffer], vec![first.done]);
         while buffers.len() < RUN_PIECES
-            && let Some(next) = self.by_offset.first_entry_at(offset + run_bytes as u64)
+            && let Entry::Occupied(next) = self.by_offset.entry(offset + run_bytes as u64)
             && run_bytes + next.get().buffer.len() <= RUN_BYTES
         {
             let next = next.remove();
@@ -128,20 +129,6 @@ impl Lane {
         }
         self.in_flight += 1;
         Some(Run { lane: number, class: self.class, kind: self.kind, offset, buffers, done })
-    }
-}
-
-/// The entry of a key, if it is there.
-trait EntryAt<V> {
-    fn first_entry_at(&mut self, key: u64) -> Option<std::collections::btree_map::OccupiedEntry<'_, u64, V>>;
-}
-
-impl<V> EntryAt<V> for BTreeMap<u64, V> {
-    fn first_entry_at(&mut self, key: u64) -> Option<std::collections::btree_map::OccupiedEntry<'_, u64, V>> {
-        match self.entry(key) {
-            std::collections::btree_map::Entry::Occupied(entry) => Some(entry),
-            std::collections::btree_map::Entry::Vacant(_) => None,
-        }
     }
 }
 

@@ -27,7 +27,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -224,6 +224,11 @@ pub(crate) struct Engine {
 /// Reads what is never left half done.
 pub(crate) fn read<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     shared.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Changes what is never left half done.
+pub(crate) fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {

@@ -42,9 +42,8 @@ pub(crate) struct Sealed {
 
 /// A chain of chunks that grows.
 pub(crate) struct Stream {
+    shape: StreamShape,
     writer: ChunkWriter,
-    slab_bytes: u32,
-    sector_bytes: u32,
     slab: SlabId,
     /// Where the slab begins on the disk.
     begin: u64,
@@ -64,11 +63,9 @@ impl Stream {
     /// A stream of number `stream` that begins in a fresh slab.
     pub(crate) fn new(shape: StreamShape, stream: u64, take: TakeSlab<'_>) -> Result<Stream, NoSlab> {
         let (slab, begin) = take().ok_or(NoSlab)?;
-        let StreamShape { disk_guid, slab_bytes, sector_bytes } = shape;
         Ok(Stream {
-            writer: ChunkWriter::new(disk_guid, stream, 0, slab_bytes, sector_bytes),
-            slab_bytes,
-            sector_bytes,
+            shape,
+            writer: shape.writer(stream, 0),
             slab,
             begin,
             offset_bytes: 0,
@@ -92,7 +89,7 @@ impl Stream {
     pub(crate) fn seal(&mut self, take: TakeSlab<'_>) -> Result<(), NoSlab> {
         while !self.writer.is_empty() {
             // A sector always remains for the link to the next slab.
-            if self.offset_bytes + self.writer.next_bytes() + self.sector_bytes > self.slab_bytes {
+            if self.offset_bytes + self.writer.next_bytes() + self.shape.sector_bytes > self.shape.slab_bytes {
                 self.go_on_in_new_slab(take)?;
             }
             if let Some(bytes) = self.writer.take() {
@@ -136,6 +133,13 @@ pub(crate) struct StreamShape {
     pub(crate) sector_bytes: u32,
 }
 
+impl StreamShape {
+    /// Writes stream number `stream` from chunk number `chunk` on.
+    fn writer(self, stream: u64, chunk: u64) -> ChunkWriter {
+        ChunkWriter::new(self.disk_guid, stream, chunk, self.slab_bytes, self.sector_bytes)
+    }
+}
+
 /// A snapshot that has been written, or is in use.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
@@ -145,7 +149,6 @@ pub(crate) struct Snapshot {
 
 /// See the module's documentation.
 pub(crate) struct DiskLog {
-    shape: StreamShape,
     stream: Stream,
     /// Where replaying begins.
     head: StreamHead,
@@ -169,7 +172,7 @@ impl DiskLog {
     pub(crate) fn new(shape: StreamShape, take: TakeSlab<'_>) -> Result<DiskLog, NoSlab> {
         let stream = Stream::new(shape, random_u64(), take)?;
         let head = stream.head();
-        Ok(DiskLog::with(shape, stream, head, Vec::new(), 0, None))
+        Ok(DiskLog::with(stream, head, Vec::new(), 0, None))
     }
 
     /// The log of a disk that was opened: `end` is where the last chunk that counts ended, and what lies there from an
@@ -178,16 +181,13 @@ impl DiskLog {
         let number = random_u64();
         let mut stream = Stream::new(shape, number, take)?;
         // The old stream ends with a link to the new one.
-        let StreamShape { disk_guid, slab_bytes, sector_bytes } = shape;
-        let mut old = ChunkWriter::new(disk_guid, found.end.stream, found.end.chunk, slab_bytes, sector_bytes);
-        let link = old.take_next_slab(stream.slab, number);
+        let link = shape.writer(found.end.stream, found.end.chunk).take_next_slab(stream.slab, number);
         stream.sealed.push(Sealed { offset: found.end_offset, bytes: link });
         let FoundLog { head, slabs, len_bytes, snapshot, .. } = found;
-        Ok(DiskLog::with(shape, stream, head, slabs, len_bytes, snapshot))
+        Ok(DiskLog::with(stream, head, slabs, len_bytes, snapshot))
     }
 
     fn with(
-        shape: StreamShape,
         stream: Stream,
         head: StreamHead,
         old_slabs: Vec<SlabId>,
@@ -195,7 +195,6 @@ impl DiskLog {
         snapshot: Option<Snapshot>,
     ) -> DiskLog {
         DiskLog {
-            shape,
             stream,
             head,
             old_slabs,
@@ -259,7 +258,7 @@ impl DiskLog {
         }
         self.stream.seal(take)?;
         self.stream.go_on_in_new_slab(take)?;
-        let stream = Stream::new(self.shape, random_u64(), take)?;
+        let stream = Stream::new(self.stream.shape, random_u64(), take)?;
         self.mark = Some((self.stream.head(), self.stream.slab, self.stream.len_bytes));
         Ok(stream)
     }

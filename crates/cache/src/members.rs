@@ -22,18 +22,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError};
 
 use plimsoll::Shard;
 
 use crate::alloc::SlabRange;
 use crate::config::DiskSource;
 use crate::disk::{CacheDisk, DiskIdentity, lock};
-use crate::engine::{Engine, read};
+use crate::engine::{Engine, read, write};
 use crate::entry::{Entry, SlabId};
 use crate::error::CacheError;
-use crate::format::{Member, MemberState, Record};
+use crate::format::{Member, MemberState, Record, Superblock};
 use crate::key::KeyHash;
 use crate::label::{self, Prepared};
 use crate::log::{DiskLog, StreamShape};
@@ -226,7 +226,7 @@ impl Engine {
     /// Whether the disk is back.
     async fn readmit(self: &Arc<Engine>, shard: &Shard, member: Member) -> io::Result<bool> {
         let known = self.disk(member.disk).map(|disk| disk.identity.path.clone());
-        let source = self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(&member.guid).cloned();
+        let source = lock(&self.sources).get(&member.guid).cloned();
         let Some((source, slot)) = source.filter(|(source, _)| known.is_none_or(|path| path == source.path)) else {
             return Ok(false);
         };
@@ -248,10 +248,7 @@ impl Engine {
             return Ok(false);
         };
         let number = member.disk;
-        for range in &block.ranges {
-            let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
-            self.add_slabs(SlabRange { first, count, disk: number, offset_bytes });
-        }
+        self.add_slabs_of(&block);
         // Until all that it has is claimed, nobody takes a place there.
         lock(&self.alloc).set_writable(number, false);
         self.claim_metadata(log.slabs.iter().chain(log.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
@@ -290,7 +287,7 @@ impl Engine {
     async fn restore(&self, found: Vec<(KeyHash, Entry)>) {
         for part in found.chunks(RESTORE_ENTRIES) {
             {
-                let _closed = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+                let _closed = write(&self.gate);
                 for (hash, entry) in part {
                     if !(self.away.is_unchanged(hash) && self.index.restore_if_absent(*hash, *entry)) {
                         self.note_remove(hash, entry);
@@ -331,22 +328,29 @@ impl Engine {
     ) -> CacheDisk {
         let home = self.home_of(identity.number);
         let Prepared { file, lock: kept, slot, source, .. } = prepared;
-        let sources = &self.sources;
-        sources.lock().unwrap_or_else(PoisonError::into_inner).insert(identity.guid, (source, slot));
+        lock(&self.sources).insert(identity.guid, (source, slot));
         CacheDisk::new(identity, file, kept, home, log, write_bytes_per_s)
     }
 
     pub(crate) fn add_slabs(&self, range: SlabRange) {
         // Numbers of slabs are given out once, so it cannot overlap; what does is not used.
         if lock(&self.alloc).add_range(range).is_ok() {
-            let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
+            let mut places = write(&self.places);
             places.push(range);
             places.sort_by_key(|range| range.first);
         }
     }
 
+    /// All slabs that a disk's superblock names.
+    pub(crate) fn add_slabs_of(&self, block: &Superblock) {
+        for range in &block.ranges {
+            let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
+            self.add_slabs(SlabRange { first, count, disk: block.disk, offset_bytes });
+        }
+    }
+
     pub(crate) fn forget_slabs(&self, disk: u16) {
-        self.places.write().unwrap_or_else(PoisonError::into_inner).retain(|range| range.disk != disk);
+        write(&self.places).retain(|range| range.disk != disk);
         lock(&self.alloc).remove_disk(disk);
     }
 
@@ -359,7 +363,7 @@ impl Engine {
     }
 
     pub(crate) fn set_disk(&self, number: u16, disk: Option<Arc<CacheDisk>>) {
-        let mut disks = self.disks.write().unwrap_or_else(PoisonError::into_inner);
+        let mut disks = write(&self.disks);
         if disks.len() <= usize::from(number) {
             disks.resize(usize::from(number) + 1, None);
         }

@@ -24,7 +24,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use plimsoll::{Handle, Shard};
@@ -308,7 +308,7 @@ impl Engine {
             members: Mutex::default(),
             sources: Mutex::default(),
             next_slab: AtomicU32::new(next_slab),
-            next_slot: std::sync::atomic::AtomicU16::new(slots),
+            next_slot: AtomicU16::new(slots),
             away: Away::default(),
             look_again_ns: AtomicU64::new(0),
             is_writing_snapshot: AtomicBool::new(false),
@@ -343,10 +343,7 @@ impl Engine {
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
         let mut knows_changes = false;
         for disk in labelled {
-            for range in &disk.block.ranges {
-                let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
-                self.add_slabs(SlabRange { first, count, disk: disk.block.disk, offset_bytes });
-            }
+            self.add_slabs_of(&disk.block);
             let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
             let found = if disk.is_current {
                 // What one log clears, another may have after a damaged place of the first.
@@ -465,7 +462,7 @@ impl Engine {
             Ok(()) => Verdict::Keep,
             Err(_) => {
                 rejected.push((hash, *entry));
-                self.double_references.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.double_references.fetch_add(1, Relaxed);
                 Verdict::Drop
             }
         });
@@ -503,7 +500,7 @@ impl Engine {
         let write_bytes_per_s = device.source.write_bytes_per_s;
         let identity = DiskIdentity { number, guid, path };
         let disk = self.make_disk(identity, device, log, write_bytes_per_s);
-        disk.label_slot.store(label_slot, std::sync::atomic::Ordering::Relaxed);
+        disk.label_slot.store(label_slot, Relaxed);
         let member = lock(&self.members).iter().find(|member| member.guid == guid).copied();
         if member.is_some_and(|member| member.state == MemberState::Removing) {
             disk.judge(|health| health.set_removing(true));
@@ -525,10 +522,7 @@ impl Engine {
         self.disown(block.disk_guid);
         self.unload(block.disk, other).await;
         self.forget_slabs(block.disk);
-        for range in &block.ranges {
-            let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
-            self.add_slabs(SlabRange { first, count, disk: block.disk, offset_bytes });
-        }
+        self.add_slabs_of(block);
         self.new_log(block.disk, block.disk_guid, path)
     }
 
@@ -536,9 +530,9 @@ impl Engine {
     fn begin_life(&self, newest: &Superblock, sources: usize) {
         // Logs may hold commits of checkpoints that an earlier life has not finished: this one's have other numbers.
         let skip = 1 + (label::random_u64() & 0xffff);
-        self.attempts.fetch_add(skip, std::sync::atomic::Ordering::Relaxed);
+        self.attempts.fetch_add(skip, Relaxed);
         let used = self.host.disks.start + sources as u16;
-        self.next_slot.store(used, std::sync::atomic::Ordering::Relaxed);
+        self.next_slot.store(used, Relaxed);
         let is_missing = |member: &Member| self.disk(member.disk).is_none();
         if newest.members.iter().any(is_missing) {
             self.away.begin();

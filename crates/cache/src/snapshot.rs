@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use plimsoll::Shard;
 
 use crate::disk::{CacheDisk, lock};
-use crate::engine::Engine;
+use crate::engine::{Engine, write};
 use crate::format::{Record, StreamHead};
 use crate::index::{Cursor, Verdict};
 use crate::log::{Snapshot, Stream};
@@ -123,7 +123,7 @@ impl Engine {
         }
         let number = disk.identity.number;
         // No record of one change may be before the line and another behind it.
-        let _gate = self.gate.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _gate = write(&self.gate);
         let stream = lock(&disk.log).begin_snapshot(&mut || self.metadata_slab(number)).ok()?;
         let head = stream.head();
         Some(Growing { disk, stream, head, is_whole: true })
