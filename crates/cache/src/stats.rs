@@ -131,6 +131,7 @@ impl IoCounters {
 
 /// What one disk has done of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct IoStats {
     /// Operations that succeeded.
     pub operations: u64,
@@ -317,6 +318,7 @@ pub struct CacheStats {
 
 /// How many look-ups a cache of any size would have answered: the miss-ratio curve, upside down.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct HitCurve {
     /// Point i: a cache of `step_bytes * (i + 1)` bytes would have had so many hits. Never falls.
     pub hits: Vec<u64>,

@@ -14,10 +14,11 @@
 //! # Example
 //! ```
 //! use plimsoll_tools::cache::hits::HitTable;
-//! use plimsoll_tools::cache::live::{LiveCache, LiveCurve, LiveDisk};
+//! use plimsoll_cache::stats::HitCurve;
+//! use plimsoll_tools::cache::live::{LiveCache, LiveDisk};
 //! let disk = LiveDisk { capacity_bytes: 100, ..LiveDisk::default() };
 //! let mut cache = LiveCache { disks: vec![disk], ..LiveCache::default() };
-//! cache.hit_curve = LiveCurve { hits: vec![10, 30, 45, 50], step_bytes: 50, lookups: 100 };
+//! cache.hit_curve = HitCurve { hits: vec![10, 30, 45, 50], step_bytes: 50, lookups: 100 };
 //! let table = HitTable::new(&cache, 20);
 //! assert_eq!((table.rows[1].pct, table.rows[1].is_ghost), (30.0, false));
 //! assert_eq!((table.rows[3].pct, table.rows[3].is_ghost), (50.0, true));
@@ -103,13 +104,15 @@ impl HitTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::live::{LiveCurve, LiveDisk};
+    use plimsoll_cache::stats::HitCurve;
+
+    use super::super::live::LiveDisk;
     use super::*;
 
     #[test]
     fn rows_are_even_and_reach_the_end() {
         let disk = LiveDisk { capacity_bytes: 5000, ..LiveDisk::default() };
-        let hit_curve = LiveCurve { hits: (1..=100).collect(), step_bytes: 100, lookups: 200 };
+        let hit_curve = HitCurve { hits: (1..=100).collect(), step_bytes: 100, lookups: 200 };
         let cache = LiveCache { disks: vec![disk], hit_curve, hits: 3, memory_hits: 4, ..LiveCache::default() };
         let table = HitTable::new(&cache, 20);
         assert_eq!((table.rows.len(), table.hits), (20, 7));

@@ -31,7 +31,9 @@ use std::fmt::Write as _;
 use plimsoll_cache::stats::{IoKind, LOG2_BUCKETS};
 use serde::Serialize;
 
-use super::live::{Live, LiveDisk, LiveIo};
+use plimsoll_cache::stats::IoStats;
+
+use super::live::{Live, LiveDisk};
 use crate::units::csv_field;
 
 /// The groups of the table: their names, and the kinds that each adds up.
@@ -66,12 +68,12 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn between(before: Option<&LiveIo>, after: &LiveIo, seconds: f64) -> Figures {
-        let none = LiveIo::default();
+    fn between(before: Option<&IoStats>, after: &IoStats, seconds: f64) -> Figures {
+        let none = IoStats::default();
         let before = before.unwrap_or(&none);
         let operations = after.operations.saturating_sub(before.operations);
         let bucket = |at: usize| {
-            let of = |io: &LiveIo| io.latency_ns_log2.get(at).copied().unwrap_or(0);
+            let of = |io: &IoStats| io.latency_ns_log2.get(at).copied().unwrap_or(0);
             of(after).saturating_sub(of(before))
         };
         let mut figures = Figures {
@@ -122,7 +124,7 @@ pub struct Row {
 
 impl Row {
     fn between(before: Option<&LiveDisk>, after: &LiveDisk, seconds: f64) -> Row {
-        let figures = |(kind, io): (&String, &LiveIo)| {
+        let figures = |(kind, io): (&String, &IoStats)| {
             (kind.clone(), Figures::between(before.and_then(|disk| disk.io.get(kind)), io, seconds))
         };
         Row { name: after.name(), path: after.path.clone(), io: after.io.iter().map(figures).collect() }
@@ -220,13 +222,13 @@ mod tests {
         for (number, operations) in disks {
             let mut latency_ns_log2 = vec![0; LOG2_BUCKETS];
             latency_ns_log2[20] = *operations;
-            let io = LiveIo {
+            let io = IoStats {
                 operations: *operations,
                 bytes: operations * 4096,
                 total_ns: operations * 2_000_000,
                 in_flight: 3,
                 latency_ns_log2,
-                ..LiveIo::default()
+                ..IoStats::default()
             };
             let io = [("insert_write".to_owned(), io.clone()), ("flush".to_owned(), io)].into();
             live.cache.disks.push(LiveDisk {

@@ -111,21 +111,9 @@ pub struct LiveCache {
     /// How long the last took, in nanoseconds.
     pub last_checkpoint_ns: u64,
     /// Hits by size of cache.
-    pub hit_curve: LiveCurve,
+    pub hit_curve: HitCurve,
     /// The disks, by number.
     pub disks: Vec<LiveDisk>,
-}
-
-/// [`HitCurve`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LiveCurve {
-    /// Point i: hits of a cache of `step_bytes * (i + 1)` bytes.
-    pub hits: Vec<u64>,
-    /// Size between two points, in bytes.
-    pub step_bytes: u64,
-    /// Look-ups counted.
-    pub lookups: u64,
 }
 
 /// [`DiskStats`], with names.
@@ -157,27 +145,7 @@ pub struct LiveDisk {
     /// What placement thinks it writes a second.
     pub write_bytes_per_s: f64,
     /// What it did, by kind.
-    pub io: BTreeMap<String, LiveIo>,
-}
-
-/// [`IoStats`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LiveIo {
-    /// Operations that succeeded.
-    pub operations: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Under way.
-    pub in_flight: u64,
-    /// Sum of the times, in nanoseconds.
-    pub total_ns: u64,
-    /// Bucket b: 2^b to 2^(b+1) - 1 nanoseconds.
-    pub latency_ns_log2: Vec<u64>,
-    /// Bucket b: 2^b to 2^(b+1) - 1 bytes.
-    pub size_bytes_log2: Vec<u64>,
+    pub io: BTreeMap<String, IoStats>,
 }
 
 impl From<&CacheStats> for LiveCache {
@@ -205,15 +173,9 @@ impl From<&CacheStats> for LiveCache {
             healed: stats.healed,
             checkpoints: stats.checkpoints,
             last_checkpoint_ns: stats.last_checkpoint_ns,
-            hit_curve: LiveCurve::from(&stats.hit_curve),
+            hit_curve: stats.hit_curve.clone(),
             disks: stats.disks.iter().map(LiveDisk::from).collect(),
         }
-    }
-}
-
-impl From<&HitCurve> for LiveCurve {
-    fn from(curve: &HitCurve) -> LiveCurve {
-        LiveCurve { hits: curve.hits.clone(), step_bytes: curve.step_bytes, lookups: curve.lookups }
     }
 }
 
@@ -233,21 +195,7 @@ impl From<&DiskStats> for LiveDisk {
             free_slabs: disk.free_slabs,
             to_move_bytes: disk.to_move_bytes,
             write_bytes_per_s: disk.write_bytes_per_s,
-            io: io.map(|((_, name), stats)| ((*name).to_owned(), LiveIo::from(stats))).collect(),
-        }
-    }
-}
-
-impl From<&IoStats> for LiveIo {
-    fn from(stats: &IoStats) -> LiveIo {
-        LiveIo {
-            operations: stats.operations,
-            bytes: stats.bytes,
-            errors: stats.errors,
-            in_flight: stats.in_flight,
-            total_ns: stats.total_ns,
-            latency_ns_log2: stats.latency_ns_log2.clone(),
-            size_bytes_log2: stats.size_bytes_log2.clone(),
+            io: io.map(|((_, name), stats)| ((*name).to_owned(), stats.clone())).collect(),
         }
     }
 }
