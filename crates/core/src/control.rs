@@ -97,6 +97,8 @@ pub(crate) struct Totals {
     pub(crate) completions: u64,
     /// Model device time completed, in quarter nanoseconds ([`TICKS_PER_NS`]).
     pub(crate) completed_ticks: u64,
+    /// Their [`unloaded_work`]. Wraps.
+    pub(crate) unloaded_work: u64,
     /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
     pub(crate) latency_ns: u64,
     /// Model device time in flight now.
@@ -111,6 +113,14 @@ pub(crate) struct Totals {
     /// class.
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
+
+/// Weighs the least latency of a piece by its device time, for [`Totals::unloaded_work`].
+pub(crate) fn unloaded_work(ticks: u64, least_ns: u64) -> u64 {
+    (ticks >> UNLOADED_SHIFT).wrapping_mul(least_ns >> UNLOADED_SHIFT)
+}
+
+/// Bits that neither factor of [`unloaded_work`] keeps, so that what comes between two steps fits.
+const UNLOADED_SHIFT: u32 = 6;
 
 /// What is going on.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +158,8 @@ pub(crate) struct Controller {
     mode: Mode,
     side: Side,
     centre_ns: f64,
+    /// The largest window: that of the configuration, or what the disk needs. See [`Controller::set_bound`].
+    bound_ns: f64,
     ceiling_ns: f64,
     scale: f64,
     scale_growth: f64,
@@ -170,6 +182,8 @@ pub(crate) struct Controller {
     mean_latency_ns: Option<f64>,
     mean_cost_ns: f64,
     cost_variance_ns2: f64,
+    /// How long the requests of late would take if none waited for another: the mean, weighted by cost.
+    unloaded_ns: Option<f64>,
     last_ns: u64,
     last: Totals,
     last_completion_ns: u64,
@@ -201,6 +215,7 @@ impl Controller {
             mode: Mode::Probe,
             side: Side::High,
             centre_ns: begin_ns,
+            bound_ns,
             ceiling_ns: bound_ns,
             scale,
             scale_growth: SCALE_GROWTH,
@@ -217,6 +232,7 @@ impl Controller {
             mean_latency_ns: None,
             mean_cost_ns: 0.0,
             cost_variance_ns2: 0.0,
+            unloaded_ns: None,
             last_ns: 0,
             last: Totals::default(),
             last_completion_ns: 0,
@@ -234,9 +250,14 @@ impl Controller {
         self.window() as u64
     }
 
+    /// The largest window now, in nanoseconds of model device time.
+    pub(crate) fn bound_ns(&self) -> u64 {
+        self.bound_ns as u64
+    }
+
     /// Whether the window would be larger if every class had more outstanding.
     pub(crate) fn is_limited_by_outstanding(&self) -> bool {
-        self.last.outstanding_cap_ns.is_some_and(|cap_ns| cap_ns < self.limits.bound_ns && self.at_bound)
+        self.last.outstanding_cap_ns.is_some_and(|cap_ns| (cap_ns as f64) < self.bound_ns && self.at_bound)
     }
 
     /// The rate of the disk over the rate of its model, by which tokens are given out.
@@ -287,6 +308,7 @@ impl Controller {
         let silence_ns = now_ns.saturating_sub(self.last_completion_ns);
         let is_first = self.mean_latency_ns.is_none();
         self.note_means(completions, totals);
+        self.set_bound();
         self.set_ceiling(now_ns, totals);
         if matches!(self.mode, Mode::Stalled) {
             self.mode = Mode::Probe;
@@ -351,6 +373,8 @@ impl Controller {
         let latency_ns = totals.latency_ns.saturating_sub(self.last.latency_ns) as f64 / count;
         let ticks = totals.completed_ticks.saturating_sub(self.last.completed_ticks);
         let cost_ns = ticks as f64 / TICKS_PER_NS as f64 / count;
+        let work = totals.unloaded_work.wrapping_sub(self.last.unloaded_work) as f64;
+        let unloaded_ns = (ticks > 0).then(|| work * f64::from(1 << (2 * UNLOADED_SHIFT)) / ticks as f64);
         match &mut self.mean_latency_ns {
             Some(mean_ns) => {
                 let weight = (MEAN_WEIGHT * count).min(MEAN_WEIGHT_MAX);
@@ -359,18 +383,34 @@ impl Controller {
                 self.mean_cost_ns += deviation_ns * weight;
                 // The mean of n costs varies by a n-th of what one cost does.
                 self.cost_variance_ns2 += (deviation_ns * deviation_ns * count - self.cost_variance_ns2) * weight;
+                if let (Some(unloaded_ns), Some(mean_ns)) = (unloaded_ns, &mut self.unloaded_ns) {
+                    *mean_ns += (unloaded_ns - *mean_ns) * weight;
+                }
             }
             None => {
                 self.mean_latency_ns = Some(latency_ns);
                 self.mean_cost_ns = cost_ns;
+                self.unloaded_ns = unloaded_ns;
             }
         }
     }
 
+    /// Sets the bound: the configured one, or what keeps this disk busy where that is more. By Little's law that is the
+    /// unloaded latency; half as much again leaves room for the probes, and one request more for those that do not fit in
+    /// evenly.
+    fn set_bound(&mut self) {
+        let configured_ns = self.limits.bound_ns.max(1) as f64;
+        let needed_ns = match self.unloaded_ns {
+            Some(unloaded_ns) if self.config.enabled => BOUND_UNLOADED * unloaded_ns + self.typical_ns(),
+            _ => 0.0,
+        };
+        self.bound_ns = configured_ns.max(needed_ns);
+    }
+
     /// The largest window now, and the centre within it.
     fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
-        let cap_ns = totals.outstanding_cap_ns.unwrap_or(u64::MAX).min(self.limits.bound_ns).max(1);
-        self.ceiling_ns = (cap_ns as f64).max(self.floor_ns()).min(self.limits.bound_ns.max(1) as f64);
+        let cap_ns = totals.outstanding_cap_ns.map_or(self.bound_ns, |cap_ns| cap_ns.max(1) as f64);
+        self.ceiling_ns = cap_ns.max(self.floor_ns()).min(self.bound_ns);
         let capped = self.centre_ns.min(self.ceiling_ns);
         if capped < self.centre_ns * (1.0 - WINDOW_REPORT) {
             self.window_event(now_ns, EventKind::Bound, capped, EventReason::Outstanding);

@@ -123,7 +123,6 @@ pub struct Disk {
     config: DiskConfig,
     pieces: PieceLimits,
     window_ticks: OwnLine,
-    bound_ticks: u64,
     /// The mix changes the capacity.
     has_mix: bool,
     classes: Classes,
@@ -144,6 +143,7 @@ pub struct Disk {
 #[derive(Debug)]
 struct Settings {
     scale_bits: AtomicU64,
+    bound_ticks: AtomicU64,
     latency_clip_ns: AtomicU64,
     long_piece_ticks: AtomicU64,
     /// By how much the time of reservations is behind the clock.
@@ -163,6 +163,7 @@ struct Feedback {
     left: AtomicU64,
     completions: AtomicU64,
     completed_ticks: AtomicU64,
+    unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
     window_blocks: AtomicU64,
     token_blocks: AtomicU64,
@@ -176,6 +177,8 @@ pub(crate) struct Report {
     pub(crate) left: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
+    /// See [`crate::control::unloaded_work`].
+    pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) token_blocks: u64,
@@ -185,9 +188,18 @@ pub(crate) struct Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks] =
-            [(); 7].map(|()| AtomicU64::new(0));
-        Feedback { entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks }
+        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
+        Feedback {
+            entered,
+            left,
+            completions,
+            completed_ticks,
+            unloaded_work,
+            latency_ns,
+            window_blocks,
+            token_blocks,
+        }
     }
 
     fn add(&self, report: &Report) {
@@ -196,6 +208,7 @@ impl Feedback {
             (&self.left, report.left),
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
+            (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
             (&self.window_blocks, report.window_blocks),
             (&self.token_blocks, report.token_blocks),
@@ -245,7 +258,6 @@ impl Disk {
         let window_ns = config.window_ns.unwrap_or(begin_ns).min(bound_ns);
         Disk {
             window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
-            bound_ticks: bound_ns.saturating_mul(TICKS_PER_NS),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
             buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| TokenBucket::default()).collect(),
@@ -256,6 +268,7 @@ impl Disk {
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: AtomicU64::new(controller.capacity_scale().to_bits()),
+                bound_ticks: AtomicU64::new(bound_ns.saturating_mul(TICKS_PER_NS)),
                 latency_clip_ns: AtomicU64::new(controller.latency_clip_ns()),
                 long_piece_ticks: AtomicU64::new(0),
                 reserved_slip_ticks: AtomicU64::new(0),
@@ -290,7 +303,11 @@ impl Disk {
     /// How much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags adds).
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
-        self.bound_ticks / TICKS_PER_NS
+        self.bound_ticks() / TICKS_PER_NS
+    }
+
+    fn bound_ticks(&self) -> u64 {
+        self.settings.bound_ticks.load(Ordering::Relaxed)
     }
 
     /// The rate of the disk over that of its model, as the closed loop sees it now.
@@ -366,6 +383,7 @@ impl Disk {
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
+            unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
@@ -381,8 +399,8 @@ impl Disk {
         };
         let control = &self.config.control;
         if control.enabled && self.config.window_ns.is_none() {
-            let window_ticks = controller.window_ns().saturating_mul(TICKS_PER_NS).min(self.bound_ticks);
-            change(&self.window_ticks.0, window_ticks);
+            change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
+            change(&self.window_ticks.0, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }
         change(&self.settings.scale_bits, controller.capacity_scale().to_bits());
         change(&self.settings.latency_clip_ns, controller.latency_clip_ns());
@@ -634,12 +652,12 @@ impl Disk {
     /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`, and its queue in the class
     /// by `in_class_ticks`. Who must go before its turn finds room even when others have used theirs.
     pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64, is_urgent: bool) -> u64 {
-        let most_ticks = ticks.max(self.bound_ticks / OVERDRAFT_PART);
+        let most_ticks = ticks.max(self.bound_ticks() / OVERDRAFT_PART);
         if is_urgent {
             return most_ticks + most_ticks.max(self.long_piece_ticks());
         }
         let of_class = lag_ticks.min(most_ticks);
-        of_class.max(in_class_ticks.min(self.bound_ticks / OVERDRAFT_IN_CLASS_PART))
+        of_class.max(in_class_ticks.min(self.bound_ticks() / OVERDRAFT_IN_CLASS_PART))
     }
 
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
@@ -651,7 +669,7 @@ impl Disk {
         let has_room = |in_flight: u64| {
             in_flight == 0
                 || (in_flight < window_ticks.saturating_add(overdraft_ticks)
-                    && in_flight.saturating_add(ticks) <= self.bound_ticks.saturating_add(overdraft_ticks))
+                    && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
         };
         // A full device is seen without writing to the line that all shards share.
         if !has_room(self.in_flight_ticks()) {

@@ -42,6 +42,7 @@ mod gates;
 mod mode;
 mod piece;
 mod report;
+mod unloaded;
 mod urgent;
 
 use std::cmp::Reverse;
@@ -59,6 +60,7 @@ use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
 pub use piece::{Cancel, Dispatch, Finished, Outcome, Progress};
+use unloaded::Unloaded;
 
 /// Time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
 pub const DECAY_TAU_NS: u64 = 100_000_000;
@@ -166,8 +168,9 @@ pub struct IoQueue {
     in_flight: u32,
     /// Device time of this queue's pieces in the device.
     in_flight_ticks: u64,
-    /// How long pieces of this queue are in the device, a moving mean.
+    /// How long pieces of this queue are in the device: a moving mean, and the least.
     usual_device_ns: u64,
+    unloaded: Unloaded,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
     /// What the disk's controller has not been told yet, and since when.
@@ -232,6 +235,7 @@ impl IoQueue {
             in_flight: 0,
             in_flight_ticks: 0,
             usual_device_ns: 0,
+            unloaded: Unloaded::new(),
             blocked: BlockedTime::default(),
             wakeup_ns: None,
             unreported: Report::default(),

@@ -90,6 +90,8 @@ pub(super) const SCALE_TYPICAL: f64 = 32.0;
 /// Smaller changes than this are not reported.
 pub(super) const SCALE_REPORT: f64 = 0.05;
 
+/// The bound over the unloaded latency of the requests of late: probes go beyond the centre of the window.
+pub(super) const BOUND_UNLOADED: f64 = 1.5;
 /// The least window, in mean requests.
 pub(super) const WINDOW_MIN_REQUESTS: f64 = 3.0;
 /// The least change of the centre that is worth an event, as a part of it.

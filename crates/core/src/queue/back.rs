@@ -15,7 +15,7 @@ impl IoQueue {
         self.leave_device(&piece);
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
-            self.tell_controller(now_ns, piece.ticks, device_ns);
+            self.tell_controller(now_ns, &piece, device_ns);
         }
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {

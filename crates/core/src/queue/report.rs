@@ -1,7 +1,8 @@
 //! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
 
-use super::{IoQueue, Kind};
+use super::{Dispatch, IoQueue, Kind};
 use crate::classes::{ClassId, QueueError};
+use crate::control::unloaded_work;
 use crate::disk::Report;
 use crate::request::Direction;
 use crate::slots::NONE;
@@ -17,10 +18,12 @@ const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 impl IoQueue {
     /// The disk's controller learns from what comes back: in portions, because all shards tell it.
-    pub(super) fn tell_controller(&mut self, now_ns: u64, ticks: u64, device_ns: u64) {
+    pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, device_ns: u64) {
+        let least_ns = self.unloaded.note(now_ns, piece.op.direction(), piece.len_bytes, device_ns);
         let report = &mut self.unreported;
         report.completions += 1;
-        report.completed_ticks += ticks;
+        report.completed_ticks += piece.ticks;
+        report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
         report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
