@@ -6,7 +6,8 @@
 //!
 //! # How it works
 //! The effective goal is the latency goal, raised to the device time of 64 KiB in the dearer direction where that is
-//! more: pieces below 64 KiB would cost more than they save. The longest piece is the longest multiple of the block
+//! more, and (but for the forms that are compatible with Seastar) to three times that of the shortest request: shorter
+//! pieces would cost more than they save. The longest piece is the longest multiple of the block
 //! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k.
 //!
 //! # Limits
@@ -23,6 +24,9 @@ use crate::units::Cost;
 
 /// No piece need be shorter than this, in bytes.
 const PIECE_MIN_BYTES: u32 = 64 << 10;
+/// A piece takes this many times what the shortest request takes, so that the fixed part of its cost, which each further
+/// piece pays again, is at most a third.
+const PIECE_FIXED_PARTS: u64 = 3;
 /// No piece is longer than this, in bytes, as in Seastar.
 const PIECE_MAX_BYTES: u32 = 16 << 20;
 const SECTOR_BYTES: u32 = 512;
@@ -47,7 +51,11 @@ impl CostModel {
     pub fn piece_limits(&self, goal_ns: Option<u64>) -> PieceLimits {
         let read_cost = self.cost(Op::Read, PIECE_MIN_BYTES);
         let write_cost = self.cost(Op::Write, PIECE_MIN_BYTES);
-        let needed_ns = read_cost.max(write_cost).as_ns_ceil();
+        let mut needed_ns = read_cost.max(write_cost).as_ns_ceil();
+        if !matches!(self.form, Some(CostForm::Additive | CostForm::Seastar)) {
+            let fixed_ns = self.cost(Op::Read, 0).max(self.cost(Op::Write, 0)).as_ns_ceil();
+            needed_ns = needed_ns.max(fixed_ns.saturating_mul(PIECE_FIXED_PARTS));
+        }
         let effective_goal_ns = goal_ns.unwrap_or(DEFAULT_LATENCY_GOAL_NS).max(needed_ns);
         let longest = |op, block_bytes: u32| match goal_ns {
             None => u32::MAX - u32::MAX % granule_bytes(block_bytes),
