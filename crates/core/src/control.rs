@@ -97,8 +97,6 @@ pub(crate) struct Totals {
     pub(crate) completions: u64,
     /// Model device time completed, in quarter nanoseconds ([`TICKS_PER_NS`]).
     pub(crate) completed_ticks: u64,
-    /// The device time that they take at the least, if the disk keeps to its figures.
-    pub(crate) least_ticks: u64,
     /// Their [`unloaded_work`]. Wraps.
     pub(crate) unloaded_work: u64,
     /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
@@ -184,8 +182,6 @@ pub(crate) struct Controller {
     mean_latency_ns: Option<f64>,
     mean_cost_ns: f64,
     cost_variance_ns2: f64,
-    /// Their cost over the least that the figures allow: 1, or more in the knee's form.
-    cost_over_least: f64,
     /// How long the requests of late would take if none waited for another: the mean, weighted by cost.
     unloaded_ns: Option<f64>,
     last_ns: u64,
@@ -236,7 +232,6 @@ impl Controller {
             mean_latency_ns: None,
             mean_cost_ns: 0.0,
             cost_variance_ns2: 0.0,
-            cost_over_least: 1.0,
             unloaded_ns: None,
             last_ns: 0,
             last: Totals::default(),
@@ -378,8 +373,6 @@ impl Controller {
         let latency_ns = totals.latency_ns.saturating_sub(self.last.latency_ns) as f64 / count;
         let ticks = totals.completed_ticks.saturating_sub(self.last.completed_ticks);
         let cost_ns = ticks as f64 / TICKS_PER_NS as f64 / count;
-        let least_ticks = totals.least_ticks.saturating_sub(self.last.least_ticks);
-        let cost_over_least = if least_ticks > 0 { (ticks as f64 / least_ticks as f64).max(1.0) } else { 1.0 };
         let work = totals.unloaded_work.wrapping_sub(self.last.unloaded_work) as f64;
         let unloaded_ns = (ticks > 0).then(|| work * f64::from(1 << (2 * UNLOADED_SHIFT)) / ticks as f64);
         match &mut self.mean_latency_ns {
@@ -390,7 +383,6 @@ impl Controller {
                 self.mean_cost_ns += deviation_ns * weight;
                 // The mean of n costs varies by a n-th of what one cost does.
                 self.cost_variance_ns2 += (deviation_ns * deviation_ns * count - self.cost_variance_ns2) * weight;
-                self.cost_over_least += (cost_over_least - self.cost_over_least) * weight;
                 if let (Some(unloaded_ns), Some(mean_ns)) = (unloaded_ns, &mut self.unloaded_ns) {
                     *mean_ns += (unloaded_ns - *mean_ns) * weight;
                 }
@@ -398,7 +390,6 @@ impl Controller {
             None => {
                 self.mean_latency_ns = Some(latency_ns);
                 self.mean_cost_ns = cost_ns;
-                self.cost_over_least = cost_over_least;
                 self.unloaded_ns = unloaded_ns;
             }
         }
@@ -410,9 +401,7 @@ impl Controller {
     fn set_bound(&mut self) {
         let configured_ns = self.limits.bound_ns.max(1) as f64;
         let needed_ns = match self.unloaded_ns {
-            Some(unloaded_ns) if self.config.enabled => {
-                BOUND_UNLOADED * self.scale_max().max(1.0) * unloaded_ns + self.typical_ns()
-            }
+            Some(unloaded_ns) if self.config.enabled => BOUND_UNLOADED * unloaded_ns + self.typical_ns(),
             _ => 0.0,
         };
         self.bound_ns = configured_ns.max(needed_ns);
@@ -657,7 +646,7 @@ impl Controller {
         }
         if factor > 1.0 {
             // The tokens must not hold back what the window admits.
-            self.scale = (self.scale * factor).min(self.scale_max());
+            self.scale = (self.scale * factor).min(self.config.scale_max);
         }
     }
 
@@ -695,15 +684,8 @@ impl Controller {
         }
     }
 
-    /// Returns the largest capacity scale now. The cost of the knee's form is a guess between two figures, and a disk that
-    /// is faster than the guess need not be faster than its figures.
-    fn scale_max(&self) -> f64 {
-        let ControlConfig { scale_min, scale_max, .. } = self.config;
-        if scale_min < scale_max { scale_max * self.cost_over_least } else { scale_max }
-    }
-
     fn set_scale(&mut self, now_ns: u64, scale: f64, reason: EventReason) {
-        self.scale = scale.max(self.config.scale_min).min(self.scale_max());
+        self.scale = scale.max(self.config.scale_min).min(self.config.scale_max);
         if (self.scale / self.reported_scale - 1.0).abs() > SCALE_REPORT {
             self.events.push(now_ns, EventKind::ScaleChanged, self.reported_scale, self.scale, reason);
             self.reported_scale = self.scale;

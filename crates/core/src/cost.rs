@@ -138,23 +138,6 @@ impl CostModel {
         }
     }
 
-    /// Returns the device time that a request takes at the least on a disk that keeps to its figures: 1/IOPS, or length
-    /// over bandwidth.
-    ///
-    /// The knee lies above it for lengths between, which is right for a disk that does one thing after the other. One
-    /// that is only held to both figures, as network volumes are, carries more. Other forms mean what they say: there
-    /// it is the cost.
-    #[inline]
-    #[must_use]
-    pub fn least_cost(&self, op: Op, len_bytes: u32) -> Cost {
-        let (direction, accounted_bytes) = accounted_as(op, len_bytes);
-        match (&self.curves, self.form, direction) {
-            (Curves::Lines { read, .. }, Some(CostForm::Knee), Direction::Read) => read.least_cost(accounted_bytes),
-            (Curves::Lines { write, .. }, Some(CostForm::Knee), Direction::Write) => write.least_cost(accounted_bytes),
-            _ => self.cost(op, len_bytes),
-        }
-    }
-
     /// The same cost in Seastar's capacity units, 2^24 a millisecond of device time, rounded down. In the `seastar`
     /// form these are the integers that Seastar itself computes.
     #[must_use]

@@ -163,7 +163,6 @@ struct Feedback {
     left: AtomicU64,
     completions: AtomicU64,
     completed_ticks: AtomicU64,
-    least_ticks: AtomicU64,
     unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
     window_blocks: AtomicU64,
@@ -178,8 +177,6 @@ pub(crate) struct Report {
     pub(crate) left: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
-    /// Device time of the same pieces at the least: [`CostModel::least_cost`].
-    pub(crate) least_ticks: u64,
     /// See [`crate::control::unloaded_work`].
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
@@ -191,23 +188,13 @@ pub(crate) struct Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [
-            entered,
-            left,
-            completions,
-            completed_ticks,
-            least_ticks,
-            unloaded_work,
-            latency_ns,
-            window_blocks,
-            token_blocks,
-        ] = [(); 9].map(|()| AtomicU64::new(0));
+        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
         Feedback {
             entered,
             left,
             completions,
             completed_ticks,
-            least_ticks,
             unloaded_work,
             latency_ns,
             window_blocks,
@@ -221,7 +208,6 @@ impl Feedback {
             (&self.left, report.left),
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
-            (&self.least_ticks, report.least_ticks),
             (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
             (&self.window_blocks, report.window_blocks),
@@ -397,7 +383,6 @@ impl Disk {
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
-            least_ticks: total(&self.feedback.least_ticks),
             unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
             in_flight_ns: self.in_flight_ns(),
@@ -463,11 +448,6 @@ impl Disk {
     #[must_use]
     pub fn cost(&self, op: Op, len_bytes: u32) -> Cost {
         self.config.model.cost(op, len_bytes)
-    }
-
-    /// See [`CostModel::least_cost`].
-    pub(crate) fn least_cost(&self, op: Op, len_bytes: u32) -> Cost {
-        self.config.model.least_cost(op, len_bytes)
     }
 
     /// Which bucket (and clock) a direction uses.

@@ -322,7 +322,6 @@ fn senseless_figures_are_survived() {
             let totals = |rng: &mut Rng| Totals {
                 completions: rng.next(),
                 completed_ticks: rng.next(),
-                least_ticks: rng.next(),
                 unloaded_work: rng.next(),
                 latency_ns: rng.next(),
                 in_flight_ns: rng.next(),

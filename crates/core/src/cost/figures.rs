@@ -178,12 +178,6 @@ impl Line {
         Cost::from_fs(line_fs.max(self.floor_fs))
     }
 
-    /// Returns the least that a request can cost if neither operations nor bytes a second exceed their figure.
-    #[inline]
-    pub(super) fn least_cost(&self, len_bytes: u32) -> Cost {
-        Cost::from_fs(transfer_fs(self.slope, len_bytes).max(self.floor_fs))
-    }
-
     /// Bytes a second of long requests, infinite where bytes cost nothing.
     pub(super) fn bytes_per_s(&self) -> f64 {
         FS_PER_S as f64 * f64::from(1u32 << SLOPE_FRACTION_BITS) / self.slope as f64

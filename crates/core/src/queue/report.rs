@@ -1,7 +1,6 @@
 //! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
 
 use super::{Dispatch, IoQueue, Kind};
-use crate::bucket::whole_ticks;
 use crate::classes::{ClassId, QueueError};
 use crate::control::unloaded_work;
 use crate::disk::Report;
@@ -24,7 +23,6 @@ impl IoQueue {
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
-        report.least_ticks += whole_ticks(self.disk.least_cost(piece.op, piece.len_bytes));
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
         report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
