@@ -27,6 +27,10 @@
 //!   probe needs. If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long
 //!   as it has room, there is no queue in the device beyond the knee, so more tokens do no harm.
 //!
+//! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 1.5 times the
+//!   latency that the requests of late have when none waits for another, and one request. Without that a network volume,
+//!   1 to 2 ms away, would get one request at a time.
+//!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits

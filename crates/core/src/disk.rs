@@ -92,7 +92,8 @@ pub struct DiskConfig {
     pub latency_goal: LatencyGoal,
     /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
     /// the bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
-    /// `unloaded_latency_ns`.
+    /// `unloaded_latency_ns`. With the closed loop, latencies raise that bound on a disk that is farther away than this says:
+    /// [`Disk::bound_ns`].
     pub window_ns: Option<u64>,
     /// The closed loop: follows the disk when it is slower (or, if `scale_max` allows, faster) than its model.
     pub control: ControlConfig,
@@ -190,16 +191,7 @@ impl Feedback {
     fn new() -> Feedback {
         let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks] =
             [(); 8].map(|()| AtomicU64::new(0));
-        Feedback {
-            entered,
-            left,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            window_blocks,
-            token_blocks,
-        }
+        Feedback { entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks }
     }
 
     fn add(&self, report: &Report) {
@@ -300,7 +292,8 @@ impl Disk {
         self.window_ticks() / TICKS_PER_NS
     }
 
-    /// How much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags adds).
+    /// Returns how much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags
+    /// adds). It rises where the shortest latencies of late say that the disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks() / TICKS_PER_NS

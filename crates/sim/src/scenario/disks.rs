@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! `sizes` and `mixes` compare with what the device can do; `limit` has a model that promises too much; `changes` has
-//! devices that change; `odd` has those that never were like the model.
+//! devices that change; `far` has network volumes; `odd` has those that never were like the model.
 //!
 //! # Limits
 //! Devices are models, and their knees known. Speed of the simulator itself is a benchmark, not a scenario.
@@ -17,6 +17,7 @@
 use super::Scenario;
 
 mod changes;
+mod far;
 mod limit;
 mod mixes;
 mod odd;
@@ -41,6 +42,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "shares and throughput when the model promises more than the disk gives",
         seed_items: &["1.01", "1.28"],
         run: limit::disk_is_the_limit,
+    },
+    Scenario {
+        name: "far-disks",
+        title: "network volumes: is the scheduler the limit?",
+        seed_items: &["0.04"],
+        run: far::far_disks,
     },
     Scenario {
         name: "capacity-falls",
