@@ -239,7 +239,7 @@ impl Tags {
         for (bucket, ticks) in self.reserved(reservation, amount) {
             let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
             let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
-            // A class that its own limits hold back says nothing about the disk.
+            // A class that its own limits, or those of its groups, hold back says nothing about the disk.
             if may_slip && debt > 0 {
                 time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
             }

@@ -159,6 +159,19 @@ impl IoQueue {
         }
     }
 
+    /// Returns whether `class` or a group above it other than the root has limits. What such a class lacks of its reservation says
+    /// nothing about the disk.
+    fn is_limited_below_root(&self, class: u32, lane: usize) -> bool {
+        let mut at = class;
+        while self.any_limits && at != ROOT {
+            if self.members[at as usize].qos.has_limits() {
+                return true;
+            }
+            at = self.lanes[lane].tree.parent(at);
+        }
+        false
+    }
+
     /// Moves the tags of the class and of the groups above it.
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
@@ -171,13 +184,13 @@ impl IoQueue {
             return;
         }
         let amount = Amount { direction: piece.op.direction(), requests, bytes: piece.len_bytes };
+        let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
         let member = &mut self.members[pick.class as usize];
         if member.qos.max_wait_ns.is_some() {
             let pause_ns = (piece.cost.as_fs() / crate::units::FS_PER_NS).saturating_mul(AGED_PART);
             member.aged_again_ns = now_ns.saturating_add(pause_ns);
         }
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
-            let may_slip = !member.qos.has_limits();
             tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
         }
         if self.any_limits && self.config.mode != Mode::Drain {
