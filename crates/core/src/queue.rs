@@ -354,10 +354,10 @@ impl IoQueue {
         if len_bytes <= most {
             return self.disk.cost(op, len_bytes);
         }
-        let whole = u64::from(len_bytes / most) * self.disk.cost(op, most).as_fs();
+        let whole_fs = u64::from(len_bytes / most).saturating_mul(self.disk.cost(op, most).as_fs());
         let rest_bytes = len_bytes % most;
         let rest_fs = if rest_bytes > 0 { self.disk.cost(op, rest_bytes).as_fs() } else { 0 };
-        Cost::from_fs(whole.saturating_add(rest_fs))
+        Cost::from_fs(whole_fs.saturating_add(rest_fs))
     }
 
     fn piece_max_bytes(&self, op: Op) -> u32 {
@@ -479,7 +479,7 @@ impl IoQueue {
         let (waited_ns, reason) = member.mark.take(&self.blocked, limited_ns, now_ns);
         piece.reason = reason;
         for (total, waited) in member.stats.waited_ns.iter_mut().zip(waited_ns) {
-            *total += waited;
+            *total = total.saturating_add(waited);
         }
         if first && let Some(latencies) = &mut member.latencies[piece.op.direction() as usize] {
             latencies.queue.record(queued_ns);

@@ -204,7 +204,7 @@ impl Level {
         let take = |of: &AtomicU64| of.swap(0, Relaxed) as f64;
         let (requests, missed) = (take(&self.requests), take(&self.missed));
         let (queue_ns, device_ns) = (take(&self.queue_ns), take(&self.device_ns));
-        let used = take(&self.yielding_ticks) / (elapsed_ns * crate::bucket::TICKS_PER_NS) as f64;
+        let used = take(&self.yielding_ticks) / (elapsed_ns as f64 * crate::bucket::TICKS_PER_NS as f64);
         let allowed = (1.0 - target.quantile).clamp(1e-6, 1.0) * requests;
         let reason = EventReason::Missed { part: missed / requests.max(1.0), allowed: allowed / requests.max(1.0) };
         let share = self.share();

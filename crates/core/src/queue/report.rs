@@ -21,7 +21,7 @@ impl IoQueue {
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += ticks;
-        report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
+        report.latency_ns = report.latency_ns.saturating_add(device_ns.min(self.disk.latency_clip_ns()));
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
         if report.completions < (REPORT_COMPLETIONS / queues).max(1)

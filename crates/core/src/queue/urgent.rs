@@ -137,13 +137,13 @@ impl IoQueue {
             return;
         }
         if let (Some(since_ns), Some(now_ns)) = (member.parked_since_ns.take(), now_ns) {
-            member.limited_ns += now_ns.saturating_sub(since_ns);
+            member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
         }
     }
 
     /// How long `class` and the groups above it have been at limits so far.
     pub(super) fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
-        let mut total_ns = 0;
+        let mut total_ns: u64 = 0;
         let mut at = class;
         if !self.any_limits && !self.any_targets {
             return 0;
@@ -151,7 +151,7 @@ impl IoQueue {
         loop {
             let member = &self.members[at as usize];
             let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-            total_ns += member.limited_ns + running_ns;
+            total_ns = total_ns.saturating_add(member.limited_ns).saturating_add(running_ns);
             if at == ROOT {
                 return total_ns;
             }
