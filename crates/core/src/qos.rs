@@ -12,7 +12,8 @@
 //! class gets the larger of its reservation and its share.
 //!
 //! # Limits
-//! Where several queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
+//! A poll that comes up to 1 ms late loses nothing of a limit; what a later one has missed beyond that is lost. Where several
+//! queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
 //! at once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
 //! Reservations of groups are not used; those of classes are.
 //!
@@ -47,6 +48,9 @@ pub struct Limits {
     /// Bytes written per second.
     pub write_bandwidth: Rate,
     /// What may be used at once after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
+    ///
+    /// A queue that waits for the limit and is polled late sends at once what it has missed, at most what the limit allows in
+    /// 1 ms more than this.
     pub burst_ns: u64,
 }
 
@@ -197,8 +201,9 @@ impl Tags {
         self.limits_for(limits, amount).filter_map(until).max()
     }
 
-    pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, now_ns: u64) {
-        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(now_ns, ticks));
+    /// Takes `amount` from the limits as of `from_ns`: what they would have allowed since then is not lost.
+    pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, from_ns: u64) {
+        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
     }
 
     fn reserved(&self, reservation: &Reservation, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {

@@ -119,6 +119,8 @@ struct Member {
     /// Time spent at limits, and since when it is at one now.
     limited_ns: u64,
     parked_since_ns: Option<u64>,
+    /// When it last came back from a limit, and when it could have.
+    came_back: CameBack,
     /// Its level among the disk's latency targets, if it has one, and to how many levels it yields.
     level: Option<u8>,
     yields: u8,
@@ -128,6 +130,13 @@ struct Member {
     aged_again_ns: u64,
     /// Keeps the row of the disk's table from being used again.
     held: Option<[Arc<Clock>; 2]>,
+}
+
+/// A node that waited for a limit was polled at `at_ns`, and could have gone at `due_ns`.
+#[derive(Clone, Copy, Debug, Default)]
+struct CameBack {
+    at_ns: u64,
+    due_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -515,13 +524,14 @@ impl IoQueue {
         piece
     }
 
-    fn charge_limits(&mut self, now_ns: u64, class: u32, lane: usize, amount: Amount) {
+    /// Charges the limits of `class` and of the groups above it for `amount`, as if it had gone at `from_ns`.
+    fn charge_limits(&mut self, from_ns: u64, class: u32, lane: usize, amount: Amount) {
         let mut at = class;
         loop {
             let member = &mut self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
                 let missing = amount.beyond(&mut member.credit[amount.direction as usize]);
-                tags.charge_limits(&member.qos.limits, missing, now_ns);
+                tags.charge_limits(&member.qos.limits, missing, from_ns);
             }
             if at == ROOT {
                 return;
@@ -595,6 +605,7 @@ impl Member {
             credit: Default::default(),
             limited_ns: 0,
             parked_since_ns: None,
+            came_back: CameBack::default(),
             aged_again_ns: 0,
             level: None,
             yields: 0,

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Dispatch, IoQueue, Mode};
+use super::{CameBack, Dispatch, IoQueue, Mode};
 use crate::bucket::TICKS_PER_NS;
 use crate::qos::Amount;
 use crate::slots::NONE;
@@ -12,6 +12,9 @@ use crate::units::Cost;
 
 /// A class's old requests go first for at most this part of the disk's time.
 const AGED_PART: u64 = 8;
+
+/// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
+const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
     /// A class whose reservation is due, or whose oldest request has waited as long as it may.
@@ -124,6 +127,7 @@ impl IoQueue {
             && until_ns <= now_ns
         {
             self.parked.pop();
+            self.members[node as usize].came_back = CameBack { at_ns: now_ns, due_ns: until_ns };
             self.unpark(usize::from(lane), node, Some(now_ns));
         }
     }
@@ -172,6 +176,24 @@ impl IoQueue {
         false
     }
 
+    /// Returns since when limits have let `piece` go. It is before now if a node above it has come back from a limit in this very
+    /// poll, and late: then the limits count from when it was due, or from when the request came.
+    fn could_have_gone_ns(&self, now_ns: u64, class: u32, piece: &Dispatch) -> u64 {
+        let mut due_ns = now_ns;
+        let mut at = class;
+        loop {
+            let came_back = self.members[at as usize].came_back;
+            if came_back.at_ns == now_ns {
+                due_ns = due_ns.min(came_back.due_ns);
+            }
+            if at == ROOT {
+                break;
+            }
+            at = self.lanes[usize::from(piece.lane)].tree.parent(at);
+        }
+        due_ns.max(self.slots.get(piece.slot).enqueued_ns).max(now_ns.saturating_sub(CATCH_UP_NS)).min(now_ns)
+    }
+
     /// Moves the tags of the class and of the groups above it.
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
@@ -194,7 +216,8 @@ impl IoQueue {
             tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
         }
         if self.any_limits && self.config.mode != Mode::Drain {
-            self.charge_limits(now_ns, pick.class, usize::from(piece.lane), amount);
+            let from_ns = self.could_have_gone_ns(now_ns, pick.class, piece);
+            self.charge_limits(from_ns, pick.class, usize::from(piece.lane), amount);
         }
     }
 }
