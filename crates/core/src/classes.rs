@@ -240,7 +240,7 @@ impl Classes {
             let old = std::mem::replace(&mut row.qos, qos);
             row.tags = match &row.tags {
                 None if qos.needs_tags() => Some(Arc::new(Tags::default())),
-                Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed())),
+                Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed(&old.limits, &row.qos.limits))),
                 tags => tags.clone(),
             };
             Ok(())

@@ -11,6 +11,8 @@
 //! first, as in mClock's constraint phase (Gulati et al. 2010); the tag moves on whatever brought the class its turn, so a
 //! class gets the larger of its reservation and its share.
 //!
+//! A change of a limit keeps what was used of its burst, in requests or bytes.
+//!
 //! # Limits
 //! A poll that comes up to 1 ms late loses nothing of a limit; what a later one has missed beyond that is lost. Where several
 //! queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
@@ -52,6 +54,13 @@ pub struct Limits {
     /// A queue that waits for the limit and is polled late sends at once what it has missed, at most what the limit allows in
     /// 1 ms more than this.
     pub burst_ns: u64,
+}
+
+impl Limits {
+    /// The six rates, in the order of the tags.
+    fn rates(&self) -> [Rate; 6] {
+        [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
+    }
 }
 
 impl Default for Limits {
@@ -132,6 +141,16 @@ pub(crate) struct Tags {
     limits: [TokenBucket; 6],
     /// iops, bandwidth.
     reservations: [TokenBucket; 2],
+    inherited: Option<Box<Inherited>>,
+}
+
+/// What was used of the limits before a change, taken over at the first use after it: nobody tells the time when limits change.
+#[derive(Debug)]
+struct Inherited {
+    /// The old tags, and by what to stretch the time that they are ahead: old rate over new.
+    limits: [(u64, f64); 6],
+    /// 1 when it has been taken over.
+    is_done: AtomicU64,
 }
 
 /// One piece on its way out, as limits count it: a request counts once, with its first piece.
@@ -197,6 +216,7 @@ impl Tags {
 
     /// When the limits let `amount` pass, if not now; takes nothing.
     pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
+        self.take_over(now_ns);
         let until = |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).err();
         self.limits_for(limits, amount).filter_map(until).max()
     }
@@ -256,9 +276,39 @@ impl Tags {
         self.reservations.iter().for_each(|bucket| bucket.not_before(time.ticks()));
     }
 
-    /// Tags for other limits, which are not bound by what was used of the old ones; reservations go on.
-    pub(crate) fn renewed(&self) -> Tags {
-        Tags { limits: Default::default(), reservations: self.reservations.each_ref().map(TokenBucket::copy) }
+    /// Returns tags for `new` limits. What was used of the `old` ones counts, in requests or bytes; reservations go on.
+    pub(crate) fn renewed(&self, old: &Limits, new: &Limits) -> Tags {
+        let (old, new) = (old.rates(), new.rates());
+        let pending = self.inherited.as_ref().filter(|inherited| inherited.is_done.load(Ordering::Acquire) == 0);
+        let limits = std::array::from_fn(|at| {
+            let (tag_ticks, stretched) =
+                pending.map_or_else(|| (self.limits[at].tat_ticks(), 1.0), |inherited| inherited.limits[at]);
+            // Of what was not limited nothing was used.
+            let stretch = match (old[at].get(), new[at].get()) {
+                (Some(old), Some(new)) => old as f64 / new as f64,
+                _ => 0.0,
+            };
+            (tag_ticks, stretched * stretch)
+        });
+        Tags {
+            limits: Default::default(),
+            reservations: self.reservations.each_ref().map(TokenBucket::copy),
+            inherited: Some(Box::new(Inherited { limits, is_done: AtomicU64::new(0) })),
+        }
+    }
+
+    /// Takes over what was used of the limits before the last change, once. Two queues that do so at once set the same.
+    fn take_over(&self, now_ns: u64) {
+        let Some(inherited) = &self.inherited else { return };
+        if inherited.is_done.load(Ordering::Acquire) == 1 {
+            return;
+        }
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        for (bucket, (tag_ticks, stretch)) in self.limits.iter().zip(inherited.limits) {
+            let ahead = tag_ticks.saturating_sub(now) as f64 * stretch;
+            bucket.not_before(now.saturating_add(ahead as u64));
+        }
+        inherited.is_done.store(1, Ordering::Release);
     }
 }
 
