@@ -41,7 +41,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::bucket::{TICKS_PER_NS, TokenBucket};
+use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
@@ -54,6 +54,9 @@ use crate::units::Cost;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
+
+/// Old requests of all classes together go first for at most this part of the disk's time.
+const AGED_PART: f64 = 8.0;
 
 /// Over how much dispatched device time the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
@@ -130,6 +133,8 @@ pub struct Disk {
     /// Two a group: of both directions or reads, of writes.
     buckets: Box<[TokenBucket]>,
     in_flight_ticks: OwnLine,
+    /// When old requests may go first again.
+    aged: TokenBucket,
     /// Until when somebody whose turn it is, and who found no room, will have looked again.
     claimed_until_ns: OwnLine,
     write_share_bits: OwnLine,
@@ -252,6 +257,7 @@ impl Disk {
             pieces,
             config,
             in_flight_ticks: OwnLine::new(0),
+            aged: TokenBucket::default(),
             claimed_until_ns: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
@@ -592,6 +598,23 @@ impl Disk {
         self.settings.queues.load(Ordering::Relaxed) > 1
     }
 
+    /// Before this no request goes first because of its age.
+    pub(crate) fn aged_again_ns(&self) -> u64 {
+        self.aged.tat_ticks() / TICKS_PER_NS
+    }
+
+    /// A request went first because of its age, and takes `cost`: the disk's time until then is for the others.
+    pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
+        let ticks = whole_ticks(cost) as f64 / self.present_rate();
+        self.aged.take_anyway(now_ns, (ticks * AGED_PART) as u64);
+    }
+
+    /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.
+    pub(crate) fn present_rate(&self) -> f64 {
+        let capacity = if self.has_mix { self.config.mix.capacity(self.write_share()) } else { 1.0 };
+        self.capacity_scale() * capacity
+    }
+
     /// The time of reservations.
     pub(crate) fn reserved_time(&self, now_ns: u64) -> ReservedTime<'_> {
         ReservedTime { now_ns, slip: &self.settings.reserved_slip_ticks }
@@ -614,9 +637,12 @@ impl Disk {
         if !self.has_mix {
             return cost;
         }
-        let write_share = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
-        let capacity = self.config.mix.capacity(write_share);
+        let capacity = self.config.mix.capacity(self.write_share());
         Cost::from_fs((cost.as_fs() as f64 / capacity) as u64)
+    }
+
+    fn write_share(&self) -> f64 {
+        f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed))
     }
 
     /// Tells the mix what has been dispatched. Concurrent updates may lose one another: it is an estimate.
@@ -627,7 +653,7 @@ impl Disk {
         let fs = cost.as_fs() as f64;
         let step = fs / (MIX_MEMORY_FS + fs);
         let target = if direction == Direction::Write { 1.0 } else { 0.0 };
-        let old = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
+        let old = self.write_share();
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 

@@ -126,8 +126,6 @@ struct Member {
     yields: u8,
     /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
     backlogged_since: u64,
-    /// Before this an old request does not go first.
-    aged_again_ns: u64,
     /// Keeps the row of the disk's table from being used again.
     held: Option<[Arc<Clock>; 2]>,
 }
@@ -606,7 +604,6 @@ impl Member {
             limited_ns: 0,
             parked_since_ns: None,
             came_back: CameBack::default(),
-            aged_again_ns: 0,
             level: None,
             yields: 0,
             backlogged_since: 0,

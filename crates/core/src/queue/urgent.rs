@@ -10,9 +10,6 @@ use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
 use crate::units::Cost;
 
-/// A class's old requests go first for at most this part of the disk's time.
-const AGED_PART: u64 = 8;
-
 /// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
 const CATCH_UP_NS: u64 = 1_000_000;
 
@@ -40,7 +37,8 @@ impl IoQueue {
             .tags
             .as_ref()
             .and_then(|tags| tags.reservation_due(&member.qos.reservation, self.disk.reserved_time(now_ns)));
-        let aged = self.aged_at_ns(class, lane).filter(|at_ns| *at_ns <= now_ns);
+        let may_age = self.disk.aged_again_ns() <= now_ns;
+        let aged = self.aged_at_ns(class, lane).filter(|at_ns| may_age && *at_ns <= now_ns);
         match (reserved, aged) {
             (Some(tick), _) => Some((tick, false)),
             (None, Some(at_ns)) => Some((at_ns.saturating_mul(TICKS_PER_NS), true)),
@@ -53,7 +51,7 @@ impl IoQueue {
         let member = &self.members[class as usize];
         let head = self.lanes[lane].tree.fifo(class).head;
         let most_ns = member.qos.max_wait_ns.filter(|_| head != NONE)?;
-        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns).max(member.aged_again_ns))
+        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns))
     }
 
     /// When `class` may have to go before its turn, if that is still to come.
@@ -65,6 +63,7 @@ impl IoQueue {
         let time = self.disk.reserved_time(now_ns);
         let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
         let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
+        let aged = aged.map(|at_ns| at_ns.max(self.disk.aged_again_ns()));
         [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
 
@@ -206,13 +205,12 @@ impl IoQueue {
             return;
         }
         let amount = Amount { direction: piece.op.direction(), requests, bytes: piece.len_bytes };
-        let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
-        let member = &mut self.members[pick.class as usize];
-        if member.qos.max_wait_ns.is_some() {
-            let pause_ns = (piece.cost.as_fs() / crate::units::FS_PER_NS).saturating_mul(AGED_PART);
-            member.aged_again_ns = now_ns.saturating_add(pause_ns);
+        if pick.turn == Turn::Aged {
+            self.disk.charge_aged(now_ns, piece.cost);
         }
+        let member = &self.members[pick.class as usize];
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
+            let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
             tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
         }
         if self.any_limits && self.config.mode != Mode::Drain {
