@@ -190,6 +190,37 @@ impl Credit {
     }
 }
 
+/// What a class has waiting in one direction, as limits count it: requests of which nothing has been dispatched, and bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    pub(crate) fn add(&mut self, requests: u32, bytes: u32) {
+        self.requests += u64::from(requests);
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn take(&mut self, requests: u32, bytes: u32) {
+        self.requests -= u64::from(requests);
+        self.bytes -= u64::from(bytes);
+    }
+
+    /// Returns what of it `credit` does not cover.
+    pub(crate) fn beyond(self, credit: Credit) -> Waiting {
+        Waiting {
+            requests: self.requests.saturating_sub(u64::from(credit.requests)),
+            bytes: self.bytes.saturating_sub(u64::from(credit.bytes)),
+        }
+    }
+
+    fn is_nothing(self) -> bool {
+        self.requests == 0 && self.bytes == 0
+    }
+}
+
 impl Tags {
     fn limits_for(&self, limits: &Limits, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let (iops, bandwidth, at) = match amount.direction {
@@ -197,10 +228,10 @@ impl Tags {
             Direction::Write => (limits.write_iops, limits.write_bandwidth, 4),
         };
         [
-            (&self.limits[0], ticks_at(limits.iops, amount.requests)),
-            (&self.limits[1], ticks_at(limits.bandwidth, amount.bytes)),
-            (&self.limits[at], ticks_at(iops, amount.requests)),
-            (&self.limits[at + 1], ticks_at(bandwidth, amount.bytes)),
+            (&self.limits[0], ticks_at(limits.iops, u64::from(amount.requests))),
+            (&self.limits[1], ticks_at(limits.bandwidth, u64::from(amount.bytes))),
+            (&self.limits[at], ticks_at(iops, u64::from(amount.requests))),
+            (&self.limits[at + 1], ticks_at(bandwidth, u64::from(amount.bytes))),
         ]
         .into_iter()
         .filter(|(_, ticks)| *ticks > 0)
@@ -226,11 +257,40 @@ impl Tags {
         self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
     }
 
+    /// Returns in how long the limits will have let pass what waits now, by direction, if it gets `part` of them: so long a request
+    /// in `direction` (`None`: in one of those in which something waits) that came now would wait.
+    pub(crate) fn delay_ns(
+        &self,
+        limits: &Limits,
+        waiting: [Waiting; 2],
+        direction: Option<Direction>,
+        part: f64,
+        now_ns: u64,
+    ) -> u64 {
+        self.take_over(now_ns);
+        let [reads, writes] = waiting;
+        let both = Waiting { requests: reads.requests + writes.requests, bytes: reads.bytes + writes.bytes };
+        let concerns = |of: Direction| direction == Some(of) || !waiting[of as usize].is_nothing();
+        let counted = [(both, true), (reads, concerns(Direction::Read)), (writes, concerns(Direction::Write))];
+        let amounts = counted.into_iter().flat_map(|(of, counts)| [(of.requests, counts), (of.bytes, counts)]);
+
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let delay_ticks = |((bucket, rate), (amount, counts)): ((&TokenBucket, Rate), (u64, bool))| {
+            let is_limited = counts && rate != Rate::Unlimited;
+            let used = bucket.tat_ticks().saturating_sub(now) as f64;
+            let allowed = limits.burst_ns as f64 * TICKS_PER_NS as f64;
+            is_limited.then(|| used + ticks_at(rate, amount) as f64 / part - allowed)
+        };
+        let tags = self.limits.iter().zip(limits.rates());
+        let longest = tags.zip(amounts).filter_map(delay_ticks).fold(0.0, f64::max);
+        (longest / TICKS_PER_NS as f64) as u64
+    }
+
     fn reserved(&self, reservation: &Reservation, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
         [
-            (&self.reservations[0], ticks_at(rate(reservation.iops), amount.requests)),
-            (&self.reservations[1], ticks_at(rate(reservation.bandwidth), amount.bytes)),
+            (&self.reservations[0], ticks_at(rate(reservation.iops), u64::from(amount.requests))),
+            (&self.reservations[1], ticks_at(rate(reservation.bandwidth), u64::from(amount.bytes))),
         ]
         .into_iter()
         .filter(|(_, ticks)| *ticks > 0)
@@ -331,7 +391,7 @@ impl ReservedTime<'_> {
 }
 
 /// Ticks that `count` takes at `rate`; 0 at no rate.
-fn ticks_at(rate: Rate, count: u32) -> u64 {
+fn ticks_at(rate: Rate, count: u64) -> u64 {
     match rate {
         Rate::Unlimited => 0,
         Rate::PerSecond(per_s) => {

@@ -52,7 +52,7 @@ use crate::bucket::whole_ticks;
 use crate::classes::{ClassId, QueueError};
 use crate::clock::Clock;
 use crate::disk::{Disk, Report};
-use crate::qos::{Amount, Credit, Qos, Tags};
+use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
 use crate::request::Op;
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
@@ -114,6 +114,8 @@ struct Member {
     mark: WaitMark,
     /// Since when nothing is in the device; of meaning while work is queued.
     starved_since_ns: u64,
+    /// What waits, by direction, as limits count it.
+    queued_of: [Waiting; 2],
     /// What is booked at its limits and not used, by direction.
     credit: [Credit; 2],
     /// Time spent at limits, and since when it is at one now.
@@ -289,7 +291,7 @@ impl IoQueue {
     ) -> Result<RequestId, QueueError> {
         let node = self.class_node_now(class)?;
         if let Some(most_ns) = self.members[node as usize].qos.max_delay_ns {
-            let expected_ns = self.expected_delay_of(node);
+            let expected_ns = self.expected_delay_of(now_ns, node, Some(op.direction()));
             if expected_ns > most_ns {
                 self.members[node as usize].stats.refused += 1;
                 return Err(QueueError::Overloaded { expected_ns });
@@ -337,6 +339,7 @@ impl IoQueue {
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
         member.stats.queued_fs += u128::from(rest_fs);
+        member.queued_of[op.direction() as usize].add(1, len_bytes);
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
@@ -503,6 +506,7 @@ impl IoQueue {
         stats.queued_fs -= u128::from(taken_fs);
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
+        member.queued_of[piece.op.direction() as usize].take(u32::from(first), piece.len_bytes);
         stats.aged += u64::from(pick.turn == Turn::Aged);
         stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         self.in_flight += 1;
@@ -600,6 +604,7 @@ impl Member {
             latencies: [None, None],
             mark: WaitMark::default(),
             starved_since_ns: 0,
+            queued_of: Default::default(),
             credit: Default::default(),
             limited_ns: 0,
             parked_since_ns: None,
