@@ -55,6 +55,10 @@ use crate::units::Cost;
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
 
+/// So many of the longest pieces fit into a full device, unless the shortest are too long for that: one long request never fills
+/// it alone.
+const PIECES_IN_BOUND: u64 = 4;
+
 /// Old requests of all classes together go first for at most this part of the disk's time.
 const AGED_PART: f64 = 8.0;
 
@@ -76,7 +80,8 @@ const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 /// Whether, and down to what, long requests are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyGoal {
-    /// No piece may take longer than this much device time (raised when one 64 KiB piece needs more).
+    /// Depth of the token bucket, and no piece may take longer than this much device time (raised when one 64 KiB piece needs
+    /// more), nor than a quarter of [`Disk::bound_ns`] if 64 KiB do not.
     Ns(u64),
     /// Requests go to the disk as they come.
     NoSplit,
@@ -91,7 +96,7 @@ pub struct DiskConfig {
     pub mix: MixExponent,
     /// Reads and writes do not disturb each other at all: two buckets, and shares that hold for each direction.
     pub duplex: bool,
-    /// Depth of the token bucket, and longest piece.
+    /// Depth of the token bucket, and how long a piece may take.
     pub latency_goal: LatencyGoal,
     /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
     /// the bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
@@ -243,6 +248,10 @@ impl Disk {
         let pieces = config.model.piece_limits(goal_ns);
         let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
         let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
+        let pieces = match goal_ns {
+            Some(_) => config.model.shorten(pieces, bound_ns / PIECES_IN_BOUND),
+            None => pieces,
+        };
         let limits = ControlLimits { bound_ns, min_window_ns: 0, unloaded_latency_ns: config.unloaded_latency_ns };
         let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
         let controller = Controller::new(control, limits);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{KIB, MS, Random, S, World, queue_of, usual};
+use common::{KIB, MS, Random, S, World, model, queue_of, usual};
 use plimsoll_core::{DiskConfig, GroupId, LatencyGoal, Mode, Op, Outcome, QueueConfig, WaitReason};
 
 const LENGTHS: [u32; 4] = [4 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB];
@@ -128,4 +128,33 @@ fn a_narrow_window_never_lets_the_device_run_dry() {
     let one_ns = world.queue.disk().cost(Op::Read, 64 * KIB).as_ns_ceil();
     assert!(world.in_flight_max_ns > 100_000, "{}", world.in_flight_max_ns);
     assert!(world.in_flight_max_ns <= 100_000 + one_ns, "{}", world.in_flight_max_ns);
+}
+
+/// One long request never fills the device alone: the bound holds four of its pieces, unless 64 KiB take longer than that.
+#[test]
+fn a_piece_is_at_most_a_quarter_of_the_bound() {
+    for (iops, bandwidth) in
+        [(100, 100_000_000), (20_000, 400_000_000), (500_000, 2_000_000_000), (1_500_000, 7_000_000_000)]
+    {
+        for unloaded_latency_ns in [0, 80_000, 2 * MS] {
+            let config = DiskConfig { model: model(iops, bandwidth), unloaded_latency_ns, ..usual() };
+            let mut queue = queue_of(config, QueueConfig::default());
+            let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+            for n in 0..8 {
+                queue.enqueue(S, class, Op::Read, 16 << 20, n).unwrap();
+            }
+            let pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(S)).collect();
+            let what = format!("{iops} IOPS, {bandwidth} B/s, {unloaded_latency_ns} ns");
+            let bound_ns = queue.disk().bound_ns();
+            let shortest_ns = queue.disk().cost(Op::Read, 64 * KIB).as_ns_ceil();
+            for piece in &pieces {
+                assert!(
+                    piece.len_bytes().is_multiple_of(4 * KIB) && piece.len_bytes() >= 64 * KIB,
+                    "{what}: {piece:?}"
+                );
+                assert!(piece.cost().as_ns_ceil() <= (bound_ns / 4).max(shortest_ns), "{what}: {piece:?}");
+            }
+            assert!(pieces.len() >= 4 || shortest_ns > bound_ns / 4, "{what}: {} pieces", pieces.len());
+        }
+    }
 }

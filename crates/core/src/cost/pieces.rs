@@ -7,7 +7,10 @@
 //! # How it works
 //! The effective goal is the latency goal, raised to the device time of 64 KiB in the dearer direction where that is
 //! more: pieces below 64 KiB would cost more than they save. The longest piece is the longest multiple of the block
-//! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k.
+//! within that time, 16 MiB at the most, and a disk shortens it to a quarter of what it holds at once ([`Disk::bound_ns`]), so
+//! that no request fills the device alone; in the forms that are compatible with Seastar, the longest 512 * 2^k.
+//!
+//! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
 //! # Limits
 //! The block is rounded up to a power of two between 512 bytes and 64 KiB. In a measured table in which a longer
@@ -49,18 +52,28 @@ impl CostModel {
         let write_cost = self.cost(Op::Write, PIECE_MIN_BYTES);
         let needed_ns = read_cost.max(write_cost).as_ns_ceil();
         let effective_goal_ns = goal_ns.unwrap_or(DEFAULT_LATENCY_GOAL_NS).max(needed_ns);
-        let longest = |op, block_bytes: u32| match goal_ns {
-            None => u32::MAX - u32::MAX % granule_bytes(block_bytes),
-            Some(_) => self.longest_piece(op, granule_bytes(block_bytes), Cost::from_ns(effective_goal_ns)),
-        };
-        PieceLimits {
-            effective_goal_ns,
-            read_max_bytes: longest(Op::Read, self.read_block_bytes),
-            write_max_bytes: longest(Op::Write, self.write_block_bytes),
+        let limits = PieceLimits { effective_goal_ns, read_max_bytes: u32::MAX, write_max_bytes: u32::MAX };
+        match goal_ns {
+            None => PieceLimits {
+                read_max_bytes: u32::MAX - u32::MAX % granule_bytes(self.read_block_bytes),
+                write_max_bytes: u32::MAX - u32::MAX % granule_bytes(self.write_block_bytes),
+                ..limits
+            },
+            Some(_) => self.shorten(limits, effective_goal_ns),
         }
     }
 
-    /// The longest piece within `limit`, which the shortest one (64 KiB) is known to be.
+    /// Returns `limits` with pieces that take `longest_ns` of device time at most, but 64 KiB at least.
+    pub(crate) fn shorten(&self, limits: PieceLimits, longest_ns: u64) -> PieceLimits {
+        let longest = |op, block_bytes| self.longest_piece(op, granule_bytes(block_bytes), Cost::from_ns(longest_ns));
+        PieceLimits {
+            read_max_bytes: limits.read_max_bytes.min(longest(Op::Read, self.read_block_bytes)),
+            write_max_bytes: limits.write_max_bytes.min(longest(Op::Write, self.write_block_bytes)),
+            ..limits
+        }
+    }
+
+    /// The longest piece within `limit`, at least the shortest one (64 KiB).
     fn longest_piece(&self, op: Op, granule_bytes: u32, limit: Cost) -> u32 {
         let fits = |len_bytes: u32| self.cost(op, len_bytes) <= limit;
         let mut longest = PIECE_MIN_BYTES;

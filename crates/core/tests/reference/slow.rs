@@ -166,16 +166,18 @@ impl Slow {
         self.unpark_until(u64::MAX);
     }
 
-    /// In the order in which they may go: the first that joins an idle group sets its clock.
-    fn unpark_until(&mut self, now_ns: u64) {
+    /// In the order in which they may go: the first that joins an idle group sets its clock. Who they are, and since when they
+    /// could have gone.
+    fn unpark_until(&mut self, now_ns: u64) -> Vec<(u64, usize)> {
         let until = |at: usize| self.nodes[at].parked_until_ns.map(|until_ns| (until_ns, at));
         let mut due: Vec<(u64, usize)> = (0..self.nodes.len()).filter_map(until).collect();
+        due.retain(|(until_ns, _)| *until_ns <= now_ns);
         due.sort_unstable();
-        for (until_ns, at) in due.into_iter().filter(|(until_ns, _)| *until_ns <= now_ns) {
-            self.nodes[at].parked_until_ns = None;
-            self.nodes[at].came_back_ns = (now_ns, until_ns);
-            self.settle(at);
+        for (_, at) in &due {
+            self.nodes[*at].parked_until_ns = None;
+            self.settle(*at);
         }
+        due
     }
 
     pub(crate) fn enqueue(&mut self, now_ns: u64, at: usize, user: u64, op: Op, len_bytes: u32) {
@@ -274,7 +276,9 @@ impl Slow {
 
     /// What must happen at a poll now.
     pub(crate) fn poll(&mut self, disk: &Disk, now_ns: u64) -> Expected {
-        self.unpark_until(now_ns);
+        for (until_ns, at) in self.unpark_until(now_ns) {
+            self.nodes[at].came_back_ns = (now_ns, until_ns);
+        }
         let mut is_tie = false;
         let retry_ns = loop {
             let (classes, turn) = match self.urgent(now_ns) {
