@@ -109,7 +109,8 @@ pub(crate) struct Row {
     pub(crate) shares: u32,
     /// What the controller of latency targets multiplies the shares by, 1 to 8.
     pub(crate) boost: u32,
-    pub(crate) qos: Qos,
+    /// Shared with the queues, and by all classes that ask for nothing.
+    pub(crate) qos: Arc<Qos>,
     members: u32,
     /// One for each lane.
     pub(crate) clocks: [Arc<Clock>; 2],
@@ -117,7 +118,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(kind: Kind, generation: u32, parent: u32, shares: u32) -> Row {
+    fn new(kind: Kind, generation: u32, parent: u32, shares: u32, qos: Arc<Qos>) -> Row {
         let clocks = [Arc::new(Clock::new(shares.max(1))), Arc::new(Clock::new(shares.max(1)))];
         Row {
             kind,
@@ -125,7 +126,7 @@ impl Row {
             parent,
             shares: shares.max(1),
             boost: 1,
-            qos: Qos::default(),
+            qos,
             members: 0,
             clocks,
             tags: None,
@@ -148,11 +149,15 @@ impl Row {
 pub(crate) struct Classes {
     epoch: AtomicU64,
     rows: RwLock<Vec<Row>>,
+    /// The quality of service of those that ask for nothing.
+    plain: Arc<Qos>,
 }
 
 impl Classes {
     pub(crate) fn new() -> Classes {
-        Classes { epoch: AtomicU64::new(1), rows: RwLock::new(vec![Row::new(Kind::Group, 0, ROOT, 1)]) }
+        let plain = Arc::new(Qos::default());
+        let root = Row::new(Kind::Group, 0, ROOT, 1, Arc::clone(&plain));
+        Classes { epoch: AtomicU64::new(1), rows: RwLock::new(vec![root]), plain }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -199,7 +204,7 @@ impl Classes {
             rows[parent].members += 1;
             let at = rows.iter().position(Row::is_free).unwrap_or(rows.len());
             let generation = rows.get(at).map_or(0, |row| row.generation.wrapping_add(1));
-            let row = Row::new(kind, generation, parent as u32, shares);
+            let row = Row::new(kind, generation, parent as u32, shares, Arc::clone(&self.plain));
             if at == rows.len() {
                 rows.push(row);
             } else {
@@ -237,7 +242,8 @@ impl Classes {
         self.change(|rows| {
             let at = find(rows, node)?;
             let row = &mut rows[at];
-            let old = std::mem::replace(&mut row.qos, qos);
+            let shared = if qos == *self.plain { Arc::clone(&self.plain) } else { Arc::new(qos) };
+            let old = std::mem::replace(&mut row.qos, shared);
             row.tags = match &row.tags {
                 None if qos.needs_tags() => Some(Arc::new(Tags::default())),
                 Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed(&old.limits, &row.qos.limits))),

@@ -136,10 +136,10 @@ pub struct Disk {
     has_mix: bool,
     classes: Classes,
     /// Two a group: of both directions or reads, of writes.
-    buckets: Box<[TokenBucket]>,
+    buckets: Box<[OwnBucket]>,
     in_flight_ticks: OwnLine,
     /// When old requests may go first again.
-    aged: TokenBucket,
+    aged: OwnBucket,
     /// Until when somebody whose turn it is, and who found no room, will have looked again.
     claimed_until_ns: OwnLine,
     write_share_bits: OwnLine,
@@ -231,6 +231,11 @@ pub(crate) enum NoRoom {
 #[derive(Debug)]
 struct OwnLine(AtomicU64);
 
+/// A bucket on a cache line of its own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct OwnBucket(TokenBucket);
+
 impl OwnLine {
     fn new(value: u64) -> OwnLine {
         OwnLine(AtomicU64::new(value))
@@ -262,11 +267,11 @@ impl Disk {
             bound_ticks: bound_ns.saturating_mul(TICKS_PER_NS),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
-            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| TokenBucket::default()).collect(),
+            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| OwnBucket::default()).collect(),
             pieces,
             config,
             in_flight_ticks: OwnLine::new(0),
-            aged: TokenBucket::default(),
+            aged: OwnBucket::default(),
             claimed_until_ns: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
@@ -344,7 +349,7 @@ impl Disk {
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
         let in_use = self.buckets.chunks(2).flat_map(|lane| lane.iter().take(lanes));
-        let ahead_ns = in_use.map(|bucket| (bucket.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
+        let ahead_ns = in_use.map(|bucket| (bucket.0.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
         let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
         let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
         (!self.is_unlimited()).then_some(left_ns)
@@ -508,7 +513,7 @@ impl Disk {
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class or group.
     pub fn qos(&self, node: impl Into<NodeId>) -> Result<Qos, QueueError> {
-        self.classes.get(node.into(), |row| row.qos)
+        self.classes.get(node.into(), |row| *row.qos)
     }
 
     /// Removes a class, or a group without members. What a class has queued ends as cancelled when its queue looks next
@@ -544,18 +549,18 @@ impl Disk {
         let ticks = self.token_ticks(cost_ticks);
         let depth_ns = self.effective_goal_ns();
         let at = own * 2 + lane;
-        match self.buckets[at].try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
+        match self.buckets[at].0.try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
             Ok(()) => Ok((at, ticks)),
             Err(retry_ns) => {
                 let other = |turn| (own + turn) % groups * 2 + lane;
-                let lends = |at: &usize| self.buckets[*at].try_take(now_ns, ticks, depth_ns / 2).is_ok();
+                let lends = |at: &usize| self.buckets[*at].0.try_take(now_ns, ticks, depth_ns / 2).is_ok();
                 (1..groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
             }
         }
     }
 
     pub(crate) fn bucket(&self, at: usize) -> &TokenBucket {
-        &self.buckets[at]
+        &self.buckets[at].0
     }
 
     /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
@@ -586,7 +591,7 @@ impl Disk {
         }
         let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
         let depth_ns = self.effective_goal_ns();
-        self.buckets[at].available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
+        self.buckets[at].0.available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
     }
 
     /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
@@ -598,7 +603,10 @@ impl Disk {
         self.settings.queues.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_queue(&self) {
+    /// A queue goes, with `report` still to tell and `in_flight_ticks` in the device.
+    pub(crate) fn remove_queue(&self, report: &Report, in_flight_ticks: u64) {
+        self.feedback.add(report);
+        self.leave(in_flight_ticks);
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -609,13 +617,13 @@ impl Disk {
 
     /// Before this no request goes first because of its age.
     pub(crate) fn aged_again_ns(&self) -> u64 {
-        self.aged.tat_ticks() / TICKS_PER_NS
+        self.aged.0.tat_ticks() / TICKS_PER_NS
     }
 
     /// A request went first because of its age, and takes `cost`: the disk's time until then is for the others.
     pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
         let ticks = whole_ticks(cost) as f64 / self.present_rate();
-        self.aged.take_anyway(now_ns, (ticks * AGED_PART) as u64);
+        self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);
     }
 
     /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.

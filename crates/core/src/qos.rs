@@ -134,7 +134,8 @@ impl Qos {
 /// served; what is further behind than twice that is forgotten.
 const DEBT_TICKS: u64 = 100_000_000 * TICKS_PER_NS;
 
-/// The tags of one node, shared by all queues of its disk.
+/// The tags of one node, shared by all queues of its disk. A request writes several: they share lines that are their own.
+#[repr(align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     /// iops, bandwidth; of both directions, reads, writes.

@@ -106,7 +106,8 @@ impl Default for QueueConfig {
 struct Member {
     generation: u32,
     kind: Kind,
-    qos: Qos,
+    /// The table's.
+    qos: Arc<Qos>,
     tags: Option<Arc<Tags>>,
     stats: ClassStats,
     /// By direction, from its first request on.
@@ -173,8 +174,9 @@ pub struct IoQueue {
     pool: Vec<Box<Latencies>>,
     queued: u32,
     in_flight: u32,
-    /// Device time of this queue's pieces in the device.
+    /// Device time of this queue's pieces in the device, and how many of them take some.
     in_flight_ticks: u64,
+    in_device: u32,
     /// How long pieces of this queue are in the device, a moving mean.
     usual_device_ns: u64,
     blocked: BlockedTime,
@@ -240,6 +242,7 @@ impl IoQueue {
             queued: 0,
             in_flight: 0,
             in_flight_ticks: 0,
+            in_device: 0,
             usual_device_ns: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
@@ -587,18 +590,23 @@ impl IoQueue {
     }
 }
 
+/// What is queued is lost, and pieces in the device count no more: neither may hold back the disk's other queues.
 impl Drop for IoQueue {
     fn drop(&mut self) {
-        self.disk.remove_queue();
+        for lane in &mut self.lanes {
+            mode::take_fifos(&mut lane.tree, self.members.len() as u32);
+        }
+        self.unreported.left += u64::from(self.in_device);
+        self.disk.remove_queue(&self.unreported, self.in_flight_ticks);
     }
 }
 
 impl Member {
-    fn new(kind: Kind, generation: u32) -> Member {
+    fn new(kind: Kind, generation: u32, qos: Arc<Qos>) -> Member {
         Member {
             generation,
             kind,
-            qos: Qos::default(),
+            qos,
             tags: None,
             stats: ClassStats::default(),
             latencies: [None, None],

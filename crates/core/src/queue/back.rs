@@ -42,6 +42,7 @@ impl IoQueue {
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
+            self.in_device += u32::from(ticks > 0);
             self.unreported.entered += u64::from(ticks > 0);
         }
         let token_ticks = self.disk.token_ticks(ticks);

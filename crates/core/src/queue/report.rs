@@ -125,7 +125,7 @@ impl IoQueue {
         let has_work = member.stats.queued > 0;
         ClassSnapshot {
             class: ClassId { node, generation: member.generation },
-            qos: member.qos,
+            qos: *member.qos,
             stats: member.stats,
             delay_ns: oldest_ns.map_or(0, |ns| now_ns.saturating_sub(ns)),
             expected_delay_ns: self.expected_delay_of(now_ns, node, None),
