@@ -120,17 +120,7 @@ pub(crate) struct Row {
 impl Row {
     fn new(kind: Kind, generation: u32, parent: u32, shares: u32, qos: Arc<Qos>) -> Row {
         let clocks = [Arc::new(Clock::new(shares.max(1))), Arc::new(Clock::new(shares.max(1)))];
-        Row {
-            kind,
-            generation,
-            parent,
-            shares: shares.max(1),
-            boost: 1,
-            qos,
-            members: 0,
-            clocks,
-            tags: None,
-        }
+        Row { kind, generation, parent, shares: shares.max(1), boost: 1, qos, members: 0, clocks, tags: None }
     }
 
     /// Shares as they count now.

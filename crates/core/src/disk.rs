@@ -55,8 +55,8 @@ use crate::units::Cost;
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
 
-/// So many of the longest pieces fit into a full device, unless the shortest are too long for that: one long request never fills
-/// it alone.
+/// So many of the longest pieces fit into a full device, if such short ones are not too dear: one long request does not fill it
+/// alone.
 const PIECES_IN_BOUND: u64 = 4;
 
 /// Old requests of all classes together go first for at most this part of the disk's time.
@@ -81,7 +81,7 @@ const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyGoal {
     /// Depth of the token bucket, and no piece may take longer than this much device time (raised when one 64 KiB piece needs
-    /// more), nor than a quarter of [`Disk::bound_ns`] if 64 KiB do not.
+    /// more), nor than a quarter of [`Disk::bound_ns`] where that costs little (see [`CostModel::piece_limits`]).
     Ns(u64),
     /// Requests go to the disk as they come.
     NoSplit,

@@ -7,8 +7,8 @@ mod common;
 use allocation_counter::measure;
 use common::{KIB, usual};
 use plimsoll_core::{
-    ClassId, ClassStats, Disk, DiskConfig, GroupId, IoQueue, Limits, Mode, Op, Outcome, Progress, Qos, QueueConfig, Rate,
-    Reservation,
+    ClassId, ClassStats, Disk, DiskConfig, GroupId, IoQueue, Limits, Mode, Op, Outcome, Progress, Qos, QueueConfig,
+    Rate, Reservation,
 };
 use std::sync::Arc;
 

@@ -7,8 +7,9 @@
 //! # How it works
 //! The effective goal is the latency goal, raised to the device time of 64 KiB in the dearer direction where that is
 //! more: pieces below 64 KiB would cost more than they save. The longest piece is the longest multiple of the block
-//! within that time, 16 MiB at the most, and a disk shortens it to a quarter of what it holds at once ([`Disk::bound_ns`]), so
-//! that no request fills the device alone; in the forms that are compatible with Seastar, the longest 512 * 2^k.
+//! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k. A disk
+//! shortens it further, to a quarter of what it holds at once ([`Disk::bound_ns`]), so that no request fills the device
+//! alone; but only as far as the pieces' fixed costs stay below 1/64 of the disk's time.
 //!
 //! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
@@ -21,13 +22,15 @@
 
 use super::{CostForm, CostModel};
 use crate::disk::DEFAULT_LATENCY_GOAL_NS;
-use crate::request::Op;
+use crate::request::{Direction, Op};
 use crate::units::Cost;
 
 /// No piece need be shorter than this, in bytes.
 const PIECE_MIN_BYTES: u32 = 64 << 10;
 /// No piece is longer than this, in bytes, as in Seastar.
 const PIECE_MAX_BYTES: u32 = 16 << 20;
+/// A piece may be as long as it takes for its fixed cost to be this part of it.
+const START_PART: u64 = 64;
 const SECTOR_BYTES: u32 = 512;
 
 /// Where requests are split. See [`CostModel::piece_limits`].
@@ -59,22 +62,37 @@ impl CostModel {
                 write_max_bytes: u32::MAX - u32::MAX % granule_bytes(self.write_block_bytes),
                 ..limits
             },
-            Some(_) => self.shorten(limits, effective_goal_ns),
+            Some(_) => PieceLimits {
+                read_max_bytes: self.longest_piece(Op::Read, Cost::from_ns(effective_goal_ns)),
+                write_max_bytes: self.longest_piece(Op::Write, Cost::from_ns(effective_goal_ns)),
+                ..limits
+            },
         }
     }
 
-    /// Returns `limits` with pieces that take `longest_ns` of device time at most, but 64 KiB at least.
-    pub(crate) fn shorten(&self, limits: PieceLimits, longest_ns: u64) -> PieceLimits {
-        let longest = |op, block_bytes| self.longest_piece(op, granule_bytes(block_bytes), Cost::from_ns(longest_ns));
+    /// Returns `limits` with pieces that take `wished_ns` of device time at most, unless more pieces would cost the disk more than
+    /// 1/64 of its time; 64 KiB at least.
+    pub(crate) fn shorten(&self, limits: PieceLimits, wished_ns: u64) -> PieceLimits {
+        let longest = |op| {
+            // What a piece costs whatever its length.
+            let twice_fs = self.cost(op, PIECE_MIN_BYTES).as_fs().saturating_mul(2);
+            let start_fs = twice_fs.saturating_sub(self.cost(op, 2 * PIECE_MIN_BYTES).as_fs());
+            let cheap = Cost::from_fs(start_fs.saturating_mul(START_PART));
+            self.longest_piece(op, Cost::from_ns(wished_ns).max(cheap))
+        };
         PieceLimits {
-            read_max_bytes: limits.read_max_bytes.min(longest(Op::Read, self.read_block_bytes)),
-            write_max_bytes: limits.write_max_bytes.min(longest(Op::Write, self.write_block_bytes)),
+            read_max_bytes: limits.read_max_bytes.min(longest(Op::Read)),
+            write_max_bytes: limits.write_max_bytes.min(longest(Op::Write)),
             ..limits
         }
     }
 
     /// The longest piece within `limit`, at least the shortest one (64 KiB).
-    fn longest_piece(&self, op: Op, granule_bytes: u32, limit: Cost) -> u32 {
+    fn longest_piece(&self, op: Op, limit: Cost) -> u32 {
+        let granule_bytes = granule_bytes(match op.direction() {
+            Direction::Read => self.read_block_bytes,
+            Direction::Write => self.write_block_bytes,
+        });
         let fits = |len_bytes: u32| self.cost(op, len_bytes) <= limit;
         let mut longest = PIECE_MIN_BYTES;
         if matches!(self.form, Some(CostForm::Additive | CostForm::Seastar)) {
