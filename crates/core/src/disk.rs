@@ -39,6 +39,8 @@
 //! assert_eq!(disk.effective_goal_ns(), 750_000);
 //! ```
 
+mod ceilings;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
@@ -51,6 +53,7 @@ use crate::snapshot::DiskSnapshot;
 use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
+use ceilings::Ceilings;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
@@ -146,6 +149,7 @@ pub struct Disk {
     settings: Settings,
     feedback: Feedback,
     controller: Mutex<Controller>,
+    ceilings: Mutex<Ceilings>,
     targets: Targets,
 }
 
@@ -285,6 +289,7 @@ impl Disk {
             },
             feedback: Feedback::new(),
             controller: Mutex::new(controller),
+            ceilings: Mutex::default(),
             targets: Targets::new(),
         }
     }
@@ -377,8 +382,8 @@ impl Disk {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
     }
 
-    /// A queue tells what it has seen; if nobody else is at it, the controller takes a step.
-    pub(crate) fn report(&self, now_ns: u64, report: &Report) {
+    /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
+    pub(crate) fn report(&self, now_ns: u64, queue: usize, report: &Report) {
         self.feedback.add(report);
         let Ok(mut controller) = self.controller.try_lock() else { return };
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
@@ -391,7 +396,7 @@ impl Disk {
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),
             token_blocks: total(&self.feedback.token_blocks),
-            outstanding_cap_ns: report.outstanding_cap_ns,
+            outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
         };
         controller.step(now_ns, &totals);
         let change = |of: &AtomicU64, to: u64| {
@@ -410,8 +415,10 @@ impl Disk {
             change(&self.settings.next_step_ns, controller.next_step_ns());
         }
         if now_ns.saturating_sub(self.settings.mended_ns.load(Ordering::Relaxed)) >= MEND_NS {
-            change(&self.settings.mended_ns, now_ns);
-            self.classes.mend_means(if self.config.duplex { 2 } else { 1 });
+            // The next report goes on if there are many classes.
+            if self.classes.mend_means(if self.config.duplex { 2 } else { 1 }) {
+                change(&self.settings.mended_ns, now_ns);
+            }
         }
         let long_ticks = self.long_piece_ticks();
         change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
@@ -599,14 +606,21 @@ impl Disk {
         self.settings.next_step_ns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add_queue(&self) {
-        self.settings.queues.fetch_add(1, Ordering::Relaxed);
+    fn ceilings(&self) -> MutexGuard<'_, Ceilings> {
+        self.ceilings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue goes, with `report` still to tell and `in_flight_ticks` in the device.
-    pub(crate) fn remove_queue(&self, report: &Report, in_flight_ticks: u64) {
+    /// Adds a queue and returns its place, by which it reports.
+    pub(crate) fn add_queue(&self) -> usize {
+        self.settings.queues.fetch_add(1, Ordering::Relaxed);
+        self.ceilings().add()
+    }
+
+    /// The queue at place `queue` goes, with `report` still to tell and `in_flight_ticks` in the device.
+    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: u64) {
         self.feedback.add(report);
         self.leave(in_flight_ticks);
+        self.ceilings().remove(queue);
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -154,6 +154,8 @@ enum Kind {
 pub struct IoQueue {
     disk: Arc<Disk>,
     config: QueueConfig,
+    /// By which it reports to the disk.
+    place: usize,
     lanes: Vec<Lane>,
     first_lane: usize,
     members: Vec<Member>,
@@ -241,6 +243,7 @@ impl IoQueue {
             pool: Vec::new(),
             queued: 0,
             in_flight: 0,
+            place: disk.add_queue(),
             in_flight_ticks: 0,
             in_device: 0,
             usual_device_ns: 0,
@@ -252,7 +255,6 @@ impl IoQueue {
             disk,
             config,
         };
-        queue.disk.add_queue();
         queue.follow();
         queue
     }
@@ -597,7 +599,7 @@ impl Drop for IoQueue {
             mode::take_fifos(&mut lane.tree, self.members.len() as u32);
         }
         self.unreported.left += u64::from(self.in_device);
-        self.disk.remove_queue(&self.unreported, self.in_flight_ticks);
+        self.disk.remove_queue(self.place, &self.unreported, self.in_flight_ticks);
     }
 }
 

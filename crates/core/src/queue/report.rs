@@ -37,7 +37,7 @@ impl IoQueue {
             self.looked_at_backlog_ns = now_ns;
             self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
         }
-        self.disk.report(now_ns, &self.unreported);
+        self.disk.report(now_ns, self.place, &self.unreported);
         self.reported_ns = now_ns;
         self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
     }
