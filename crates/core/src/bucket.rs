@@ -36,8 +36,8 @@ pub(crate) fn whole_ticks(cost: Cost) -> u64 {
     ticks_with_carry(cost, 0).0
 }
 
-/// See the module's documentation. Alone on its cache line, because every shard writes it.
-#[repr(align(128))]
+/// See the module's documentation. Every shard writes it: what holds one that is written for each request puts it on a cache line of
+/// its own.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     tat_ticks: AtomicU64,

@@ -12,7 +12,7 @@
 //! # Limits
 //! A removed class's number is used again when no queue knows it any more. Shares are 1 to 2^32 - 1.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::clock::Clock;
 use crate::qos::{Qos, Tags};
@@ -109,7 +109,8 @@ pub(crate) struct Row {
     pub(crate) shares: u32,
     /// What the controller of latency targets multiplies the shares by, 1 to 8.
     pub(crate) boost: u32,
-    pub(crate) qos: Qos,
+    /// Shared with the queues, and by all classes that ask for nothing.
+    pub(crate) qos: Arc<Qos>,
     members: u32,
     /// One for each lane.
     pub(crate) clocks: [Arc<Clock>; 2],
@@ -117,19 +118,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn new(kind: Kind, generation: u32, parent: u32, shares: u32) -> Row {
+    fn new(kind: Kind, generation: u32, parent: u32, shares: u32, qos: Arc<Qos>) -> Row {
         let clocks = [Arc::new(Clock::new(shares.max(1))), Arc::new(Clock::new(shares.max(1)))];
-        Row {
-            kind,
-            generation,
-            parent,
-            shares: shares.max(1),
-            boost: 1,
-            qos: Qos::default(),
-            members: 0,
-            clocks,
-            tags: None,
-        }
+        Row { kind, generation, parent, shares: shares.max(1), boost: 1, qos, members: 0, clocks, tags: None }
     }
 
     /// Shares as they count now.
@@ -143,16 +134,92 @@ impl Row {
     }
 }
 
+/// Rows that one call of [`Classes::mend_means`] looks at, as it is somebody's completion that pays for it.
+const MENDED_AT_ONCE: usize = 64;
+
+/// How far [`Classes::mend_means`] has got.
+#[derive(Debug, Default)]
+struct Mending {
+    /// The table's, as of which it began.
+    epoch: u64,
+    lane: usize,
+    next: usize,
+    /// Of each group.
+    offsets: Vec<Offset>,
+}
+
+impl Mending {
+    /// There is a row `at`: nothing is allocated for it later.
+    fn make_room(&mut self, at: u32) {
+        let missing = (at as usize + 1).saturating_sub(self.offsets.len());
+        self.offsets.reserve(missing);
+    }
+
+    fn go_on(&mut self, rows: &[Row], lanes: usize, epoch: u64) -> bool {
+        if self.epoch != epoch {
+            // Rows may be others than they were.
+            (self.epoch, self.lane, self.next) = (epoch, 0, 0);
+        }
+        if self.next == 0 {
+            self.offsets.clear();
+            self.offsets.resize(rows.len(), Offset::default());
+        }
+
+        let end = rows.len().min(self.next + MENDED_AT_ONCE);
+        for member in rows[..end].iter().skip(self.next.max(ROOT as usize + 1)) {
+            let parent = member.parent as usize;
+            self.offsets[parent].count(&member.clocks[self.lane], rows[parent].clocks[self.lane].mean());
+        }
+        self.next = end;
+        if end < rows.len() {
+            return false;
+        }
+
+        for (row, offset) in rows.iter().zip(&self.offsets).filter(|(row, _)| row.members > 0) {
+            row.clocks[self.lane].mend_mean(offset.mean());
+        }
+        (self.lane, self.next) = ((self.lane + 1) % lanes, 0);
+        self.lane == 0
+    }
+}
+
+/// How far the clocks of a group's members are from its mean: the sum, weighted by shares, and the sum of shares. Each difference
+/// is taken at one moment, so members may be looked at one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offset {
+    moment: f64,
+    weight: f64,
+}
+
+impl Offset {
+    fn count(&mut self, member: &Clock, mean: u64) {
+        if member.queues() > 0 {
+            let shares = f64::from(member.counted_shares());
+            self.moment += shares * member.own().wrapping_sub(mean) as i64 as f64;
+            self.weight += shares;
+        }
+    }
+
+    fn mean(self) -> i64 {
+        if self.weight > 0.0 { (self.moment / self.weight) as i64 } else { 0 }
+    }
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Classes {
     epoch: AtomicU64,
     rows: RwLock<Vec<Row>>,
+    /// The quality of service of those that ask for nothing.
+    plain: Arc<Qos>,
+    mending: Mutex<Mending>,
 }
 
 impl Classes {
     pub(crate) fn new() -> Classes {
-        Classes { epoch: AtomicU64::new(1), rows: RwLock::new(vec![Row::new(Kind::Group, 0, ROOT, 1)]) }
+        let plain = Arc::new(Qos::default());
+        let root = Row::new(Kind::Group, 0, ROOT, 1, Arc::clone(&plain));
+        Classes { epoch: AtomicU64::new(1), rows: RwLock::new(vec![root]), plain, mending: Mutex::default() }
     }
 
     pub(crate) fn epoch(&self) -> u64 {
@@ -163,27 +230,11 @@ impl Classes {
         look(&self.rows.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts the mean of each group where the clocks of its active members say it is.
-    pub(crate) fn mend_means(&self, lanes: usize) {
-        self.read(|rows| {
-            let groups = rows.iter().enumerate().filter(|(_, row)| row.kind == Kind::Group && row.members > 0);
-            for (group, row) in groups {
-                for lane in 0..lanes {
-                    let clock = &row.clocks[lane];
-                    let mean = clock.mean();
-                    let (mut moment, mut weight) = (0.0, 0.0);
-                    for (at, member) in rows.iter().enumerate() {
-                        let of = &member.clocks[lane];
-                        if at != group && member.parent as usize == group && of.queues() > 0 {
-                            let shares = f64::from(of.counted_shares());
-                            moment += shares * of.own().wrapping_sub(mean) as i64 as f64;
-                            weight += shares;
-                        }
-                    }
-                    clock.mend_mean(if weight > 0.0 { (moment / weight) as i64 } else { 0 });
-                }
-            }
-        });
+    /// Goes on putting the mean of each group where the clocks of its active members say it is, at most [`MENDED_AT_ONCE`] rows of
+    /// one lane further than the last call. Returns whether all means are done; the next call begins anew.
+    pub(crate) fn mend_means(&self, lanes: usize) -> bool {
+        let Ok(mut mending) = self.mending.try_lock() else { return true };
+        self.read(|rows| mending.go_on(rows, lanes, self.epoch()))
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Vec<Row>) -> Result<R, QueueError>) -> Result<R, QueueError> {
@@ -199,7 +250,7 @@ impl Classes {
             rows[parent].members += 1;
             let at = rows.iter().position(Row::is_free).unwrap_or(rows.len());
             let generation = rows.get(at).map_or(0, |row| row.generation.wrapping_add(1));
-            let row = Row::new(kind, generation, parent as u32, shares);
+            let row = Row::new(kind, generation, parent as u32, shares, Arc::clone(&self.plain));
             if at == rows.len() {
                 rows.push(row);
             } else {
@@ -207,6 +258,7 @@ impl Classes {
             }
             Ok((at as u32, generation))
         })
+        .inspect(|(at, _)| self.mending.lock().unwrap_or_else(PoisonError::into_inner).make_room(*at))
     }
 
     pub(crate) fn set_shares(&self, node: NodeId, shares: u32) -> Result<(), QueueError> {
@@ -237,10 +289,11 @@ impl Classes {
         self.change(|rows| {
             let at = find(rows, node)?;
             let row = &mut rows[at];
-            let old = std::mem::replace(&mut row.qos, qos);
+            let shared = if qos == *self.plain { Arc::clone(&self.plain) } else { Arc::new(qos) };
+            let old = std::mem::replace(&mut row.qos, shared);
             row.tags = match &row.tags {
                 None if qos.needs_tags() => Some(Arc::new(Tags::default())),
-                Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed())),
+                Some(tags) if qos.limits != old.limits => Some(Arc::new(tags.renewed(&old.limits, &row.qos.limits))),
                 tags => tags.clone(),
             };
             Ok(())
@@ -288,5 +341,55 @@ fn recount(rows: &[Row], at: usize) {
     for (clock, above) in row.clocks.iter().zip(&parent.clocks) {
         clock.set_shares(row.effective_shares());
         above.change_weight(clock.recount());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Cost;
+
+    #[test]
+    fn means_are_mended_in_portions() {
+        let classes = Classes::new();
+        let group = |parent| {
+            let (node, generation) = classes.add(parent, 10, Kind::Group).unwrap();
+            GroupId { node, generation }
+        };
+        let groups: Vec<GroupId> = (0..20).map(|_| group(GroupId::ROOT)).collect();
+        let members: Vec<u32> =
+            (0..1_000).map(|at| classes.add(groups[at % 20], 1 + at as u32 % 7, Kind::Class).unwrap().0).collect();
+        classes.read(|rows| {
+            for at in &members {
+                let clock = &rows[*at as usize].clocks[0];
+                let _ = clock.add_queue();
+                clock.serve(Cost::from_ns(u64::from(*at)), 1.0, true);
+            }
+        });
+
+        // 1021 rows, 64 a call.
+        let calls = 1 + (0..100).take_while(|_| !classes.mend_means(1)).count();
+        assert_eq!(calls, 16);
+        classes.read(|rows| {
+            for group in &groups {
+                let of_group = members.iter().map(|at| &rows[*at as usize]).filter(|row| row.parent == group.node);
+                let clocks = of_group.map(|row| (f64::from(row.shares), row.clocks[0].own() as f64));
+                let (moment, weight) = clocks.fold((0.0, 0.0), |(m, w), (shares, own)| (m + shares * own, w + shares));
+                let error = rows[group.node as usize].clocks[0].mean() as f64 - moment / weight;
+                assert!(error.abs() <= 1.0, "{error}");
+            }
+        });
+    }
+
+    #[test]
+    fn mending_begins_anew_when_the_table_has_changed() {
+        let classes = Classes::new();
+        for _ in 0..100 {
+            classes.add(GroupId::ROOT, 1, Kind::Class).unwrap();
+        }
+        assert!(!classes.mend_means(1));
+        classes.add(GroupId::ROOT, 1, Kind::Class).unwrap();
+        assert!(!classes.mend_means(1), "102 rows take two calls");
+        assert!(classes.mend_means(1));
     }
 }

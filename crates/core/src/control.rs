@@ -271,7 +271,7 @@ impl Controller {
 
     /// Latencies above this are to be counted as this much, so that one stall does not hide what else happens.
     pub(crate) fn latency_clip_ns(&self) -> u64 {
-        self.mean_latency_ns.map_or(u64::MAX, |mean_ns| ((mean_ns * CLIP_LATENCIES) as u64).max(STALL_MIN_NS))
+        self.mean_latency_ns.map_or(CLIP_UNKNOWN_NS, |mean_ns| ((mean_ns * CLIP_LATENCIES) as u64).max(STALL_MIN_NS))
     }
 
     /// When to call [`Controller::step`] at the latest, so that a stall is noticed. `u64::MAX`: not before a

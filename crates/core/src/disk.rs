@@ -39,9 +39,11 @@
 //! assert_eq!(disk.effective_goal_ns(), 750_000);
 //! ```
 
+mod ceilings;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::bucket::{TICKS_PER_NS, TokenBucket};
+use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
 use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
@@ -51,9 +53,17 @@ use crate::snapshot::DiskSnapshot;
 use crate::sync::{AtomicU64, Ordering};
 use crate::target::{Experience, Targets};
 use crate::units::Cost;
+use ceilings::Ceilings;
 
 /// The latency goal where none is set, as in Seastar: 0.75 ms.
 pub const DEFAULT_LATENCY_GOAL_NS: u64 = 750_000;
+
+/// So many of the longest pieces fit into a full device, if such short ones are not too dear: one long request does not fill it
+/// alone.
+const PIECES_IN_BOUND: u64 = 4;
+
+/// Old requests of all classes together go first for at most this part of the disk's time.
+const AGED_PART: f64 = 8.0;
 
 /// Over how much dispatched device time the share of writes is smoothed: 20 ms.
 const MIX_MEMORY_FS: f64 = 20e-3 * crate::units::FS_PER_S as f64;
@@ -73,7 +83,8 @@ const OVERDRAFT_IN_CLASS_PART: u64 = 8;
 /// Whether, and down to what, long requests are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyGoal {
-    /// No piece may take longer than this much device time (raised when one 64 KiB piece needs more).
+    /// Depth of the token bucket, and no piece may take longer than this much device time (raised when one 64 KiB piece needs
+    /// more), nor than a quarter of [`Disk::bound_ns`] where that costs little (see [`CostModel::piece_limits`]).
     Ns(u64),
     /// Requests go to the disk as they come.
     NoSplit,
@@ -88,7 +99,7 @@ pub struct DiskConfig {
     pub mix: MixExponent,
     /// Reads and writes do not disturb each other at all: two buckets, and shares that hold for each direction.
     pub duplex: bool,
-    /// Depth of the token bucket, and longest piece.
+    /// Depth of the token bucket, and how long a piece may take.
     pub latency_goal: LatencyGoal,
     /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
     /// the bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
@@ -128,14 +139,17 @@ pub struct Disk {
     has_mix: bool,
     classes: Classes,
     /// Two a group: of both directions or reads, of writes.
-    buckets: Box<[TokenBucket]>,
+    buckets: Box<[OwnBucket]>,
     in_flight_ticks: OwnLine,
+    /// When old requests may go first again.
+    aged: OwnBucket,
     /// Until when somebody whose turn it is, and who found no room, will have looked again.
     claimed_until_ns: OwnLine,
     write_share_bits: OwnLine,
     settings: Settings,
     feedback: Feedback,
     controller: Mutex<Controller>,
+    ceilings: Mutex<Ceilings>,
     targets: Targets,
 }
 
@@ -226,6 +240,11 @@ pub(crate) enum NoRoom {
 #[derive(Debug)]
 struct OwnLine(AtomicU64);
 
+/// A bucket on a cache line of its own.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct OwnBucket(TokenBucket);
+
 impl OwnLine {
     fn new(value: u64) -> OwnLine {
         OwnLine(AtomicU64::new(value))
@@ -243,6 +262,10 @@ impl Disk {
         let pieces = config.model.piece_limits(goal_ns);
         let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
         let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
+        let pieces = match goal_ns {
+            Some(_) => config.model.shorten(pieces, bound_ns / PIECES_IN_BOUND),
+            None => pieces,
+        };
         let limits = ControlLimits { bound_ns, min_window_ns: 0, unloaded_latency_ns: config.unloaded_latency_ns };
         let control = ControlConfig { enabled: config.control.enabled && config.window_ns.is_none(), ..config.control };
         let controller = Controller::new(control, limits);
@@ -252,10 +275,11 @@ impl Disk {
             window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
-            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| TokenBucket::default()).collect(),
+            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| OwnBucket::default()).collect(),
             pieces,
             config,
             in_flight_ticks: OwnLine::new(0),
+            aged: OwnBucket::default(),
             claimed_until_ns: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
@@ -270,6 +294,7 @@ impl Disk {
             },
             feedback: Feedback::new(),
             controller: Mutex::new(controller),
+            ceilings: Mutex::default(),
             targets: Targets::new(),
         }
     }
@@ -339,7 +364,7 @@ impl Disk {
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
         let in_use = self.buckets.chunks(2).flat_map(|lane| lane.iter().take(lanes));
-        let ahead_ns = in_use.map(|bucket| (bucket.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
+        let ahead_ns = in_use.map(|bucket| (bucket.0.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
         let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
         let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
         (!self.is_unlimited()).then_some(left_ns)
@@ -367,8 +392,8 @@ impl Disk {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
     }
 
-    /// A queue tells what it has seen; if nobody else is at it, the controller takes a step.
-    pub(crate) fn report(&self, now_ns: u64, report: &Report) {
+    /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
+    pub(crate) fn report(&self, now_ns: u64, queue: usize, report: &Report) {
         self.feedback.add(report);
         let Ok(mut controller) = self.controller.try_lock() else { return };
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
@@ -382,7 +407,7 @@ impl Disk {
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),
             token_blocks: total(&self.feedback.token_blocks),
-            outstanding_cap_ns: report.outstanding_cap_ns,
+            outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
         };
         controller.step(now_ns, &totals);
         let change = |of: &AtomicU64, to: u64| {
@@ -401,8 +426,10 @@ impl Disk {
             change(&self.settings.next_step_ns, controller.next_step_ns());
         }
         if now_ns.saturating_sub(self.settings.mended_ns.load(Ordering::Relaxed)) >= MEND_NS {
-            change(&self.settings.mended_ns, now_ns);
-            self.classes.mend_means(if self.config.duplex { 2 } else { 1 });
+            // The next report goes on if there are many classes.
+            if self.classes.mend_means(if self.config.duplex { 2 } else { 1 }) {
+                change(&self.settings.mended_ns, now_ns);
+            }
         }
         let long_ticks = self.long_piece_ticks();
         change(&self.settings.long_piece_ticks, long_ticks - long_ticks / LONG_PIECE_MEMORY);
@@ -504,7 +531,7 @@ impl Disk {
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class or group.
     pub fn qos(&self, node: impl Into<NodeId>) -> Result<Qos, QueueError> {
-        self.classes.get(node.into(), |row| row.qos)
+        self.classes.get(node.into(), |row| *row.qos)
     }
 
     /// Removes a class, or a group without members. What a class has queued ends as cancelled when its queue looks next
@@ -540,18 +567,18 @@ impl Disk {
         let ticks = self.token_ticks(cost_ticks);
         let depth_ns = self.effective_goal_ns();
         let at = own * 2 + lane;
-        match self.buckets[at].try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
+        match self.buckets[at].0.try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
             Ok(()) => Ok((at, ticks)),
             Err(retry_ns) => {
                 let other = |turn| (own + turn) % groups * 2 + lane;
-                let lends = |at: &usize| self.buckets[*at].try_take(now_ns, ticks, depth_ns / 2).is_ok();
+                let lends = |at: &usize| self.buckets[*at].0.try_take(now_ns, ticks, depth_ns / 2).is_ok();
                 (1..groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
             }
         }
     }
 
     pub(crate) fn bucket(&self, at: usize) -> &TokenBucket {
-        &self.buckets[at]
+        &self.buckets[at].0
     }
 
     /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
@@ -582,7 +609,7 @@ impl Disk {
         }
         let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
         let depth_ns = self.effective_goal_ns();
-        self.buckets[at].available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
+        self.buckets[at].0.available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
     }
 
     /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
@@ -590,17 +617,44 @@ impl Disk {
         self.settings.next_step_ns.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add_queue(&self) {
-        self.settings.queues.fetch_add(1, Ordering::Relaxed);
+    fn ceilings(&self) -> MutexGuard<'_, Ceilings> {
+        self.ceilings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn remove_queue(&self) {
+    /// Adds a queue and returns its place, by which it reports.
+    pub(crate) fn add_queue(&self) -> usize {
+        self.settings.queues.fetch_add(1, Ordering::Relaxed);
+        self.ceilings().add()
+    }
+
+    /// The queue at place `queue` goes, with `report` still to tell and `in_flight_ticks` in the device.
+    pub(crate) fn remove_queue(&self, queue: usize, report: &Report, in_flight_ticks: u64) {
+        self.feedback.add(report);
+        self.leave(in_flight_ticks);
+        self.ceilings().remove(queue);
         self.settings.queues.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether other queues may wait for the same limits.
     pub(crate) fn has_several_queues(&self) -> bool {
         self.settings.queues.load(Ordering::Relaxed) > 1
+    }
+
+    /// Before this no request goes first because of its age.
+    pub(crate) fn aged_again_ns(&self) -> u64 {
+        self.aged.0.tat_ticks() / TICKS_PER_NS
+    }
+
+    /// A request went first because of its age, and takes `cost`: the disk's time until then is for the others.
+    pub(crate) fn charge_aged(&self, now_ns: u64, cost: Cost) {
+        let ticks = whole_ticks(cost) as f64 / self.present_rate();
+        self.aged.0.take_anyway(now_ns, (ticks * AGED_PART) as u64);
+    }
+
+    /// Returns how much device time the disk gives in a second now, in seconds: its capacity scale, in the present mix.
+    pub(crate) fn present_rate(&self) -> f64 {
+        let capacity = if self.has_mix { self.config.mix.capacity(self.write_share()) } else { 1.0 };
+        self.capacity_scale() * capacity
     }
 
     /// The time of reservations.
@@ -625,9 +679,12 @@ impl Disk {
         if !self.has_mix {
             return cost;
         }
-        let write_share = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
-        let capacity = self.config.mix.capacity(write_share);
+        let capacity = self.config.mix.capacity(self.write_share());
         Cost::from_fs((cost.as_fs() as f64 / capacity) as u64)
+    }
+
+    fn write_share(&self) -> f64 {
+        f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed))
     }
 
     /// Tells the mix what has been dispatched. Concurrent updates may lose one another: it is an estimate.
@@ -638,7 +695,7 @@ impl Disk {
         let fs = cost.as_fs() as f64;
         let step = fs / (MIX_MEMORY_FS + fs);
         let target = if direction == Direction::Write { 1.0 } else { 0.0 };
-        let old = f64::from_bits(self.write_share_bits.0.load(Ordering::Relaxed));
+        let old = self.write_share();
         self.write_share_bits.0.store((old + (target - old) * step).to_bits(), Ordering::Relaxed);
     }
 

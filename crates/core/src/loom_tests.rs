@@ -10,7 +10,7 @@
 //! thread may read it.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p plimsoll-core --release --lib loom
+//! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p plimsoll-core --release --lib loom
 //! ```
 //!
 //! # Limits
@@ -46,9 +46,11 @@ fn explore_some(preemptions: usize, orders: Option<usize>, model: impl Fn() + Sy
     builder.check(model);
 }
 
-fn enter(parent: &Clock, child: &Clock, shares: u32) {
-    if let Edge::Parent { shares } = child.add_queue(shares) {
+/// As a tree does it: joins, and then counts shares that have changed meanwhile.
+fn enter(parent: &Clock, child: &Clock) {
+    if let Edge::Parent { shares } = child.add_queue() {
         parent.join(child, shares, COST);
+        parent.change_weight(child.recount());
     }
 }
 
@@ -72,12 +74,12 @@ fn is_plausible(mean: u64) -> bool {
 #[test]
 fn loom_weight_is_what_is_active_after_joins_and_leaves() {
     explore(3, || {
-        let parent = Arc::new(Clock::new());
-        let children = Arc::new([Clock::new(), Clock::new()]);
+        let parent = Arc::new(Clock::new(1));
+        let children = Arc::new([Clock::new(10), Clock::new(30)]);
         let threads = [(0, 10), (1, 30)].map(|(at, shares): (usize, u32)| {
             let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
             thread::spawn(move || {
-                enter(&parent, &children[at], shares);
+                enter(&parent, &children[at]);
                 serve(&parent, &children[at], shares);
                 if at == 0 {
                     exit(&parent, &children[at]);
@@ -97,12 +99,12 @@ fn loom_weight_is_what_is_active_after_joins_and_leaves() {
 #[test]
 fn loom_a_class_on_several_queues_counts_once() {
     explore(3, || {
-        let (parent, child) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
+        let (parent, child) = (Arc::new(Clock::new(1)), Arc::new(Clock::new(10)));
         let threads: Vec<_> = (0..2)
             .map(|stays| {
                 let (parent, child) = (Arc::clone(&parent), Arc::clone(&child));
                 thread::spawn(move || {
-                    enter(&parent, &child, 10);
+                    enter(&parent, &child);
                     if stays == 0 {
                         exit(&parent, &child);
                     }
@@ -117,18 +119,19 @@ fn loom_a_class_on_several_queues_counts_once() {
 #[test]
 fn loom_a_change_of_shares_keeps_the_weight_whatever_races() {
     explore(3, || {
-        let parent = Arc::new(Clock::new());
-        let children = Arc::new([Clock::new(), Clock::new()]);
-        enter(&parent, &children[1], 5);
+        let parent = Arc::new(Clock::new(1));
+        let children = Arc::new([Clock::new(30), Clock::new(5)]);
+        enter(&parent, &children[1]);
         let joins = {
             let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
             thread::spawn(move || {
-                enter(&parent, &children[0], 30);
+                enter(&parent, &children[0]);
                 exit(&parent, &children[0]);
-                enter(&parent, &children[0], 30);
+                enter(&parent, &children[0]);
             })
         };
-        let by = children[0].recount(10);
+        children[0].set_shares(10);
+        let by = children[0].recount();
         parent.change_weight(by);
         joins.join().unwrap();
         assert_eq!(parent.weight(), 5 + u64::from(children[0].counted_shares()));
@@ -142,13 +145,13 @@ fn loom_a_change_of_shares_keeps_the_weight_whatever_races() {
 #[test]
 fn loom_queues_of_a_class_keep_their_mean_in_bounds() {
     explore(3, || {
-        let class = Arc::new(Clock::new());
+        let class = Arc::new(Clock::new(1));
         let threads: Vec<_> = (0..3)
             .map(|leaves| {
                 let class = Arc::clone(&class);
                 thread::spawn(move || {
-                    let _ = class.add_queue(1);
-                    let local = class.join_queue(0).wrapping_add(units(COST, 1.0));
+                    let _ = class.add_queue();
+                    let local = class.join_queue(0, 0).wrapping_add(units(COST, 1.0));
                     class.advance_class(COST, &mut 0.0);
                     if leaves > 0 {
                         let _ = class.remove_queue();
@@ -166,8 +169,8 @@ fn loom_queues_of_a_class_keep_their_mean_in_bounds() {
 #[test]
 fn loom_serving_loses_no_update() {
     explore(3, || {
-        let (parent, child) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
-        enter(&parent, &child, 4);
+        let (parent, child) = (Arc::new(Clock::new(1)), Arc::new(Clock::new(4)));
+        enter(&parent, &child);
         let threads = [0, 1].map(|_| {
             let (parent, child) = (Arc::clone(&parent), Arc::clone(&child));
             thread::spawn(move || {
@@ -187,10 +190,10 @@ fn loom_serving_loses_no_update() {
 fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
     for off in [-1_000_000_000_i64, 1_000_000_000] {
         explore(3, move || {
-            let parent = Arc::new(Clock::new());
-            let children = Arc::new([Clock::new(), Clock::new()]);
-            enter(&parent, &children[0], 1);
-            enter(&parent, &children[1], 1);
+            let parent = Arc::new(Clock::new(1));
+            let children = Arc::new([Clock::new(1), Clock::new(1)]);
+            enter(&parent, &children[0]);
+            enter(&parent, &children[1]);
             parent.mend_mean(off);
             let serves = {
                 let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
@@ -212,13 +215,13 @@ fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
 #[test]
 fn loom_what_a_lonely_queue_overwrites_is_mended() {
     explore(3, || {
-        let parent = Arc::new(Clock::new());
-        let children = Arc::new([Clock::new(), Clock::new()]);
-        enter(&parent, &children[0], 1);
+        let parent = Arc::new(Clock::new(1));
+        let children = Arc::new([Clock::new(1), Clock::new(1)]);
+        enter(&parent, &children[0]);
         let joins = {
             let (parent, children) = (Arc::clone(&parent), Arc::clone(&children));
             thread::spawn(move || {
-                enter(&parent, &children[1], 1);
+                enter(&parent, &children[1]);
                 serve(&parent, &children[1], 1);
             })
         };
@@ -261,7 +264,7 @@ fn loom_debts_of_reservations_are_all_booked() {
         let amount = Amount { direction: Direction::Read, requests: 1, bytes: 512 };
         // 150 ms are owed: more than the 100 ms that are only owed, less than the 200 ms that are forgotten.
         let charge = move |tags: &Tags, disk: &Disk| {
-            tags.charge_reservations(&reservation, amount, disk.reserved_time(150_000_000));
+            tags.charge_reservations(&reservation, amount, disk.reserved_time(150_000_000), true);
         };
         let other = {
             let (disk, tags) = (Arc::clone(&disk), Arc::clone(&tags));

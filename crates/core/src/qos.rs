@@ -11,8 +11,11 @@
 //! first, as in mClock's constraint phase (Gulati et al. 2010); the tag moves on whatever brought the class its turn, so a
 //! class gets the larger of its reservation and its share.
 //!
+//! A change of a limit keeps what was used of its burst, in requests or bytes.
+//!
 //! # Limits
-//! Where several queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
+//! A poll that comes up to 1 ms late loses nothing of a limit; what a later one has missed beyond that is lost. Where several
+//! queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
 //! at once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
 //! Reservations of groups are not used; those of classes are.
 //!
@@ -47,7 +50,17 @@ pub struct Limits {
     /// Bytes written per second.
     pub write_bandwidth: Rate,
     /// What may be used at once after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
+    ///
+    /// A queue that waits for the limit and is polled late sends at once what it has missed, at most what the limit allows in
+    /// 1 ms more than this.
     pub burst_ns: u64,
+}
+
+impl Limits {
+    /// The six rates, in the order of the tags.
+    fn rates(&self) -> [Rate; 6] {
+        [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
+    }
 }
 
 impl Default for Limits {
@@ -121,13 +134,24 @@ impl Qos {
 /// served; what is further behind than twice that is forgotten.
 const DEBT_TICKS: u64 = 100_000_000 * TICKS_PER_NS;
 
-/// The tags of one node, shared by all queues of its disk.
+/// The tags of one node, shared by all queues of its disk. A request writes several: they share lines that are their own.
+#[repr(align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
     /// iops, bandwidth; of both directions, reads, writes.
     limits: [TokenBucket; 6],
     /// iops, bandwidth.
     reservations: [TokenBucket; 2],
+    inherited: Option<Box<Inherited>>,
+}
+
+/// What was used of the limits before a change, taken over at the first use after it: nobody tells the time when limits change.
+#[derive(Debug)]
+struct Inherited {
+    /// The old tags, and by what to stretch the time that they are ahead: old rate over new.
+    limits: [(u64, f64); 6],
+    /// 1 when it has been taken over.
+    is_done: AtomicU64,
 }
 
 /// One piece on its way out, as limits count it: a request counts once, with its first piece.
@@ -167,6 +191,37 @@ impl Credit {
     }
 }
 
+/// What a class has waiting in one direction, as limits count it: requests of which nothing has been dispatched, and bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    requests: u64,
+    bytes: u64,
+}
+
+impl Waiting {
+    pub(crate) fn add(&mut self, requests: u32, bytes: u32) {
+        self.requests += u64::from(requests);
+        self.bytes += u64::from(bytes);
+    }
+
+    pub(crate) fn take(&mut self, requests: u32, bytes: u32) {
+        self.requests -= u64::from(requests);
+        self.bytes -= u64::from(bytes);
+    }
+
+    /// Returns what of it `credit` does not cover.
+    pub(crate) fn beyond(self, credit: Credit) -> Waiting {
+        Waiting {
+            requests: self.requests.saturating_sub(u64::from(credit.requests)),
+            bytes: self.bytes.saturating_sub(u64::from(credit.bytes)),
+        }
+    }
+
+    fn is_nothing(self) -> bool {
+        self.requests == 0 && self.bytes == 0
+    }
+}
+
 impl Tags {
     fn limits_for(&self, limits: &Limits, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let (iops, bandwidth, at) = match amount.direction {
@@ -174,10 +229,10 @@ impl Tags {
             Direction::Write => (limits.write_iops, limits.write_bandwidth, 4),
         };
         [
-            (&self.limits[0], ticks_at(limits.iops, amount.requests)),
-            (&self.limits[1], ticks_at(limits.bandwidth, amount.bytes)),
-            (&self.limits[at], ticks_at(iops, amount.requests)),
-            (&self.limits[at + 1], ticks_at(bandwidth, amount.bytes)),
+            (&self.limits[0], ticks_at(limits.iops, u64::from(amount.requests))),
+            (&self.limits[1], ticks_at(limits.bandwidth, u64::from(amount.bytes))),
+            (&self.limits[at], ticks_at(iops, u64::from(amount.requests))),
+            (&self.limits[at + 1], ticks_at(bandwidth, u64::from(amount.bytes))),
         ]
         .into_iter()
         .filter(|(_, ticks)| *ticks > 0)
@@ -193,19 +248,50 @@ impl Tags {
 
     /// When the limits let `amount` pass, if not now; takes nothing.
     pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
+        self.take_over(now_ns);
         let until = |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).err();
         self.limits_for(limits, amount).filter_map(until).max()
     }
 
-    pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, now_ns: u64) {
-        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(now_ns, ticks));
+    /// Takes `amount` from the limits as of `from_ns`: what they would have allowed since then is not lost.
+    pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, from_ns: u64) {
+        self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
+    }
+
+    /// Returns in how long the limits will have let pass what waits now, by direction, if it gets `part` of them: so long a request
+    /// in `direction` (`None`: in one of those in which something waits) that came now would wait.
+    pub(crate) fn delay_ns(
+        &self,
+        limits: &Limits,
+        waiting: [Waiting; 2],
+        direction: Option<Direction>,
+        part: f64,
+        now_ns: u64,
+    ) -> u64 {
+        self.take_over(now_ns);
+        let [reads, writes] = waiting;
+        let both = Waiting { requests: reads.requests + writes.requests, bytes: reads.bytes + writes.bytes };
+        let concerns = |of: Direction| direction == Some(of) || !waiting[of as usize].is_nothing();
+        let counted = [(both, true), (reads, concerns(Direction::Read)), (writes, concerns(Direction::Write))];
+        let amounts = counted.into_iter().flat_map(|(of, counts)| [(of.requests, counts), (of.bytes, counts)]);
+
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        let delay_ticks = |((bucket, rate), (amount, counts)): ((&TokenBucket, Rate), (u64, bool))| {
+            let is_limited = counts && rate != Rate::Unlimited;
+            let used = bucket.tat_ticks().saturating_sub(now) as f64;
+            let allowed = limits.burst_ns as f64 * TICKS_PER_NS as f64;
+            is_limited.then(|| used + ticks_at(rate, amount) as f64 / part - allowed)
+        };
+        let tags = self.limits.iter().zip(limits.rates());
+        let longest = tags.zip(amounts).filter_map(delay_ticks).fold(0.0, f64::max);
+        (longest / TICKS_PER_NS as f64) as u64
     }
 
     fn reserved(&self, reservation: &Reservation, amount: Amount) -> impl Iterator<Item = (&TokenBucket, u64)> {
         let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
         [
-            (&self.reservations[0], ticks_at(rate(reservation.iops), amount.requests)),
-            (&self.reservations[1], ticks_at(rate(reservation.bandwidth), amount.bytes)),
+            (&self.reservations[0], ticks_at(rate(reservation.iops), u64::from(amount.requests))),
+            (&self.reservations[1], ticks_at(rate(reservation.bandwidth), u64::from(amount.bytes))),
         ]
         .into_iter()
         .filter(|(_, ticks)| *ticks > 0)
@@ -239,7 +325,7 @@ impl Tags {
         for (bucket, ticks) in self.reserved(reservation, amount) {
             let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
             let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
-            // A class that its own limits hold back says nothing about the disk.
+            // A class that its own limits, or those of its groups, hold back says nothing about the disk.
             if may_slip && debt > 0 {
                 time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
             }
@@ -251,9 +337,39 @@ impl Tags {
         self.reservations.iter().for_each(|bucket| bucket.not_before(time.ticks()));
     }
 
-    /// Tags for other limits, which are not bound by what was used of the old ones; reservations go on.
-    pub(crate) fn renewed(&self) -> Tags {
-        Tags { limits: Default::default(), reservations: self.reservations.each_ref().map(TokenBucket::copy) }
+    /// Returns tags for `new` limits. What was used of the `old` ones counts, in requests or bytes; reservations go on.
+    pub(crate) fn renewed(&self, old: &Limits, new: &Limits) -> Tags {
+        let (old, new) = (old.rates(), new.rates());
+        let pending = self.inherited.as_ref().filter(|inherited| inherited.is_done.load(Ordering::Acquire) == 0);
+        let limits = std::array::from_fn(|at| {
+            let (tag_ticks, stretched) =
+                pending.map_or_else(|| (self.limits[at].tat_ticks(), 1.0), |inherited| inherited.limits[at]);
+            // Of what was not limited nothing was used.
+            let stretch = match (old[at].get(), new[at].get()) {
+                (Some(old), Some(new)) => old as f64 / new as f64,
+                _ => 0.0,
+            };
+            (tag_ticks, stretched * stretch)
+        });
+        Tags {
+            limits: Default::default(),
+            reservations: self.reservations.each_ref().map(TokenBucket::copy),
+            inherited: Some(Box::new(Inherited { limits, is_done: AtomicU64::new(0) })),
+        }
+    }
+
+    /// Takes over what was used of the limits before the last change, once. Two queues that do so at once set the same.
+    fn take_over(&self, now_ns: u64) {
+        let Some(inherited) = &self.inherited else { return };
+        if inherited.is_done.load(Ordering::Acquire) == 1 {
+            return;
+        }
+        let now = now_ns.saturating_mul(TICKS_PER_NS);
+        for (bucket, (tag_ticks, stretch)) in self.limits.iter().zip(inherited.limits) {
+            let ahead = tag_ticks.saturating_sub(now) as f64 * stretch;
+            bucket.not_before(now.saturating_add(ahead as u64));
+        }
+        inherited.is_done.store(1, Ordering::Release);
     }
 }
 
@@ -276,7 +392,7 @@ impl ReservedTime<'_> {
 }
 
 /// Ticks that `count` takes at `rate`; 0 at no rate.
-fn ticks_at(rate: Rate, count: u32) -> u64 {
+fn ticks_at(rate: Rate, count: u64) -> u64 {
     match rate {
         Rate::Unlimited => 0,
         Rate::PerSecond(per_s) => {

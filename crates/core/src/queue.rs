@@ -53,7 +53,7 @@ use crate::bucket::whole_ticks;
 use crate::classes::{ClassId, QueueError};
 use crate::clock::Clock;
 use crate::disk::{Disk, Report};
-use crate::qos::{Amount, Credit, Qos, Tags};
+use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
 use crate::request::Op;
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
@@ -108,7 +108,8 @@ impl Default for QueueConfig {
 struct Member {
     generation: u32,
     kind: Kind,
-    qos: Qos,
+    /// The table's.
+    qos: Arc<Qos>,
     tags: Option<Arc<Tags>>,
     stats: ClassStats,
     /// By direction, from its first request on.
@@ -116,20 +117,29 @@ struct Member {
     mark: WaitMark,
     /// Since when nothing is in the device; of meaning while work is queued.
     starved_since_ns: u64,
+    /// What waits, by direction, as limits count it.
+    queued_of: [Waiting; 2],
     /// What is booked at its limits and not used, by direction.
     credit: [Credit; 2],
     /// Time spent at limits, and since when it is at one now.
     limited_ns: u64,
     parked_since_ns: Option<u64>,
+    /// When it last came back from a limit, and when it could have.
+    came_back: CameBack,
     /// Its level among the disk's latency targets, if it has one, and to how many levels it yields.
     level: Option<u8>,
     yields: u8,
     /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
     backlogged_since: u64,
-    /// Before this an old request does not go first.
-    aged_again_ns: u64,
     /// Keeps the row of the disk's table from being used again.
     held: Option<[Arc<Clock>; 2]>,
+}
+
+/// A node that waited for a limit was polled at `at_ns`, and could have gone at `due_ns`.
+#[derive(Clone, Copy, Debug, Default)]
+struct CameBack {
+    at_ns: u64,
+    due_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +156,8 @@ enum Kind {
 pub struct IoQueue {
     disk: Arc<Disk>,
     config: QueueConfig,
+    /// By which it reports to the disk.
+    place: usize,
     lanes: Vec<Lane>,
     first_lane: usize,
     members: Vec<Member>,
@@ -166,8 +178,9 @@ pub struct IoQueue {
     pool: Vec<Box<Latencies>>,
     queued: u32,
     in_flight: u32,
-    /// Device time of this queue's pieces in the device.
+    /// Device time of this queue's pieces in the device, and how many of them take some.
     in_flight_ticks: u64,
+    in_device: u32,
     /// How long pieces of this queue are in the device: a moving mean, and the least.
     usual_device_ns: u64,
     unloaded: Unloaded,
@@ -233,7 +246,9 @@ impl IoQueue {
             pool: Vec::new(),
             queued: 0,
             in_flight: 0,
+            place: disk.add_queue(),
             in_flight_ticks: 0,
+            in_device: 0,
             usual_device_ns: 0,
             unloaded: Unloaded::new(),
             blocked: BlockedTime::default(),
@@ -244,7 +259,6 @@ impl IoQueue {
             disk,
             config,
         };
-        queue.disk.add_queue();
         queue.follow();
         queue
     }
@@ -286,7 +300,7 @@ impl IoQueue {
     ) -> Result<RequestId, QueueError> {
         let node = self.class_node_now(class)?;
         if let Some(most_ns) = self.members[node as usize].qos.max_delay_ns {
-            let expected_ns = self.expected_delay_of(node);
+            let expected_ns = self.expected_delay_of(now_ns, node, Some(op.direction()));
             if expected_ns > most_ns {
                 self.members[node as usize].stats.refused += 1;
                 return Err(QueueError::Overloaded { expected_ns });
@@ -334,6 +348,7 @@ impl IoQueue {
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
         member.stats.queued_fs += u128::from(rest_fs);
+        member.queued_of[op.direction() as usize].add(1, len_bytes);
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
@@ -358,10 +373,10 @@ impl IoQueue {
         if len_bytes <= most {
             return self.disk.cost(op, len_bytes);
         }
-        let whole = u64::from(len_bytes / most) * self.disk.cost(op, most).as_fs();
+        let whole_fs = u64::from(len_bytes / most).saturating_mul(self.disk.cost(op, most).as_fs());
         let rest_bytes = len_bytes % most;
         let rest_fs = if rest_bytes > 0 { self.disk.cost(op, rest_bytes).as_fs() } else { 0 };
-        Cost::from_fs(whole.saturating_add(rest_fs))
+        Cost::from_fs(whole_fs.saturating_add(rest_fs))
     }
 
     fn piece_max_bytes(&self, op: Op) -> u32 {
@@ -483,7 +498,7 @@ impl IoQueue {
         let (waited_ns, reason) = member.mark.take(&self.blocked, limited_ns, now_ns);
         piece.reason = reason;
         for (total, waited) in member.stats.waited_ns.iter_mut().zip(waited_ns) {
-            *total += waited;
+            *total = total.saturating_add(waited);
         }
         if first && let Some(latencies) = &mut member.latencies[piece.op.direction() as usize] {
             latencies.queue.record(queued_ns);
@@ -500,6 +515,7 @@ impl IoQueue {
         stats.queued_fs -= u128::from(taken_fs);
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
+        member.queued_of[piece.op.direction() as usize].take(u32::from(first), piece.len_bytes);
         stats.aged += u64::from(pick.turn == Turn::Aged);
         stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         self.in_flight += 1;
@@ -519,13 +535,14 @@ impl IoQueue {
         piece
     }
 
-    fn charge_limits(&mut self, now_ns: u64, class: u32, lane: usize, amount: Amount) {
+    /// Charges the limits of `class` and of the groups above it for `amount`, as if it had gone at `from_ns`.
+    fn charge_limits(&mut self, from_ns: u64, class: u32, lane: usize, amount: Amount) {
         let mut at = class;
         loop {
             let member = &mut self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
                 let missing = amount.beyond(&mut member.credit[amount.direction as usize]);
-                tags.charge_limits(&member.qos.limits, missing, now_ns);
+                tags.charge_limits(&member.qos.limits, missing, from_ns);
             }
             if at == ROOT {
                 return;
@@ -579,27 +596,33 @@ impl IoQueue {
     }
 }
 
+/// What is queued is lost, and pieces in the device count no more: neither may hold back the disk's other queues.
 impl Drop for IoQueue {
     fn drop(&mut self) {
-        self.disk.remove_queue();
+        for lane in &mut self.lanes {
+            mode::take_fifos(&mut lane.tree, self.members.len() as u32);
+        }
+        self.unreported.left += u64::from(self.in_device);
+        self.disk.remove_queue(self.place, &self.unreported, self.in_flight_ticks);
     }
 }
 
 impl Member {
-    fn new(kind: Kind, generation: u32) -> Member {
+    fn new(kind: Kind, generation: u32, qos: Arc<Qos>) -> Member {
         Member {
             generation,
             kind,
-            qos: Qos::default(),
+            qos,
             tags: None,
             stats: ClassStats::default(),
             latencies: [None, None],
             mark: WaitMark::default(),
             starved_since_ns: 0,
+            queued_of: Default::default(),
             credit: Default::default(),
             limited_ns: 0,
             parked_since_ns: None,
-            aged_again_ns: 0,
+            came_back: CameBack::default(),
             level: None,
             yields: 0,
             backlogged_since: 0,

@@ -152,7 +152,7 @@ impl ClassStats {
             bytes: a.bytes + b.bytes,
         };
         let mut waited_ns = self.waited_ns;
-        waited_ns.iter_mut().zip(other.waited_ns).for_each(|(total, more)| *total += more);
+        waited_ns.iter_mut().zip(other.waited_ns).for_each(|(total, more)| *total = total.saturating_add(more));
         ClassStats {
             queued: self.queued + other.queued,
             in_flight: self.in_flight + other.in_flight,
@@ -201,7 +201,8 @@ impl BlockedTime {
     /// Something can be dispatched again.
     pub(crate) fn unblock(&mut self, now_ns: u64) {
         if let Some((reason, since_ns)) = self.now.take() {
-            self.total_ns[reason as usize] += now_ns.saturating_sub(since_ns);
+            let total_ns = &mut self.total_ns[reason as usize];
+            *total_ns = total_ns.saturating_add(now_ns.saturating_sub(since_ns));
         }
     }
 

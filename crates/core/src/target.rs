@@ -152,10 +152,13 @@ impl Targets {
     ) -> Option<Decision> {
         let at = usize::from(level).min(LEVELS - 1);
         let of = &self.levels[at];
-        if of.is_forgotten(now_ns) {
-            of.share_bits.store(1f64.to_bits(), Relaxed);
+        let silent_ns = now_ns.saturating_sub(of.noted_ns.swap(now_ns, Relaxed));
+        if silent_ns > FORGET_NS {
+            of.begin_anew();
+            if let Ok(mut windows) = self.windows.try_lock() {
+                windows[at] = Window { since_ns: now_ns, boost: windows[at].boost, ..Window::default() };
+            }
         }
-        of.noted_ns.store(now_ns, Relaxed);
         let requests = of.requests.fetch_add(1, Relaxed) + 1;
         of.missed.fetch_add(u64::from(experience.total_ns > target.latency_ns), Relaxed);
         of.device_ns.fetch_add(experience.device_ns, Relaxed);
@@ -189,6 +192,14 @@ impl Level {
         now_ns.saturating_sub(self.noted_ns.load(Relaxed)) > FORGET_NS
     }
 
+    /// Forgets what was counted and decided before a pause: the next window begins with what comes now.
+    fn begin_anew(&self) {
+        for count in [&self.requests, &self.missed, &self.queue_ns, &self.device_ns, &self.yielding_ticks] {
+            count.store(0, Relaxed);
+        }
+        self.share_bits.store(1f64.to_bits(), Relaxed);
+    }
+
     fn share(&self) -> f64 {
         f64::from_bits(self.share_bits.load(Relaxed))
     }
@@ -204,7 +215,7 @@ impl Level {
         let take = |of: &AtomicU64| of.swap(0, Relaxed) as f64;
         let (requests, missed) = (take(&self.requests), take(&self.missed));
         let (queue_ns, device_ns) = (take(&self.queue_ns), take(&self.device_ns));
-        let used = take(&self.yielding_ticks) / (elapsed_ns * crate::bucket::TICKS_PER_NS) as f64;
+        let used = take(&self.yielding_ticks) / (elapsed_ns as f64 * crate::bucket::TICKS_PER_NS as f64);
         let allowed = (1.0 - target.quantile).clamp(1e-6, 1.0) * requests;
         let reason = EventReason::Missed { part: missed / requests.max(1.0), allowed: allowed / requests.max(1.0) };
         let share = self.share();
@@ -275,4 +286,45 @@ fn set_boost(classes: &Classes, level: usize, boost: u32) {
         classes.map(|(at, _)| at as u32).collect::<Vec<_>>()
     });
     members.into_iter().for_each(|at| classes.set_boost(at, boost));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: LatencyTarget = LatencyTarget { latency_ns: 1_000_000, quantile: 0.99 };
+
+    fn note(targets: &Targets, now_ns: u64, total_ns: u64) -> Option<Decision> {
+        targets.note(now_ns, 0, TARGET, Experience { total_ns, device_ns: total_ns }, &Classes::new())
+    }
+
+    #[test]
+    fn a_pause_ends_the_window() {
+        let targets = Targets::new();
+        let begin_ns = 5_000_000_000;
+        // All of nearly a window missed the target; then there is nothing for ten seconds, and then all is well.
+        for request in 0..WINDOW_REQUESTS - 1 {
+            assert!(note(&targets, begin_ns + request, 5_000_000).is_none());
+        }
+        targets.charge(1, 10_000_000_000, begin_ns);
+        for request in 0..10 * WINDOW_REQUESTS {
+            let now_ns = begin_ns + 10_000_000_000 + request * 1_000_000;
+            let decision = note(&targets, now_ns, 100_000);
+            assert!(decision.is_none(), "{decision:?} at request {request}");
+        }
+        assert_eq!(targets.allowance(0), 1.0);
+    }
+
+    #[test]
+    fn a_window_after_a_pause_is_as_long_as_any() {
+        let targets = Targets::new();
+        for request in 0..WINDOW_REQUESTS {
+            note(&targets, 5_000_000_000 + request * 1_000_000, 100_000);
+        }
+        let begin_ns = 20_000_000_000;
+        for request in 0..WINDOW_REQUESTS {
+            let decision = note(&targets, begin_ns + request, 5_000_000);
+            assert!(decision.is_none(), "{decision:?} after {request} ns");
+        }
+    }
 }

@@ -394,11 +394,12 @@ impl Tree {
         Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
     }
 
-    /// Which part of the disk `class` has in this queue now, or would have if it had work: above 0, at most 1.
-    pub(crate) fn part_of_disk(&self, class: u32) -> f64 {
+    /// Returns which part of the group `above` (of the disk: the root) `class` has in this queue now, or would have if it had work:
+    /// above 0, at most 1.
+    pub(crate) fn part_of(&self, class: u32, above: u32) -> f64 {
         let mut part = 1.0;
         let mut at = class;
-        while at != ROOT {
+        while at != above && at != ROOT {
             let node = self.node(at);
             let weight = self.node(node.parent).shared.weight() as f64;
             let shares = f64::from(node.shares);

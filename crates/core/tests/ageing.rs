@@ -6,8 +6,10 @@
 mod common;
 mod reference;
 
-use common::{KIB, MS, S, usual};
-use plimsoll_core::{Op, Qos, QueueError};
+use std::sync::Arc;
+
+use common::{KIB, MS, S, queue_of, usual};
+use plimsoll_core::{ControlConfig, DiskConfig, GroupId, Limits, Op, Outcome, Qos, QueueConfig, QueueError, Rate};
 use reference::shards::Shards;
 
 fn ageing(max_wait_ns: u64) -> Qos {
@@ -140,7 +142,7 @@ fn the_expected_delay_is_what_then_happens() {
         world.run_for(200 * MS);
         for _ in 0..5 {
             world.run_for(31 * MS);
-            let expected_ns = world.shards[0].queue.expected_delay_ns(class).unwrap();
+            let expected_ns = world.shards[0].queue.expected_delay_ns(world.now_ns, class).unwrap();
             // A request now: its wait ends when everything before it has been dispatched.
             let before = world.shards[0].queue.class_stats(class).unwrap();
             let (queued, done) = (u64::from(before.queued), before.dispatched);
@@ -153,5 +155,78 @@ fn the_expected_delay_is_what_then_happens() {
             let ratio = expected_ns as f64 / took_ns;
             assert!((0.5..=2.0).contains(&ratio), "{shares}:{others}, {len_bytes}: {expected_ns} for {took_ns}");
         }
+    }
+}
+
+/// The eighth is the disk's: forty old classes on two queues take no more of it than one.
+#[test]
+fn many_old_classes_together_take_an_eighth_of_the_disk() {
+    for (shards, len_bytes) in [(1, 4 * KIB), (1, 64 * KIB), (2, 64 * KIB)] {
+        let mut world = Shards::new(usual(), shards);
+        let hog = world.class(100_000);
+        let load = world.backlog(0, hog, Op::Write, &[128 * KIB], 64);
+        for number in 0..40 {
+            let old = world.class(1);
+            world.disk.set_qos(old, ageing(MS)).unwrap();
+            world.backlog(number % shards, old, Op::Read, &[len_bytes], 20);
+        }
+        world.run_for(200 * MS);
+        world.start_counting();
+        world.run_for(S);
+        let part = world.consumed_s(load) / world.total_s();
+        assert!(part >= 0.87, "{shards} queues, {len_bytes}: {part} is left to the others");
+        assert!(part <= 0.95, "{shards} queues, {len_bytes}: the old are served: {part}");
+        assert!(world.total_s() > 0.97, "{len_bytes}: {}", world.total_s());
+        let served = world.loads.iter().filter(|load| load.dispatched > 0).count();
+        assert!(served >= 35, "{served} of 41: the oldest goes first");
+    }
+}
+
+/// A request waits for the limits of its class and of the groups above it as well as for the disk.
+#[test]
+fn a_backlog_at_a_limit_counts_as_delay() {
+    const S10: u64 = 10 * S;
+    let none = Limits::default();
+    // Limits of the class, of its group, and how many requests of 4 KiB are accepted in one moment: about 10 ms of them.
+    let (iops, bandwidth) = (Rate::per_second(1_000), Rate::per_second(4_096_000));
+    let table = [
+        (Limits { iops, ..none }, none, Op::Read, 9..=13),
+        (Limits { bandwidth, ..none }, none, Op::Write, 9..=13),
+        (Limits { read_iops: iops, ..none }, none, Op::Read, 9..=13),
+        (Limits { write_bandwidth: bandwidth, ..none }, none, Op::Write, 9..=13),
+        (none, Limits { iops, ..none }, Op::Read, 9..=13),
+        (Limits { iops, burst_ns: 20 * MS, ..none }, none, Op::Read, 29..=33),
+        (Limits { iops: Rate::per_second(1), ..none }, none, Op::Read, 1..=1),
+        // A limit of the other direction holds nothing back.
+        (Limits { write_iops: iops, ..none }, none, Op::Read, 900..=1_100),
+    ];
+    for (of_class, of_group, op, expected) in table {
+        let mut queue = queue_of(usual(), QueueConfig::default());
+        let disk = Arc::clone(queue.disk());
+        let group = disk.add_group(GroupId::ROOT, 100).unwrap();
+        let class = disk.add_class(group, 100).unwrap();
+        disk.set_qos(group, Qos { limits: of_group, ..Qos::default() }).unwrap();
+        disk.set_qos(class, Qos { limits: of_class, ..refusing(10 * MS) }).unwrap();
+        let mut accepted = 0;
+        for n in 0..5_000 {
+            accepted += u64::from(queue.enqueue(S10, class, op, 4 * KIB, n).is_ok());
+            while let Some(piece) = queue.poll_dispatch(S10).filter(|_| n == 0) {
+                let _ = queue.complete(S10, piece, Outcome::Moved(4 * KIB));
+            }
+        }
+        assert!(expected.contains(&accepted), "{of_class:?} in {of_group:?}, {op:?}: {accepted} accepted");
+    }
+}
+
+/// On a disk that does a tenth of what its model says a backlog lasts ten times as long.
+#[test]
+fn the_expected_delay_follows_the_capacity_scale() {
+    for (scale, expected) in [(1.0, 900..=1_100), (0.1, 90..=110)] {
+        let control = ControlConfig { enabled: true, scale_min: scale, scale_max: scale };
+        let mut queue = queue_of(DiskConfig { control, ..usual() }, QueueConfig::default());
+        let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+        queue.disk().set_qos(class, refusing(10 * MS)).unwrap();
+        let accepted = (0..5_000).filter(|n| queue.enqueue(S, class, Op::Read, 4 * KIB, *n).is_ok()).count();
+        assert!(expected.contains(&accepted), "scale {scale}: {accepted} accepted");
     }
 }

@@ -6,7 +6,10 @@ mod common;
 
 use allocation_counter::measure;
 use common::{KIB, usual};
-use plimsoll_core::{ClassId, Disk, DiskConfig, GroupId, IoQueue, Mode, Op, Outcome, Progress, QueueConfig};
+use plimsoll_core::{
+    ClassId, ClassStats, Disk, DiskConfig, GroupId, IoQueue, Limits, Mode, Op, Outcome, Progress, Qos, QueueConfig,
+    Rate, Reservation,
+};
 use std::sync::Arc;
 
 const CLASSES: usize = 8;
@@ -49,18 +52,31 @@ fn a_million_requests_allocate_nothing() {
     }
 }
 
+fn limited_and_reserved() -> Qos {
+    let limits = Limits { iops: Rate::per_second(1_000), ..Limits::default() };
+    Qos { limits, reservation: Reservation { iops: 100, bandwidth: 0 }, ..Qos::default() }
+}
+
+/// Bytes that each of 1000 further classes takes, in the disk's table and in a queue that knows it.
 #[test]
 fn an_idle_class_takes_less_than_1_kib() {
     for duplex in [false, true] {
-        let disk = Arc::new(Disk::new(DiskConfig { duplex, ..usual() }));
-        let queue = IoQueue::new(disk, QueueConfig::default());
-        let allocated = measure(|| {
-            for shares in 0..1000 {
-                queue.disk().add_class(GroupId::ROOT, shares).unwrap();
-            }
-        });
-        let bytes_per_class = allocated.bytes_current / 1000;
-        assert!((1..1024).contains(&bytes_per_class), "{bytes_per_class} bytes, duplex {duplex}");
+        // Tags of limits and reservations come on top.
+        for (qos, most) in [(Qos::default(), 1024), (limited_and_reserved(), 1536)] {
+            let disk = Arc::new(Disk::new(DiskConfig { duplex, ..usual() }));
+            let mut queue = IoQueue::new(disk, QueueConfig::default());
+            let allocated = measure(|| {
+                for shares in 0..1000 {
+                    let class = queue.disk().add_class(GroupId::ROOT, shares).unwrap();
+                    queue.disk().set_qos(class, qos).unwrap();
+                }
+                assert!(queue.follow_classes(|_| ()), "the queue knows them");
+            });
+            let bytes_per_class = allocated.bytes_current / 1000;
+            let least = size_of::<ClassStats>() as i64;
+            println!("duplex {duplex}: {bytes_per_class} of {most} bytes");
+            assert!((least..most).contains(&bytes_per_class), "{bytes_per_class} bytes, duplex {duplex}, {qos:?}");
+        }
     }
 }
 

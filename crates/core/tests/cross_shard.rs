@@ -6,8 +6,10 @@
 mod common;
 mod reference;
 
+use std::sync::Arc;
+
 use common::{FIFTY_YEARS_NS, KIB, MS, Random, S, usual};
-use plimsoll_core::{DiskConfig, GroupId, Limits, Op, Qos, QueueConfig, Rate, Reservation};
+use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, Limits, Op, Qos, QueueConfig, Rate, Reservation};
 use reference::shards::Shards;
 
 fn ratio(world: &Shards, one: usize, other: usize) -> f64 {
@@ -347,5 +349,36 @@ fn nothing_is_ever_stuck() {
             }
         }
         world.drain();
+    }
+}
+
+/// A queue that is dropped takes its work with it: neither its classes nor what it had in the device count any more.
+#[test]
+fn a_dropped_queue_leaves_nothing_behind() {
+    for duplex in [false, true] {
+        let disk = Arc::new(Disk::new(DiskConfig { duplex, ..usual() }));
+        let group = disk.add_group(GroupId::ROOT, 900).unwrap();
+        let (gone, stays) = (disk.add_class(group, 10).unwrap(), disk.add_class(GroupId::ROOT, 100).unwrap());
+        let mut queue = IoQueue::new(Arc::clone(&disk), QueueConfig::default());
+        for n in 0..300 {
+            let op = if n % 2 == 0 { Op::Read } else { Op::Write };
+            queue.enqueue(S, gone, op, 4 * KIB, n).unwrap();
+        }
+        let pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(S)).collect();
+        assert!(!pieces.is_empty() && queue.queued() > 0);
+        drop(queue);
+        drop(pieces);
+        assert_eq!(disk.in_flight_ns(), 0, "duplex {duplex}");
+
+        let mut queue = IoQueue::new(Arc::clone(&disk), QueueConfig::default());
+        for n in 0..300 {
+            queue.enqueue(2 * S, stays, Op::Read, 4 * KIB, n).unwrap();
+        }
+        assert!(queue.poll_dispatch(2 * S).is_some());
+        let snapshot = queue.snapshot(2 * S);
+        let part = snapshot.classes.iter().find(|class| class.class == stays).unwrap().part;
+        assert_eq!(part, 1.0, "duplex {duplex}: it is alone");
+        disk.remove(gone).unwrap();
+        disk.remove(group).unwrap();
     }
 }

@@ -6,8 +6,10 @@
 mod common;
 mod reference;
 
-use common::{KIB, MS, S, usual};
-use plimsoll_core::{GroupId, Limits, NodeId, Op, Qos, Rate};
+use std::sync::Arc;
+
+use common::{KIB, MS, S, queue_of, usual};
+use plimsoll_core::{Disk, GroupId, IoQueue, Limits, NodeId, Op, Outcome, Qos, QueueConfig, Rate};
 use reference::shards::{Sent, Shards};
 
 fn limited(limits: Limits) -> Qos {
@@ -199,4 +201,127 @@ fn a_limited_class_can_be_removed_while_it_waits() {
     world.backlog(0, next, Op::Read, &[4 * KIB], 8);
     world.run_for(S);
     assert!(world.loads[1].dispatched > 1_000);
+}
+
+/// A class at a limit of `per_s` requests and `burst_ns`, always with work, on queues that are polled when `next_poll_ns` says
+/// (given the time of the last poll and the wake-up that the queue asked for), and a device that takes no time. When requests went.
+fn polled(queues: usize, limits: Limits, for_ns: u64, next_poll_ns: impl Fn(u64, u64) -> u64) -> Vec<(u64, u64)> {
+    let disk = Arc::new(Disk::new(usual()));
+    let class = disk.add_class(GroupId::ROOT, 100).unwrap();
+    disk.set_qos(class, limited(limits)).unwrap();
+    let mut queues: Vec<_> =
+        (0..queues).map(|_| (S, IoQueue::new(Arc::clone(&disk), QueueConfig::default()))).collect();
+    let mut log = Vec::new();
+    loop {
+        let (now_ns, queue) = queues.iter_mut().min_by_key(|(at_ns, _)| *at_ns).unwrap();
+        if *now_ns > S + for_ns {
+            return log;
+        }
+        while queue.queued() < 64 {
+            queue.enqueue(*now_ns, class, Op::Read, 4 * KIB, 0).unwrap();
+        }
+        while let Some(piece) = queue.poll_dispatch(*now_ns) {
+            log.push((*now_ns, 1));
+            queue.complete(*now_ns, piece, Outcome::Moved(4 * KIB));
+            queue.enqueue(*now_ns, class, Op::Read, 4 * KIB, 0).unwrap();
+        }
+        *now_ns = next_poll_ns(*now_ns, queue.next_wakeup().unwrap());
+    }
+}
+
+/// Who looks late sends at once what the limit has allowed meanwhile, and no more than that.
+#[test]
+fn a_late_poll_loses_nothing_of_a_limit_without_burst() {
+    const IOPS: u64 = 30_000;
+    let limits = Limits { iops: Rate::per_second(IOPS), ..Limits::default() };
+    for queues in [1, 2] {
+        for late_ns in [10_000, 50_000, 300_000, 900_000] {
+            let each_period = polled(queues, limits, S, |now_ns, _| now_ns + late_ns);
+            let late = polled(queues, limits, S, |_, wakeup_ns| wakeup_ns + late_ns);
+            for (log, what) in [(each_period, "polled each"), (late, "woken late by")] {
+                let what = format!("{what} {late_ns} ns, {queues} queues");
+                assert!(log.len() as f64 >= 0.98 * IOPS as f64, "{what}: {}", log.len());
+                let caught_up = IOPS as f64 * late_ns as f64 / 1e9;
+                check_windows(&log, IOPS as f64, caught_up + queues as f64, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_very_late_poll_catches_up_with_one_millisecond() {
+    let limits = Limits { iops: Rate::per_second(30_000), ..Limits::default() };
+    let log = polled(1, limits, S, |_, wakeup_ns| wakeup_ns + 20 * MS);
+    check_windows(&log, 30_000.0, 30.0 + 1.0, "20 ms late");
+}
+
+/// Time without work is no lateness: after it one request goes, not a millisecond of them.
+#[test]
+fn idle_time_is_not_caught_up() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+    let limits = Limits { iops: Rate::per_second(30_000), ..Limits::default() };
+    queue.disk().set_qos(class, limited(limits)).unwrap();
+    let mut send = |now_ns, count: u64| {
+        for n in 0..count {
+            queue.enqueue(now_ns, class, Op::Read, 4 * KIB, n).unwrap();
+        }
+        let mut sent = 0;
+        while let Some(piece) = queue.poll_dispatch(now_ns) {
+            sent += 1;
+            let _ = queue.complete(now_ns, piece, Outcome::Moved(4 * KIB));
+        }
+        sent
+    };
+    assert_eq!(send(S, 2), 1);
+    assert_eq!(send(S + MS, 0), 1, "the second, late");
+    assert_eq!(send(S + 2 * MS, 20), 1);
+}
+
+/// What has been used of a burst stays used when the limit changes, at the new rate or with the new burst.
+#[test]
+fn a_change_does_not_refill_the_burst() {
+    let changes: [fn(u64) -> Limits; 2] = [
+        |turn| Limits { iops: Rate::per_second(1_000 + turn % 2), burst_ns: S, ..Limits::default() },
+        |turn| Limits { iops: Rate::per_second(1_000), burst_ns: S - turn % 2, ..Limits::default() },
+    ];
+    for change in changes {
+        for shards in [1, 2] {
+            let mut world = Shards::new(usual(), shards);
+            world.run_for(S);
+            let class = world.class(100);
+            world.disk.set_qos(class, limited(change(0))).unwrap();
+            for shard in 0..shards {
+                world.backlog(shard, class, Op::Read, &[4 * KIB], 64);
+            }
+            for turn in 1..=10 {
+                world.run_for(100 * MS);
+                world.disk.set_qos(class, limited(change(turn))).unwrap();
+                world.poll_all();
+            }
+            let sent = world.log.len();
+            assert!((1_950..=2_010).contains(&sent), "{shards} queues: {sent} of 2000 allowed");
+        }
+    }
+}
+
+/// A burst that was used at a high rate counts in requests, not in time, at a low one.
+#[test]
+fn what_was_used_is_kept_in_requests() {
+    let mut world = Shards::new(usual(), 1);
+    let class = world.class(100);
+    let limit = |per_s, burst_ns| limited(Limits { iops: Rate::per_second(per_s), burst_ns, ..Limits::default() });
+    world.run_for(S);
+    world.disk.set_qos(class, limit(10_000, 100 * MS)).unwrap();
+    let load = world.backlog(0, class, Op::Read, &[4 * KIB], 64);
+    world.run_for(50 * MS);
+    assert!((1_450..=1_510).contains(&world.loads[load].dispatched), "{}", world.loads[load].dispatched);
+    // About 1000 requests are used ahead; at 2000 a second they are there again after 0.5 s.
+    world.disk.set_qos(class, limit(2_000, 0)).unwrap();
+    world.poll_all();
+    world.start_counting();
+    world.run_for(480 * MS);
+    assert!(world.loads[load].dispatched <= 3, "{}", world.loads[load].dispatched);
+    world.run_for(520 * MS);
+    assert!((950..=1_060).contains(&world.loads[load].dispatched), "{}", world.loads[load].dispatched);
 }

@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{KIB, MS, Random, S, US, World, queue_of, usual};
-use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, Mode, Op, Outcome, QueueConfig};
+use plimsoll_core::{Disk, DiskConfig, GroupId, IoQueue, LatencyGoal, Mode, Op, Outcome, QueueConfig};
 
 const LENGTHS: [u32; 4] = [512, 4 * KIB, 64 * KIB, 1024 * KIB];
 
@@ -66,7 +66,8 @@ fn none_when_only_a_completion_helps() {
 fn the_direction_that_can_go_on_first_sets_the_wakeup() {
     // Duplex: writes wait for tokens, reads for the device; and the other way round.
     for (blocked_by_tokens, blocked_by_device) in [(Op::Read, Op::Write), (Op::Write, Op::Read)] {
-        let disk = DiskConfig { duplex: true, window_ns: Some(MS), ..usual() };
+        let latency_goal = LatencyGoal::NoSplit;
+        let disk = DiskConfig { duplex: true, window_ns: Some(MS), latency_goal, ..usual() };
         let mut queue = queue_of(disk, QueueConfig::default());
         let class = queue.disk().add_class(GroupId::ROOT, 10).unwrap();
         // The tokens of one direction are used up by work that is back already.

@@ -7,7 +7,7 @@ mod common;
 mod reference;
 
 use common::{KIB, MS, S, unit_cost, usual};
-use plimsoll_core::{ClassId, Op, Qos, Reservation};
+use plimsoll_core::{ClassId, GroupId, Limits, Op, Qos, Rate, Reservation};
 use reference::shards::Shards;
 
 fn reserve(world: &Shards, class: ClassId, iops: u64, bandwidth: u64) {
@@ -160,5 +160,29 @@ fn set_and_removed_while_running() {
         world.run_for(500 * MS);
         let part = world.consumed_s(load) / world.total_s();
         assert!(expected.contains(&part), "{bandwidth}: {part}");
+    }
+}
+
+/// A class that the limit of its group holds back is not owed anything by the disk: what others have reserved comes whole.
+#[test]
+fn the_limit_of_a_group_does_not_slip_the_reservations_of_others() {
+    for queues in [1, 2] {
+        let mut world = Shards::new(usual(), queues);
+        let group = world.disk.add_group(GroupId::ROOT, 100).unwrap();
+        let limits = Limits { iops: Rate::per_second(1_000), ..Limits::default() };
+        world.disk.set_qos(group, Qos { limits, ..Qos::default() }).unwrap();
+        let inside = world.disk.add_class(group, 100).unwrap();
+        let (beside, hog) = (world.class(1), world.class(1_000));
+        reserve(&world, inside, 10_000, 0);
+        reserve(&world, beside, 20_000, 0);
+        let of_inside = world.backlog(0, inside, Op::Read, &[4 * KIB], 64);
+        let of_beside = world.backlog(queues - 1, beside, Op::Read, &[4 * KIB], 64);
+        world.backlog(0, hog, Op::Write, &[64 * KIB], 64);
+        world.run_for(500 * MS);
+        world.start_counting();
+        world.run_for(S);
+        let [inside, beside] = [of_inside, of_beside].map(|load| world.loads[load].dispatched);
+        assert!((980..=1_020).contains(&inside), "{queues} queues: {inside} of 1000 that the limit allows");
+        assert!(beside >= 19_800, "{queues} queues: {beside} of 20000 reserved");
     }
 }

@@ -128,7 +128,8 @@ fn a_refused_piece_leaves_the_bucket_as_it_was() {
 
 #[test]
 fn a_refused_rest_leaves_the_bucket_as_it_was() {
-    let mut queue = queue_of(usual(), QueueConfig::default());
+    let latency_goal = LatencyGoal::NoSplit;
+    let mut queue = queue_of(DiskConfig { latency_goal, ..usual() }, QueueConfig::default());
     let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
     // 700 KiB take 723 us of 750: the rest of 300 KiB takes more than there is, and is given back.
     queue.enqueue(S, class, Op::Read, 700 * KIB, 0).unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{KIB, MS, Random, S, World, queue_of, usual};
+use common::{KIB, MS, Random, S, World, model, queue_of, usual};
 use plimsoll_core::{DiskConfig, GroupId, LatencyGoal, Mode, Op, Outcome, QueueConfig, WaitReason};
 
 const LENGTHS: [u32; 4] = [4 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB];
@@ -128,4 +128,44 @@ fn a_narrow_window_never_lets_the_device_run_dry() {
     let one_ns = world.queue.disk().cost(Op::Read, 64 * KIB).as_ns_ceil();
     assert!(world.in_flight_max_ns > 100_000, "{}", world.in_flight_max_ns);
     assert!(world.in_flight_max_ns <= 100_000 + one_ns, "{}", world.in_flight_max_ns);
+}
+
+/// One long request does not fill the device alone: it holds four of its pieces, unless shorter ones would cost the disk more than
+/// 1/64 of its time.
+#[test]
+fn a_piece_is_at_most_a_quarter_of_the_bound() {
+    // Requests and bytes a second, and whether pieces are cheap.
+    let table = [
+        (100, 100_000_000, false),
+        (15_000, 1_000_000_000, false),
+        (200_000, 1_000_000_000, true),
+        (500_000, 2_000_000_000, true),
+        (1_500_000, 7_000_000_000, true),
+    ];
+    for (iops, bandwidth, is_cheap) in table {
+        for unloaded_latency_ns in [0, 80_000] {
+            let config = DiskConfig { model: model(iops, bandwidth), unloaded_latency_ns, ..usual() };
+            let mut queue = queue_of(config, QueueConfig::default());
+            let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
+            queue.enqueue(S, class, Op::Read, 16 << 20, 0).unwrap();
+            let pieces: Vec<_> = std::iter::from_fn(|| queue.poll_dispatch(S)).collect();
+            let what = format!("{iops} IOPS, {bandwidth} B/s, {unloaded_latency_ns} ns");
+            let quarter_ns = queue.disk().bound_ns() / 4;
+            assert_eq!(pieces.len() >= 4, is_cheap, "{what}");
+            let cost_ns: u64 = pieces.iter().map(|piece| piece.cost().as_ns_ceil()).sum();
+            let len_bytes = pieces.iter().map(|piece| piece.len_bytes()).sum();
+            let whole_ns = queue.disk().cost(Op::Read, len_bytes).as_ns_ceil();
+            for piece in &pieces {
+                assert!(
+                    piece.len_bytes().is_multiple_of(4 * KIB) && piece.len_bytes() >= 64 * KIB,
+                    "{what}: {piece:?}"
+                );
+                assert!(!is_cheap || piece.cost().as_ns_ceil() <= quarter_ns, "{what}: {piece:?}");
+            }
+            assert!(
+                !is_cheap || cost_ns as f64 <= whole_ns as f64 * (1.0 + 1.0 / 64.0),
+                "{what}: {cost_ns} for {whole_ns}"
+            );
+        }
+    }
 }

@@ -73,6 +73,8 @@ pub(super) const STALL_MIN_NS: u64 = 10_000_000;
 pub(super) const STALL_UNKNOWN_NS: u64 = 100_000_000;
 /// Latencies are summed up to this many mean latencies (and at least up to the shortest stall).
 pub(super) const CLIP_LATENCIES: f64 = 16.0;
+/// The same as long as no latency is known: 100 s. Sums of more would overflow after a leap of the clock.
+pub(super) const CLIP_UNKNOWN_NS: u64 = 100_000_000_000;
 /// Weight of a completion in mean latency and mean cost, and the largest weight of a step.
 pub(super) const MEAN_WEIGHT: f64 = 0.005;
 pub(super) const MEAN_WEIGHT_MAX: f64 = 0.5;

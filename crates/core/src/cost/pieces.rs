@@ -8,7 +8,11 @@
 //! The effective goal is the latency goal, raised to the device time of 64 KiB in the dearer direction where that is
 //! more, and (but for the forms that are compatible with Seastar) to three times that of the shortest request: shorter
 //! pieces would cost more than they save. The longest piece is the longest multiple of the block
-//! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k.
+//! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k. A disk
+//! shortens it further, to a quarter of what it holds at once ([`Disk::bound_ns`]), so that no request fills the device
+//! alone; but only as far as the pieces' fixed costs stay below 1/64 of the disk's time.
+//!
+//! [`Disk::bound_ns`]: crate::Disk::bound_ns
 //!
 //! # Limits
 //! The block is rounded up to a power of two between 512 bytes and 64 KiB. In a measured table in which a longer
@@ -19,7 +23,7 @@
 
 use super::{CostForm, CostModel};
 use crate::disk::DEFAULT_LATENCY_GOAL_NS;
-use crate::request::Op;
+use crate::request::{Direction, Op};
 use crate::units::Cost;
 
 /// No piece need be shorter than this, in bytes.
@@ -29,6 +33,8 @@ const PIECE_MIN_BYTES: u32 = 64 << 10;
 const PIECE_FIXED_PARTS: u64 = 3;
 /// No piece is longer than this, in bytes, as in Seastar.
 const PIECE_MAX_BYTES: u32 = 16 << 20;
+/// A piece may be as long as it takes for its fixed cost to be this part of it.
+const START_PART: u64 = 64;
 const SECTOR_BYTES: u32 = 512;
 
 /// Where requests are split. See [`CostModel::piece_limits`].
@@ -57,19 +63,44 @@ impl CostModel {
             needed_ns = needed_ns.max(fixed_ns.saturating_mul(PIECE_FIXED_PARTS));
         }
         let effective_goal_ns = goal_ns.unwrap_or(DEFAULT_LATENCY_GOAL_NS).max(needed_ns);
-        let longest = |op, block_bytes: u32| match goal_ns {
-            None => u32::MAX - u32::MAX % granule_bytes(block_bytes),
-            Some(_) => self.longest_piece(op, granule_bytes(block_bytes), Cost::from_ns(effective_goal_ns)),
-        };
-        PieceLimits {
-            effective_goal_ns,
-            read_max_bytes: longest(Op::Read, self.read_block_bytes),
-            write_max_bytes: longest(Op::Write, self.write_block_bytes),
+        let limits = PieceLimits { effective_goal_ns, read_max_bytes: u32::MAX, write_max_bytes: u32::MAX };
+        match goal_ns {
+            None => PieceLimits {
+                read_max_bytes: u32::MAX - u32::MAX % granule_bytes(self.read_block_bytes),
+                write_max_bytes: u32::MAX - u32::MAX % granule_bytes(self.write_block_bytes),
+                ..limits
+            },
+            Some(_) => PieceLimits {
+                read_max_bytes: self.longest_piece(Op::Read, Cost::from_ns(effective_goal_ns)),
+                write_max_bytes: self.longest_piece(Op::Write, Cost::from_ns(effective_goal_ns)),
+                ..limits
+            },
         }
     }
 
-    /// The longest piece within `limit`, which the shortest one (64 KiB) is known to be.
-    fn longest_piece(&self, op: Op, granule_bytes: u32, limit: Cost) -> u32 {
+    /// Returns `limits` with pieces that take `wished_ns` of device time at most, unless more pieces would cost the disk more than
+    /// 1/64 of its time; 64 KiB at least.
+    pub(crate) fn shorten(&self, limits: PieceLimits, wished_ns: u64) -> PieceLimits {
+        let longest = |op| {
+            // What a piece costs whatever its length.
+            let twice_fs = self.cost(op, PIECE_MIN_BYTES).as_fs().saturating_mul(2);
+            let start_fs = twice_fs.saturating_sub(self.cost(op, 2 * PIECE_MIN_BYTES).as_fs());
+            let cheap = Cost::from_fs(start_fs.saturating_mul(START_PART));
+            self.longest_piece(op, Cost::from_ns(wished_ns).max(cheap))
+        };
+        PieceLimits {
+            read_max_bytes: limits.read_max_bytes.min(longest(Op::Read)),
+            write_max_bytes: limits.write_max_bytes.min(longest(Op::Write)),
+            ..limits
+        }
+    }
+
+    /// The longest piece within `limit`, at least the shortest one (64 KiB).
+    fn longest_piece(&self, op: Op, limit: Cost) -> u32 {
+        let granule_bytes = granule_bytes(match op.direction() {
+            Direction::Read => self.read_block_bytes,
+            Direction::Write => self.write_block_bytes,
+        });
         let fits = |len_bytes: u32| self.cost(op, len_bytes) <= limit;
         let mut longest = PIECE_MIN_BYTES;
         if matches!(self.form, Some(CostForm::Additive | CostForm::Seastar)) {

@@ -42,6 +42,7 @@ impl IoQueue {
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
+            self.in_device += u32::from(ticks > 0);
             self.unreported.entered += u64::from(ticks > 0);
         }
         let token_ticks = self.disk.token_ticks(ticks);
@@ -158,13 +159,16 @@ impl IoQueue {
         let slot = self.slots.get_mut(at);
         let (class, op) = (slot.class, slot.op);
         let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
+        let has_begun = slot.dispatched_bytes > 0;
         slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
         let rest_fs = std::mem::take(&mut slot.rest_fs);
         let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
         self.slots.unlink(tree.fifo_mut(class), at);
         tree.settle(class);
         self.queued -= 1;
-        let stats = &mut self.members[class as usize].stats;
+        let member = &mut self.members[class as usize];
+        member.queued_of[op.direction() as usize].take(u32::from(!has_begun), undispatched_bytes);
+        let stats = &mut member.stats;
         stats.queued -= 1;
         stats.queued_fs -= u128::from(rest_fs);
         stats.queued_bytes -= u64::from(undispatched_bytes);

@@ -64,7 +64,7 @@ impl IoQueue {
 
     pub(super) fn follow_row(&mut self, at: u32, row: &Row, new: &mut Vec<u32>) {
         if at as usize == self.members.len() {
-            self.members.push(Member::new(Kind::Free, 0));
+            self.members.push(Member::new(Kind::Free, 0, Arc::clone(&row.qos)));
             self.lanes.iter_mut().for_each(|lane| lane.tree.put_nothing());
         }
         let kind = match row.kind {
@@ -75,7 +75,7 @@ impl IoQueue {
         let shares_clocks = self.shares_clocks();
         let member = &mut self.members[at as usize];
         if member.kind == Kind::Free {
-            *member = Member::new(kind, row.generation);
+            *member = Member::new(kind, row.generation, Arc::clone(&row.qos));
             member.held = Some(row.clocks.clone());
             for (lane, clock) in self.lanes.iter_mut().zip(&row.clocks) {
                 let clock =
@@ -90,7 +90,7 @@ impl IoQueue {
         if member.qos.limits != row.qos.limits {
             member.credit = Default::default();
         }
-        member.qos = row.qos;
+        member.qos.clone_from(&row.qos);
         member.tags.clone_from(&row.tags);
     }
 

@@ -134,6 +134,7 @@ impl IoQueue {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
+                self.in_device += u32::from(ticks > 0);
                 self.unreported.entered += u64::from(ticks > 0);
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
@@ -174,6 +175,7 @@ impl IoQueue {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
         self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
+        self.in_device -= u32::from(piece.ticks > 0);
         self.unreported.left += u64::from(piece.ticks > 0);
     }
 }

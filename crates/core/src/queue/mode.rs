@@ -93,7 +93,7 @@ fn is_present(member: &Member) -> bool {
 }
 
 /// The lines of requests of the classes that have some.
-fn take_fifos(tree: &mut Tree, nodes: u32) -> Vec<(u32, Fifo)> {
+pub(super) fn take_fifos(tree: &mut Tree, nodes: u32) -> Vec<(u32, Fifo)> {
     let mut fifos = Vec::new();
     for at in (0..nodes).filter(|at| *at != ROOT) {
         if tree.fifo(at).head != NONE {

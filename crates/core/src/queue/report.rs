@@ -1,6 +1,6 @@
 //! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
 
-use super::{Dispatch, IoQueue, Kind};
+use super::{Dispatch, IoQueue, Kind, Mode};
 use crate::classes::{ClassId, QueueError};
 use crate::control::unloaded_work;
 use crate::disk::Report;
@@ -24,7 +24,7 @@ impl IoQueue {
         report.completions += 1;
         report.completed_ticks += piece.ticks;
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
-        report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
+        report.latency_ns = report.latency_ns.saturating_add(device_ns.min(self.disk.latency_clip_ns()));
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
         if report.completions < (REPORT_COMPLETIONS / queues).max(1)
@@ -40,7 +40,7 @@ impl IoQueue {
             self.looked_at_backlog_ns = now_ns;
             self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
         }
-        self.disk.report(now_ns, &self.unreported);
+        self.disk.report(now_ns, self.place, &self.unreported);
         self.reported_ns = now_ns;
         self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
     }
@@ -59,25 +59,54 @@ impl IoQueue {
             }
             let mean_fs = stats.consumed_fs as f64 / stats.dispatched as f64;
             let outstanding_fs = stats.queued_fs as f64 + f64::from(stats.in_flight) * mean_fs;
-            let cap_fs = outstanding_fs / lane.part_of_disk(at as u32);
+            let cap_fs = outstanding_fs / lane.part_of(at as u32, ROOT);
             least = Some(least.map_or(cap_fs, |least| least.min(cap_fs)));
         }
         least.map(|fs| (0.75 * fs / crate::units::FS_PER_NS as f64) as u64)
     }
 
-    /// How long a request of `class` that came now would wait in this queue before it is dispatched, in nanoseconds: the
-    /// device time that is queued before it, over the class's present part of the disk. An estimate; 0 on an unlimited disk.
+    /// Estimates how long a request of `class` that came now would wait in this queue before it is dispatched, in nanoseconds: the
+    /// longer of what the disk needs for what is queued before it, at its present rate and in the class's present part of the disk,
+    /// and of what the limits of the class and of the groups above it need.
     ///
     /// # Errors
     /// [`QueueError::Unknown`] when there is no such class.
-    pub fn expected_delay_ns(&self, class: ClassId) -> Result<u64, QueueError> {
-        Ok(self.expected_delay_of(self.class_node(class)?))
+    pub fn expected_delay_ns(&self, now_ns: u64, class: ClassId) -> Result<u64, QueueError> {
+        Ok(self.expected_delay_of(now_ns, self.class_node(class)?, None))
     }
 
-    pub(super) fn expected_delay_of(&self, node: u32) -> u64 {
-        let backlog_fs = self.members[node as usize].stats.queued_fs as f64;
-        let part = self.lanes[0].tree.part_of_disk(node).min(self.lanes[self.lanes.len() - 1].tree.part_of_disk(node));
-        (backlog_fs / crate::units::FS_PER_NS as f64 / part) as u64
+    /// `direction` of the request; `None` counts the limits of those directions that have something queued.
+    pub(super) fn expected_delay_of(&self, now_ns: u64, node: u32, direction: Option<Direction>) -> u64 {
+        let backlog_ns = self.members[node as usize].stats.queued_fs as f64 / crate::units::FS_PER_NS as f64;
+        let rate = if self.config.mode == Mode::Scheduled { self.disk.present_rate() } else { 1.0 };
+        let disk_ns = (backlog_ns / self.part_of(node, ROOT) / rate) as u64;
+        disk_ns.max(self.delay_at_limits(now_ns, node, direction))
+    }
+
+    fn delay_at_limits(&self, now_ns: u64, node: u32, direction: Option<Direction>) -> u64 {
+        let mut longest_ns = 0;
+        let mut at = node;
+        while self.any_limits && self.config.mode != Mode::Drain {
+            let member = &self.members[at as usize];
+            if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
+                // What is booked already is in the tags.
+                let queued = self.members[node as usize].queued_of;
+                let waiting = [0, 1].map(|of| queued[of].beyond(member.credit[of]));
+                let part = self.part_of(node, at);
+                let delay_ns = tags.delay_ns(&member.qos.limits, waiting, direction, part, now_ns);
+                longest_ns = longest_ns.max(delay_ns);
+            }
+            if at == ROOT {
+                break;
+            }
+            at = self.lanes[0].tree.parent(at);
+        }
+        longest_ns
+    }
+
+    /// Which part of the group `above` the class `node` has in this queue now, or would have if it had work.
+    fn part_of(&self, node: u32, above: u32) -> f64 {
+        self.lanes.iter().map(|lane| lane.tree.part_of(node, above)).fold(1.0, f64::min)
     }
 
     /// What is going on, for all classes.
@@ -99,11 +128,11 @@ impl IoQueue {
         let has_work = member.stats.queued > 0;
         ClassSnapshot {
             class: ClassId { node, generation: member.generation },
-            qos: member.qos,
+            qos: *member.qos,
             stats: member.stats,
             delay_ns: oldest_ns.map_or(0, |ns| now_ns.saturating_sub(ns)),
-            expected_delay_ns: self.expected_delay_of(node),
-            part: if has_work { self.lanes[0].tree.part_of_disk(node) } else { 0.0 },
+            expected_delay_ns: self.expected_delay_of(now_ns, node, None),
+            part: if has_work { self.lanes[0].tree.part_of(node, ROOT) } else { 0.0 },
             waits_for: if is_parked { Some(WaitReason::Limit) } else { self.blocked.reason() }.filter(|_| has_work),
         }
     }

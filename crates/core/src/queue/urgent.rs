@@ -3,15 +3,15 @@
 
 use std::cmp::Reverse;
 
-use super::{Dispatch, IoQueue, Mode};
+use super::{CameBack, Dispatch, IoQueue, Mode};
 use crate::bucket::TICKS_PER_NS;
 use crate::qos::Amount;
 use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
 use crate::units::Cost;
 
-/// A class's old requests go first for at most this part of the disk's time.
-const AGED_PART: u64 = 8;
+/// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
+const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
     /// A class whose reservation is due, or whose oldest request has waited as long as it may.
@@ -37,7 +37,8 @@ impl IoQueue {
             .tags
             .as_ref()
             .and_then(|tags| tags.reservation_due(&member.qos.reservation, self.disk.reserved_time(now_ns)));
-        let aged = self.aged_at_ns(class, lane).filter(|at_ns| *at_ns <= now_ns);
+        let may_age = self.disk.aged_again_ns() <= now_ns;
+        let aged = self.aged_at_ns(class, lane).filter(|at_ns| may_age && *at_ns <= now_ns);
         match (reserved, aged) {
             (Some(tick), _) => Some((tick, false)),
             (None, Some(at_ns)) => Some((at_ns.saturating_mul(TICKS_PER_NS), true)),
@@ -50,7 +51,7 @@ impl IoQueue {
         let member = &self.members[class as usize];
         let head = self.lanes[lane].tree.fifo(class).head;
         let most_ns = member.qos.max_wait_ns.filter(|_| head != NONE)?;
-        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns).max(member.aged_again_ns))
+        Some(self.slots.get(head).enqueued_ns.saturating_add(most_ns))
     }
 
     /// When `class` may have to go before its turn, if that is still to come.
@@ -62,6 +63,7 @@ impl IoQueue {
         let time = self.disk.reserved_time(now_ns);
         let reserved = member.tags.as_ref().and_then(|tags| tags.reservation_next_ns(&member.qos.reservation, time));
         let aged = (0..self.lanes.len()).filter_map(|lane| self.aged_at_ns(class, lane)).min();
+        let aged = aged.map(|at_ns| at_ns.max(self.disk.aged_again_ns()));
         [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
 
@@ -124,6 +126,7 @@ impl IoQueue {
             && until_ns <= now_ns
         {
             self.parked.pop();
+            self.members[node as usize].came_back = CameBack { at_ns: now_ns, due_ns: until_ns };
             self.unpark(usize::from(lane), node, Some(now_ns));
         }
     }
@@ -137,13 +140,13 @@ impl IoQueue {
             return;
         }
         if let (Some(since_ns), Some(now_ns)) = (member.parked_since_ns.take(), now_ns) {
-            member.limited_ns += now_ns.saturating_sub(since_ns);
+            member.limited_ns = member.limited_ns.saturating_add(now_ns.saturating_sub(since_ns));
         }
     }
 
     /// How long `class` and the groups above it have been at limits so far.
     pub(super) fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
-        let mut total_ns = 0;
+        let mut total_ns: u64 = 0;
         let mut at = class;
         if !self.any_limits && !self.any_targets {
             return 0;
@@ -151,12 +154,43 @@ impl IoQueue {
         loop {
             let member = &self.members[at as usize];
             let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-            total_ns += member.limited_ns + running_ns;
+            total_ns = total_ns.saturating_add(member.limited_ns).saturating_add(running_ns);
             if at == ROOT {
                 return total_ns;
             }
             at = self.lanes[0].tree.parent(at);
         }
+    }
+
+    /// Returns whether `class` or a group above it other than the root has limits. What such a class lacks of its reservation says
+    /// nothing about the disk.
+    fn is_limited_below_root(&self, class: u32, lane: usize) -> bool {
+        let mut at = class;
+        while self.any_limits && at != ROOT {
+            if self.members[at as usize].qos.has_limits() {
+                return true;
+            }
+            at = self.lanes[lane].tree.parent(at);
+        }
+        false
+    }
+
+    /// Returns since when limits have let `piece` go. It is before now if a node above it has come back from a limit in this very
+    /// poll, and late: then the limits count from when it was due, or from when the request came.
+    fn could_have_gone_ns(&self, now_ns: u64, class: u32, piece: &Dispatch) -> u64 {
+        let mut due_ns = now_ns;
+        let mut at = class;
+        loop {
+            let came_back = self.members[at as usize].came_back;
+            if came_back.at_ns == now_ns {
+                due_ns = due_ns.min(came_back.due_ns);
+            }
+            if at == ROOT {
+                break;
+            }
+            at = self.lanes[usize::from(piece.lane)].tree.parent(at);
+        }
+        due_ns.max(self.slots.get(piece.slot).enqueued_ns).max(now_ns.saturating_sub(CATCH_UP_NS)).min(now_ns)
     }
 
     /// Moves the tags of the class and of the groups above it.
@@ -171,17 +205,17 @@ impl IoQueue {
             return;
         }
         let amount = Amount { direction: piece.op.direction(), requests, bytes: piece.len_bytes };
-        let member = &mut self.members[pick.class as usize];
-        if member.qos.max_wait_ns.is_some() {
-            let pause_ns = (piece.cost.as_fs() / crate::units::FS_PER_NS).saturating_mul(AGED_PART);
-            member.aged_again_ns = now_ns.saturating_add(pause_ns);
+        if pick.turn == Turn::Aged {
+            self.disk.charge_aged(now_ns, piece.cost);
         }
+        let member = &self.members[pick.class as usize];
         if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_reservation()) {
-            let may_slip = !member.qos.has_limits();
+            let may_slip = !self.is_limited_below_root(pick.class, usize::from(piece.lane));
             tags.charge_reservations(&member.qos.reservation, amount, self.disk.reserved_time(now_ns), may_slip);
         }
         if self.any_limits && self.config.mode != Mode::Drain {
-            self.charge_limits(now_ns, pick.class, usize::from(piece.lane), amount);
+            let from_ns = self.could_have_gone_ns(now_ns, pick.class, piece);
+            self.charge_limits(from_ns, pick.class, usize::from(piece.lane), amount);
         }
     }
 }

@@ -53,7 +53,8 @@ pub(crate) struct Node {
     qos: Qos,
     limits: [u128; 6],
     reservations: [u128; 2],
-    aged_again_ns: u64,
+    /// When it came back from a limit, and when it could have.
+    came_back_ns: (u64, u64),
     pub(crate) received_fs: u128,
 }
 
@@ -83,6 +84,7 @@ impl Slow {
 pub(crate) enum Turn {
     Shares,
     Charged,
+    Aged,
     Reserved,
 }
 
@@ -95,6 +97,8 @@ pub(crate) struct Slow {
     tokens: u128,
     /// By how much the time of reservations is behind the clock.
     slip: u128,
+    /// When old requests may go first again.
+    aged: u128,
     carry_fs: u128,
     /// The longest piece so far.
     longest_ticks: u128,
@@ -119,6 +123,7 @@ impl Slow {
             unsure: false,
             tokens: 0,
             slip: 0,
+            aged: 0,
             carry_fs: 0,
             longest_ticks: 0,
             depth_ticks: ticks(disk.effective_goal_ns()),
@@ -144,7 +149,7 @@ impl Slow {
             qos,
             limits: [0; 6],
             reservations: [0; 2],
-            aged_again_ns: 0,
+            came_back_ns: (0, 0),
             received_fs: 0,
         });
         self.table_changed();
@@ -161,15 +166,18 @@ impl Slow {
         self.unpark_until(u64::MAX);
     }
 
-    /// In the order in which they may go: the first that joins an idle group sets its clock.
-    fn unpark_until(&mut self, now_ns: u64) {
+    /// In the order in which they may go: the first that joins an idle group sets its clock. Who they are, and since when they
+    /// could have gone.
+    fn unpark_until(&mut self, now_ns: u64) -> Vec<(u64, usize)> {
         let until = |at: usize| self.nodes[at].parked_until_ns.map(|until_ns| (until_ns, at));
         let mut due: Vec<(u64, usize)> = (0..self.nodes.len()).filter_map(until).collect();
+        due.retain(|(until_ns, _)| *until_ns <= now_ns);
         due.sort_unstable();
-        for (_, at) in due.into_iter().filter(|(until_ns, _)| *until_ns <= now_ns) {
-            self.nodes[at].parked_until_ns = None;
-            self.settle(at);
+        for (_, at) in &due {
+            self.nodes[*at].parked_until_ns = None;
+            self.settle(*at);
         }
+        due
     }
 
     pub(crate) fn enqueue(&mut self, now_ns: u64, at: usize, user: u64, op: Op, len_bytes: u32) {
@@ -268,7 +276,9 @@ impl Slow {
 
     /// What must happen at a poll now.
     pub(crate) fn poll(&mut self, disk: &Disk, now_ns: u64) -> Expected {
-        self.unpark_until(now_ns);
+        for (until_ns, at) in self.unpark_until(now_ns) {
+            self.nodes[at].came_back_ns = (now_ns, until_ns);
+        }
         let mut is_tie = false;
         let retry_ns = loop {
             let (classes, turn) = match self.urgent(now_ns) {
@@ -330,19 +340,25 @@ impl Slow {
     fn aged_at_ns(&self, at: usize) -> Option<u64> {
         let node = &self.nodes[at];
         let (head, most_ns) = (node.line.front()?, node.qos.max_wait_ns?);
-        Some((head.enqueued_ns + most_ns).max(node.aged_again_ns))
+        Some(head.enqueued_ns + most_ns)
+    }
+
+    fn aged_again_ns(&self) -> u64 {
+        (self.aged / TICKS_PER_NS) as u64
     }
 
     fn urgent_at_ns(&self, at: usize, now_ns: u64) -> Option<u64> {
         self.nodes[at].line.front()?;
         let reserved = self.reserved_tag(at).map(|tag| (tag + self.slip).div_ceil(TICKS_PER_NS) as u64);
-        [reserved, self.aged_at_ns(at)].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
+        let aged = self.aged_at_ns(at).map(|at_ns| at_ns.max(self.aged_again_ns()));
+        [reserved, aged].into_iter().flatten().filter(|at_ns| *at_ns > now_ns).min()
     }
 
     fn urgent(&mut self, now_ns: u64) -> Option<(Vec<usize>, Turn)> {
         let due = |at: usize| {
             let reserved = self.reserved_tag(at).filter(|tag| *tag <= self.reserved_time(now_ns));
-            let aged = self.aged_at_ns(at).filter(|at_ns| *at_ns <= now_ns);
+            let may_age = self.aged_again_ns() <= now_ns;
+            let aged = self.aged_at_ns(at).filter(|at_ns| may_age && *at_ns <= now_ns);
             match (reserved, aged) {
                 (Some(tag), _) => Some((tag, at, false)),
                 (None, Some(at_ns)) => Some((u128::from(at_ns) * TICKS_PER_NS, at, true)),
@@ -371,7 +387,11 @@ impl Slow {
             self.unsure |= !aged && behind.abs() <= CLOSE;
             at = parent;
         }
-        if aged || by_shares { Turn::Charged } else { Turn::Reserved }
+        match (aged, by_shares) {
+            (true, _) => Turn::Aged,
+            (false, true) => Turn::Charged,
+            (false, false) => Turn::Reserved,
+        }
     }
 
     fn next_piece(&self, disk: &Disk, class: usize) -> (Op, u32, bool) {
@@ -471,10 +491,10 @@ impl Slow {
         self.longest_ticks = self.longest_ticks.max(ticks);
         self.tokens = self.tokens.max(now) + ticks;
         self.in_device.push((id, ticks));
-        self.charge_tags(class, op, bytes, first, now);
+        self.charge_tags(class, op, bytes, first, now_ns);
         let cost_fs = i128::from(disk.cost(op, bytes).as_fs());
-        if self.nodes[class].qos.max_wait_ns.is_some() {
-            self.nodes[class].aged_again_ns = now_ns + (8 * cost_fs / 1_000_000) as u64;
+        if turn == Turn::Aged {
+            self.aged = self.aged.max(now) + 8 * (cost_fs as u128 / FS_PER_TICK);
         }
         self.nodes[class].received_fs += cost_fs as u128;
         let mut at = class;
@@ -497,7 +517,8 @@ impl Slow {
         bytes
     }
 
-    fn charge_tags(&mut self, class: usize, op: Op, bytes: u32, first: bool, now: u128) {
+    fn charge_tags(&mut self, class: usize, op: Op, bytes: u32, first: bool, now_ns: u64) {
+        let now = u128::from(now_ns) * TICKS_PER_NS;
         let reservation = self.nodes[class].qos.reservation;
         let reserved_now = now.saturating_sub(self.slip);
         let rate = |per_s: u64| if per_s == 0 { Rate::Unlimited } else { Rate::per_second(per_s) };
@@ -507,11 +528,24 @@ impl Slow {
             self.slip += reserved_now.saturating_sub(*tag).saturating_sub(DEBT_TICKS).min(ticks);
             *tag = (*tag).min(reserved_now).max(reserved_now.saturating_sub(2 * DEBT_TICKS)) + ticks;
         }
+        // A late poll counts from when the request could have gone.
+        let mut from_ns = now_ns;
+        let mut at = class;
+        loop {
+            let (at_ns, due_ns) = self.nodes[at].came_back_ns;
+            from_ns = if at_ns == now_ns { from_ns.min(due_ns) } else { from_ns };
+            if at == 0 {
+                break;
+            }
+            at = self.nodes[at].parent;
+        }
+        let from_ns = from_ns.max(self.nodes[class].line[0].enqueued_ns).max(now_ns.saturating_sub(1_000_000));
+        let from = u128::from(from_ns) * TICKS_PER_NS;
         let mut at = class;
         loop {
             for (index, ticks) in self.limits_of(at, op, bytes, first) {
                 let tag = &mut self.nodes[at].limits[index];
-                *tag = (*tag).max(now) + ticks;
+                *tag = (*tag).max(from) + ticks;
             }
             if at == 0 {
                 return;
