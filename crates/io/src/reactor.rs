@@ -203,6 +203,11 @@ impl Reactor {
         self.now_ns
     }
 
+    /// Reads the backend's clock; [`Reactor::now_ns`] is as old as the turn.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.backend.now_ns()
+    }
+
     /// Requests of this shard and of others that are under way here.
     #[must_use]
     pub fn under_way(&self) -> usize {

@@ -285,10 +285,12 @@ impl Shard {
         (result.map_err(io::Error::from_raw_os_error), data)
     }
 
-    /// Sleeps by the backend's clock.
-    pub async fn sleep(&self, how_long: Duration) {
+    /// Sleeps by the backend's clock, for `how_long` from this call (not from the beginning of the turn, nor from the
+    /// first poll).
+    pub fn sleep(&self, how_long: Duration) -> impl Future<Output = ()> + '_ {
         let nanos = u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX);
-        self.sleep_until(self.now_ns().saturating_add(nanos)).await;
+        let now_ns = self.0.reactor.borrow().clock_ns();
+        self.sleep_until(now_ns.saturating_add(nanos))
     }
 
     /// Sleeps until the backend's clock reads `at_ns`.
