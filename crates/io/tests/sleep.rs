@@ -14,7 +14,9 @@ use common::nasty::{Faults, Nasty};
 use common::{all, deferred, disk, filled, memory, one_shard, within_reason};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
-use plimsoll::backend::{Backend, Completion, FileId, FileInfo, OpenOptions, Operation, Submit, WakeHandle};
+use plimsoll::backend::{
+    Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
 use plimsoll::core::LatencyGoal;
 use plimsoll::{Class, Classes, DiskSetup, Reactor, Shard, Topology};
 
@@ -118,8 +120,12 @@ impl Backend for ByHand {
         self.now_ns.load(Ordering::SeqCst)
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
-        self.inner.open(path, options)
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        self.inner.open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        self.inner.attach(file)
     }
 
     fn close(&mut self, file: FileId) {

@@ -38,7 +38,9 @@ use io_uring::{IoUring, opcode, squeue};
 use super::doorbell::Doorbell;
 use super::file::{FileTable, OsFile, unknown_file, validate};
 use super::worker::Workers;
-use super::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, WakeHandle};
+use super::{
+    Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
 use crate::buffer::AlignedBuf;
 use crate::sys::clock;
 
@@ -365,10 +367,14 @@ impl Backend for UringBackend {
         clock::now_ns()
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
-        let (file, info) = OsFile::open(path, options)?;
-        let fd = file.raw_fd();
-        let id = self.files.insert(RingFile { os: Arc::new(file), registered: false })?;
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        OsFile::open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let (os, info) = OsFile::shared(file)?;
+        let fd = os.raw_fd();
+        let id = self.files.insert(RingFile { os, registered: false })?;
         let place = FileTable::<RingFile>::index(id);
         let registered = place < self.file_places
             && matches!(self.ring.submitter().register_files_update(place, &[fd]), Ok(updated) if updated == 1);
