@@ -228,8 +228,9 @@ impl Reactor {
         Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
     }
 
-    /// Opens `file` on this shard, if it is not yet open here, and says what is known of it. May block. Reads and writes open
-    /// files by themselves; opening before keeps the first one fast and brings errors early.
+    /// Makes `file` usable on this shard, if it is not yet, and says what is known of it. May block where no shard has
+    /// opened it before. Reads and writes do this by themselves; opening before keeps the first one fast and brings
+    /// errors early.
     ///
     /// # Errors
     /// What the system said.
@@ -248,7 +249,7 @@ impl Reactor {
         if let Some(stale) = self.files[at].take() {
             self.backend.close(stale.id);
         }
-        let (id, info) = file.open_on(self.shard, self.backend.as_mut())?;
+        let (id, info) = file.attach_on(self.shard, self.backend.as_mut())?;
         self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
         Ok((id, info))
     }
