@@ -535,6 +535,39 @@ mod tests {
         }
     }
 
+    /// With deferred task work a completion is posted only by an enter that asks for it: a shard that always has something
+    /// else to do must get it out of `reap` as well.
+    #[test]
+    fn a_shard_that_never_sleeps_reaps_with_every_set_of_flags() {
+        let path = std::env::temp_dir().join(format!("plimsoll-uring-busy-{}", std::process::id()));
+        for flags in FLAGS {
+            let mut backend = match UringBackend::with_flags(16, &[flags]) {
+                Ok(backend) => backend,
+                Err(error) => {
+                    println!("skipped: a ring with flags {flags:?} cannot be made here: {error}");
+                    continue;
+                }
+            };
+            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let (file, _) = backend.open(&path, &options).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            // A sync is carried out by the kernel's own threads, so its completion is always posted later.
+            for key in 0..8 {
+                let kind = Kind::Sync { data_only: false };
+                let operation = Operation { key, file, kind, offset: 0, memory: Memory::None };
+                // SAFETY: a sync names no memory.
+                assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
+            }
+            backend.flush().unwrap();
+            let begin = std::time::Instant::now();
+            let mut keys = Vec::new();
+            while keys.len() < 8 {
+                backend.reap(&mut |completion| keys.push(completion.key));
+                assert!(begin.elapsed() < Duration::from_secs(60), "{flags:?}: {keys:?} came back without a sleep");
+            }
+        }
+    }
+
     #[test]
     fn own_completions_are_told_from_operations() {
         let cases = [
