@@ -325,7 +325,7 @@ pub struct Snapshot {
     /// Time since this client's last snapshot, to which rates and latencies refer; null in the first, where latencies are
     /// those since the program's counters began.
     pub over_ns: Option<u64>,
-    /// Shards that did not answer in time: their part is missing.
+    /// Shards that did not answer in time: their part is that of their last answer, nothing where there was none.
     pub missing_shards: Vec<u16>,
     /// The disks, by number.
     pub disks: Vec<DiskState>,

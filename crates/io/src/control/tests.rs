@@ -233,6 +233,53 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
     assert_eq!((query.total_latency.count, query.reads, query.writes), (62, 2, 60));
 }
 
+/// A shard that is busy for longer than anybody waits.
+#[test]
+fn counters_do_not_fall_while_a_shard_does_not_answer() {
+    let topology = topology(2, DiskSetup::unlimited());
+    let reactor = |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let mut reactors = [reactor(0), reactor(1)];
+    let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    let file = topology.file("file".as_ref(), how, 0);
+    for reactor in &mut reactors {
+        for tag in 0..5 {
+            let (file, class) = (file.clone(), Class::DEFAULT);
+            let (kind, data) = (RequestKind::Write { len_bytes: 512 }, Data::One(AlignedBuf::new(512).unwrap()));
+            reactor.submit(crate::Request { file, class, kind, offset: tag * 512, data, tag }).unwrap();
+        }
+        reactor.dispatch();
+        reactor.reap(&mut Vec::new());
+    }
+    let metrics = crate::metrics::Metrics::new(&topology, "test");
+    let take = |reactors: &mut [Reactor]| {
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                // What was learned before is old by then.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                metrics.take()
+            });
+            while !taking.is_finished() {
+                reactors.iter_mut().for_each(|reactor| reactor.reap(&mut Vec::new()));
+                std::thread::yield_now();
+            }
+            taking.join().unwrap()
+        })
+    };
+    let requests = |taken: &crate::metrics::ProgramMetrics| taken.disks[0].classes[0].write.requests;
+    let mut all = take(&mut reactors);
+    // A slow machine may take longer than a shard has.
+    while !all.missing_shards.is_empty() {
+        all = take(&mut reactors);
+    }
+    assert_eq!(requests(&all), 10);
+    let [answers, _busy] = &mut reactors;
+    for _ in 0..2 {
+        let some = take(std::slice::from_mut(answers));
+        assert!(some.missing_shards.contains(&1), "{:?}", some.missing_shards);
+        assert_eq!(requests(&some), 10, "the part of a shard that is busy is as it was last");
+    }
+}
+
 /// Reads `count` blocks, many at a time; how many came back whole. `between` is called each turn.
 fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl Fn(u64)) -> u64 {
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
