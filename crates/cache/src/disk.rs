@@ -336,7 +336,8 @@ impl CacheDisk {
         under_way.ended(len_bytes, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
     }
 
-    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard.
+    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard, or here
+    /// and now where that has no room for another job.
     pub(crate) fn submit_write(
         self: &Arc<CacheDisk>,
         class: Class,
@@ -354,10 +355,32 @@ impl CacheDisk {
         writes.is_called = true;
         drop(writes);
         let disk = Arc::clone(self);
-        self.home.spawn(move |shard| async move {
+        let called = self.home.spawn(move |shard| async move {
             lock(&disk.writes).is_called = false;
             disk.send_runs(&shard);
         });
+        if let Err(error) = called {
+            self.give_up_writes(&error);
+        }
+    }
+
+    /// Ends the writes that may go, and would have to be sent by a job that the home shard had no room for.
+    fn give_up_writes(&self, error: &io::Error) {
+        let mut writes = lock(&self.writes);
+        writes.is_called = false;
+        let mut given_up = Vec::new();
+        while let Some(run) = writes.next_run() {
+            if let Some(lane) = writes.lanes.get_mut(run.lane) {
+                lane.in_flight -= 1;
+            }
+            given_up.push(run);
+        }
+        drop(writes);
+        for Run { buffers, done, .. } in given_up {
+            let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+            self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
+            done.into_iter().for_each(|done| done(Err(error.kind().into())));
+        }
     }
 
     /// On the home shard: sends what may go.

@@ -72,7 +72,7 @@ pub struct Ticket {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Requests under way at the most, remote ones included.
+    /// Requests under way at the most, remote ones included; and jobs of [`Handle`](crate::Handle)s that wait to be started.
     pub max_requests: u32,
 }
 
@@ -462,7 +462,9 @@ impl Reactor {
     }
 
     fn read_mail(&mut self) {
-        while let Some(message) = self.topology.mailboxes().receive(self.shard) {
+        // No more than lay there: others may send as fast as this shard reads.
+        for _ in 0..self.topology.mailboxes().waiting(self.shard) {
+            let Some(message) = self.topology.mailboxes().receive(self.shard) else { return };
             match message {
                 Message::Request { from, request } => {
                     if let Err(refused) = self.submit_from(request, Some(from)) {

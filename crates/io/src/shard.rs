@@ -346,7 +346,8 @@ impl Shard {
                 Some(Operation::Done(_)) | None => {}
             }
         }
-        loop {
+        // No more than tasks are polled in a turn: the rest keep their places, so that the bound on waiting jobs is felt.
+        for _ in 0..TASKS_PER_TURN {
             let job = self.0.reactor.borrow_mut().next_job();
             let Some(job) = job else { break };
             job(self);

@@ -191,7 +191,7 @@ impl Topology {
             shards,
             classes,
             disks,
-            mailboxes: Mailboxes::new(shards),
+            mailboxes: Mailboxes::new(shards, reactor_config.max_requests as usize),
             reactor_config,
             next_uid: AtomicU64::new(0),
             recorder,
@@ -269,6 +269,12 @@ impl Topology {
 
     pub(crate) fn give_back_file_number(&self, number: u32) {
         self.0.recorder.files().give_back(number);
+    }
+
+    /// Returns how many jobs of [`Handle`](crate::Handle)s were refused because too many waited for their shard.
+    #[must_use]
+    pub fn refused_jobs(&self) -> u64 {
+        self.0.mailboxes.refused_jobs()
     }
 
     /// The files of the memory backend.
