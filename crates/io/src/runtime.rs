@@ -56,6 +56,7 @@ use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::{JobPlace, Message};
+use crate::placement::cpus_of_shards;
 use crate::reactor::Reactor;
 use crate::shard::Shard;
 use crate::sys;
@@ -137,11 +138,8 @@ fn start_threads<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<(Vec<ShardThread<R>>, Choice), StartError> {
-    let cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
     let shards = topology.shards();
-    if options.pin && usize::from(shards) > cpus.len() {
-        return Err(StartError::TooManyShards { shards, cpus: cpus.len() });
-    }
+    let cpus = if options.pin { Some(cpus_to_pin(topology)?) } else { None };
     // Each shard says whether it is ready, and waits to hear that all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
@@ -150,7 +148,7 @@ fn start_threads<R: Send + 'static>(
     for shard in 0..shards {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
-        let cpu = options.pin.then(|| cpus[usize::from(shard)]);
+        let cpu = cpus.as_ref().and_then(|cpus| cpus.get(usize::from(shard)).copied());
         let (start, started) = mpsc::channel::<()>();
         starts.push(start);
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
@@ -180,6 +178,13 @@ fn start_threads<R: Send + 'static>(
         let _ = start.send(());
     }
     Ok((threads, choice))
+}
+
+/// A processor for each shard, on the node where the topology has the shard.
+fn cpus_to_pin(topology: &Topology) -> Result<Vec<usize>, StartError> {
+    let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
+    let too_many = || StartError::TooManyShards { shards: topology.shards(), cpus: cpus.values().map(Vec::len).sum() };
+    cpus_of_shards(topology.nodes(), &cpus).ok_or_else(too_many)
 }
 
 fn make_reactor(
