@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile};
+use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explained};
 use crate::mailbox::Message;
 use crate::topology::Topology;
 
@@ -71,6 +71,12 @@ impl SharedFile {
 
     /// Attaches the file to the backend of `shard`, which opens it where no shard has yet.
     pub(crate) fn attach_on(&self, shard: u16, backend: &mut dyn Backend) -> io::Result<(FileId, FileInfo)> {
+        let disks = self.topology.disks();
+        if self.disk >= disks {
+            let path = self.path.display();
+            let message = format!("cannot open {path}: there is no disk {}: they are 0 to {}", self.disk, disks - 1);
+            return Err(explained(libc::EINVAL, message));
+        }
         // Held while the path is opened: whoever comes second gets the same file.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = match &state.opened {

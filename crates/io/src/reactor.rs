@@ -291,6 +291,9 @@ impl Reactor {
         if !request.file.is_of(&self.topology) {
             return refuse(RefusedReason::ForeignFile, request);
         }
+        if request.file.disk() >= self.topology.disks() {
+            return refuse(RefusedReason::UnknownDisk, request);
+        }
         if request.kind.transfer_bytes() as usize > request.data.len_bytes() {
             return refuse(RefusedReason::BufferTooSmall, request);
         }

@@ -283,10 +283,11 @@ impl Topology {
         }
     }
 
-    /// A file of disk number `disk` (too large a number is taken as 0); nothing is opened yet.
+    /// A file of disk number `disk`; nothing is opened yet. A file of a disk that is not there can be made and not used:
+    /// opening it is an error, and requests for it are refused
+    /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
-        let disk = if disk < self.disks() { disk } else { 0 };
         let uid = self.0.next_uid.fetch_add(1, Ordering::Relaxed);
         let number = self.0.recorder.files().take(path, disk);
         Arc::new(SharedFile::new(self, number, uid, path, options, disk))
