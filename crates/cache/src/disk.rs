@@ -560,3 +560,48 @@ fn code(health: DiskHealth) -> u8 {
 fn health_of(code: u8) -> DiskHealth {
     HEALTHS.get(usize::from(code)).copied().unwrap_or(DiskHealth::Failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use plimsoll::backend::OpenOptions;
+    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::{Classes, DiskSetup, ReactorConfig, SimRuntime, Topology};
+
+    use super::*;
+    use crate::entry::SlabId;
+    use crate::log::StreamShape;
+
+    #[test]
+    fn a_write_that_the_home_shard_has_no_room_for_ends_and_the_next_one_goes() {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let config = ReactorConfig { max_requests: 2 };
+        let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
+        let runtime = SimRuntime::new(&world, &topology);
+        let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+        let shape = StreamShape { disk_guid: 1, slab_bytes: 1 << 20, sector_bytes: 4096 };
+        let Ok(log) = DiskLog::new(shape, &mut || Some((SlabId(0), 0))) else { panic!("there is a slab") };
+        let identity = DiskIdentity { number: 0, guid: 1, path: "disk".into() };
+        let (file, home) = (topology.file("disk".as_ref(), options, 0), runtime.handle(0));
+        let disk = Arc::new(CacheDisk::new(identity, file, None, home.clone(), log, None));
+        let (ends, ended) = channel();
+        let write = |offset| {
+            let (ends, buffer) = (ends.clone(), AlignedBuf::new(4096).unwrap());
+            let done = move |end: io::Result<()>| ends.send(end.map_err(|error| error.kind())).unwrap();
+            disk.submit_write(Class::DEFAULT, IoKind::InsertWrite, offset, buffer, done);
+        };
+
+        (0..2).for_each(|_| home.spawn(|_| async {}).unwrap());
+        write(0);
+        assert_eq!(ended.try_recv(), Ok(Err(io::ErrorKind::WouldBlock)));
+        assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
+
+        runtime.run_for(Duration::from_millis(1)).unwrap();
+        write(4096);
+        runtime.run_for(Duration::from_secs(1)).unwrap();
+        assert_eq!(ended.try_recv(), Ok(Ok(())));
+        assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
+    }
+}

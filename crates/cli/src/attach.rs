@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
 
 /// A record that the program writes beside its socket, and that goes to a file of the user's at its end.
 struct Trace {
-    /// Where the program writes.
+    /// Where the program writes, as this process sees it.
     from: PathBuf,
     /// Where the user wants it; made at the beginning, so that nothing that exists is written over.
     to: PathBuf,
@@ -127,15 +127,16 @@ impl Trace {
     /// Ends the record, fetches it and says what is in it.
     fn end(&self, client: &mut Client) -> Result<(), Failure> {
         let path = self.to.display();
-        let stopped = match client.stop_trace() {
+        let stopped = client.stop_trace();
+        // Whatever was said: what was recorded is the user's.
+        self.fetch()?;
+        let stopped = match stopped {
             Err(error) if has_ended(&error) => {
-                self.fetch(&self.from)?;
                 screen::note(&format!("the program has ended; {path} holds what it recorded"));
                 return Ok(());
             }
             other => other?,
         };
-        self.fetch(&stopped.path)?;
         let events = format_count(stopped.events);
         if let Some(error) = stopped.error {
             return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
@@ -149,11 +150,11 @@ impl Trace {
     }
 
     /// Moves the record from where the program wrote it, to another file system if need be.
-    fn fetch(&self, from: &Path) -> Result<(), Failure> {
-        let copy = || std::fs::copy(from, &self.to).and_then(|_| std::fs::remove_file(from));
-        std::fs::rename(from, &self.to).or_else(|_| copy()).map_err(|error| {
-            Failure::Machine(format!("cannot move {} to {}: {error}", from.display(), self.to.display()))
-        })
+    fn fetch(&self) -> Result<(), Failure> {
+        let (from, to) = (&self.from, &self.to);
+        let copy = || std::fs::copy(from, to).and_then(|_| std::fs::remove_file(from));
+        let moved = std::fs::rename(from, to).or_else(|_| copy());
+        moved.map_err(|error| Failure::Machine(format!("cannot move {} to {}: {error}", from.display(), to.display())))
     }
 }
 

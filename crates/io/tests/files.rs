@@ -119,6 +119,33 @@ fn shards_share_one_file_in_memory_also_after_its_name_leads_to_another() {
     });
 }
 
+/// One shard may have got io_uring and the next only threads.
+#[test]
+fn backends_of_one_family_share_files_and_others_say_so() {
+    let dir = TempDir::new("families");
+    let kinds = usable_kinds();
+    for (n, opener) in kinds.iter().enumerate() {
+        let mut first = opener.make(8).unwrap();
+        let opened = first.open_shared(&dir.path().join(n.to_string()), &CREATE).unwrap();
+        let (file, _) = first.attach(&opened).unwrap();
+        first.set_file_len(file, 12_288).unwrap();
+        for other in &kinds {
+            let mut second = other.make(8).unwrap();
+            let in_memory = [opener, other].map(|kind| *kind == BackendKind::Memory);
+            match second.attach(&opened) {
+                Ok((file, info)) => {
+                    assert_eq!(in_memory[0], in_memory[1], "{opener} and {other}");
+                    assert_eq!((info.len_bytes, second.file_len(file).unwrap()), (12_288, 12_288));
+                }
+                Err(error) => {
+                    assert_ne!(in_memory[0], in_memory[1], "{opener} and {other}");
+                    assert!(error.to_string().contains("same backend"), "{error}");
+                }
+            }
+        }
+    }
+}
+
 /// Simulated files are never renamed; what can differ there is who creates the file.
 #[test]
 fn shards_share_one_file_in_a_simulated_world() {
