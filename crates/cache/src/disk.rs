@@ -336,7 +336,8 @@ impl CacheDisk {
         under_way.ended(len_bytes, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
     }
 
-    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard.
+    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard, or here
+    /// and now where that has no room for another job.
     pub(crate) fn submit_write(
         self: &Arc<CacheDisk>,
         class: Class,
@@ -354,10 +355,32 @@ impl CacheDisk {
         writes.is_called = true;
         drop(writes);
         let disk = Arc::clone(self);
-        self.home.spawn(move |shard| async move {
+        let called = self.home.spawn(move |shard| async move {
             lock(&disk.writes).is_called = false;
             disk.send_runs(&shard);
         });
+        if let Err(error) = called {
+            self.give_up_writes(&error);
+        }
+    }
+
+    /// Ends the writes that may go, and would have to be sent by a job that the home shard had no room for.
+    fn give_up_writes(&self, error: &io::Error) {
+        let mut writes = lock(&self.writes);
+        writes.is_called = false;
+        let mut given_up = Vec::new();
+        while let Some(run) = writes.next_run() {
+            if let Some(lane) = writes.lanes.get_mut(run.lane) {
+                lane.in_flight -= 1;
+            }
+            given_up.push(run);
+        }
+        drop(writes);
+        for Run { buffers, done, .. } in given_up {
+            let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+            self.backlog_bytes.fetch_sub(len_bytes, Relaxed);
+            done.into_iter().for_each(|done| done(Err(error.kind().into())));
+        }
     }
 
     /// On the home shard: sends what may go.
@@ -536,4 +559,49 @@ fn code(health: DiskHealth) -> u8 {
 
 fn health_of(code: u8) -> DiskHealth {
     HEALTHS.get(usize::from(code)).copied().unwrap_or(DiskHealth::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use plimsoll::backend::OpenOptions;
+    use plimsoll::backend::sim::{SimConfig, SimWorld};
+    use plimsoll::{Classes, DiskSetup, ReactorConfig, SimRuntime, Topology};
+
+    use super::*;
+    use crate::entry::SlabId;
+    use crate::log::StreamShape;
+
+    #[test]
+    fn a_write_that_the_home_shard_has_no_room_for_ends_and_the_next_one_goes() {
+        let world = SimWorld::new(&SimConfig::default()).unwrap();
+        let config = ReactorConfig { max_requests: 2 };
+        let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
+        let runtime = SimRuntime::new(&world, &topology);
+        let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+        let shape = StreamShape { disk_guid: 1, slab_bytes: 1 << 20, sector_bytes: 4096 };
+        let Ok(log) = DiskLog::new(shape, &mut || Some((SlabId(0), 0))) else { panic!("there is a slab") };
+        let identity = DiskIdentity { number: 0, guid: 1, path: "disk".into() };
+        let (file, home) = (topology.file("disk".as_ref(), options, 0), runtime.handle(0));
+        let disk = Arc::new(CacheDisk::new(identity, file, None, home.clone(), log, None));
+        let (ends, ended) = channel();
+        let write = |offset| {
+            let (ends, buffer) = (ends.clone(), AlignedBuf::new(4096).unwrap());
+            let done = move |end: io::Result<()>| ends.send(end.map_err(|error| error.kind())).unwrap();
+            disk.submit_write(Class::DEFAULT, IoKind::InsertWrite, offset, buffer, done);
+        };
+
+        (0..2).for_each(|_| home.spawn(|_| async {}).unwrap());
+        write(0);
+        assert_eq!(ended.try_recv(), Ok(Err(io::ErrorKind::WouldBlock)));
+        assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
+
+        runtime.run_for(Duration::from_millis(1)).unwrap();
+        write(4096);
+        runtime.run_for(Duration::from_secs(1)).unwrap();
+        assert_eq!(ended.try_recv(), Ok(Ok(())));
+        assert_eq!(disk.backlog_bytes.load(Relaxed), 0);
+    }
 }

@@ -1,8 +1,9 @@
 //! `plimsoll attach`: see into a running program, and change it.
 
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use plimsoll::control::{Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot};
@@ -41,8 +42,8 @@ pub(crate) struct AttachArguments {
     #[arg(long, value_name = "MODE", requires = "target", value_parser = attach::parse_mode)]
     mode: Option<Mode>,
 
-    /// Record what happens to every request here, until the view ends in whatever way (for `plimsoll trace`); the file
-    /// must not exist
+    /// Record what happens to every request here, until the view ends (for `plimsoll trace`); the file must not exist.
+    /// The program writes beside its socket, at most 1 GiB; the record is moved when the view ends
     #[arg(long, value_name = "FILE", requires = "target")]
     trace: Option<PathBuf>,
 
@@ -83,53 +84,82 @@ impl From<ClientError> for Failure {
 
 pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let Some(target) = &arguments.target else { return list(arguments.format) };
-    let mut client = Client::connect(&attach::socket(target)?)?;
+    let socket = attach::socket(target)?;
+    let mut client = Client::connect(&socket)?;
     // A misspelled class is told before anything has begun.
     attach::requests(client.hello(), &arguments.settings)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
-    let trace = arguments.trace.as_deref().map(|path| start_trace(&mut client, path)).transpose()?;
+    let trace = arguments.trace.as_deref().map(|path| Trace::start(&mut client, &socket, path)).transpose()?;
     let changed = attach::apply(&mut client, &arguments.settings, arguments.mode);
     if let Err(error) = changed {
-        trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
+        trace.iter().try_for_each(|trace| trace.end(&mut client))?;
         return Err(error.into());
     }
     let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
     let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
-    trace.iter().try_for_each(|path| tell_trace(&mut client, path))?;
+    trace.iter().try_for_each(|trace| trace.end(&mut client))?;
     shown
 }
 
-/// Starts the record; its file as the program sees it.
-fn start_trace(client: &mut Client, path: &Path) -> Result<PathBuf, Failure> {
-    let path = std::path::absolute(path).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-    client.change(&Request::TraceStart { path: path.clone() })?;
-    Ok(path)
+/// A record that the program writes beside its socket, and that goes to a file of the user's at its end.
+struct Trace {
+    /// Where the program writes, as this process sees it.
+    from: PathBuf,
+    /// Where the user wants it; made at the beginning, so that nothing that exists is written over.
+    to: PathBuf,
+}
+
+impl Trace {
+    fn start(client: &mut Client, socket: &Path, to: &Path) -> Result<Trace, Failure> {
+        File::create_new(to).map_err(|error| Failure::Input(format!("cannot record {}: {error}", to.display())))?;
+        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let name = format!("attach-{}-{unix_ms}.plt", std::process::id());
+        let from = socket.with_file_name(&name);
+        if let Err(error) = client.change(&Request::TraceStart { name }) {
+            // Nothing is in it.
+            let _ = std::fs::remove_file(to);
+            return Err(error.into());
+        }
+        Ok(Trace { from, to: to.to_owned() })
+    }
+
+    /// Ends the record, fetches it and says what is in it.
+    fn end(&self, client: &mut Client) -> Result<(), Failure> {
+        let path = self.to.display();
+        let stopped = client.stop_trace();
+        // Whatever was said: what was recorded is the user's.
+        self.fetch()?;
+        let stopped = match stopped {
+            Err(error) if has_ended(&error) => {
+                screen::note(&format!("the program has ended; {path} holds what it recorded"));
+                return Ok(());
+            }
+            other => other?,
+        };
+        let events = format_count(stopped.events);
+        if let Some(error) = stopped.error {
+            return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
+        }
+        screen::note(&format!("{path}: {events} events recorded"));
+        if stopped.dropped_events > 0 {
+            let dropped = format_count(stopped.dropped_events);
+            screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
+        }
+        Ok(())
+    }
+
+    /// Moves the record from where the program wrote it, to another file system if need be.
+    fn fetch(&self) -> Result<(), Failure> {
+        let (from, to) = (&self.from, &self.to);
+        let copy = || std::fs::copy(from, to).and_then(|_| std::fs::remove_file(from));
+        let moved = std::fs::rename(from, to).or_else(|_| copy());
+        moved.map_err(|error| Failure::Machine(format!("cannot move {} to {}: {error}", from.display(), to.display())))
+    }
 }
 
 fn has_ended(error: &ClientError) -> bool {
     matches!(error, ClientError::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof)
-}
-
-/// Ends the record and says what is in its file.
-fn tell_trace(client: &mut Client, path: &Path) -> Result<(), Failure> {
-    let stopped = match client.stop_trace() {
-        Err(error) if has_ended(&error) => {
-            screen::note(&format!("the program has ended; {} holds what it recorded", path.display()));
-            return Ok(());
-        }
-        other => other?,
-    };
-    let (path, events) = (stopped.path.display(), format_count(stopped.events));
-    if let Some(error) = stopped.error {
-        return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
-    }
-    screen::note(&format!("{path}: {events} events recorded"));
-    if stopped.dropped_events > 0 {
-        let dropped = format_count(stopped.dropped_events);
-        screen::warning(&format!("{path}: {dropped} more events came too fast to be recorded"));
-    }
-    Ok(())
 }
 
 fn list(format: BriefFormat) -> Result<Outcome, Failure> {
@@ -215,7 +245,7 @@ fn text(hello: &Hello, snapshot: &Snapshot) -> String {
     let mut text = format!("{name} (process {}, {} shard(s){tracing})\n", hello.pid, hello.shards);
     if !snapshot.missing_shards.is_empty() {
         let shards: Vec<String> = snapshot.missing_shards.iter().map(u16::to_string).collect();
-        text.push_str(&format!("no answer from shards {}: their part is missing\n", shards.join(", ")));
+        text.push_str(&format!("no answer from shards {}: their part is as it was\n", shards.join(", ")));
     }
     for disk in &snapshot.disks {
         text.push_str(&format!("\n{}\n\n{}\n", disk_line(disk), classes(disk)));

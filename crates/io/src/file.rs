@@ -1,14 +1,16 @@
 //! Files that every shard of a program can use.
 //!
-//! A [`SharedFile`] is a path and how to open it. Each shard opens it for itself, in its own backend, the first time it is
-//! used there (or before, with `open`), because a ring knows its own file numbers only. When the last reference goes, the shards
-//! that have it open are told to close it.
+//! A [`SharedFile`] is a path, how to open it, and once it is open the open file. The first shard that uses it (or calls
+//! [`Reactor::open`](crate::Reactor::open)) opens the path, for all of them; the others attach the same open file to their
+//! backends, because a ring knows its own file numbers only. What the name leads to later changes nothing. An open that
+//! fails decides nothing: the next use tries again. When the last reference goes, the shards that have the file are told to
+//! close it; the last of them, and of the operations in flight, lets go of the descriptor.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::backend::{Backend, FileId, FileInfo, OpenOptions};
+use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explained};
 use crate::mailbox::Message;
 use crate::topology::Topology;
 
@@ -17,13 +19,15 @@ pub struct SharedFile {
     number: u32,
     uid: u64,
     path: PathBuf,
+    options: OpenOptions,
     disk: u16,
     topology: Topology,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    options: OpenOptions,
+    opened: Option<OpenedFile>,
     open_on: Vec<u16>,
 }
 
@@ -36,8 +40,8 @@ impl SharedFile {
         options: OpenOptions,
         disk: u16,
     ) -> SharedFile {
-        let state = Mutex::new(State { options, open_on: Vec::new() });
-        SharedFile { number, uid, path: path.to_owned(), disk, topology: topology.clone(), state }
+        let (path, topology) = (path.to_owned(), topology.clone());
+        SharedFile { number, uid, path, options, disk, topology, state: Mutex::default() }
     }
 
     /// The path it is opened by.
@@ -65,13 +69,25 @@ impl SharedFile {
         self.uid
     }
 
-    /// Opens it on `shard`. A file that is to be created is created by the first shard; the others open what is there.
-    pub(crate) fn open_on(&self, shard: u16, backend: &mut dyn Backend) -> io::Result<(FileId, FileInfo)> {
+    /// Attaches the file to the backend of `shard`, which opens it where no shard has yet.
+    pub(crate) fn attach_on(&self, shard: u16, backend: &mut dyn Backend) -> io::Result<(FileId, FileInfo)> {
+        let disks = self.topology.disks();
+        if self.disk >= disks {
+            let path = self.path.display();
+            let message = format!("cannot open {path}: there is no disk {}: they are 0 to {}", self.disk, disks - 1);
+            return Err(explained(libc::EINVAL, message));
+        }
+        // Held while the path is opened: whoever comes second gets the same file.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = backend.open(&self.path, &state.options)?;
-        state.options.create_new = false;
+        let opened = match &state.opened {
+            Some(opened) => opened.clone(),
+            None => backend.open_shared(&self.path, &self.options)?,
+        };
+        // Even if attaching fails: a file that was created must not be created again.
+        state.opened = Some(opened.clone());
+        let attached = backend.attach(&opened)?;
         state.open_on.push(shard);
-        Ok(opened)
+        Ok(attached)
     }
 }
 

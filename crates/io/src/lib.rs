@@ -33,6 +33,7 @@ mod file;
 mod mailbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod placement;
 mod queues;
 mod reactor;
 mod request;

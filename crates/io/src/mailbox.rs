@@ -11,9 +11,12 @@
 //! the channel of whoever waits for it). Nobody waits for a shard that is gone.
 //!
 //! # Limits
-//! The mailbox itself is not bounded; what goes into it is: every request in it holds a place in the bounded table of the
-//! shard that sent it.
+//! What goes into a mailbox is bounded, so that what comes back always finds room: every request and every answer holds
+//! a place in the bounded table of the shard that asked; every job of a handle a [`JobPlace`], of which a shard has as many
+//! as requests may be under way there (whoever gets none is refused, and counted); a question is asked once until it is
+//! answered; a file is closed once. A shard takes at most what lay there when it began to read.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crossbeam_queue::SegQueue;
@@ -41,6 +44,19 @@ pub(crate) enum Message {
 struct Peer {
     messages: SegQueue<Message>,
     reach: RwLock<Reach>,
+    /// Jobs of handles that were not started yet.
+    jobs: Arc<AtomicUsize>,
+    /// Jobs that were refused because too many waited.
+    refused_jobs: AtomicU64,
+}
+
+/// Room for one job of a handle, taken until the job is started or dropped: the job holds it.
+pub(crate) struct JobPlace(Arc<AtomicUsize>);
+
+impl Drop for JobPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Whether a shard reads its mail.
@@ -57,23 +73,45 @@ enum Reach {
 
 /// The mailboxes of all shards of a program.
 #[derive(Clone)]
-pub(crate) struct Mailboxes(Arc<[Peer]>);
+pub(crate) struct Mailboxes {
+    peers: Arc<[Peer]>,
+    /// Jobs of handles that may wait for one shard.
+    max_jobs: usize,
+}
 
 impl Mailboxes {
-    pub(crate) fn new(shards: u16) -> Mailboxes {
-        Mailboxes((0..shards).map(|_| Peer::default()).collect())
+    pub(crate) fn new(shards: u16, max_jobs: usize) -> Mailboxes {
+        Mailboxes { peers: (0..shards).map(|_| Peer::default()).collect(), max_jobs }
+    }
+
+    /// Takes room for a job in the mailbox of `shard`; `None` where as many wait as may.
+    pub(crate) fn reserve_job(&self, shard: u16) -> Option<JobPlace> {
+        let peer = self.peers.get(usize::from(shard))?;
+        // From here on the place gives back what was added.
+        let before = peer.jobs.fetch_add(1, Relaxed);
+        let place = JobPlace(Arc::clone(&peer.jobs));
+        if before >= self.max_jobs {
+            peer.refused_jobs.fetch_add(1, Relaxed);
+            return None;
+        }
+        Some(place)
+    }
+
+    /// Jobs of handles refused so far, for all shards.
+    pub(crate) fn refused_jobs(&self) -> u64 {
+        self.peers.iter().map(|peer| peer.refused_jobs.load(Relaxed)).sum()
     }
 
     /// From now on `shard` reads its mail, and this wakes it. Said by the shard itself, before it can sleep.
     pub(crate) fn open(&self, shard: u16, wake: WakeHandle) {
-        if let Some(peer) = self.0.get(usize::from(shard)) {
+        if let Some(peer) = self.peers.get(usize::from(shard)) {
             *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Open(wake);
         }
     }
 
     /// `shard` reads no mail any more, until it is opened again.
     pub(crate) fn close(&self, shard: u16) {
-        let Some(peer) = self.0.get(usize::from(shard)) else { return };
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Closed;
         while let Some(message) = peer.messages.pop() {
             self.bounce(message);
@@ -81,7 +119,7 @@ impl Mailboxes {
     }
 
     pub(crate) fn send(&self, shard: u16, message: Message) {
-        let Some(peer) = self.0.get(usize::from(shard)) else { return };
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return };
         let reach = peer.reach.read().unwrap_or_else(PoisonError::into_inner);
         match &*reach {
             Reach::NotYet => peer.messages.push(message),
@@ -105,10 +143,50 @@ impl Mailboxes {
     }
 
     pub(crate) fn receive(&self, shard: u16) -> Option<Message> {
-        self.0.get(usize::from(shard))?.messages.pop()
+        self.peers.get(usize::from(shard))?.messages.pop()
+    }
+
+    /// How many messages lie in the mailbox of `shard`.
+    pub(crate) fn waiting(&self, shard: u16) -> usize {
+        self.peers.get(usize::from(shard)).map_or(0, |peer| peer.messages.len())
     }
 
     pub(crate) fn has_mail(&self, shard: u16) -> bool {
-        self.0.get(usize::from(shard)).is_some_and(|peer| !peer.messages.is_empty())
+        self.peers.get(usize::from(shard)).is_some_and(|peer| !peer.messages.is_empty())
+    }
+}
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use crate::backend::choose::BackendKind;
+    use crate::{Classes, DiskSetup, Reactor, Topology};
+
+    /// A message that, when it is read, sends another of its kind.
+    fn echo(left: u32, read: &Arc<AtomicU32>) -> Message {
+        let read = Arc::clone(read);
+        Message::Look(Box::new(move |reactor| {
+            read.fetch_add(1, Relaxed);
+            if left > 0 {
+                reactor.topology().mailboxes().send(0, echo(left - 1, &read));
+            }
+        }))
+    }
+
+    #[test]
+    fn a_turn_reads_what_lay_there_and_not_what_comes_meanwhile() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let mut reactor = Reactor::new(0, &topology, BackendKind::Null.make(8).unwrap());
+        let read = Arc::default();
+        topology.mailboxes().send(0, echo(1000, &read));
+        topology.mailboxes().send(0, echo(0, &read));
+        let mut done = Vec::new();
+        let counts = [(); 3].map(|()| {
+            reactor.reap(&mut done);
+            read.load(Relaxed)
+        });
+        assert_eq!(counts, [2, 3, 4]);
     }
 }

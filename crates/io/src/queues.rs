@@ -142,6 +142,7 @@ fn remove(disk: &Disk, node: Node) {
 
 /// What one queue, or several of a disk, say of a class.
 #[cfg(feature = "metrics")]
+#[derive(Clone)]
 pub(crate) struct ClassView {
     pub(crate) class: Class,
     pub(crate) stats: ClassStats,

@@ -72,7 +72,7 @@ pub struct Ticket {
 /// Limits of a reactor.
 #[derive(Clone, Copy, Debug)]
 pub struct ReactorConfig {
-    /// Requests under way at the most, remote ones included.
+    /// Requests under way at the most, remote ones included; and jobs of [`Handle`](crate::Handle)s that wait to be started.
     pub max_requests: u32,
 }
 
@@ -203,6 +203,11 @@ impl Reactor {
         self.now_ns
     }
 
+    /// Reads the backend's clock; [`Reactor::now_ns`] is as old as the turn.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.backend.now_ns()
+    }
+
     /// Requests of this shard and of others that are under way here.
     #[must_use]
     pub fn under_way(&self) -> usize {
@@ -223,8 +228,9 @@ impl Reactor {
         Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
     }
 
-    /// Opens `file` on this shard, if it is not yet open here, and says what is known of it. May block. Reads and writes open
-    /// files by themselves; opening before keeps the first one fast and brings errors early.
+    /// Makes `file` usable on this shard, if it is not yet, and says what is known of it. May block where no shard has
+    /// opened it before. Reads and writes do this by themselves; opening before keeps the first one fast and brings
+    /// errors early.
     ///
     /// # Errors
     /// What the system said.
@@ -243,7 +249,7 @@ impl Reactor {
         if let Some(stale) = self.files[at].take() {
             self.backend.close(stale.id);
         }
-        let (id, info) = file.open_on(self.shard, self.backend.as_mut())?;
+        let (id, info) = file.attach_on(self.shard, self.backend.as_mut())?;
         self.files[at] = Some(OpenFile { uid: file.uid(), id, info });
         Ok((id, info))
     }
@@ -284,6 +290,9 @@ impl Reactor {
         let refuse = |reason, request| Err(Box::new(Refused { reason, request }));
         if !request.file.is_of(&self.topology) {
             return refuse(RefusedReason::ForeignFile, request);
+        }
+        if request.file.disk() >= self.topology.disks() {
+            return refuse(RefusedReason::UnknownDisk, request);
         }
         if request.kind.transfer_bytes() as usize > request.data.len_bytes() {
             return refuse(RefusedReason::BufferTooSmall, request);
@@ -456,7 +465,9 @@ impl Reactor {
     }
 
     fn read_mail(&mut self) {
-        while let Some(message) = self.topology.mailboxes().receive(self.shard) {
+        // No more than lay there: others may send as fast as this shard reads.
+        for _ in 0..self.topology.mailboxes().waiting(self.shard) {
+            let Some(message) = self.topology.mailboxes().receive(self.shard) else { return };
             match message {
                 Message::Request { from, request } => {
                     if let Err(refused) = self.submit_from(request, Some(from)) {

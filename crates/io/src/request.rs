@@ -143,6 +143,8 @@ pub enum RefusedReason {
     TooManyBuffers,
     /// The file was made by another topology: its numbers mean nothing here.
     ForeignFile,
+    /// The file is of a disk that the topology does not have.
+    UnknownDisk,
 }
 
 impl std::fmt::Display for Refused {
@@ -153,6 +155,9 @@ impl std::fmt::Display for Refused {
             RefusedReason::Overloaded { .. } => "the request would wait longer than its class allows: shed load",
             RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
             RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
+            RefusedReason::UnknownDisk => {
+                "the request's file is of a disk that the topology does not have: they count from 0"
+            }
             RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",
         })
     }

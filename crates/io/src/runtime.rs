@@ -10,7 +10,9 @@
 //! and answers through a one-shot channel.
 //!
 //! # Limits
-//! Shards are at most as many as the CPUs that the process may use.
+//! Pinned shards are at most as many as the CPUs that the process may use. As many jobs of handles wait to be started on a
+//! shard as requests may be under way there ([`ReactorConfig::max_requests`](crate::ReactorConfig)); more are refused with
+//! `EAGAIN` ([`std::io::ErrorKind::WouldBlock`]): wait for some, or shed load. [`Topology::refused_jobs`] counts them.
 //!
 //! # Example
 //! ```
@@ -47,13 +49,14 @@ use std::thread::JoinHandle;
 
 use futures_channel::oneshot;
 
-use crate::backend::Backend;
 use crate::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
 use crate::backend::memory::MemoryBackend;
+use crate::backend::{Backend, explained};
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::mailbox::Message;
+use crate::mailbox::{JobPlace, Message};
+use crate::placement::cpus_of_shards;
 use crate::reactor::Reactor;
 use crate::shard::Shard;
 use crate::sys;
@@ -135,11 +138,8 @@ fn start_threads<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<(Vec<ShardThread<R>>, Choice), StartError> {
-    let cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
     let shards = topology.shards();
-    if options.pin && usize::from(shards) > cpus.len() {
-        return Err(StartError::TooManyShards { shards, cpus: cpus.len() });
-    }
+    let cpus = if options.pin { Some(cpus_to_pin(topology)?) } else { None };
     // Each shard says whether it is ready, and waits to hear that all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
@@ -148,7 +148,7 @@ fn start_threads<R: Send + 'static>(
     for shard in 0..shards {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
-        let cpu = options.pin.then(|| cpus[usize::from(shard)]);
+        let cpu = cpus.as_ref().and_then(|cpus| cpus.get(usize::from(shard)).copied());
         let (start, started) = mpsc::channel::<()>();
         starts.push(start);
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
@@ -178,6 +178,13 @@ fn start_threads<R: Send + 'static>(
         let _ = start.send(());
     }
     Ok((threads, choice))
+}
+
+/// A processor for each shard, on the node where the topology has the shard.
+fn cpus_to_pin(topology: &Topology) -> Result<Vec<usize>, StartError> {
+    let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
+    let too_many = || StartError::TooManyShards { shards: topology.shards(), cpus: cpus.values().map(Vec::len).sum() };
+    cpus_of_shards(topology.nodes(), &cpus).ok_or_else(too_many)
 }
 
 fn make_reactor(
@@ -306,6 +313,7 @@ pub struct Handle {
 }
 
 const GONE: &str = "the shard has stopped, or what it was to run has panicked";
+const FULL: &str = "as many jobs wait for the shard as may: wait for some to end, or shed load";
 
 impl Handle {
     pub(crate) fn new(topology: &Topology, shard: u16) -> Handle {
@@ -315,14 +323,29 @@ impl Handle {
     /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
     ///
     /// # Errors
-    /// `BrokenPipe` when the shard has stopped, or `body` panicked there (the shard then goes on).
+    /// `WouldBlock` when as many jobs wait for the shard as may (`body` is dropped); `BrokenPipe` when the shard has
+    /// stopped, or `body` panicked there (the shard then goes on).
     pub async fn run<T, F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + 'static,
     {
+        self.run_in(self.reserve()?, body).await
+    }
+
+    /// Takes room for a job: what the job needs is given away only after this.
+    fn reserve(&self) -> io::Result<JobPlace> {
+        let place = self.topology.mailboxes().reserve_job(self.shard);
+        place.ok_or_else(|| explained(libc::EAGAIN, FULL.to_owned()))
+    }
+
+    async fn run_in<T, F>(&self, place: JobPlace, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        self.spawn(move |shard| async move {
+        self.spawn_in(place, move |shard| async move {
             let value = body(shard).await;
             // The one who asked may be gone.
             let _ = answer.send(value);
@@ -330,12 +353,29 @@ impl Handle {
         answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
     }
 
-    /// Runs `body` on the shard and waits for nothing. It is dropped where the shard has stopped.
-    pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static)
+    /// Runs `body` on the shard and waits for nothing. It is dropped where the shard has stopped. A panic in it, or in its
+    /// future, ends that task alone; nobody is told but by the panic's own message.
+    ///
+    /// # Errors
+    /// `WouldBlock` when as many jobs wait for the shard as may; `body` is dropped.
+    pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<()>
     where
         F: Future<Output = ()> + 'static,
     {
-        let job = move |shard: &Shard| shard.spawn(body(shard.clone())).detach();
+        self.spawn_in(self.reserve()?, body);
+        Ok(())
+    }
+
+    fn spawn_in<F>(&self, place: JobPlace, body: impl FnOnce(Shard) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let job = move |shard: &Shard| {
+            drop(place);
+            let own = shard.clone();
+            // Called by the task: the executor keeps a panic there.
+            shard.spawn(async move { body(own).await }).detach();
+        };
         self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
     }
 
@@ -353,8 +393,13 @@ impl Handle {
         offset: u64,
         buffer: AlignedBuf,
     ) -> (io::Result<usize>, AlignedBuf) {
+        let place = match self.reserve() {
+            Ok(place) => place,
+            Err(error) => return (Err(error), buffer),
+        };
         let file = file.clone();
-        let end = self.run(move |shard| async move { shard.read_at(&file, class, offset, buffer).await }).await;
+        let run = self.run_in(place, move |shard| async move { shard.read_at(&file, class, offset, buffer).await });
+        let end = run.await;
         end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
     }
 
@@ -366,8 +411,13 @@ impl Handle {
         offset: u64,
         buffer: AlignedBuf,
     ) -> (io::Result<usize>, AlignedBuf) {
+        let place = match self.reserve() {
+            Ok(place) => place,
+            Err(error) => return (Err(error), buffer),
+        };
         let file = file.clone();
-        let end = self.run(move |shard| async move { shard.write_at(&file, class, offset, buffer).await }).await;
+        let run = self.run_in(place, move |shard| async move { shard.write_at(&file, class, offset, buffer).await });
+        let end = run.await;
         end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
     }
 
@@ -379,8 +429,14 @@ impl Handle {
         offset: u64,
         buffers: Vec<AlignedBuf>,
     ) -> (io::Result<usize>, Vec<AlignedBuf>) {
+        let place = match self.reserve() {
+            Ok(place) => place,
+            Err(error) => return (Err(error), buffers),
+        };
         let file = file.clone();
-        let end = self.run(move |shard| async move { shard.read_vectored(&file, class, offset, buffers).await }).await;
+        let run =
+            self.run_in(place, move |shard| async move { shard.read_vectored(&file, class, offset, buffers).await });
+        let end = run.await;
         end.unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 
@@ -392,15 +448,21 @@ impl Handle {
         offset: u64,
         buffers: Vec<AlignedBuf>,
     ) -> (io::Result<usize>, Vec<AlignedBuf>) {
+        let place = match self.reserve() {
+            Ok(place) => place,
+            Err(error) => return (Err(error), buffers),
+        };
         let file = file.clone();
-        let end = self.run(move |shard| async move { shard.write_vectored(&file, class, offset, buffers).await }).await;
+        let run =
+            self.run_in(place, move |shard| async move { shard.write_vectored(&file, class, offset, buffers).await });
+        let end = run.await;
         end.unwrap_or_else(|error| (Err(error), Vec::new()))
     }
 
     /// As [`Shard::discard`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    /// What the system said, or as [`Handle::run`].
     pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
         let file = file.clone();
         self.run(move |shard| async move { shard.discard(&file, class, offset, len_bytes).await }).await?
@@ -409,7 +471,7 @@ impl Handle {
     /// As [`Shard::allocate`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    /// What the system said, or as [`Handle::run`].
     pub async fn allocate(
         &self,
         file: &Arc<SharedFile>,
@@ -425,7 +487,7 @@ impl Handle {
     /// As [`Shard::sync`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said, or `BrokenPipe` when the shard has stopped.
+    /// What the system said, or as [`Handle::run`].
     pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
         let file = file.clone();
         self.run(move |shard| async move { shard.sync(&file, class, data_only).await }).await?

@@ -285,10 +285,12 @@ impl Shard {
         (result.map_err(io::Error::from_raw_os_error), data)
     }
 
-    /// Sleeps by the backend's clock.
-    pub async fn sleep(&self, how_long: Duration) {
+    /// Sleeps by the backend's clock, for `how_long` from this call (not from the beginning of the turn, nor from the
+    /// first poll).
+    pub fn sleep(&self, how_long: Duration) -> impl Future<Output = ()> + '_ {
         let nanos = u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX);
-        self.sleep_until(self.now_ns().saturating_add(nanos)).await;
+        let now_ns = self.0.reactor.borrow().clock_ns();
+        self.sleep_until(now_ns.saturating_add(nanos))
     }
 
     /// Sleeps until the backend's clock reads `at_ns`.
@@ -344,7 +346,8 @@ impl Shard {
                 Some(Operation::Done(_)) | None => {}
             }
         }
-        loop {
+        // No more than tasks are polled in a turn: the rest keep their places, so that the bound on waiting jobs is felt.
+        for _ in 0..TASKS_PER_TURN {
             let job = self.0.reactor.borrow_mut().next_job();
             let Some(job) = job else { break };
             job(self);

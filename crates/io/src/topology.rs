@@ -5,11 +5,12 @@
 //! queues, so that each has some depth, and several shards attach to one queue, on its *coordinator*.
 //!
 //! # How it works
-//! With S shards and Q queues for a disk, shard s uses queue s*Q/S: neighbours share a queue. The coordinator of a queue is
-//! the first of its shards, and never changes.
+//! Shards are numbered by NUMA node, and pinned to it where the runtime pins them. Each node has queues in proportion to its
+//! shards, and neighbours share one: with S shards and Q queues on a node, its shard number s uses its queue s*Q/S. The
+//! coordinator of a queue is the first of its shards, and never changes.
 //!
 //! # Limits
-//! Queues are never fewer than NUMA nodes, so that (with shards numbered by node) no message crosses one.
+//! Queues are never fewer than the NUMA nodes that the shards are on (an error says so), so that no message crosses one.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use crate::backend::memory::MemoryStore;
 use crate::class::Classes;
 use crate::file::SharedFile;
 use crate::mailbox::Mailboxes;
+use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
 use crate::reactor::ReactorConfig;
 use crate::trace::{Recorder, Tracing};
@@ -85,11 +87,11 @@ pub enum TopologyError {
         /// How many shards there are.
         shards: u16,
     },
-    /// Fewer I/O queues than NUMA nodes.
+    /// Fewer I/O queues than NUMA nodes that the shards are on.
     FewerQueuesThanNodes {
         /// What was asked.
         num_io_queues: u16,
-        /// How many nodes there are.
+        /// How many nodes the shards are on.
         numa_nodes: u16,
     },
 }
@@ -116,6 +118,8 @@ impl std::error::Error for TopologyError {}
 
 struct Inner {
     shards: u16,
+    /// The NUMA node of each shard, in ascending order.
+    nodes: Vec<u16>,
     classes: Classes,
     disks: Vec<TopologyDisk>,
     mailboxes: Mailboxes,
@@ -134,6 +138,8 @@ impl Drop for Inner {
 
 struct TopologyDisk {
     setup: DiskSetup,
+    /// The I/O queue of each shard, in ascending order.
+    queues: Vec<u16>,
     /// As it is now; the setup has what it was at first.
     mode: Mutex<DiskMode>,
     disk: Arc<Disk>,
@@ -163,13 +169,25 @@ impl Topology {
         disks: Vec<DiskSetup>,
         reactor_config: ReactorConfig,
     ) -> Result<Topology, TopologyError> {
+        // Where the system does not say which processors there are, it does not say that nodes differ.
+        let cpus = crate::sys::pin::allowed_cpus_by_node().unwrap_or_default();
+        Topology::on_nodes(nodes_of_shards(shards, &cpus), classes, disks, reactor_config)
+    }
+
+    /// A topology with a shard on each of `nodes`, which ascend.
+    fn on_nodes(
+        nodes: Vec<u16>,
+        classes: Classes,
+        disks: Vec<DiskSetup>,
+        reactor_config: ReactorConfig,
+    ) -> Result<Topology, TopologyError> {
+        let (shards, numa_nodes) = (nodes.len() as u16, node_count(&nodes));
         if shards == 0 {
             return Err(TopologyError::NoShards);
         }
         if disks.is_empty() {
             return Err(TopologyError::NoDisks);
         }
-        let numa_nodes = crate::sys::sysfs::numa_nodes(Path::new("/sys")).min(shards);
         for num_io_queues in disks.iter().filter_map(|d| d.num_io_queues) {
             if num_io_queues == 0 || num_io_queues > shards {
                 return Err(TopologyError::BadQueueCount { num_io_queues, shards });
@@ -182,16 +200,18 @@ impl Topology {
             let queues = setup.num_io_queues.unwrap_or(shards);
             setup.config.groups = setup.config.groups.max(numa_nodes).min(queues);
             let (disk, mode) = (Arc::new(Disk::new(setup.config.clone())), Mutex::new(setup.mode));
-            TopologyDisk { disk, classes: DiskClasses::default(), mode, setup }
+            let queues = queues_of_shards(queues, &nodes);
+            TopologyDisk { disk, classes: DiskClasses::default(), mode, setup, queues }
         };
         let disks: Vec<TopologyDisk> = disks.into_iter().map(make).collect();
         let shared = disks.iter().map(|disk| Arc::clone(&disk.disk)).collect();
         let recorder = Arc::new(Recorder::new(shards, classes.clone(), shared));
         Ok(Topology(Arc::new(Inner {
             shards,
+            nodes,
             classes,
             disks,
-            mailboxes: Mailboxes::new(shards),
+            mailboxes: Mailboxes::new(shards, reactor_config.max_requests as usize),
             reactor_config,
             next_uid: AtomicU64::new(0),
             recorder,
@@ -208,6 +228,11 @@ impl Topology {
     #[must_use]
     pub fn shards(&self) -> u16 {
         self.0.shards
+    }
+
+    /// The NUMA node of each shard, in ascending order.
+    pub(crate) fn nodes(&self) -> &[u16] {
+        &self.0.nodes
     }
 
     /// The classes.
@@ -248,20 +273,21 @@ impl Topology {
 
     /// What holds the I/O queue back that `shard` coordinates for `disk`.
     pub(crate) fn queue_mode(&self, disk: u16, shard: u16) -> Mode {
-        let (queues, shards) = (u32::from(self.queue_count(disk)), u32::from(self.0.shards));
         match self.mode(disk).unwrap_or(DiskMode::Scheduled) {
             DiskMode::Scheduled => Mode::Scheduled,
             DiskMode::Drain => Mode::Drain,
             DiskMode::Depth { max_io_requests } => {
-                Mode::Depth(depth_of_queue(max_io_requests, queues, u32::from(shard) * queues / shards))
+                let (queues, number) = (self.queue_count(disk), self.queue_number(disk, shard));
+                Mode::Depth(depth_of_queue(max_io_requests, u32::from(queues), u32::from(number)))
             }
         }
     }
 
-    /// A file of disk number `disk` (too large a number is taken as 0); nothing is opened yet.
+    /// A file of disk number `disk`; nothing is opened yet. A file of a disk that is not there can be made and not used:
+    /// opening it is an error, and requests for it are refused
+    /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
-        let disk = if disk < self.disks() { disk } else { 0 };
         let uid = self.0.next_uid.fetch_add(1, Ordering::Relaxed);
         let number = self.0.recorder.files().take(path, disk);
         Arc::new(SharedFile::new(self, number, uid, path, options, disk))
@@ -269,6 +295,12 @@ impl Topology {
 
     pub(crate) fn give_back_file_number(&self, number: u32) {
         self.0.recorder.files().give_back(number);
+    }
+
+    /// Returns how many jobs of [`Handle`](crate::Handle)s were refused because too many waited for their shard.
+    #[must_use]
+    pub fn refused_jobs(&self) -> u64 {
+        self.0.mailboxes.refused_jobs()
     }
 
     /// The files of the memory backend.
@@ -303,10 +335,28 @@ impl Topology {
     /// The shard whose I/O queue serves `shard` on `disk`.
     #[must_use]
     pub fn coordinator(&self, disk: u16, shard: u16) -> u16 {
-        let (queues, shards) = (u32::from(self.queue_count(disk)), u32::from(self.0.shards));
-        let queue = u32::from(shard) * queues / shards;
-        // The first s with s*queues/shards == queue.
-        (queue * shards).div_ceil(queues) as u16
+        let queues = self.0.disks.get(usize::from(disk)).map(|disk| disk.queues.as_slice());
+        let of_shard = queues.and_then(|queues| Some((queues, queues.get(usize::from(shard))?)));
+        // What is not there has a queue of its own.
+        of_shard.map_or(shard, |(queues, queue)| queues.partition_point(|before| before < queue) as u16)
+    }
+
+    /// Number of the I/O queue of `disk` that serves `shard`.
+    fn queue_number(&self, disk: u16, shard: u16) -> u16 {
+        let disk = self.0.disks.get(usize::from(disk));
+        disk.and_then(|disk| disk.queues.get(usize::from(shard)).copied()).unwrap_or(shard)
+    }
+
+    /// The group of `disk`'s I/O queues that the one of `shard` belongs to: its NUMA node, or a part of that where the disk
+    /// has more groups than nodes.
+    fn group_of(&self, disk: u16, shard: u16) -> u16 {
+        let groups = self.0.disks.get(usize::from(disk)).map_or(1, |disk| disk.setup.config.groups);
+        if groups == node_count(&self.0.nodes) {
+            let before = self.0.nodes.get(..=usize::from(shard)).unwrap_or_default();
+            return node_count(before).saturating_sub(1);
+        }
+        let (number, queues) = (self.queue_number(disk, shard), self.queue_count(disk));
+        (u32::from(number) * u32::from(groups) / u32::from(queues)) as u16
     }
 
     /// The program's classes in disk number `disk`, and for how many shards each is divided there.
@@ -326,14 +376,11 @@ impl Topology {
             return None;
         }
         let TopologyDisk { setup, disk: shared, .. } = &self.0.disks[usize::from(disk)];
-        let queues = self.queue_count(disk);
-        let number = (u32::from(shard) * u32::from(queues) / u32::from(self.0.shards)) as u16;
         let config = QueueConfig {
             mode: self.queue_mode(disk, shard),
             max_requests: setup.max_requests,
             wakeup_credit_ns: setup.wakeup_credit_ns,
-            // Shards are numbered by NUMA node, so neighbouring queues are of one node.
-            group: (u32::from(number) * u32::from(setup.config.groups) / u32::from(queues)) as u16,
+            group: self.group_of(disk, shard),
         };
         Some(DiskQueue::new(IoQueue::new(shared.clone(), config)))
     }
@@ -343,18 +390,44 @@ impl Topology {
 mod tests {
     use super::*;
 
-    fn coordinators(shards: u16, queues: u16) -> Vec<u16> {
-        let setup = DiskSetup { num_io_queues: Some(queues), ..DiskSetup::unlimited() };
-        let topology = Topology::new(shards, Classes::new(), vec![setup]).unwrap();
-        (0..shards).map(|shard| topology.coordinator(0, shard)).collect()
+    /// The coordinator of each shard, with a shard on each of `nodes`.
+    fn coordinators(nodes: &[u16], queues: u16) -> Result<Vec<u16>, TopologyError> {
+        let disks = vec![DiskSetup { num_io_queues: Some(queues), ..DiskSetup::unlimited() }];
+        let topology = Topology::on_nodes(nodes.to_vec(), Classes::new(), disks, ReactorConfig::default())?;
+        Ok((0..topology.shards()).map(|shard| topology.coordinator(0, shard)).collect())
     }
 
     #[test]
-    fn neighbours_share_a_queue_on_the_first_of_them() {
-        assert_eq!(coordinators(6, 6), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(coordinators(6, 1), [0; 6]);
-        assert_eq!(coordinators(6, 3), [0, 0, 2, 2, 4, 4]);
-        assert_eq!(coordinators(5, 2), [0, 0, 0, 3, 3]);
+    fn neighbours_of_one_node_share_a_queue_on_the_first_of_them() {
+        let too_few =
+            |num_io_queues, numa_nodes| Err(TopologyError::FewerQueuesThanNodes { num_io_queues, numa_nodes });
+        let (one, two, three) = (&[0; 6][..], &[0, 0, 0, 4, 4, 4][..], &[0, 0, 1, 2, 2, 2][..]);
+        // Nodes of the shards, I/O queues, the coordinator of each shard.
+        let table: [(&[u16], u16, Result<Vec<u16>, TopologyError>); 12] = [
+            (one, 6, Ok(vec![0, 1, 2, 3, 4, 5])),
+            (one, 1, Ok(vec![0; 6])),
+            (one, 3, Ok(vec![0, 0, 2, 2, 4, 4])),
+            (&[0; 5], 2, Ok(vec![0, 0, 0, 3, 3])),
+            (two, 6, Ok(vec![0, 1, 2, 3, 4, 5])),
+            (two, 3, Ok(vec![0, 0, 2, 3, 3, 3])),
+            (two, 2, Ok(vec![0, 0, 0, 3, 3, 3])),
+            (two, 1, too_few(1, 2)),
+            (three, 5, Ok(vec![0, 1, 2, 3, 3, 5])),
+            (three, 4, Ok(vec![0, 0, 2, 3, 3, 5])),
+            (three, 3, Ok(vec![0, 0, 2, 3, 3, 3])),
+            (three, 2, too_few(2, 3)),
+        ];
+        for (nodes, queues, expected) in table {
+            assert_eq!(coordinators(nodes, queues), expected, "{queues} queues, shards on {nodes:?}");
+        }
+    }
+
+    #[test]
+    fn queues_of_a_node_are_one_group_of_the_disk() {
+        let disks = vec![DiskSetup { num_io_queues: Some(3), ..DiskSetup::unlimited() }];
+        let nodes = vec![0, 0, 0, 0, 0, 7];
+        let topology = Topology::on_nodes(nodes, Classes::new(), disks, ReactorConfig::default()).unwrap();
+        assert_eq!((0..6).map(|shard| topology.group_of(0, shard)).collect::<Vec<_>>(), [0, 0, 0, 0, 0, 1]);
     }
 
     #[test]

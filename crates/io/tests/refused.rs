@@ -22,6 +22,9 @@ fn each_reason_gives_the_request_back() {
     topology.classes().remove(gone).unwrap();
     let other = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited(); 3]).unwrap();
     let foreign = other.file("file".as_ref(), CREATE, 2);
+    let nowhere = topology.file("elsewhere".as_ref(), CREATE, 1);
+    let error = reactor.open(&nowhere).unwrap_err().to_string();
+    assert!(error.contains("there is no disk 1: they are 0 to 0"), "{error}");
     let many = |count| Data::Many((0..count).map(|_| AlignedBuf::new(8).unwrap()).collect());
     let class = Class::DEFAULT;
     for (file, class, kind, data, expect) in [
@@ -32,6 +35,7 @@ fn each_reason_gives_the_request_back() {
         (&file, group, read(4096), one(4096), RefusedReason::UnknownClass),
         (&file, gone, read(4096), one(4096), RefusedReason::UnknownClass),
         (&foreign, class, read(4096), one(4096), RefusedReason::ForeignFile),
+        (&nowhere, class, read(4096), one(4096), RefusedReason::UnknownDisk),
     ] {
         let wanted = format!("{data:?}");
         let request = Request { file: file.clone(), class, kind, offset: 5, data, tag: 77 };

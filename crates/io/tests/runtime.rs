@@ -14,10 +14,12 @@ use common::nasty::{Faults, Nasty};
 use common::{CREATE, TempDir, all, block_on, disk, filled, has_pattern, usable_kinds, within_reason};
 use futures_channel::oneshot;
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Handle, Reactor, Runtime, Shard, ShardOptions, SharedFile, StartError, Topology,
+    Class, Classes, DiskSetup, Handle, Reactor, ReactorConfig, Runtime, Shard, ShardOptions, SharedFile, SimRuntime,
+    StartError, Topology,
 };
 
 const BLOCK: usize = 4096;
@@ -268,8 +270,48 @@ fn a_panic_is_the_end_of_its_task_alone() {
         let end = block_on(handle.run(|_| -> std::future::Ready<()> { panic!("this too") }));
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         block_on(handle.run(|_| async {})).unwrap();
+        handle.spawn(|_| -> std::future::Ready<()> { panic!("and this") }).unwrap();
+        handle.spawn(|_| async { panic!("and that") }).unwrap();
+        block_on(handle.run(|_| async {})).unwrap();
         runtime.stop().unwrap();
     });
+}
+
+/// Nothing runs on a simulated shard before it is told to: what is sent waits.
+#[test]
+fn jobs_wait_up_to_a_bound_and_no_further() {
+    let world = SimWorld::new(&SimConfig::default()).unwrap();
+    let config = ReactorConfig { max_requests: 4 };
+    let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
+    let runtime = SimRuntime::new(&world, &topology);
+    let (handle, count) = (runtime.handle(0), Arc::new(AtomicU64::new(0)));
+    for round in 1..=3 {
+        for _ in 0..4 {
+            let count = Arc::clone(&count);
+            let job = move |_| async move {
+                let _ = count.fetch_add(1, Ordering::SeqCst);
+            };
+            handle.spawn(job).unwrap();
+        }
+        let full = handle.spawn(|_| async {}).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(block_on(handle.run(|_| async {})).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let file = topology.file("file".as_ref(), CREATE, 0);
+        let (end, buffer) = block_on(handle.write_at(&file, Class::DEFAULT, 0, filled(BLOCK, 7, 0)));
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(has_pattern(&buffer, 7, 0) && buffer.len() == BLOCK, "what was not taken comes back");
+        let (end, buffers) = block_on(handle.read_vectored(&file, Class::DEFAULT, 0, vec![buffer]));
+        assert_eq!((end.unwrap_err().kind(), buffers.len()), (io::ErrorKind::WouldBlock, 1));
+        assert_eq!(topology.refused_jobs(), 4 * round);
+        runtime.run_for(Duration::from_millis(1)).unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 4 * round);
+    }
+    // Jobs that were never started give their places back.
+    (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
+    drop(runtime);
+    let again = SimRuntime::new(&world, &topology);
+    (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
+    drop(again);
 }
 
 #[test]

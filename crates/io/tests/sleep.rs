@@ -4,11 +4,19 @@
 
 mod common;
 
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::nasty::{Faults, Nasty};
 use common::{all, deferred, disk, filled, memory, one_shard, within_reason};
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
+use plimsoll::backend::{
+    Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
 use plimsoll::core::LatencyGoal;
 use plimsoll::{Class, Classes, DiskSetup, Reactor, Shard, Topology};
 
@@ -94,5 +102,105 @@ fn a_shard_that_waits_for_a_busy_backend_sleeps() {
         let (cpu_ns, _) = cost_of_idling(&shard);
         assert!(cpu_ns < 200_000_000, "{cpu_ns} ns of CPU in 300 ms");
         shard.drop_tasks();
+    });
+}
+
+/// A backend whose clock the test moves; a wait moves it to the deadline.
+struct ByHand {
+    inner: MemoryBackend,
+    now_ns: Arc<AtomicU64>,
+}
+
+impl Backend for ByHand {
+    fn name(&self) -> &'static str {
+        "by hand"
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::SeqCst)
+    }
+
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        self.inner.open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        self.inner.attach(file)
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.inner.close(file);
+    }
+
+    fn file_len(&mut self, file: FileId) -> io::Result<u64> {
+        self.inner.file_len(file)
+    }
+
+    fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
+        self.inner.set_file_len(file, len_bytes)
+    }
+
+    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
+        None
+    }
+
+    unsafe fn submit(&mut self, operation: Operation) -> Submit {
+        // SAFETY: passed on from the caller.
+        unsafe { self.inner.submit(operation) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+
+    fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.inner.reap(sink)
+    }
+
+    fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        if let Some(at_ns) = deadline_ns {
+            self.now_ns.fetch_max(at_ns, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    fn wake_handle(&self) -> WakeHandle {
+        self.inner.wake_handle()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+}
+
+#[test]
+fn a_sleep_counts_from_its_call_not_from_the_beginning_of_the_turn() {
+    within_reason(|| {
+        const MS: u64 = 1_000_000;
+        let clock = Arc::new(AtomicU64::new(1_000 * MS));
+        let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
+        let backend = ByHand { inner, now_ns: Arc::clone(&clock) };
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let shard = Shard::new(Reactor::new(0, &topology, Box::new(backend)));
+        let task = async {
+            // Computes for 5 ms, in the middle of a turn.
+            clock.fetch_add(5 * MS, Ordering::SeqCst);
+            shard.sleep(Duration::from_millis(1)).await;
+            clock.load(Ordering::SeqCst)
+        };
+        assert_eq!(shard.block_on(task).unwrap(), 1_006 * MS);
+
+        // The call counts, not the first poll.
+        let task = async {
+            let sleep = shard.sleep(Duration::from_millis(2));
+            clock.fetch_add(1_000 * MS, Ordering::SeqCst);
+            sleep.await;
+            clock.load(Ordering::SeqCst)
+        };
+        assert_eq!(shard.block_on(task).unwrap(), 2_006 * MS);
     });
 }

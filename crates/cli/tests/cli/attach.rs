@@ -133,19 +133,27 @@ fn a_change_comes_after_the_trace_has_begun_and_a_misspelled_one_before_it() {
 fn what_a_program_recorded_before_it_ended_is_told() {
     let world = World::new(&[]);
     let listener = UnixListener::bind(world.path().join("x.sock")).expect("a socket can be made");
-    let hello = r#"{"answer":"hello","protocol":1,"plimsoll":"0","pid":1,"program":"short","shards":1,"disks":[],"classes":[],"is_tracing":false}"#;
+    let hello = r#"{"answer":"hello","protocol":2,"plimsoll":"0","pid":1,"program":"short","shards":1,"disks":[],"classes":[],"is_tracing":false}"#;
+    let directory = world.path().to_owned();
     // It ends where it is asked for a snapshot.
     let program = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody attaches");
         let mut requests = BufReader::new(stream.try_clone().expect("a copy")).lines();
         for answer in [hello, r#"{"answer":"done"}"#, hello] {
-            requests.next().expect("a request").expect("it is read");
+            let request = requests.next().expect("a request").expect("it is read");
+            let request: serde_json::Value = serde_json::from_str(&request).expect("it is JSON");
+            if let Some(name) = request["name"].as_str() {
+                std::fs::write(directory.join(name), "recorded").expect("the record can be made");
+            }
             writeln!(stream, "{answer}").expect("it is taken");
         }
     });
     let ended = attach(world.path(), &["x.sock", "--once", "--trace", "run.plt"]);
     program.join().expect("it was asked as often");
     assert!(ended.code == Some(0) && ended.err.contains("run.plt holds what it recorded"), "{ended:#?}");
+    assert_eq!(std::fs::read(world.path().join("run.plt")).expect("it was moved here"), b"recorded");
+    let left = std::fs::read_dir(world.path()).expect("a directory").flatten().map(|entry| entry.file_name());
+    assert_eq!(left.filter(|name| name.to_string_lossy().starts_with("attach-")).count(), 0);
 }
 
 #[test]

@@ -30,7 +30,9 @@ use std::time::Duration;
 use super::doorbell::Doorbell;
 use super::file::{FileTable, OsFile, unknown_file, validate};
 use super::worker::{Workers, last_errno};
-use super::{Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, WakeHandle};
+use super::{
+    Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
 use crate::sys::clock;
 
 /// Control blocks when the caller has no opinion.
@@ -321,9 +323,13 @@ impl Backend for AioBackend {
         clock::now_ns()
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
-        let (file, info) = OsFile::open(path, options)?;
-        Ok((self.files.insert(Arc::new(file))?, info))
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        OsFile::open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = OsFile::shared(file)?;
+        Ok((self.files.insert(file)?, info))
     }
 
     fn close(&mut self, file: FileId) {

@@ -22,10 +22,11 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, ioctl_blksszget, statx};
 
-use super::{AlignSource, FileId, FileInfo, Kind, Memory, OpenOptions, Operation};
+use super::{AlignSource, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, error_number, explained};
 use crate::sys::statfs;
 
 /// Alignment when the kernel does not say: a page.
@@ -53,6 +54,19 @@ impl OsFile {
                 Err(error)
             }
         }
+    }
+
+    /// As [`OsFile::open`], for the backends of several shards.
+    pub(crate) fn open_shared(path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        let (file, info) = Self::open(path, options)?;
+        Ok(OpenedFile::new(Arc::new(file), info))
+    }
+
+    /// Returns the file that was opened by [`OsFile::open_shared`], and what is known of it now.
+    pub(crate) fn shared(opened: &OpenedFile) -> io::Result<(Arc<Self>, FileInfo)> {
+        let file: Arc<Self> = opened.file()?;
+        let info = FileInfo { len_bytes: file.len_bytes()?, ..opened.info() };
+        Ok((file, info))
     }
 
     /// Length in bytes now; of a block device its size.
@@ -118,7 +132,7 @@ fn open_error(path: &Path, options: &OpenOptions, direct: bool, error: &io::Erro
         io::ErrorKind::ReadOnlyFilesystem => ": open it for reading only",
         _ => "",
     };
-    io::Error::new(error.kind(), format!("cannot open {path}: {error}{hint}"))
+    explained(error_number(error), format!("cannot open {path}: {error}{hint}"))
 }
 
 fn direct_refused(path: &Path) -> io::Error {
@@ -128,7 +142,7 @@ fn direct_refused(path: &Path) -> io::Error {
         path.display(),
         statfs::name_for_message(path)
     );
-    io::Error::new(io::ErrorKind::InvalidInput, message)
+    explained(libc::EINVAL, message)
 }
 
 fn describe(path: &Path, file: &File, direct: bool) -> io::Result<FileInfo> {
@@ -136,7 +150,7 @@ fn describe(path: &Path, file: &File, direct: bool) -> io::Result<FileInfo> {
     let is_block_device = metadata.file_type().is_block_device();
     if !is_block_device && !metadata.is_file() {
         let message = format!("cannot use {}: neither a regular file nor a block device", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        return Err(explained(libc::EINVAL, message));
     }
     let (memory_align_bytes, offset_align_bytes, align_source) = alignment(path, file, is_block_device, direct)?;
     Ok(FileInfo {
@@ -220,8 +234,8 @@ impl<T> FileTable<T> {
             Some(index) => index,
             None => {
                 let index = u16::try_from(self.places.len()).ok().filter(|&index| index < u16::MAX);
-                let index =
-                    index.ok_or_else(|| io::Error::other("65535 files are open in this backend: close some"))?;
+                let full = || explained(libc::EMFILE, "65535 files are open in this backend: close some".to_owned());
+                let index = index.ok_or_else(full)?;
                 self.places.push(Place { generation: 0, value: None });
                 index
             }

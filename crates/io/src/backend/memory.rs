@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::doorbell::Doorbell;
 use super::file::{FileTable, unknown_file, validate};
 use super::{
-    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, Operation, Submit,
-    WakeHandle,
+    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, OpenedFile, Operation,
+    Submit, WakeHandle, explained,
 };
 use crate::sys::clock;
 
@@ -60,9 +60,9 @@ impl MemoryStore {
     fn open(&self, path: &Path, create_new: bool) -> io::Result<SharedContents> {
         let mut files = lock(&self.files);
         match (files.get(path), create_new) {
-            (Some(_), true) => Err(open_error(path, io::ErrorKind::AlreadyExists, "it exists in memory already")),
+            (Some(_), true) => Err(open_error(path, libc::EEXIST, "it exists in memory already")),
             (Some(contents), false) => Ok(Arc::clone(contents)),
-            (None, false) => Err(open_error(path, io::ErrorKind::NotFound, "no such file in memory: create it first")),
+            (None, false) => Err(open_error(path, libc::ENOENT, "no such file in memory: create it first")),
             (None, true) => {
                 let contents = SharedContents::default();
                 files.insert(path.to_owned(), Arc::clone(&contents));
@@ -72,8 +72,8 @@ impl MemoryStore {
     }
 }
 
-fn open_error(path: &Path, kind: io::ErrorKind, what: &str) -> io::Error {
-    io::Error::new(kind, format!("cannot open {}: {what}", path.display()))
+fn open_error(path: &Path, errno: i32, what: &str) -> io::Error {
+    explained(errno, format!("cannot open {}: {what}", path.display()))
 }
 
 #[derive(Default)]
@@ -205,7 +205,7 @@ impl Backend for MemoryBackend {
         clock::now_ns()
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
         let contents = self.store.open(path, options.create_new)?;
         let info = FileInfo {
             len_bytes: lock(&contents).len_bytes,
@@ -216,7 +216,13 @@ impl Backend for MemoryBackend {
             device: 0,
         };
         let write = options.write || options.create_new;
-        Ok((self.files.insert(OpenFile { contents, write })?, info))
+        Ok(OpenedFile::new(Arc::new(OpenFile { contents, write }), info))
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let open: Arc<OpenFile> = file.file()?;
+        let info = FileInfo { len_bytes: lock(&open.contents).len_bytes, ..file.info() };
+        Ok((self.files.insert(OpenFile::clone(&open))?, info))
     }
 
     fn close(&mut self, file: FileId) {

@@ -38,9 +38,11 @@
 pub mod aio;
 pub mod choose;
 mod doorbell;
+mod explained;
 mod file;
 pub mod memory;
 pub mod null;
+mod opened;
 pub mod pool;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -50,6 +52,9 @@ mod worker;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use explained::{error_number, explained};
+pub use opened::OpenedFile;
 
 /// A file that a backend has opened; valid for that backend only, until [`Backend::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -201,11 +206,28 @@ pub trait Backend {
     /// Monotonic time in nanoseconds. All times of a shard come from here.
     fn now_ns(&self) -> u64;
 
-    /// Opens `path`. May block.
+    /// Opens `path` for all backends that are to [`attach`](Backend::attach) it; here, too, it is used only after that.
+    /// May block.
     ///
     /// # Errors
-    /// What the system said, with the path and what to do about it in the message.
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)>;
+    /// What the system said, with the path and what to do about it in the message; [`error_number`] has its number.
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile>;
+
+    /// Gives a file that was opened once, here or by another backend, a number here. The backend holds a clone of what
+    /// `file` holds until it is closed.
+    ///
+    /// # Errors
+    /// When a backend of another kind has opened it, or this one has no number left.
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)>;
+
+    /// Opens `path` for this backend alone. May block.
+    ///
+    /// # Errors
+    /// As [`Backend::open_shared`] and [`Backend::attach`].
+    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+        let opened = self.open_shared(path, options)?;
+        self.attach(&opened)
+    }
 
     /// Forgets `file`. Operations in flight on it still complete. Unknown files are ignored.
     fn close(&mut self, file: FileId);

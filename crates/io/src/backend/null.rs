@@ -25,8 +25,8 @@ use std::sync::Arc;
 use super::doorbell::Doorbell;
 use super::file::{FileTable, unknown_file, validate};
 use super::{
-    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, Operation, Submit,
-    WakeHandle,
+    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, OpenedFile, Operation,
+    Submit, WakeHandle,
 };
 use crate::sys::clock;
 
@@ -61,7 +61,7 @@ impl Backend for NullBackend {
         clock::now_ns()
     }
 
-    fn open(&mut self, _path: &Path, _options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+    fn open_shared(&mut self, _path: &Path, _options: &OpenOptions) -> io::Result<OpenedFile> {
         let info = FileInfo {
             len_bytes: NULL_FILE_LEN_BYTES,
             memory_align_bytes: 1,
@@ -70,7 +70,11 @@ impl Backend for NullBackend {
             is_block_device: false,
             device: 0,
         };
-        Ok((self.files.insert(())?, info))
+        Ok(OpenedFile::new(Arc::new(()), info))
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        Ok((self.files.insert(())?, file.info()))
     }
 
     fn close(&mut self, file: FileId) {

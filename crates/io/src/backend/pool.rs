@@ -27,7 +27,7 @@ use std::sync::Arc;
 use super::doorbell::Doorbell;
 use super::file::{FileTable, OsFile, unknown_file, validate};
 use super::worker::Workers;
-use super::{Backend, Completion, FileId, FileInfo, OpenOptions, Operation, Submit, WakeHandle};
+use super::{Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle};
 use crate::sys::clock;
 
 /// Threads when the caller has no opinion.
@@ -67,9 +67,13 @@ impl Backend for PoolBackend {
         clock::now_ns()
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
-        let (file, info) = OsFile::open(path, options)?;
-        Ok((self.files.insert(Arc::new(file))?, info))
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        OsFile::open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = OsFile::shared(file)?;
+        Ok((self.files.insert(file)?, info))
     }
 
     fn close(&mut self, file: FileId) {

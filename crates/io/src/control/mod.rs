@@ -15,7 +15,8 @@
 //! docs/formats.md.
 //!
 //! # Limits
-//! One socket a process, 16 clients. Linux's peer credentials are those of the moment of connecting.
+//! One socket a process, 16 clients: one more takes the place of one that asks nothing. A client has the program record a
+//! trace only into the directory of its socket, and 1 GiB at most lies there. Linux's peer credentials are those of the moment of connecting.
 //!
 //! # Example
 //! A program that serves its socket, and a client (here in the same process) that finds out what is going on, and
@@ -52,6 +53,7 @@ mod look;
 mod place;
 mod protocol;
 mod server;
+mod traces;
 
 pub use client::{Client, ClientError};
 pub use place::{directory, programs, socket_of};

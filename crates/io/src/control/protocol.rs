@@ -32,7 +32,7 @@ use crate::metrics::ProgramMetrics;
 use crate::topology::DiskMode;
 
 /// Version of the protocol: it rises when a key changes its meaning or goes.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Bytes of a request at the most, the end of the line included.
 pub const LINE_MAX_BYTES: usize = 64 << 10;
@@ -72,8 +72,8 @@ pub enum Request {
     },
     /// Records what happens to every request, until `trace-stop`, or until the connection that asked for it ends.
     TraceStart {
-        /// The file, which must not exist: an absolute path, as the program sees it.
-        path: PathBuf,
+        /// The file, which must not exist: a plain name that ends in `.plt`, in the directory of the socket.
+        name: String,
     },
     /// Ends the record that `trace-start` began.
     TraceStop {},
@@ -325,7 +325,7 @@ pub struct Snapshot {
     /// Time since this client's last snapshot, to which rates and latencies refer; null in the first, where latencies are
     /// those since the program's counters began.
     pub over_ns: Option<u64>,
-    /// Shards that did not answer in time: their part is missing.
+    /// Shards that did not answer in time: their part is that of their last answer, nothing where there was none.
     pub missing_shards: Vec<u16>,
     /// The disks, by number.
     pub disks: Vec<DiskState>,

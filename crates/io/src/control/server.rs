@@ -8,19 +8,20 @@
 //! snapshots and metrics are asked of the shards ([`crate::metrics::look`]).
 //!
 //! # Limits
-//! [`CLIENTS_MAX`] clients. While the shards are asked (200 ms at the most) other clients wait.
+//! [`CLIENTS_MAX`] clients. One more takes the place of one that has asked nothing yet, or nothing for [`IDLE_AFTER`], but
+//! not of the one whose record runs; where all are busy it is refused. While the shards are asked (200 ms at the most) other clients wait.
 //!
 //! # Example
 //! See [`super`].
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -30,6 +31,7 @@ use super::place;
 use super::protocol::{
     Answer, ClassInfo, DiskInfo, ErrorCode, Hello, LINE_MAX_BYTES, LimitsChange, Mode, PROTOCOL, Request, TraceStopped,
 };
+use super::traces;
 use crate::class::Class;
 use crate::metrics::{self, look::Look, look::Looker};
 use crate::sys::clock::now_ns;
@@ -39,6 +41,8 @@ use crate::trace::{TraceConfig, TraceSummary};
 
 /// Clients at a time.
 const CLIENTS_MAX: usize = 16;
+/// A client that has asked nothing for so long may have to make room.
+const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How long to wait after a client could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
 /// Bytes of a trace that go to the file at once.
@@ -128,7 +132,7 @@ impl Server {
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let (end, ended) = UnixStream::pair()?;
-        let office = Office::new(topology, program);
+        let office = Office::new(topology, program, directory);
         let serve = move || Desk { listener, ended, office, clients: Vec::new(), accepted: 0 }.serve();
         let thread = std::thread::Builder::new().name("plimsoll-control".to_owned()).spawn(serve)?;
         Ok(Server { path, end: Some(end), thread: Some(thread) })
@@ -157,6 +161,8 @@ struct Client {
     /// No other has it, also after this one has gone.
     number: u64,
     connection: Connection<UnixStream>,
+    /// When it asked last.
+    asked: Option<Instant>,
     /// What it was shown last.
     seen: Option<Arc<Look>>,
     is_broken: bool,
@@ -226,8 +232,8 @@ impl Desk {
             }
             self.accepted += 1;
             let connection = Connection::new(stream);
-            let mut client = Client { number: self.accepted, connection, seen: None, is_broken: false };
-            if self.clients.len() >= CLIENTS_MAX {
+            let mut client = Client { number: self.accepted, connection, asked: None, seen: None, is_broken: false };
+            if self.clients.len() >= CLIENTS_MAX && !self.displace_one() {
                 let message = format!("{CLIENTS_MAX} clients are attached already: end one of them");
                 client.tell(&refusal(ErrorCode::Busy, message));
                 continue;
@@ -235,6 +241,25 @@ impl Desk {
             self.clients.push(client);
         }
     }
+
+    /// Closes the connection of a client that asks nothing. Returns whether there was one.
+    fn displace_one(&mut self) -> bool {
+        let clients: Vec<_> = self.clients.iter().map(|client| (client.number, client.asked)).collect();
+        let recording = self.office.trace.as_ref().map(|trace| trace.client);
+        let Some(at) = idlest(&clients, recording, Instant::now()) else { return false };
+        let message =
+            format!("another client needed the place of this one, which asked nothing: {CLIENTS_MAX} at a time");
+        self.clients.remove(at).tell(&refusal(ErrorCode::Busy, message));
+        true
+    }
+}
+
+/// Returns which of `clients` (number, and when it asked last), in the order in which they came, makes room for another:
+/// the one that has asked nothing for longest, if that is long enough.
+fn idlest(clients: &[(u64, Option<Instant>)], recording: Option<u64>, now: Instant) -> Option<usize> {
+    let others = clients.iter().enumerate().filter(|(_, (number, _))| Some(*number) != recording);
+    let (at, (_, asked)) = others.min_by_key(|(_, (_, asked))| *asked)?;
+    asked.is_none_or(|asked| now.saturating_duration_since(asked) >= IDLE_AFTER).then_some(at)
 }
 
 /// The same user, or root: the permissions say so too, but a descriptor can be handed on.
@@ -261,6 +286,7 @@ impl Client {
             match self.connection.next_line() {
                 None => break,
                 Some(Line::Whole(line)) => {
+                    self.asked = Some(Instant::now());
                     let answer = office.answer(&line, self.number, &mut self.seen);
                     self.tell(&answer);
                 }
@@ -291,6 +317,8 @@ fn refusal(code: ErrorCode, message: String) -> Answer {
 struct Office {
     topology: Topology,
     program: String,
+    /// Where records go.
+    directory: PathBuf,
     looker: Looker,
     trace: Option<Trace>,
 }
@@ -305,9 +333,9 @@ struct Trace {
 }
 
 impl Office {
-    fn new(topology: &Topology, program: &str) -> Office {
-        let looker = Looker::new(topology);
-        Office { topology: topology.clone(), program: program.to_owned(), looker, trace: None }
+    fn new(topology: &Topology, program: &str, directory: &Path) -> Office {
+        let (looker, directory) = (Looker::new(topology), directory.to_owned());
+        Office { topology: topology.clone(), program: program.to_owned(), directory, looker, trace: None }
     }
 
     fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Look>>) -> Answer {
@@ -332,7 +360,7 @@ impl Office {
             Request::SetShares { class, shares } => self.set_shares(&class, shares),
             Request::SetLimits { class, limits } => self.set_limits(&class, limits),
             Request::SetMode { disk, mode } => self.set_mode(disk, mode),
-            Request::TraceStart { path } => self.start_trace(path, client),
+            Request::TraceStart { name } => self.start_trace(&name, client),
             Request::TraceStop {} => self.stop_trace().map(Answer::TraceStopped).ok_or_else(|| {
                 refusal(ErrorCode::Trace, "no trace is being recorded that was started here".to_owned())
             }),
@@ -407,18 +435,19 @@ impl Office {
         Ok(Answer::Done {})
     }
 
-    fn start_trace(&mut self, path: PathBuf, client: u64) -> Result<Answer, Answer> {
+    fn start_trace(&mut self, name: &str, client: u64) -> Result<Answer, Answer> {
         let trace = |message: String| refusal(ErrorCode::Trace, message);
-        if !path.is_absolute() {
-            let message = format!("{}: give an absolute path: the program has a directory of its own", path.display());
+        let path = self.directory.join(name);
+        if !traces::is_plain_name(name) {
+            let directory = self.directory.display();
+            let message = format!("{name}: give a plain name that ends in .plt: traces are made in {directory}");
             return Err(refusal(ErrorCode::BadValue, message));
         }
         if self.topology.trace().is_recording() {
             return Err(trace("a trace is being recorded already: stop it first".to_owned()));
         }
         let cannot = |error: &dyn std::fmt::Display| trace(format!("cannot record {}: {error}", path.display()));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(|error| cannot(&error))?;
+        let file = traces::create(&self.directory, name).map_err(|error| cannot(&error))?;
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(TRACE_BUFFER_BYTES, file));
         let writer = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()));
@@ -448,5 +477,34 @@ impl Office {
             self.topology.trace().stop_numbered(record)?;
         let error = error.or_else(|| writer.flush().err()).map(|error| error.to_string());
         Some(TraceStopped { path, events, dropped_events, error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_idlest_client_makes_room_unless_it_records() {
+        let start = Instant::now();
+        let at = |s: u64| Some(start + Duration::from_secs(s));
+        // Clients, whose record runs, the time in seconds, and who goes.
+        let table: [(&[Option<Instant>], Option<u64>, u64, Option<usize>); 7] = [
+            (&[at(5), None, None], None, 5, Some(1)),
+            (&[at(5), None, None], Some(1), 5, Some(2)),
+            (&[at(5), at(3), at(4)], None, 62, None),
+            (&[at(5), at(3), at(4)], None, 63, Some(1)),
+            (&[at(5), at(3), at(4)], Some(1), 63, None),
+            (&[at(5), at(3), at(4)], Some(1), 64, Some(2)),
+            (&[None], Some(0), 1000, None),
+        ];
+        for (asked, recording, now_s, expected) in table {
+            let clients: Vec<_> = (0..).zip(asked.iter().copied()).collect();
+            assert_eq!(
+                idlest(&clients, recording, start + Duration::from_secs(now_s)),
+                expected,
+                "{asked:?} at {now_s}"
+            );
+        }
     }
 }

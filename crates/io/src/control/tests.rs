@@ -121,15 +121,19 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         (limit("query", 0), ErrorCode::BadValue),
         (Request::SetMode { disk: Some(1), mode: Mode::Drain }, ErrorCode::UnknownDisk),
         (Request::SetMode { disk: None, mode: Mode::Depth(0) }, ErrorCode::BadValue),
-        (Request::TraceStart { path: "relative.plt".into() }, ErrorCode::BadValue),
-        (Request::TraceStart { path: place.sockets() }, ErrorCode::Trace),
+        (Request::TraceStart { name: "/tmp/run.plt".into() }, ErrorCode::BadValue),
+        (Request::TraceStart { name: "../run.plt".into() }, ErrorCode::BadValue),
+        (Request::TraceStart { name: "7.sock".into() }, ErrorCode::BadValue),
+        (Request::TraceStart { name: "taken.plt".into() }, ErrorCode::Trace),
     ];
+    std::fs::write(place.sockets().join("taken.plt"), "precious").unwrap();
     let before = client.refresh().unwrap().clone();
     for (request, expected) in table {
         assert_eq!(code(client.change(&request).unwrap_err()), expected, "{request:?}");
     }
     assert_eq!(code(client.stop_trace().unwrap_err()), ErrorCode::Trace);
     assert_eq!(*client.refresh().unwrap(), before);
+    assert_eq!(std::fs::read(place.sockets().join("taken.plt")).unwrap(), b"precious");
 }
 
 #[test]
@@ -140,15 +144,28 @@ fn garbage_half_lines_and_long_lines_harm_nobody() {
     let mut other = Client::connect(server.path()).unwrap();
     let answers = raw(server.path(), &[b"\xff\x00{]\n", b"\n", b"{\"request\":\"hel", b"lo\"}\n"], 3);
     assert!(answers[0].contains("bad-request") && answers[1].contains("bad-request"), "{answers:?}");
-    assert!(answers[2].contains("\"protocol\":1"), "{answers:?}");
+    assert!(answers[2].contains("\"protocol\":2"), "{answers:?}");
     let answers = raw(server.path(), &[&vec![b'x'; 3 * LINE_MAX_BYTES]], 2);
     assert!(answers.len() <= 1 && answers.iter().all(|line| line.contains("at most")), "{answers:?}");
     // Half a line, and gone.
     UnixStream::connect(server.path()).unwrap().write_all(b"{\"request\":\"set-shares\"").unwrap();
-    let mut many: Vec<_> = (0..15).map(|_| Client::connect(server.path()).unwrap()).collect();
-    assert_eq!(code(Client::connect(server.path()).unwrap_err()), ErrorCode::Busy);
-    assert!(many.iter_mut().all(|client| client.refresh().is_ok()));
     assert!(other.refresh().is_ok());
+}
+
+#[test]
+fn clients_that_ask_nothing_make_room_and_those_that_ask_do_not() {
+    let place = Place::new();
+    let topology = topology(1, DiskSetup::unlimited());
+    let server = serve(&place, &topology);
+    let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(server.path()).unwrap()).collect();
+    // Each takes the place of one that has said nothing.
+    let mut asking: Vec<_> = (0..16).map(|_| Client::connect(server.path()).unwrap()).collect();
+    for stream in silent {
+        let said: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
+        assert!(said.len() == 1 && said[0].contains("busy"), "{said:?}");
+    }
+    assert_eq!(code(Client::connect(server.path()).unwrap_err()), ErrorCode::Busy);
+    assert!(asking.iter_mut().all(|client| client.refresh().is_ok()));
 }
 
 #[test]
@@ -231,6 +248,53 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
     let snapshot = client.snapshot().unwrap();
     let query = snapshot.disks[0].classes.iter().find(|class| class.class == "query").unwrap();
     assert_eq!((query.total_latency.count, query.reads, query.writes), (62, 2, 60));
+}
+
+/// A shard that is busy for longer than anybody waits.
+#[test]
+fn counters_do_not_fall_while_a_shard_does_not_answer() {
+    let topology = topology(2, DiskSetup::unlimited());
+    let reactor = |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let mut reactors = [reactor(0), reactor(1)];
+    let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    let file = topology.file("file".as_ref(), how, 0);
+    for reactor in &mut reactors {
+        for tag in 0..5 {
+            let (file, class) = (file.clone(), Class::DEFAULT);
+            let (kind, data) = (RequestKind::Write { len_bytes: 512 }, Data::One(AlignedBuf::new(512).unwrap()));
+            reactor.submit(crate::Request { file, class, kind, offset: tag * 512, data, tag }).unwrap();
+        }
+        reactor.dispatch();
+        reactor.reap(&mut Vec::new());
+    }
+    let metrics = crate::metrics::Metrics::new(&topology, "test");
+    let take = |reactors: &mut [Reactor]| {
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| {
+                // What was learned before is old by then.
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                metrics.take()
+            });
+            while !taking.is_finished() {
+                reactors.iter_mut().for_each(|reactor| reactor.reap(&mut Vec::new()));
+                std::thread::yield_now();
+            }
+            taking.join().unwrap()
+        })
+    };
+    let requests = |taken: &crate::metrics::ProgramMetrics| taken.disks[0].classes[0].write.requests;
+    let mut all = take(&mut reactors);
+    // A slow machine may take longer than a shard has.
+    while !all.missing_shards.is_empty() {
+        all = take(&mut reactors);
+    }
+    assert_eq!(requests(&all), 10);
+    let [answers, _busy] = &mut reactors;
+    for _ in 0..2 {
+        let some = take(std::slice::from_mut(answers));
+        assert!(some.missing_shards.contains(&1), "{:?}", some.missing_shards);
+        assert_eq!(requests(&some), 10, "the part of a shard that is busy is as it was last");
+    }
 }
 
 /// Reads `count` blocks, many at a time; how many came back whole. `between` is called each turn.
@@ -335,20 +399,20 @@ fn a_trace_is_started_and_stopped_from_outside() {
     let topology = topology(1, DiskSetup::unlimited());
     let server = serve(&place, &topology);
     let mut client = Client::connect(server.path()).unwrap();
-    let path = place.0.join("run.plt");
-    client.change(&Request::TraceStart { path: path.clone() }).unwrap();
+    let path = place.sockets().join("run.plt");
+    client.change(&Request::TraceStart { name: "run.plt".into() }).unwrap();
     assert!(client.refresh().unwrap().is_tracing);
-    let twice = client.change(&Request::TraceStart { path: place.0.join("other.plt") });
+    let twice = client.change(&Request::TraceStart { name: "other.plt".into() });
     assert_eq!(code(twice.unwrap_err()), ErrorCode::Trace);
     let reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
     read_all(reactor, &topology, 10, |_| {});
     let stopped = client.stop_trace().unwrap();
-    assert!(stopped.events >= 60 && stopped.error.is_none(), "{stopped:?}");
+    assert!(stopped.events >= 60 && stopped.error.is_none() && stopped.path == path, "{stopped:?}");
     let meta = std::fs::metadata(&path).unwrap();
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     assert!(meta.len() >= 40 * stopped.events);
     // Never over what is there.
-    assert_eq!(code(client.change(&Request::TraceStart { path }).unwrap_err()), ErrorCode::Trace);
+    assert_eq!(code(client.change(&Request::TraceStart { name: "run.plt".into() }).unwrap_err()), ErrorCode::Trace);
 }
 
 #[test]
@@ -357,7 +421,7 @@ fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
     let topology = topology(1, DiskSetup::unlimited());
     let server = serve(&place, &topology);
     let [one, mut two, mut three] = [0; 3].map(|_| Client::connect(server.path()).unwrap());
-    two.change(&Request::TraceStart { path: place.0.join("run.plt") }).unwrap();
+    two.change(&Request::TraceStart { name: "run.plt".into() }).unwrap();
     drop(one);
     // Two rounds: what has hung up is seen in the first at the latest.
     assert!((0..2).all(|_| three.refresh().unwrap().is_tracing));
@@ -366,7 +430,7 @@ fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
     assert!(!three.refresh().unwrap().is_tracing);
     assert_eq!(code(three.stop_trace().unwrap_err()), ErrorCode::Trace);
     // A new one can begin.
-    three.change(&Request::TraceStart { path: place.0.join("next.plt") }).unwrap();
+    three.change(&Request::TraceStart { name: "next.plt".into() }).unwrap();
     assert!(three.stop_trace().unwrap().error.is_none());
 }
 
@@ -376,7 +440,7 @@ fn a_record_of_the_programs_own_is_not_ended_from_outside() {
     let topology = topology(1, DiskSetup::unlimited());
     let server = serve(&place, &topology);
     let mut client = Client::connect(server.path()).unwrap();
-    client.change(&Request::TraceStart { path: place.0.join("run.plt") }).unwrap();
+    client.change(&Request::TraceStart { name: "run.plt".into() }).unwrap();
     assert!(topology.trace().stop().is_some());
     let out: Box<dyn Write + Send> = Box::new(std::io::sink());
     let writer = crate::trace::format::Writer::new(out, crate::trace::format::Clock::Monotonic, 0).unwrap();

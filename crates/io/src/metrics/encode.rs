@@ -191,10 +191,15 @@ fn of_programs(page: &mut Exposition, programs: &[Named]) {
     for program in programs {
         page.sample(&program.labels(), f64::from(program.metrics.shards));
     }
-    let help = "Shards that did not answer in time: their part is missing from all figures.";
+    let help = "Shards that did not answer in time: their part of all figures is that of their last answer.";
     page.family("plimsoll_program_missing_shards", help, Kind::Gauge);
     for program in programs {
         page.sample(&program.labels(), program.metrics.missing_shards.len() as f64);
+    }
+    let help = "Jobs of handles refused because too many waited for their shard.";
+    page.family("plimsoll_program_refused_jobs_total", help, Kind::Counter);
+    for program in programs {
+        page.sample(&program.labels(), program.metrics.refused_jobs as f64);
     }
 }
 
@@ -308,6 +313,7 @@ mod tests {
             plimsoll: "0.1.0".to_owned(),
             shards: 2,
             missing_shards: vec![1],
+            refused_jobs: 9,
             disks: vec![DiskMetrics { model: Some(model), ..disk(0) }, disk(1)],
         }
     }
@@ -319,6 +325,7 @@ mod tests {
         let lines = [
             r#"plimsoll_program_info{program="p",pid="7",version="0.1.0"} 1"#.to_owned(),
             r#"plimsoll_program_missing_shards{program="p",pid="8"} 1"#.to_owned(),
+            r#"plimsoll_program_refused_jobs_total{program="p",pid="7"} 9"#.to_owned(),
             r#"plimsoll_io_disk_mode{program="p",pid="7",disk="0",mode="drain"} 1"#.to_owned(),
             r#"plimsoll_io_disk_mode{program="p",pid="7",disk="0",mode="depth"} 0"#.to_owned(),
             r#"plimsoll_io_disk_tokens_seconds{program="p",pid="7",disk="0"} -1.5"#.to_owned(),

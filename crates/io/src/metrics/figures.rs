@@ -36,8 +36,11 @@ pub struct ProgramMetrics {
     pub plimsoll: String,
     /// How many shards.
     pub shards: u16,
-    /// Shards that did not answer in time: their part is missing.
+    /// Shards that did not answer in time: their part is that of their last answer, nothing where there was none.
     pub missing_shards: Vec<u16>,
+    /// Jobs of handles refused because too many waited for their shard.
+    #[cfg_attr(feature = "control", serde(default))]
+    pub refused_jobs: u64,
     /// Its disks, by number.
     pub disks: Vec<DiskMetrics>,
 }
@@ -189,6 +192,7 @@ pub(crate) fn of_program(program: &str, topology: &Topology, look: &Look) -> Pro
         plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
         shards: topology.shards(),
         missing_shards: look.missing_shards.clone(),
+        refused_jobs: topology.refused_jobs(),
         disks: (0..topology.disks()).filter_map(|number| of_disk(number, topology, look, &table)).collect(),
     }
 }

@@ -7,11 +7,12 @@
 //! # How it works
 //! Each shard gets a message and looks when it reads its mail; it copies its counters and goes on. Whoever asks waits
 //! until all have answered or [`DEADLINE`] is over; shards without an answer are named, and not asked again before they
-//! have answered the last question. What was learned less than [`FRESH`] ago is told again, so that many clients cost
-//! no more than one.
+//! have answered the last question. Their part is that of their last answer, so that counters do not fall while a shard is
+//! busy; an answer that comes too late for one look counts in the next. What was learned less than [`FRESH`] ago is told
+//! again, so that many clients cost no more than one.
 //!
 //! # Limits
-//! The shards are looked at one after the other, not at one moment.
+//! The shards are looked at one after the other, not at one moment. A shard that never answered has no part.
 //!
 //! # Example
 //! A client asks 1000 times a second: each shard is asked 100 times a second.
@@ -19,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use crate::mailbox::Message;
@@ -72,13 +73,18 @@ impl Drop for Question {
 pub(crate) struct Looker {
     topology: Topology,
     is_asked: Vec<Arc<AtomicBool>>,
+    /// The last answer of each shard.
+    views: Vec<Option<ShardView>>,
+    /// Where answers to earlier questions may still come.
+    late: Vec<Receiver<ShardView>>,
     last: Option<(Instant, Arc<Look>)>,
 }
 
 impl Looker {
     pub(crate) fn new(topology: &Topology) -> Looker {
         let is_asked = (0..topology.shards()).map(|_| Arc::default()).collect();
-        Looker { topology: topology.clone(), is_asked, last: None }
+        let views = (0..topology.shards()).map(|_| None).collect();
+        Looker { topology: topology.clone(), is_asked, views, late: Vec::new(), last: None }
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -89,10 +95,32 @@ impl Looker {
         if let Some((_, look)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
             return Arc::clone(look);
         }
-        let answers = self.ask();
-        let look = Arc::new(self.collect(&answers, Instant::now() + DEADLINE));
+        self.take_late();
+        let missing_shards = self.collect(Instant::now() + DEADLINE);
+        let look = Arc::new(self.sum(missing_shards));
         self.last = Some((Instant::now(), Arc::clone(&look)));
         look
+    }
+
+    /// Takes what has come since the last look; drops the ways on which nothing can come any more.
+    fn take_late(&mut self) {
+        for answers in std::mem::take(&mut self.late) {
+            let is_over = loop {
+                match answers.try_recv() {
+                    Ok(view) => self.keep(view),
+                    Err(error) => break error == TryRecvError::Disconnected,
+                }
+            };
+            if !is_over {
+                self.late.push(answers);
+            }
+        }
+    }
+
+    fn keep(&mut self, view: ShardView) {
+        if let Some(place) = self.views.get_mut(usize::from(view.shard)) {
+            *place = Some(view);
+        }
     }
 
     fn ask(&self) -> Receiver<ShardView> {
@@ -108,27 +136,44 @@ impl Looker {
         answers
     }
 
-    /// What has been answered by `until`.
-    fn collect(&self, answers: &Receiver<ShardView>, until: Instant) -> Look {
-        let mut disks: Vec<BTreeMap<usize, ClassView>> = Vec::new();
-        disks.resize_with(usize::from(self.topology.disks()), BTreeMap::new);
+    /// Asks, and keeps what is answered by `until`. Returns the shards that have not answered.
+    fn collect(&mut self, until: Instant) -> Vec<u16> {
+        let answers = self.ask();
         let mut missing: Vec<u16> = (0..self.topology.shards()).collect();
-        let mut at_ns = 0;
-        // Until the time is over, or nobody is left who could answer.
-        while let Ok(view) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            missing.retain(|shard| *shard != view.shard);
-            at_ns = at_ns.max(view.now_ns);
-            for (disk, classes) in disks.iter_mut().zip(view.disks) {
-                classes.into_iter().for_each(|class| join(disk, class));
+        loop {
+            match answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(view) => {
+                    missing.retain(|shard| *shard != view.shard);
+                    self.keep(view);
+                }
+                // Nobody is left who could answer.
+                Err(RecvTimeoutError::Disconnected) => return missing,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.late.push(answers);
+                    return missing;
+                }
             }
         }
-        Look { at_ns: if at_ns == 0 { now_ns() } else { at_ns }, missing_shards: missing, disks }
+    }
+
+    /// Adds up the last answers of all shards.
+    fn sum(&self, missing_shards: Vec<u16>) -> Look {
+        let mut disks: Vec<BTreeMap<usize, ClassView>> = Vec::new();
+        disks.resize_with(usize::from(self.topology.disks()), BTreeMap::new);
+        let mut at_ns = 0;
+        for view in self.views.iter().flatten() {
+            at_ns = at_ns.max(view.now_ns);
+            for (disk, classes) in disks.iter_mut().zip(&view.disks) {
+                classes.iter().for_each(|class| join(disk, class));
+            }
+        }
+        Look { at_ns: if at_ns == 0 { now_ns() } else { at_ns }, missing_shards, disks }
     }
 }
 
-fn join(classes: &mut BTreeMap<usize, ClassView>, view: ClassView) {
+fn join(classes: &mut BTreeMap<usize, ClassView>, view: &ClassView) {
     match classes.get_mut(&view.class.index()) {
-        Some(known) => known.merge(&view),
-        None => drop(classes.insert(view.class.index(), view)),
+        Some(known) => known.merge(view),
+        None => drop(classes.insert(view.class.index(), view.clone())),
     }
 }

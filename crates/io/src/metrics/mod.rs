@@ -75,8 +75,8 @@ impl Metrics {
     }
 
     /// The counters as they are now. Waits for all shards to answer, for 200 ms at the most; those that have not are
-    /// named in [`ProgramMetrics::missing_shards`], and their part is missing. What was taken less than 10 ms ago is
-    /// given again.
+    /// named in [`ProgramMetrics::missing_shards`], and their part is that of their last answer, so that no counter falls
+    /// because a shard was busy. What was taken less than 10 ms ago is given again.
     ///
     /// Call it on a thread that is no shard: a shard that waits here cannot answer itself.
     #[must_use]

@@ -15,12 +15,10 @@
 //! A read of 8 KiB of which the backend moves 4 KiB: `outcome` says so, the queue continues it, and the piece for the
 //! other 4 KiB is stalled until the next turn.
 
-use std::io;
-
 use plimsoll_core::{Dispatch, Outcome, Progress};
 
 use super::{Piece, Reactor};
-use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit};
+use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
 use crate::request::{RequestKind, memory};
 
 impl Reactor {
@@ -160,19 +158,6 @@ impl Reactor {
             self.end(f.user_data as usize, f.result, f.total_ns);
         }
     }
-}
-
-/// The error number of a failed open. Backends explain errors in words, which keeps the kind but not the number.
-fn error_number(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(match error.kind() {
-        io::ErrorKind::NotFound => libc::ENOENT,
-        io::ErrorKind::PermissionDenied => libc::EACCES,
-        io::ErrorKind::AlreadyExists => libc::EEXIST,
-        io::ErrorKind::InvalidInput => libc::EINVAL,
-        io::ErrorKind::ReadOnlyFilesystem => libc::EROFS,
-        io::ErrorKind::IsADirectory => libc::EISDIR,
-        _ => libc::EBADF,
-    })
 }
 
 /// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:

@@ -18,7 +18,9 @@
 //! }
 //! ```
 
+use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -29,6 +31,19 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Processors that the calling thread may run on, by NUMA node. Those of which the kernel does not say are on node 0.
+///
+/// # Errors
+/// As [`allowed_cpus`].
+pub(crate) fn allowed_cpus_by_node() -> io::Result<BTreeMap<u16, Vec<usize>>> {
+    let nodes = super::sysfs::nodes_of_cpus(Path::new("/sys"));
+    let mut by_node: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for cpu in allowed_cpus()? {
+        by_node.entry(nodes.get(&cpu).copied().unwrap_or(0)).or_default().push(cpu);
+    }
+    Ok(by_node)
 }
 
 /// Ties the calling thread to `cpu`.

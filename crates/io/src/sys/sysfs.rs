@@ -36,7 +36,7 @@ mod stack;
 pub use hardware::{Hardware, Keeping, hardware};
 pub use stack::{Member, Raid, backing_file, below, dm_name, holders, partitions, raid};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::{fs, str::FromStr};
@@ -163,6 +163,30 @@ pub fn numa_nodes(root: &Path) -> u16 {
     u16::try_from(nodes.max(1)).unwrap_or(u16::MAX)
 }
 
+/// Returns the NUMA node of each processor that the kernel lists under one.
+#[must_use]
+pub(crate) fn nodes_of_cpus(root: &Path) -> BTreeMap<usize, u16> {
+    let nodes = root.join("devices/system/node");
+    let mut of_cpus = BTreeMap::new();
+    for name in names_in(&nodes) {
+        let number = name.strip_prefix("node").and_then(|number| number.parse::<u16>().ok());
+        let list = text(&nodes.join(&name), "cpulist");
+        let Some((node, list)) = number.zip(list) else { continue };
+        of_cpus.extend(cpus_in_list(&list).map(|cpu| (cpu, node)));
+    }
+    of_cpus
+}
+
+/// The numbers in a list such as `0-3,8`; what cannot be read is left out.
+fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
+    list.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+        })
+        .flatten()
+}
+
 /// The whole disk that `name` (a disk or a partition) belongs to; `name` itself where the kernel does not list it.
 #[must_use]
 pub fn disk_of(root: &Path, name: &str) -> String {
@@ -208,6 +232,18 @@ fn active_scheduler(line: &str) -> String {
 mod tests {
     use super::*;
     use fixture::Tree;
+
+    #[test]
+    fn processors_are_found_under_their_nodes() -> io::Result<()> {
+        let tree = Tree::new("nodes")?;
+        for (node, list) in [("node0", "0-2,8\n"), ("node1", "3,5-6,x-9\n"), ("node7", "\n"), ("online", "0-1\n")] {
+            tree.file(&format!("devices/system/node/{node}/cpulist"), list)?;
+        }
+        let expected = [(0, 0), (1, 0), (2, 0), (3, 1), (5, 1), (6, 1), (8, 0)];
+        assert_eq!(nodes_of_cpus(tree.root()), expected.into());
+        assert!(nodes_of_cpus(&tree.root().join("nothing")).is_empty());
+        Ok(())
+    }
 
     /// nvme0n1 (with partition p1), sda, sdb; md0 over nvme0n1p1 and sda; dm-0 over md0.
     fn tree(name: &str) -> io::Result<Tree> {

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::backend::{
-    Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, Operation, Submit, WakeHandle,
+    Backend, Completion, FileId, FileInfo, Kind, Memory, OpResult, OpenOptions, OpenedFile, Operation, Submit,
+    WakeHandle,
 };
 
 /// What goes wrong, in percent of the operations.
@@ -127,8 +128,12 @@ impl Backend for Nasty {
         self.inner.now_ns()
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
-        let (file, info) = self.inner.open(path, options)?;
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        self.inner.open_shared(path, options)
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let (file, info) = self.inner.attach(file)?;
         Ok((file, FileInfo { offset_align_bytes: self.faults.align_bytes, ..info }))
     }
 

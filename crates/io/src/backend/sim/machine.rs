@@ -30,7 +30,7 @@ use super::files::{FileSystem, SimFile, sectors};
 use super::flight::{Flight, Landed, Launched};
 use super::image::Change;
 use super::{SimConfig, SimConfigError};
-use crate::backend::{Kind, OpenOptions};
+use crate::backend::{Kind, OpenOptions, explained};
 
 /// Who moves the clock when a shard waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Machine {
 
     /// Opens or creates a file; its disk is the one with the longest mount that `path` begins with.
     pub(super) fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<usize> {
-        let refuse = |kind, what: &str| Err(io::Error::new(kind, format!("cannot open {}: {what}", path.display())));
+        let refuse = |errno, what: &str| Err(explained(errno, format!("cannot open {}: {what}", path.display())));
         let found = self.files.find(path);
         let disk = match found.and_then(|file| self.files.get(file)) {
             Some(file) => Some(file.disk),
@@ -109,13 +109,11 @@ impl Machine {
             self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
         }
         match (found, options.create_new, disk) {
-            (Some(_), true, _) => refuse(io::ErrorKind::AlreadyExists, "it exists in the simulated world already"),
+            (Some(_), true, _) => refuse(libc::EEXIST, "it exists in the simulated world already"),
             (Some(file), false, _) => Ok(file),
-            (None, false, _) => refuse(io::ErrorKind::NotFound, "no such file in the simulated world: create it first"),
+            (None, false, _) => refuse(libc::ENOENT, "no such file in the simulated world: create it first"),
             (None, true, Some(disk)) => Ok(self.files.create(path, disk)),
-            (None, true, None) => {
-                refuse(io::ErrorKind::NotFound, "no simulated disk is mounted there: give one the mount \"\"")
-            }
+            (None, true, None) => refuse(libc::ENOENT, "no simulated disk is mounted there: give one the mount \"\""),
         }
     }
 
@@ -182,7 +180,7 @@ impl Machine {
     pub(super) fn set_len(&mut self, file: usize, len_bytes: u64) -> io::Result<()> {
         self.check_state(file, true).map_err(io::Error::from_raw_os_error)?;
         if self.grows_too_far(file, len_bytes) {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "the simulated disk is full (enospc_at_bytes)"));
+            return Err(explained(libc::ENOSPC, "the simulated disk is full (enospc_at_bytes)".to_owned()));
         }
         let _ = self.apply(file, Change::SetLen { len_bytes }, false);
         Ok(())

@@ -34,7 +34,8 @@ use super::machine::Member;
 use super::{Machine, Pace, Shared};
 use crate::backend::file::{FileTable, unknown_file, validate};
 use crate::backend::{
-    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, Operation, Submit, Wake, WakeHandle,
+    AlignSource, Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Submit, Wake,
+    WakeHandle, explained,
 };
 
 /// A file as this shard has opened it.
@@ -45,6 +46,14 @@ struct OpenFile {
     /// What offsets, lengths and addresses must be multiples of.
     align_bytes: u32,
     dsync: bool,
+}
+
+/// An open file for all backends of its world.
+struct SharedOpenFile {
+    world: Arc<Shared>,
+    /// The life of the world in which it was opened.
+    boot: u64,
+    open: OpenFile,
 }
 
 /// See [`SimWorld`](super::SimWorld).
@@ -178,7 +187,7 @@ impl Backend for SimBackend {
         self.shared.machine().now_ns
     }
 
-    fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
+    fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
         let mut machine = self.shared.machine();
         if machine.boot != self.boot {
             return Err(dead());
@@ -196,7 +205,23 @@ impl Backend for SimBackend {
             device: disk as u64,
         };
         let write = options.write || options.create_new;
-        Ok((self.files.insert(OpenFile { file, write, align_bytes, dsync: options.dsync })?, info))
+        let open = OpenFile { file, write, align_bytes, dsync: options.dsync };
+        Ok(OpenedFile::new(Arc::new(SharedOpenFile { world: Arc::clone(&self.shared), boot: self.boot, open }), info))
+    }
+
+    fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
+        let shared: Arc<SharedOpenFile> = file.file()?;
+        if !Arc::ptr_eq(&shared.world, &self.shared) {
+            let message = "cannot use a file of another simulated world: each has its own topology".to_owned();
+            return Err(explained(libc::EXDEV, message));
+        }
+        let machine = self.shared.machine();
+        if machine.boot != self.boot || shared.boot != self.boot {
+            return Err(dead());
+        }
+        let len_bytes = machine.files.get(shared.open.file).map_or(0, |file| file.len_bytes());
+        drop(machine);
+        Ok((self.files.insert(shared.open)?, FileInfo { len_bytes, ..file.info() }))
     }
 
     fn close(&mut self, file: FileId) {
