@@ -196,7 +196,9 @@ impl MemoryBackend {
     }
 }
 
-impl Backend for MemoryBackend {
+// SAFETY: memory is touched inside `submit`, or for what was collected in `flush`, `wait` and `drop`, before the one completion
+// of each operation is made known.
+unsafe impl Backend for MemoryBackend {
     fn name(&self) -> &'static str {
         "memory"
     }

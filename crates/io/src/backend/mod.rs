@@ -193,8 +193,25 @@ pub trait Wake: Send + Sync {
 /// A shared [`Wake`].
 pub type WakeHandle = Arc<dyn Wake>;
 
-/// Carries operations to a disk and back; see the module's documentation for the contract.
-pub trait Backend {
+/// Carries operations to a disk and back; see the module's documentation for how it is used.
+///
+/// # Safety
+/// Code that looks safe from outside (a [`Reactor`](crate::Reactor), buffers) gives memory back to its owner because a
+/// backend says that it may. Whoever implements this trait promises:
+/// * Memory is touched, by itself, its threads or the system, only from [`Backend::submit`] until the completion with the
+///   operation's key is given to the sink of [`Backend::reap`]; where `submit` answers [`Submit::Done`] or
+///   [`Submit::Busy`] only until it returns. A list of pieces ([`Memory::Vectored`]) is memory too.
+/// * A read writes inside the operation's memory only, a write does not change it, and a result never says more bytes
+///   than that memory has.
+/// * Each operation answered with [`Submit::Queued`] comes out of `reap` exactly once, under its own key; no other key comes.
+///   It is counted by [`Backend::in_flight`] until then.
+/// * Errors change nothing of this: after an error of [`Backend::flush`] or [`Backend::wait`] what had been queued may
+///   still be carried out, and is still counted.
+/// * Dropping it waits until nothing can touch the memory of operations any more, and does not return before.
+/// * A number that [`Backend::register_memory`] has given out never names another region, in this backend or another.
+///
+/// The module `conformance` (feature `conformance`) tests what of this can be tested.
+pub unsafe trait Backend {
     /// Name as on the command line: `uring`, `aio`, `pool`, `memory`, `null`, `sim`.
     fn name(&self) -> &'static str;
 

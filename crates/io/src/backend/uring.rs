@@ -356,7 +356,9 @@ fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeu
     }
 }
 
-impl Backend for UringBackend {
+// SAFETY: memory is named to the kernel in entries of this ring only, each counted in `in_ring` (or kept by the helper) until
+// its completion has been seen; the kernel posts one for each; `drop` waits for all of them.
+unsafe impl Backend for UringBackend {
     fn name(&self) -> &'static str {
         "uring"
     }

@@ -169,7 +169,9 @@ impl SimBackend {
     }
 }
 
-impl Backend for SimBackend {
+// SAFETY: what is written is copied inside `submit`, what was read is copied just before its completion goes to the sink; the
+// entry of `operations` is removed with it, so a key comes back once. `drop` touches memory of what is in flight, and ends.
+unsafe impl Backend for SimBackend {
     fn name(&self) -> &'static str {
         "sim"
     }
