@@ -164,6 +164,7 @@ struct Feedback {
     completions: AtomicU64,
     completed_ticks: AtomicU64,
     latency_ns: AtomicU64,
+    late_ns: AtomicU64,
     window_blocks: AtomicU64,
     token_blocks: AtomicU64,
 }
@@ -177,6 +178,7 @@ pub(crate) struct Report {
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
     pub(crate) latency_ns: u64,
+    pub(crate) late_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) token_blocks: u64,
     /// See [`crate::control::Totals`].
@@ -185,9 +187,9 @@ pub(crate) struct Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks] =
-            [(); 7].map(|()| AtomicU64::new(0));
-        Feedback { entered, left, completions, completed_ticks, latency_ns, window_blocks, token_blocks }
+        let [entered, left, completions, completed_ticks, latency_ns, late_ns, window_blocks, token_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
+        Feedback { entered, left, completions, completed_ticks, latency_ns, late_ns, window_blocks, token_blocks }
     }
 
     fn add(&self, report: &Report) {
@@ -197,6 +199,7 @@ impl Feedback {
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
             (&self.latency_ns, report.latency_ns),
+            (&self.late_ns, report.late_ns),
             (&self.window_blocks, report.window_blocks),
             (&self.token_blocks, report.token_blocks),
         ] {
@@ -367,6 +370,7 @@ impl Disk {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
             latency_ns: total(&self.feedback.latency_ns),
+            late_ns: total(&self.feedback.late_ns),
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),

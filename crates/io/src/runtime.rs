@@ -54,7 +54,7 @@ use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, ReactorError};
 use crate::shard::Shard;
 use crate::sys;
 use crate::topology::Topology;
@@ -91,6 +91,8 @@ pub enum StartError {
     Backend(OpenBackendError),
     /// The system gave no thread, or no CPU affinity.
     System(io::Error),
+    /// The topology's shards run already.
+    Shard(ReactorError),
     /// The code on a shard panicked.
     Panicked {
         /// Which shard.
@@ -108,6 +110,7 @@ impl std::fmt::Display for StartError {
             ),
             StartError::Backend(error) => error.fmt(f),
             StartError::System(error) => write!(f, "cannot start a shard: {error}"),
+            StartError::Shard(error) => error.fmt(f),
             StartError::Panicked { shard } => write!(f, "the code running on shard {shard} panicked"),
         }
     }
@@ -202,7 +205,7 @@ fn make_reactor(
             None => probe(preference, options.entries).map_err(StartError::Backend)?,
         },
     };
-    Ok((Reactor::new(shard, topology, backend), choice))
+    Ok((Reactor::new(shard, topology, backend).map_err(StartError::Shard)?, choice))
 }
 
 /// The simulated world that all shards of one start share, where that is their backend.

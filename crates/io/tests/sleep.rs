@@ -59,7 +59,7 @@ fn an_idle_shard_costs_nothing() {
     for kind in common::usable_kinds().into_iter().chain([BackendKind::Null]) {
         within_reason(move || {
             let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()));
+            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()).unwrap());
             check_idle(kind.name(), &shard);
         });
     }

@@ -17,11 +17,13 @@ const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 impl IoQueue {
     /// The disk's controller learns from what comes back: in portions, because all shards tell it.
-    pub(super) fn tell_controller(&mut self, now_ns: u64, ticks: u64, device_ns: u64) {
+    pub(super) fn tell_controller(&mut self, now_ns: u64, ticks: u64, seen_ns: u64, late_ns: u64) {
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += ticks;
-        report.latency_ns += device_ns.min(self.disk.latency_clip_ns());
+        let clip_ns = self.disk.latency_clip_ns();
+        report.latency_ns += seen_ns.min(clip_ns);
+        report.late_ns += late_ns.min(clip_ns);
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
         if report.completions < (REPORT_COMPLETIONS / queues).max(1)

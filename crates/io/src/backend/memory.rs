@@ -239,10 +239,6 @@ unsafe impl Backend for MemoryBackend {
         Ok(())
     }
 
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
-    }
-
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
         if let Err(errno) = validate(&operation) {
             return Submit::Done(Err(errno));

@@ -42,6 +42,7 @@ mod file;
 pub mod memory;
 pub mod null;
 pub mod pool;
+mod region;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod uring;
@@ -50,6 +51,8 @@ mod worker;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use region::{Region, RegionId, Returned};
 
 /// A file that a backend has opened; valid for that backend only, until [`Backend::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,9 +136,8 @@ pub enum Memory {
         ptr: *mut u8,
         /// Length in bytes.
         len_bytes: u32,
-        /// Number that [`Backend::register_memory`] gave for the region holding it, if it was registered. A number that
-        /// another backend gave does no harm.
-        region: Option<u16>,
+        /// The region holding it, if [`Backend::register_memory`] has registered one. One of another backend does no harm.
+        region: Option<RegionId>,
     },
     /// Several pieces, as `readv`/`writev` take them.
     Vectored {
@@ -208,7 +210,8 @@ pub type WakeHandle = Arc<dyn Wake>;
 /// * Errors change nothing of this: after an error of [`Backend::flush`] or [`Backend::wait`] what had been queued may
 ///   still be carried out, and is still counted.
 /// * Dropping it waits until nothing can touch the memory of operations any more, and does not return before.
-/// * A number that [`Backend::register_memory`] has given out never names another region, in this backend or another.
+/// * An operation that names a [`Region`] of this backend uses memory of that region only; one that names another backend's is
+///   carried out as if it named none.
 ///
 /// The module `conformance` (feature `conformance`) tests what of this can be tested.
 pub unsafe trait Backend {
@@ -239,12 +242,20 @@ pub unsafe trait Backend {
     /// What the system said; unknown files are `NotFound`.
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()>;
 
-    /// Tells the kernel of a memory region that will be used for many operations, where that makes them cheaper.
-    /// `None` where the backend has no such thing or the system refuses (then operations just name no region).
+    /// Tells the kernel of a memory region that will be used for many operations, where that makes them cheaper. When the
+    /// [`Region`] is dropped the backend forgets it, on its own thread, when it next looks for completions.
+    ///
+    /// # Errors
+    /// `Unsupported` where the backend has no such thing, else why it was refused. Operations just name no region then.
     ///
     /// # Safety
-    /// The region must stay allocated as long as any operation may name it.
-    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16>;
+    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that names
+    /// it has come back.
+    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
+        let _ = (ptr, len_bytes);
+        let what = format!("the backend {} has no registered memory", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
 
     /// Takes one operation.
     ///

@@ -86,10 +86,6 @@ unsafe impl Backend for NullBackend {
         self.files.get(file).copied().ok_or_else(|| unknown_file(file))
     }
 
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
-    }
-
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
         if let Err(errno) = validate(&operation) {
             return Submit::Done(Err(errno));

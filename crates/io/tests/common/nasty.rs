@@ -25,6 +25,8 @@ pub(crate) struct Faults {
     pub(crate) at_once_percent: u64,
     /// A completion is held back for up to so many turns.
     pub(crate) late_turns_max: u64,
+    /// Operations on the file "hung" come back after so many turns.
+    pub(crate) hung_turns: u64,
     /// Only transfers that touch this byte of the file fail, and always.
     pub(crate) bad_byte: Option<u64>,
     pub(crate) capacity: usize,
@@ -44,6 +46,7 @@ impl Default for Faults {
             errno: libc::EIO,
             at_once_percent: 0,
             late_turns_max: 0,
+            hung_turns: 0,
             bad_byte: None,
             capacity: 32,
             align_bytes: 512,
@@ -63,11 +66,12 @@ pub(crate) struct Nasty {
     faults: Faults,
     random: u64,
     late: Vec<Late>,
+    hung: Option<FileId>,
 }
 
 impl Nasty {
     pub(crate) fn new(store: &MemoryStore, faults: Faults) -> Nasty {
-        Nasty { inner: MemoryBackend::new(store).unwrap(), faults, random: faults.seed, late: Vec::new() }
+        Nasty { inner: MemoryBackend::new(store).unwrap(), faults, random: faults.seed, late: Vec::new(), hung: None }
     }
 
     pub(crate) fn boxed(faults: Faults) -> Box<dyn Backend> {
@@ -131,6 +135,9 @@ unsafe impl Backend for Nasty {
 
     fn open(&mut self, path: &Path, options: &OpenOptions) -> io::Result<(FileId, FileInfo)> {
         let (file, info) = self.inner.open(path, options)?;
+        if path.ends_with("hung") {
+            self.hung = Some(file);
+        }
         Ok((file, FileInfo { offset_align_bytes: self.faults.align_bytes, ..info }))
     }
 
@@ -144,10 +151,6 @@ unsafe impl Backend for Nasty {
 
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
         self.inner.set_file_len(file, len_bytes)
-    }
-
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
     }
 
     unsafe fn submit(&mut self, mut operation: Operation) -> Submit {
@@ -165,7 +168,8 @@ unsafe impl Backend for Nasty {
             _ => false,
         };
         let error = (is_bad || self.chance(self.faults.error_percent)).then_some(self.faults.errno);
-        let turns = self.below(self.faults.late_turns_max + 1);
+        let is_hung = self.hung == Some(operation.file);
+        let turns = if is_hung { self.faults.hung_turns } else { self.below(self.faults.late_turns_max + 1) };
         let late = Late { turns, operation, error };
         if self.chance(self.faults.at_once_percent) {
             return Submit::Done(self.carry_out(late));

@@ -227,10 +227,6 @@ unsafe impl Backend for SimBackend {
         machine.set_len(open.file, len_bytes)
     }
 
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
-    }
-
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
         // SAFETY: our caller keeps the memory valid, and leaves it alone, at least until this call returns.
         let mut flight = match unsafe { self.flight(&operation) } {
