@@ -322,7 +322,9 @@ impl CacheDisk {
         let under_way = UnderWay::new(self.counters(IoKind::Flush));
         let result = shard.sync(&self.file, class, true).await;
         under_way.ended(0, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && !is_refusal(error)
+        {
             self.judge(|health| health.flush_error(shard.now_ns(), error.raw_os_error().unwrap_or(0)));
         }
         result

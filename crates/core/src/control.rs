@@ -24,7 +24,8 @@
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
 //!   learnt until what was in flight has come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward
-//!   probe needs. If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long
+//!   probe needs; over the part of the latencies in which the requests were certainly in the disk (a shard that computes
+//!   sees completions late). If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long
 //!   as it has room, there is no queue in the device beyond the knee, so more tokens do no harm.
 //!
 //! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 1.5 times the
@@ -105,6 +106,8 @@ pub(crate) struct Totals {
     pub(crate) unloaded_work: u64,
     /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
     pub(crate) latency_ns: u64,
+    /// How much of that the completions may have been back and not seen.
+    pub(crate) late_ns: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,
     /// Requests in flight now.
@@ -667,7 +670,7 @@ impl Controller {
         {
             return;
         }
-        let Reading { rate, offered, work_ns } = self.period.read(now_ns, totals);
+        let Reading { rate, offered, work_ns, certain } = self.period.read(now_ns, totals);
         if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
             return;
         }
@@ -681,7 +684,8 @@ impl Controller {
         if offered {
             let rate = self.usual_rate.map_or(rate, |usual| usual.max(rate));
             self.scale_growth = SCALE_GROWTH;
-            self.set_scale(now_ns, rate * SCALE_HEADROOM, reason);
+            // While completions went unseen the disk may have been idle: it carries at least this.
+            self.set_scale(now_ns, rate / certain.max(CERTAIN_LEAST) * SCALE_HEADROOM, reason);
         } else if tokens_missing {
             self.set_scale(now_ns, self.scale * (1.0 + self.scale_growth), EventReason::TokensMissing);
             self.scale_growth = (2.0 * self.scale_growth).min(SCALE_GROWTH_MAX);

@@ -180,6 +180,7 @@ struct Feedback {
     completed_ticks: AtomicU64,
     unloaded_work: AtomicU64,
     latency_ns: AtomicU64,
+    late_ns: AtomicU64,
     window_blocks: AtomicU64,
     token_blocks: AtomicU64,
 }
@@ -195,6 +196,7 @@ pub(crate) struct Report {
     /// See [`crate::control::unloaded_work`].
     pub(crate) unloaded_work: u64,
     pub(crate) latency_ns: u64,
+    pub(crate) late_ns: u64,
     pub(crate) window_blocks: u64,
     pub(crate) token_blocks: u64,
     /// See [`crate::control::Totals`].
@@ -203,9 +205,28 @@ pub(crate) struct Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks] =
-            [(); 8].map(|()| AtomicU64::new(0));
-        Feedback { entered, left, completions, completed_ticks, unloaded_work, latency_ns, window_blocks, token_blocks }
+        let [
+            entered,
+            left,
+            completions,
+            completed_ticks,
+            unloaded_work,
+            latency_ns,
+            late_ns,
+            window_blocks,
+            token_blocks,
+        ] = [(); 9].map(|()| AtomicU64::new(0));
+        Feedback {
+            entered,
+            left,
+            completions,
+            completed_ticks,
+            unloaded_work,
+            latency_ns,
+            late_ns,
+            window_blocks,
+            token_blocks,
+        }
     }
 
     fn add(&self, report: &Report) {
@@ -216,6 +237,7 @@ impl Feedback {
             (&self.completed_ticks, report.completed_ticks),
             (&self.unloaded_work, report.unloaded_work),
             (&self.latency_ns, report.latency_ns),
+            (&self.late_ns, report.late_ns),
             (&self.window_blocks, report.window_blocks),
             (&self.token_blocks, report.token_blocks),
         ] {
@@ -403,6 +425,7 @@ impl Disk {
             completed_ticks: total(&self.feedback.completed_ticks),
             unloaded_work: total(&self.feedback.unloaded_work),
             latency_ns: total(&self.feedback.latency_ns),
+            late_ns: total(&self.feedback.late_ns),
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),

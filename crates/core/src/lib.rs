@@ -43,7 +43,8 @@ pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;
 pub use qos::{LatencyTarget, Limits, Qos, Reservation};
 pub use queue::{
-    Cancel, DECAY_TAU_NS, Dispatch, Finished, IoQueue, Mode, Outcome, Progress, QueueConfig, depth_of_queue,
+    CANCELLED, Cancel, DECAY_TAU_NS, Dispatch, Failure, Finished, IoQueue, Mode, Outcome, Progress, QueueConfig,
+    Stopped, depth_of_queue,
 };
 pub use request::{Direction, Op};
 pub use slots::RequestId;

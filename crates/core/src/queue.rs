@@ -59,7 +59,7 @@ use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
 use crate::units::Cost;
-pub use piece::{Cancel, Dispatch, Finished, Outcome, Progress};
+pub use piece::{CANCELLED, Cancel, Dispatch, Failure, Finished, Outcome, Progress, Stopped};
 use unloaded::Unloaded;
 
 /// Time constant of the decaying accumulators of depth mode, as in Scylla 1.0: 100 ms.
@@ -172,8 +172,8 @@ pub struct IoQueue {
     yield_credit_ticks: u64,
     /// Nodes at a limit: until when, lane, node.
     parked: BinaryHeap<Reverse<(u64, u8, u32)>>,
-    /// User data of requests that ended because their class was removed.
-    cancelled: Vec<u64>,
+    /// Requests that ended because their class was removed.
+    cancelled: Vec<Stopped>,
     slots: Slots,
     pool: Vec<Box<Latencies>>,
     queued: u32,
@@ -322,6 +322,7 @@ impl IoQueue {
             rest_fs,
             outstanding: 0,
             error: None,
+            cancelled: false,
             enqueued_ns: now_ns,
             user_data,
         };

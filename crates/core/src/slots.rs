@@ -37,6 +37,8 @@ pub(crate) struct Slot {
     pub(crate) outstanding: u32,
     /// Error of the piece at the end of the prefix.
     pub(crate) error: Option<i32>,
+    /// That error is that the rest was cancelled.
+    pub(crate) cancelled: bool,
     pub(crate) enqueued_ns: u64,
     pub(crate) user_data: u64,
 }

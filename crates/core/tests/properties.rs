@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use common::{KIB, MS, queue_of, usual};
 use plimsoll_core::{
-    Cancel, ClassId, CostModel, DiskConfig, Dispatch, Finished, GroupId, IoQueue, Mode, Op, Outcome, Progress,
-    QueueConfig, QueueError, RequestId,
+    CANCELLED, Cancel, ClassId, CostModel, DiskConfig, Dispatch, Failure, Finished, GroupId, IoQueue, Mode, Op,
+    Outcome, Progress, QueueConfig, QueueError, RequestId, Stopped,
 };
 use proptest::prelude::*;
 
@@ -65,12 +65,12 @@ struct Known {
 }
 
 impl Known {
-    fn result(&self) -> Result<u32, i32> {
-        let stopped_at = if self.queued { self.len_bytes } else { self.dispatched_bytes };
+    /// What ended it first, by its place: an error, or the end of the file.
+    fn result(&self) -> Result<u32, Failure> {
         match self.bad_at {
-            Some((0, Some(code))) => Err(code),
-            Some((bad_at, _)) => Ok(bad_at.min(stopped_at)),
-            None => Ok(stopped_at),
+            Some((moved_bytes, Some(errno))) => Err(Failure { errno, moved_bytes }),
+            Some((moved_bytes, None)) => Ok(moved_bytes),
+            None => Ok(self.len_bytes),
         }
     }
 }
@@ -224,7 +224,7 @@ impl Reference {
         let known = self.requests.get_mut(&user_data).unwrap();
         known.outstanding -= 1;
         if let Some(bad) = bad_at
-            && known.bad_at.is_none_or(|(before, _)| bad.0 < before)
+            && known.bad_at.is_none_or(|(before, _)| bad.0 <= before)
         {
             known.bad_at = Some(bad);
         }
@@ -255,7 +255,7 @@ impl Reference {
         let known = self.requests[&user_data].clone();
         let expected = match (known.queued, known.outstanding) {
             (false, _) => Cancel::TooLate,
-            (true, 0) => Cancel::Cancelled(user_data),
+            (true, 0) => Cancel::Cancelled(Stopped { user_data, moved_bytes: known.dispatched_bytes }),
             (true, _) => Cancel::Stopping,
         };
         assert_eq!(self.queue.cancel(known.id), expected);
@@ -270,6 +270,8 @@ impl Reference {
         self.leave_line(user_data);
         let known = self.requests.get_mut(&user_data).unwrap();
         known.queued = false;
+        // It is queued, so nothing before this has failed.
+        known.bad_at = Some((known.dispatched_bytes, Some(CANCELLED)));
         if known.outstanding == 0 {
             self.requests.remove(&user_data);
             self.ended += 1;
@@ -280,15 +282,15 @@ impl Reference {
         let Some(id) = self.classes[class].take() else { return };
         let mut named = Vec::new();
         self.queue.disk().remove(id).unwrap();
-        self.queue.follow_classes(|user_data| named.push(user_data));
-        let queued: Vec<(u64, u32)> = self
+        self.queue.follow_classes(|stopped| named.push(stopped));
+        let queued: Vec<(u64, u32, u32)> = self
             .requests
             .iter()
             .filter(|(_, k)| k.class == class && k.queued)
-            .map(|(u, k)| (*u, k.outstanding))
+            .map(|(u, k)| (*u, k.outstanding, k.dispatched_bytes))
             .collect();
-        for (user_data, outstanding) in queued {
-            assert_eq!(named.contains(&user_data), outstanding == 0);
+        for (user_data, outstanding, moved_bytes) in queued {
+            assert_eq!(named.contains(&Stopped { user_data, moved_bytes }), outstanding == 0);
             self.stopped(user_data);
         }
         assert_eq!(self.queue.enqueue(self.now_ns, id, Op::Read, 1, 0), Err(QueueError::Unknown));

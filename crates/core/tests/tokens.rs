@@ -6,7 +6,7 @@ mod common;
 
 use common::{FIFTY_YEARS_NS, KIB, MS, Random, S, model, queue_of, usual};
 use plimsoll_core::{Cancel, CostModel, DiskConfig, Dispatch, GroupId, IoQueue, LatencyGoal, Op, Outcome, Progress};
-use plimsoll_core::{MixExponent, QueueConfig};
+use plimsoll_core::{Failure, MixExponent, QueueConfig, Stopped};
 
 const LENGTHS: [u32; 5] = [512, 4 * KIB, 64 * KIB, 300 * KIB, 2048 * KIB];
 
@@ -105,6 +105,14 @@ fn the_rest_of_a_short_transfer_is_paid_by_those_after_it() {
     assert!(sent_ns + run.continued_ns <= (run.end_ns - S) as f64 + goal_ns + 2.0 * largest_ns);
 }
 
+fn failure(errno: i32, moved_bytes: u32) -> Failure {
+    Failure { errno, moved_bytes }
+}
+
+fn stopped(user_data: u64) -> Stopped {
+    Stopped { user_data, moved_bytes: 0 }
+}
+
 #[test]
 fn a_refused_piece_leaves_the_bucket_as_it_was() {
     let mut queue = queue_of(usual(), QueueConfig::default());
@@ -114,7 +122,7 @@ fn a_refused_piece_leaves_the_bucket_as_it_was() {
         queue.enqueue(S, class, Op::Read, 64 * KIB, 0).unwrap();
         let piece = queue.poll_dispatch(S).unwrap();
         let progress = queue.refuse(S, piece, 22);
-        assert!(matches!(progress, Progress::Finished(finished) if finished.result == Err(22)));
+        assert!(matches!(progress, Progress::Finished(finished) if finished.result == Err(failure(22, 0))));
     }
     let mut taken_ns = 0;
     queue.enqueue(S, class, Op::Read, 64 * KIB, 0).unwrap();
@@ -137,7 +145,9 @@ fn a_refused_rest_leaves_the_bucket_as_it_was() {
     let Progress::Continue(rest) = queue.complete(S, piece, Outcome::Moved(400 * KIB)) else {
         panic!("the piece was short");
     };
-    assert!(matches!(queue.refuse(S, rest, 11), Progress::Finished(finished) if finished.result == Ok(400 * KIB)));
+    assert!(
+        matches!(queue.refuse(S, rest, 11), Progress::Finished(finished) if finished.result == Err(failure(11, 400 * KIB)))
+    );
     queue.enqueue(S, class, Op::Read, 4 * KIB, 0).unwrap();
     assert!(queue.poll_dispatch(S).is_some());
 }
@@ -173,14 +183,14 @@ fn cancelling_queued_work_takes_and_gives_nothing() {
     let wakeup_ns = queue.next_wakeup().unwrap();
     let many: Vec<_> = (0..1000).map(|n| queue.enqueue(S, class, Op::Read, 64 * KIB, n).unwrap()).collect();
     for (user_data, id) in many.into_iter().enumerate().rev() {
-        assert_eq!(queue.cancel(id), Cancel::Cancelled(user_data as u64));
+        assert_eq!(queue.cancel(id), Cancel::Cancelled(stopped(user_data as u64)));
         assert_eq!(queue.cancel(id), Cancel::TooLate);
     }
     assert!(queue.poll_dispatch(S).is_none());
     assert_eq!(queue.next_wakeup(), Some(wakeup_ns));
     // The next one takes the place of a cancelled head, and its time.
     queue.enqueue(S, class, Op::Read, 64 * KIB, 7).unwrap();
-    assert_eq!(queue.cancel(head), Cancel::Cancelled(0));
+    assert_eq!(queue.cancel(head), Cancel::Cancelled(stopped(0)));
     assert!(queue.poll_dispatch(wakeup_ns - 1).is_none());
     assert_eq!(queue.poll_dispatch(wakeup_ns).map(|piece| piece.user_data()), Some(7));
 }

@@ -47,7 +47,7 @@ fn world(disk: DiskSetup) -> World {
     let made = (0..CLASSES).map(|n| classes.add_class(&format!("class-{n}"), None, 100 * (1 + n as u32)).unwrap());
     let made = made.collect();
     let topology = Topology::new(1, classes, vec![disk]).unwrap();
-    let reactor = Reactor::new(0, &topology, BackendKind::Null.make(256).unwrap());
+    let reactor = Reactor::new(0, &topology, BackendKind::Null.make(256).unwrap()).unwrap();
     let file = topology.file("null".as_ref(), OpenOptions::default(), 0);
     World { reactor, classes: made, file }
 }

@@ -31,7 +31,7 @@ struct World {
 
 fn world() -> World {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let reactor = Reactor::new(0, &topology, BackendKind::Null.make(256).unwrap());
+    let reactor = Reactor::new(0, &topology, BackendKind::Null.make(256).unwrap()).unwrap();
     let file = topology.file("null".as_ref(), OpenOptions::default(), 0);
     let buffers = (0..BATCH).map(|_| AlignedBuf::new(LEN_BYTES).unwrap()).collect();
     World { topology, reactor, file, buffers, done: Vec::with_capacity(BATCH), requests: 0 }

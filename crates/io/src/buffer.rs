@@ -7,7 +7,7 @@
 //! [`AlignedBuf`] is a zeroed heap allocation with the alignment asked for (4096 bytes by default, which suits every
 //! device known). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
 //! ([`crate::backend::Backend::register_memory`]), which spares the kernel looking up the pages at every operation. The
-//! allocation lives until its last buffer is gone; the buffers know the region's number.
+//! allocation lives until its last buffer is gone, on whatever thread, and the backend then forgets the region.
 //!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
@@ -25,11 +25,12 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Region, RegionId};
 
 /// Alignment of a buffer when none is given, in bytes: a page, and no smaller than any known device asks for.
 pub const DEFAULT_ALIGN_BYTES: usize = 4096;
@@ -82,24 +83,43 @@ pub struct AlignedBuf {
     len_bytes: usize,
     /// Keeps the memory; none where there is none.
     owner: Option<Arc<Allocation>>,
-    /// Number of the registered region.
-    region: Option<u16>,
+    /// The region that the owner has registered.
+    region: Option<RegionId>,
+}
+
+/// Buffers made together, and whether they are registered.
+#[derive(Debug)]
+pub struct Buffers {
+    /// The buffers. All of them are good for I/O, registered or not.
+    pub buffers: Vec<AlignedBuf>,
+    /// Why they are not registered; `None` when all are.
+    pub not_registered: Option<io::Error>,
+}
+
+impl Buffers {
+    /// How many of them are registered: all or none.
+    #[must_use]
+    pub fn registered(&self) -> usize {
+        if self.not_registered.is_none() { self.buffers.len() } else { 0 }
+    }
 }
 
 /// Memory that is freed with the last buffer in it.
 struct Allocation {
     ptr: NonNull<u8>,
     layout: Layout,
+    /// Where it is registered.
+    region: Option<Region>,
 }
 
 impl Allocation {
-    fn new(len_bytes: usize, align_bytes: usize) -> Result<Arc<Allocation>, BufferError> {
+    fn new(len_bytes: usize, align_bytes: usize) -> Result<Allocation, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes };
         let layout = Layout::from_size_align(len_bytes.max(1), align_bytes).map_err(|_| bad)?;
         // SAFETY: the layout's size is at least 1. The allocation is owned by the value made here until its drop.
         let ptr = unsafe { alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or(BufferError::OutOfMemory { len_bytes })?;
-        Ok(Arc::new(Allocation { ptr, layout }))
+        Ok(Allocation { ptr, layout, region: None })
     }
 }
 
@@ -110,7 +130,10 @@ unsafe impl Sync for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here.
+        // Before the memory: nobody may name the region after it.
+        drop(self.region.take());
+        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here. No operation uses it,
+        // whose buffer would have kept this value.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
     }
 }
@@ -135,28 +158,36 @@ impl AlignedBuf {
     /// See [`BufferError`].
     pub fn with_align(len_bytes: usize, align_bytes: usize) -> Result<Self, BufferError> {
         let owner = Allocation::new(len_bytes, align_bytes)?;
-        Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(owner), region: None })
+        Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(Arc::new(owner)), region: None })
     }
 
     /// `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region that `backend` has
-    /// registered, where it can.
+    /// registered, where it can; [`Buffers::not_registered`] says why it could not.
     ///
     /// # Errors
     /// See [`BufferError`].
-    pub fn registered(count: usize, len_bytes: usize, backend: &mut dyn Backend) -> Result<Vec<Self>, BufferError> {
+    pub fn registered(count: usize, len_bytes: usize, backend: &mut dyn Backend) -> Result<Buffers, BufferError> {
         let bad = BufferError::BadLayout { len_bytes, align_bytes: DEFAULT_ALIGN_BYTES };
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
         let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
-        let owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
-        // SAFETY: the region stays allocated as long as any buffer below exists, and only those name it. Once they are
-        // gone nobody does, and the kernel holds its own reference to the pages until the backend is dropped.
-        let region = unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) };
+        let mut owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
+        // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name it, each
+        // keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
+        let not_registered = match unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) } {
+            Ok(region) => {
+                owner.region = Some(region);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        let region = owner.region.as_ref().map(Region::id);
+        let owner = Arc::new(owner);
         let buffer = |number: usize| {
             // SAFETY: `number * step_bytes` is below `all_bytes`, inside the allocation that `owner` keeps.
             let ptr = unsafe { owner.ptr.add(number * step_bytes) };
             Self { ptr, len_bytes, owner: Some(Arc::clone(&owner)), region }
         };
-        Ok((0..count).map(buffer).collect())
+        Ok(Buffers { buffers: (0..count).map(buffer).collect(), not_registered })
     }
 
     /// No bytes at all.
@@ -165,9 +196,9 @@ impl AlignedBuf {
         Self { ptr: NonNull::dangling(), len_bytes: 0, owner: None, region: None }
     }
 
-    /// The address of `len_bytes` bytes from `from` on, and the number of the region they are registered in; `None`
+    /// The address of `len_bytes` bytes from `from` on, and the region they are registered in; `None`
     /// when they are not all inside.
-    pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<u16>)> {
+    pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<RegionId>)> {
         // Computed without a slice of the buffer: a reference would claim bytes that another piece may be writing.
         if from.checked_add(len_bytes)? > self.len_bytes {
             return None;
@@ -251,7 +282,10 @@ mod tests {
     #[test]
     fn registered_buffers_share_one_region() -> Result<(), BufferError> {
         let Ok(mut backend) = crate::backend::null::NullBackend::new() else { panic!("null needs nothing") };
-        let mut buffers = AlignedBuf::registered(3, 5000, &mut backend)?;
+        let made = AlignedBuf::registered(3, 5000, &mut backend)?;
+        let why = made.not_registered.as_ref().map(io::Error::kind);
+        assert_eq!((made.registered(), why), (0, Some(io::ErrorKind::Unsupported)));
+        let mut buffers = made.buffers;
         assert_eq!(buffers.iter().map(|b| b.len()).collect::<Vec<_>>(), [5000; 3]);
         buffers[1].fill(9);
         let last = buffers.pop();

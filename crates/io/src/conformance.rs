@@ -433,7 +433,7 @@ fn registered_memory(kit: &mut Kit<'_>) -> Verdict {
     let mut registered = false;
     // Memory that another backend has registered must do no harm.
     for buffers in [&mut own, &mut stranger] {
-        let [from, into] = buffers.as_mut_slice() else { return Err("not two buffers".to_owned()) };
+        let [from, into] = buffers.buffers.as_mut_slice() else { return Err("not two buffers".to_owned()) };
         from.copy_from_slice(&wanted);
         for (kind, buffer) in [(Kind::Write, from), (Kind::Read, &mut *into)] {
             let (ptr, region) = buffer.part(0, LEN_BYTES).ok_or("no such part")?;

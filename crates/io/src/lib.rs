@@ -48,9 +48,9 @@ pub mod trace;
 pub use class::{Class, ClassError, ClassInfo, Classes};
 pub use file::SharedFile;
 pub use plimsoll_core as core;
-pub use plimsoll_core::{LatencyTarget, Limits, Qos, Reservation};
-pub use reactor::{Reactor, ReactorConfig, Ticket};
-pub use request::{Data, Done, Refused, RefusedReason, Request, RequestKind};
+pub use plimsoll_core::{Failure, LatencyTarget, Limits, Qos, Reservation};
+pub use reactor::{Reactor, ReactorConfig, ReactorError, ReactorView, Ticket};
+pub use request::{Data, Done, Refused, RefusedReason, Request, RequestError, RequestKind};
 pub use runtime::{Handle, Runtime, ShardOptions, StartError, run_shards};
 pub use shard::{Job, Shard};
 #[cfg(feature = "sim")]

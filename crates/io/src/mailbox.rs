@@ -22,15 +22,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crossbeam_queue::SegQueue;
 
 use crate::backend::WakeHandle;
-use crate::request::{Done, Request};
+use crate::request::{Done, Request, RequestError};
 use crate::shard::Job;
 
 /// What can be said to a shard.
 pub(crate) enum Message {
     /// Shard `from` asks for I/O through a queue here.
-    Request { from: u16, request: Request },
-    /// The answer.
-    Done(Done),
+    Request { from: u16, serial: u64, request: Request },
+    /// The answer to the request of this serial: the reactor that asked may be gone, and another in its place.
+    Done { serial: u64, done: Done },
     /// Something to run on the shard's thread.
     Run(Job),
     /// Somebody wants to see what is going on in the engine itself, which need not run futures.
@@ -102,11 +102,16 @@ impl Mailboxes {
         self.peers.iter().map(|peer| peer.refused_jobs.load(Relaxed)).sum()
     }
 
-    /// From now on `shard` reads its mail, and this wakes it. Said by the shard itself, before it can sleep.
-    pub(crate) fn open(&self, shard: u16, wake: WakeHandle) {
-        if let Some(peer) = self.peers.get(usize::from(shard)) {
-            *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Open(wake);
+    /// From now on `shard` reads its mail, and this wakes it. Said by the shard itself, before it can sleep. `false` when it
+    /// does so already: somebody else is that shard.
+    pub(crate) fn open(&self, shard: u16, wake: WakeHandle) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
+        let is_free = !matches!(*reach, Reach::Open(_));
+        if is_free {
+            *reach = Reach::Open(wake);
         }
+        is_free
     }
 
     /// `shard` reads no mail any more, until it is opened again.
@@ -136,9 +141,10 @@ impl Mailboxes {
 
     /// Nobody will read `message`: a request is answered, everything else is dropped.
     fn bounce(&self, message: Message) {
-        if let Message::Request { from, request } = message {
+        if let Message::Request { from, serial, request } = message {
             let Request { tag, data, .. } = request;
-            self.send(from, Message::Done(Done { tag, result: Err(libc::ESHUTDOWN), data, total_ns: 0 }));
+            let done = Done { tag, result: Err(RequestError::failed(libc::ESHUTDOWN)), data, total_ns: 0 };
+            self.send(from, Message::Done { serial, done });
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use plimsoll_core::ClassSnapshot;
 use plimsoll_core::{
     Cancel, ClassId, ClassStats, Direction, Disk, Dispatch, GroupId, IoQueue, Latencies, Limits, Mode, NodeId, Op,
-    Outcome, Progress, Qos, QueueError, RequestId, Reservation, Snapshot, WaitReason,
+    Outcome, Progress, Qos, QueueError, RequestId, Reservation, Snapshot, Stopped, WaitReason,
 };
 
 use crate::class::{Class, ClassInfo};
@@ -190,10 +190,10 @@ impl DiskQueue {
         epoch: u64,
         table: &[ClassInfo],
         per_shard: u16,
-        cancelled: &mut Vec<u64>,
+        cancelled: &mut Vec<Stopped>,
     ) {
         self.nodes = classes.follow(self.queue.disk(), epoch, table, per_shard);
-        self.queue.follow_classes(|key| cancelled.push(key));
+        self.queue.follow_classes(|stopped| cancelled.push(stopped));
     }
 
     /// Nothing where it is the mode already.
@@ -226,8 +226,8 @@ impl DiskQueue {
         self.queue.backend_is_busy(now_ns);
     }
 
-    pub(crate) fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
-        self.queue.complete(now_ns, piece, outcome)
+    pub(crate) fn complete(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.queue.complete_late(now_ns, late_ns, piece, outcome)
     }
 
     pub(crate) fn refuse(&mut self, now_ns: u64, piece: Dispatch, code: i32) -> Progress {

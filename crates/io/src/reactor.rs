@@ -26,7 +26,7 @@
 //!
 //! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
 //! let (backend, _) = probe(Some(BackendKind::Null), 256)?;
-//! let mut reactor = Reactor::new(0, &topology, backend);
+//! let mut reactor = Reactor::new(0, &topology, backend)?;
 //! let file = topology.file("/any/path".as_ref(), OpenOptions::default(), 0);
 //! let read = RequestKind::Read { len_bytes: 4096 };
 //! let buffer = plimsoll::buffer::AlignedBuf::new(4096)?;
@@ -38,18 +38,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ends;
+mod mail;
 mod pieces;
+mod places;
 mod stations;
+mod view;
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use places::Places;
 use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, QueueError, RequestId, Snapshot};
 use slab::Slab;
 
-use crate::backend::{Backend, Completion, FileId, FileInfo, OpResult, WakeHandle};
-use crate::buffer::AlignedBuf;
+use crate::backend::{Backend, Completion, FileId, FileInfo, WakeHandle};
+use crate::buffer::{AlignedBuf, Buffers};
 use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::Message;
@@ -57,6 +62,7 @@ use crate::queues::DiskQueue;
 use crate::request::{Data, Done, Refused, RefusedReason, Request, stand_in_of};
 use crate::topology::Topology;
 use crate::trace::Tracer;
+pub use view::ReactorView;
 
 /// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
 /// passes nothing on before the whole batch has been prepared.
@@ -82,6 +88,48 @@ impl Default for ReactorConfig {
     }
 }
 
+/// Why a reactor could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReactorError {
+    /// The topology has fewer shards.
+    NoSuchShard {
+        /// The number asked for.
+        shard: u16,
+        /// How many there are.
+        shards: u16,
+    },
+    /// The shard has a reactor, and can have another when that is dropped.
+    IsOpen {
+        /// The number asked for.
+        shard: u16,
+    },
+}
+
+impl std::fmt::Display for ReactorError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReactorError::NoSuchShard { shard, shards } => {
+                write!(f, "there is no shard {shard}: the topology has {shards}, numbered from 0")
+            }
+            ReactorError::IsOpen { shard } => {
+                write!(f, "shard {shard} of this topology has a reactor already: drop that one first")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReactorError {}
+
+impl From<ReactorError> for io::Error {
+    fn from(error: ReactorError) -> io::Error {
+        let kind = match error {
+            ReactorError::NoSuchShard { .. } => io::ErrorKind::InvalidInput,
+            ReactorError::IsOpen { .. } => io::ErrorKind::AlreadyExists,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 /// While requests wait for a time, the classes are looked at so often.
 const CLASSES_LOOK_NS: u64 = 100_000_000;
 
@@ -91,13 +139,23 @@ const BUSY_RETRY_NS: u64 = 100_000;
 /// A request of this shard's table.
 struct Pending {
     request: Request,
-    /// Counts the requests of the shard; a ticket holds the low half.
+    /// Counts the requests of the shard, over all its reactors; a ticket holds the low half.
     number: u64,
     /// Pieces dispatched so far.
     pieces: u16,
     at: Place,
-    /// Whose it is: none for this shard's own, else the shard that sent it.
-    from: Option<u16>,
+    /// Whose it is: none for this shard's own.
+    from: Option<Sender>,
+    /// Of a discard: how much of it has been done, and how long that took from the request's beginning.
+    discarded_bytes: u64,
+    discarded_ns: u64,
+}
+
+/// Another shard, and its number for the request.
+#[derive(Clone, Copy)]
+struct Sender {
+    shard: u16,
+    serial: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +178,8 @@ struct Piece {
     disk: u16,
     /// Counts the pieces of its request.
     number: u16,
+    /// The backend has taken it, and its completion comes out of `reap`.
+    is_in_backend: bool,
     /// The pieces of memory of a vectored transfer; the kernel reads the list while the piece is in flight.
     iov: Option<Box<[libc::iovec]>>,
 }
@@ -128,6 +188,10 @@ struct Piece {
 pub struct Reactor {
     // First, so that it is dropped first: a backend waits for its operations, and only then may their memory go.
     backend: Box<dyn Backend>,
+    /// Set when the backend broke down, for good: its error number.
+    broken: Option<i32>,
+    /// Memory that a broken backend may still use.
+    kept: Vec<Data>,
     shard: u16,
     topology: Topology,
     config: ReactorConfig,
@@ -135,9 +199,12 @@ pub struct Reactor {
     files: Vec<Option<OpenFile>>,
     pending: Slab<Pending>,
     pieces: Slab<Piece>,
-    /// Pieces that are to go before anything queued: the backend had no room for them, or they are the rest of a short
-    /// transfer.
-    stalled: VecDeque<usize>,
+    /// By disk, pieces that are to go before anything queued: the backend had no room for them, or they are the rest of a
+    /// short transfer.
+    stalled: Vec<VecDeque<usize>>,
+    places: Places,
+    /// The disk that is served first in the next turn.
+    first_disk: usize,
     finished: Vec<Done>,
     reaped: Vec<Completion>,
     jobs: VecDeque<crate::shard::Job>,
@@ -146,26 +213,42 @@ pub struct Reactor {
     number: u64,
     tracer: Tracer,
     now_ns: u64,
+    /// Until when nothing had come back unseen: the last look, or the end of the last sleep.
+    looked_ns: u64,
+    /// For how long what the last look saw may have been back.
+    late_ns: u64,
 }
 
 impl Reactor {
-    /// The reactor of shard number `shard` (taken modulo the number of shards) of `topology`. Call it on the thread that
-    /// will turn it. A shard has one reactor at a time; when it is dropped, what others want of it ends with `ESHUTDOWN`.
-    #[must_use]
-    pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Reactor {
-        let shard = shard % topology.shards();
-        topology.mailboxes().open(shard, backend.wake_handle());
+    /// The reactor of shard number `shard` of `topology`. Call it on the thread that will turn it. A shard has one reactor at
+    /// a time; when it is dropped, what others want of it ends with `ESHUTDOWN`.
+    ///
+    /// # Errors
+    /// See [`ReactorError`].
+    pub fn new(shard: u16, topology: &Topology, backend: Box<dyn Backend>) -> Result<Reactor, ReactorError> {
+        if shard >= topology.shards() {
+            return Err(ReactorError::NoSuchShard { shard, shards: topology.shards() });
+        }
+        if !topology.mailboxes().open(shard, backend.wake_handle()) {
+            return Err(ReactorError::IsOpen { shard });
+        }
         let now_ns = backend.now_ns();
+        let queues = topology.queues_of(shard);
+        let is_mine: Vec<bool> = queues.iter().map(Option::is_some).collect();
         let mut reactor = Reactor {
+            places: Places::new(backend.capacity(), &is_mine),
             backend,
+            broken: None,
+            kept: Vec::new(),
             shard,
             topology: topology.clone(),
             config: topology.reactor_config(),
-            queues: topology.queues_of(shard),
+            stalled: queues.iter().map(|_| VecDeque::new()).collect(),
+            queues,
             files: Vec::new(),
             pending: Slab::new(),
             pieces: Slab::new(),
-            stalled: VecDeque::new(),
+            first_disk: 0,
             finished: Vec::new(),
             reaped: Vec::new(),
             jobs: VecDeque::new(),
@@ -173,10 +256,12 @@ impl Reactor {
             number: topology.recorder().last_number(shard),
             tracer: Tracer::new(topology.recorder(), shard),
             now_ns,
+            looked_ns: now_ns,
+            late_ns: 0,
         };
         reactor.follow_classes();
         reactor.follow_trace();
-        reactor
+        Ok(reactor)
     }
 
     /// Number of the shard.
@@ -220,11 +305,12 @@ impl Reactor {
         self.backend.in_flight()
     }
 
-    /// Makes `count` buffers of `len_bytes` that are registered with the backend where that makes I/O cheaper.
+    /// Makes `count` buffers of `len_bytes` that are registered with the backend where that makes I/O cheaper;
+    /// [`Buffers::not_registered`] says why they are not.
     ///
     /// # Errors
     /// When there is no memory for them.
-    pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Vec<AlignedBuf>> {
+    pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
         Ok(AlignedBuf::registered(count, len_bytes, self.backend.as_mut())?)
     }
 
@@ -286,8 +372,11 @@ impl Reactor {
         self.submit_from(request, None)
     }
 
-    fn submit_from(&mut self, request: Request, from: Option<u16>) -> Result<Ticket, Box<Refused>> {
+    fn submit_from(&mut self, request: Request, from: Option<Sender>) -> Result<Ticket, Box<Refused>> {
         let refuse = |reason, request| Err(Box::new(Refused { reason, request }));
+        if let Some(errno) = self.broken {
+            return refuse(RefusedReason::Broken { errno }, request);
+        }
         if !request.file.is_of(&self.topology) {
             return refuse(RefusedReason::ForeignFile, request);
         }
@@ -304,7 +393,7 @@ impl Reactor {
             return refuse(RefusedReason::Full, request);
         }
         self.number = self.number.wrapping_add(1);
-        let source = from.unwrap_or(self.shard);
+        let source = from.map_or(self.shard, |from| from.shard);
         let mut queued = self.enqueue(&request, source);
         if queued == Err(QueueError::Unknown) && self.follow_classes() {
             // The class was made since this shard last looked.
@@ -314,13 +403,17 @@ impl Reactor {
         let at = match queued {
             Ok(Some(id)) => Place::Here { disk, id },
             Ok(None) => return Ok(self.send_to_coordinator(disk, request)),
-            Err(QueueError::Full) => return refuse(RefusedReason::Full, request),
-            Err(QueueError::Overloaded { expected_ns }) => {
-                return refuse(RefusedReason::Overloaded { expected_ns }, request);
-            }
-            Err(_) => return refuse(RefusedReason::UnknownClass, request),
+            Err(error) => return refuse(reason_of(error), request),
         };
-        let key = self.pending.insert(Pending { request, number: self.number, pieces: 0, at, from });
+        let key = self.pending.insert(Pending {
+            request,
+            number: self.number,
+            pieces: 0,
+            at,
+            from,
+            discarded_bytes: 0,
+            discarded_ns: 0,
+        });
         if self.tracer.is_on() {
             self.note_queued(key);
         }
@@ -338,11 +431,19 @@ impl Reactor {
     /// The queue of `disk` is on another shard: the request travels there; a stand-in remembers its tag.
     fn send_to_coordinator(&mut self, disk: u16, mut request: Request) -> Ticket {
         let stand_in = stand_in_of(&request);
-        let (number, at) = (self.number, Place::Remote);
-        let key = self.pending.insert(Pending { request: stand_in, number, pieces: 0, at, from: None });
+        let serial = self.number;
+        let key = self.pending.insert(Pending {
+            request: stand_in,
+            number: serial,
+            pieces: 0,
+            at: Place::Remote,
+            from: None,
+            discarded_bytes: 0,
+            discarded_ns: 0,
+        });
         request.tag = key as u64;
         let coordinator = self.topology.coordinator(disk, self.shard);
-        self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, request });
+        self.topology.mailboxes().send(coordinator, Message::Request { from: self.shard, serial, request });
         self.ticket(key)
     }
 
@@ -364,8 +465,8 @@ impl Reactor {
             self.note_cancelled(ticket.key as usize);
         }
         match cancel {
-            Cancel::Cancelled(key) => {
-                self.end(key as usize, Err(libc::ECANCELED), 0);
+            Cancel::Cancelled(stopped) => {
+                self.is_cancelled(stopped);
                 true
             }
             Cancel::Stopping => true,
@@ -375,9 +476,7 @@ impl Reactor {
 
     /// Collects what has come back, and gives what has ended to `done`. Does not block.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
-        self.now_ns = self.backend.now_ns();
-        self.follow_trace();
-        self.collect_completions();
+        self.look();
         self.read_mail();
         self.follow_classes();
         if self.tracer.is_on() {
@@ -386,22 +485,46 @@ impl Reactor {
         done.append(&mut self.finished);
     }
 
-    fn collect_completions(&mut self) {
+    /// Sees what has come back from the backend. Whether anything has.
+    fn look(&mut self) -> bool {
+        self.now_ns = self.backend.now_ns();
+        self.late_ns = self.now_ns.saturating_sub(self.looked_ns);
+        self.looked_ns = self.now_ns;
+        self.follow_trace();
+        self.collect_completions()
+    }
+
+    fn collect_completions(&mut self) -> bool {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.backend.reap(&mut |completion| reaped.push(completion));
         if self.tracer.is_on() {
             self.note_completed(&reaped);
         }
+        let is_any = !reaped.is_empty();
         for completion in reaped.drain(..) {
             self.piece_is_back(completion.key as usize, completion.result);
         }
         self.reaped = reaped;
+        is_any
     }
 
-    /// Sends to the backend what may go now. Does not block.
+    /// The shard has slept until now, by the backend's clock: what comes back next is seen as it comes.
+    pub(crate) fn has_slept(&mut self) {
+        self.looked_ns = self.backend.now_ns();
+    }
+
+    /// Sends to the backend what may go now, of each disk in turn. Does not block.
     pub fn dispatch(&mut self) {
+        if self.broken.is_some() {
+            return;
+        }
+        // What the shard has computed since it looked is not the device's time.
+        self.now_ns = self.backend.now_ns();
+        let disks = self.queues.len();
+        self.first_disk = (self.first_disk + 1) % disks;
         let mut sent = 0;
-        for disk in 0..self.queues.len() {
+        for turn in 0..disks {
+            let disk = (self.first_disk + turn) % disks;
             while self.send_stalled(disk) && self.dispatch_one(disk) {
                 sent += 1;
                 if sent % FLUSH_EVERY == 0 {
@@ -417,44 +540,47 @@ impl Reactor {
     /// # Errors
     /// When the backend is broken.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.backend.flush()
+        self.check_broken()?;
+        let flushed = self.backend.flush();
+        self.heed(flushed)
     }
 
     /// Dispatches, flushes, and sleeps until a completion, a message, the time at which queued work may go, or
     /// `deadline_ns`; returns at once when something has ended already.
     ///
     /// # Errors
-    /// When the backend is broken.
+    /// When the backend is broken. All requests under way in it end with the error then, those of other shards too, and more
+    /// are refused; [`Reactor::reap`] hands out what has ended.
     pub fn park(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
+        self.check_broken()?;
         self.dispatch();
-        if !self.finished.is_empty() || !self.jobs.is_empty() || self.topology.mailboxes().has_mail(self.shard) {
-            return self.backend.flush();
+        // What has come back by now has waited for this look; what comes during the sleep wakes us.
+        if self.has_something() || self.look() || self.has_something() {
+            return self.flush();
         }
         // Not for longer than this, however far away the wake-up is: a limit that is lifted must be felt.
         let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
         let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
         // Without anything in flight nothing would tell that a busy backend has room again.
-        let is_stuck = !self.stalled.is_empty() && self.backend.in_flight() == 0;
+        let is_stuck = self.stalled.iter().any(|pieces| !pieces.is_empty()) && self.backend.in_flight() == 0;
         let retry_ns = is_stuck.then(|| self.now_ns.saturating_add(BUSY_RETRY_NS));
         let wakeup_ns = wakeups.chain(retry_ns).chain(deadline_ns).min();
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
-            return self.backend.flush();
+            return self.flush();
         }
-        if !self.tracer.is_on() {
-            return self.backend.wait(wakeup_ns);
-        }
-        let from_ns = self.backend.now_ns();
         let waited = self.backend.wait(wakeup_ns);
-        let until_ns = self.backend.now_ns();
-        if let Some(on) = self.tracer.on() {
-            on.has_waited(from_ns, until_ns);
-        }
-        waited
+        self.has_slept();
+        self.heed(waited)
+    }
+
+    /// Whether there is something to do before anything comes back from the backend.
+    fn has_something(&self) -> bool {
+        !self.finished.is_empty() || !self.jobs.is_empty() || self.topology.mailboxes().has_mail(self.shard)
     }
 
     /// Sees whether a record has begun or ended.
     fn follow_trace(&mut self) {
-        if let Some(after) = self.tracer.follow(self.now_ns) {
+        if let Some(after) = self.tracer.follow() {
             self.number = self.number.max(after);
         }
     }
@@ -462,35 +588,6 @@ impl Reactor {
     /// Tasks that came by mail since the last call, in order.
     pub(crate) fn next_job(&mut self) -> Option<crate::shard::Job> {
         self.jobs.pop_front()
-    }
-
-    fn read_mail(&mut self) {
-        // No more than lay there: others may send as fast as this shard reads.
-        for _ in 0..self.topology.mailboxes().waiting(self.shard) {
-            let Some(message) = self.topology.mailboxes().receive(self.shard) else { return };
-            match message {
-                Message::Request { from, request } => {
-                    if let Err(refused) = self.submit_from(request, Some(from)) {
-                        let Refused { reason, request } = *refused;
-                        let code = match reason {
-                            RefusedReason::Full | RefusedReason::Overloaded { .. } => libc::EAGAIN,
-                            _ => libc::EINVAL,
-                        };
-                        self.answer(from, request, Err(code), 0);
-                    }
-                }
-                Message::Done(done) => self.remote_is_done(done),
-                Message::Run(job) => self.jobs.push_back(job),
-                #[cfg(feature = "metrics")]
-                Message::Look(look) => look(self),
-                Message::Close { number, uid } => {
-                    let place = self.files.get_mut(number as usize);
-                    if let Some(open) = place.and_then(|p| p.take_if(|open| open.uid == uid)) {
-                        self.backend.close(open.id);
-                    }
-                }
-            }
-        }
     }
 
     /// What is going on in this shard's queue of disk number `disk`; `None` when its queue is on another shard. The classes are
@@ -516,39 +613,13 @@ impl Reactor {
                 queue.set_mode(self.now_ns, self.topology.queue_mode(disk as u16, self.shard));
             }
         }
-        for key in cancelled {
+        for stopped in cancelled {
             if self.tracer.is_on() {
-                self.note_cancelled(key as usize);
+                self.note_cancelled(stopped.user_data as usize);
             }
-            self.end(key as usize, Err(libc::ECANCELED), 0);
+            self.is_cancelled(stopped);
         }
         true
-    }
-
-    /// A request of the table has ended: to its owner, here or elsewhere.
-    fn end(&mut self, key: usize, result: OpResult, total_ns: u64) {
-        let Some(pending) = self.pending.try_remove(key) else { return };
-        if self.tracer.is_on() {
-            self.note_finished(&pending, result);
-        }
-        match pending.from {
-            None => {
-                let Request { tag, data, .. } = pending.request;
-                self.finished.push(Done { tag, result, data, total_ns });
-            }
-            Some(from) => self.answer(from, pending.request, result, total_ns),
-        }
-    }
-
-    fn answer(&self, to: u16, request: Request, result: OpResult, total_ns: u64) {
-        let done = Done { tag: request.tag, result, data: request.data, total_ns };
-        self.topology.mailboxes().send(to, Message::Done(done));
-    }
-
-    fn remote_is_done(&mut self, done: Done) {
-        if let Some(stand_in) = self.pending.try_remove(done.tag as usize) {
-            self.finished.push(Done { tag: stand_in.request.tag, ..done });
-        }
     }
 
     /// What `class` has done in the queue that this shard coordinates for `disk`; `None` where there is no such queue here.
@@ -578,31 +649,10 @@ impl Reactor {
     }
 }
 
-impl Drop for Reactor {
-    fn drop(&mut self) {
-        // Every piece is seen off, so that its device time is given back to the disk, which other shards go on using. What
-        // cannot be waited for, the backend's own drop waits for.
-        loop {
-            while let Some(key) = self.stalled.pop_front() {
-                self.refuse_piece(key, libc::ECANCELED);
-            }
-            if self.backend.in_flight() == 0 {
-                break;
-            }
-            let waited = self.backend.wait(None);
-            self.collect_completions();
-            if waited.is_err() {
-                break;
-            }
-        }
-        if self.backend.in_flight() == 0 {
-            for pending in self.pending.drain().collect::<Vec<_>>() {
-                if let Some(from) = pending.from {
-                    self.answer(from, pending.request, Err(libc::ESHUTDOWN), 0);
-                }
-            }
-        }
-        self.topology.mailboxes().close(self.shard);
-        self.topology.recorder().set_last_number(self.shard, self.number);
+fn reason_of(error: QueueError) -> RefusedReason {
+    match error {
+        QueueError::Full => RefusedReason::Full,
+        QueueError::Overloaded { expected_ns } => RefusedReason::Overloaded { expected_ns },
+        _ => RefusedReason::UnknownClass,
     }
 }

@@ -3,11 +3,12 @@
 //! A [`Request`] moves its memory in; its [`Done`] (or, where it is refused, [`Refused`]) gives it back. Nothing here does
 //! anything.
 
+use std::io;
 use std::sync::Arc;
 
-use plimsoll_core::Op;
+use plimsoll_core::{Failure, Op};
 
-use crate::backend::{Memory, OpResult};
+use crate::backend::Memory;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
@@ -107,12 +108,75 @@ pub struct Request {
 pub struct Done {
     /// [`Request::tag`].
     pub tag: u64,
-    /// Bytes of the longest prefix that succeeded (0 for sync, discard, allocate), or the error number.
-    pub result: OpResult,
-    /// The request's memory, back again.
+    /// Bytes moved (0 for sync, discard, allocate), fewer than asked only where a file ends or has no room; or why not.
+    pub result: Result<u32, RequestError>,
+    /// The request's memory, back again. [`Data::None`] where the backend broke down (see [`RefusedReason::Broken`]) while it
+    /// had the memory: the reactor keeps it then, because the system may still write to it.
     pub data: Data,
     /// From submit to the end, in nanoseconds.
     pub total_ns: u64,
+}
+
+/// Why a request did not do all that was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// It failed, or was cancelled, after so many bytes.
+    Failed(Failure),
+    /// The I/O queue on another shard did not take it. What this shard's own queue does not take [`Reactor::submit`] says at
+    /// once, for the same reasons.
+    ///
+    /// [`Reactor::submit`]: crate::Reactor::submit
+    Refused(RefusedReason),
+}
+
+impl RequestError {
+    /// An error number before the first byte.
+    #[must_use]
+    pub const fn failed(errno: i32) -> RequestError {
+        RequestError::Failed(Failure { errno, moved_bytes: 0 })
+    }
+
+    /// The error number; of a refusal the one that comes nearest: `EAGAIN` where it may be tried again later, else `EINVAL`.
+    #[must_use]
+    pub const fn errno(&self) -> i32 {
+        match self {
+            RequestError::Failed(failure) => failure.errno,
+            RequestError::Refused(reason) => reason.errno(),
+        }
+    }
+
+    /// Bytes of the longest prefix that succeeded.
+    #[must_use]
+    pub const fn moved_bytes(&self) -> u32 {
+        match self {
+            RequestError::Failed(failure) => failure.moved_bytes,
+            RequestError::Refused(_) => 0,
+        }
+    }
+}
+
+impl std::fmt::Display for RequestError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RequestError::Failed(Failure { errno, moved_bytes: 0 }) => io::Error::from_raw_os_error(*errno).fmt(f),
+            RequestError::Failed(Failure { errno, moved_bytes }) => {
+                write!(f, "{} after {moved_bytes} bytes", io::Error::from_raw_os_error(*errno))
+            }
+            RequestError::Refused(reason) => reason.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}
+
+impl From<RequestError> for io::Error {
+    /// A failure keeps its number ([`io::Error::raw_os_error`]) and loses how far it came, a refusal keeps its reason.
+    fn from(error: RequestError) -> io::Error {
+        match error {
+            RequestError::Failed(failure) => io::Error::from_raw_os_error(failure.errno),
+            RequestError::Refused(reason) => reason.into(),
+        }
+    }
 }
 
 /// Why a request was refused. It is given back whole.
@@ -145,25 +209,65 @@ pub enum RefusedReason {
     ForeignFile,
     /// The file is of a disk that the topology does not have.
     UnknownDisk,
+    /// The backend of the shard with the I/O queue has broken down, with this error number (`ESHUTDOWN` where it gave none).
+    /// The reactor takes nothing more.
+    Broken {
+        /// What the backend said.
+        errno: i32,
+    },
+}
+
+impl RefusedReason {
+    /// See [`RequestError::errno`].
+    pub(crate) const fn errno(self) -> i32 {
+        match self {
+            RefusedReason::Full | RefusedReason::Overloaded { .. } => libc::EAGAIN,
+            RefusedReason::Broken { errno } => errno,
+            _ => libc::EINVAL,
+        }
+    }
+}
+
+impl From<RefusedReason> for io::Error {
+    /// [`io::ErrorKind::WouldBlock`] where it may be tried again later, else `InvalidInput`; the reason can be had again with
+    /// `error.get_ref()` and `downcast_ref`. A broken backend keeps its error number instead.
+    fn from(reason: RefusedReason) -> io::Error {
+        match reason {
+            RefusedReason::Broken { errno } => io::Error::from_raw_os_error(errno),
+            RefusedReason::Full | RefusedReason::Overloaded { .. } => io::Error::new(io::ErrorKind::WouldBlock, reason),
+            _ => io::Error::new(io::ErrorKind::InvalidInput, reason),
+        }
+    }
 }
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.reason {
+        self.reason.fmt(f)
+    }
+}
+
+impl std::fmt::Display for RefusedReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
             RefusedReason::UnknownClass => "the request's class is a group, or was removed",
             RefusedReason::Full => "too many requests under way: wait for completions, or shed load",
-            RefusedReason::Overloaded { .. } => "the request would wait longer than its class allows: shed load",
+            RefusedReason::Overloaded { expected_ns } => {
+                return write!(f, "the request would wait {expected_ns} ns, longer than its class allows: shed load");
+            }
             RefusedReason::BufferTooSmall => "the request's buffers hold fewer bytes than it wants to move",
             RefusedReason::TooManyBuffers => "a request takes at most 1024 buffers",
             RefusedReason::UnknownDisk => {
                 "the request's file is of a disk that the topology does not have: they count from 0"
             }
             RefusedReason::ForeignFile => "the request's file was made by another topology than this shard's",
+            RefusedReason::Broken { .. } => "the backend of the shard with the I/O queue has broken down",
         })
     }
 }
 
 impl std::error::Error for Refused {}
+
+impl std::error::Error for RefusedReason {}
 
 /// A request without memory that keeps the tag of the one that travels.
 pub(crate) fn stand_in_of(request: &Request) -> Request {

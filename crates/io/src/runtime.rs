@@ -57,7 +57,7 @@ use crate::class::Class;
 use crate::file::SharedFile;
 use crate::mailbox::{JobPlace, Message};
 use crate::placement::cpus_of_shards;
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, ReactorError};
 use crate::shard::Shard;
 use crate::sys;
 use crate::topology::Topology;
@@ -94,6 +94,8 @@ pub enum StartError {
     Backend(OpenBackendError),
     /// The system gave no thread, or no CPU affinity.
     System(io::Error),
+    /// The topology's shards run already.
+    Shard(ReactorError),
     /// The code on a shard panicked.
     Panicked {
         /// Which shard.
@@ -111,6 +113,7 @@ impl std::fmt::Display for StartError {
             ),
             StartError::Backend(error) => error.fmt(f),
             StartError::System(error) => write!(f, "cannot start a shard: {error}"),
+            StartError::Shard(error) => error.fmt(f),
             StartError::Panicked { shard } => write!(f, "the code running on shard {shard} panicked"),
         }
     }
@@ -209,7 +212,7 @@ fn make_reactor(
             None => probe(preference, options.entries).map_err(StartError::Backend)?,
         },
     };
-    Ok((Reactor::new(shard, topology, backend), choice))
+    Ok((Reactor::new(shard, topology, backend).map_err(StartError::Shard)?, choice))
 }
 
 /// The simulated world that all shards of one start share, where that is their backend.

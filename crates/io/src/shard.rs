@@ -27,7 +27,7 @@
 //!
 //! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
 //! let (backend, _) = probe(Some(BackendKind::Memory), 256)?;
-//! let shard = Shard::new(Reactor::new(0, &topology, backend));
+//! let shard = Shard::new(Reactor::new(0, &topology, backend)?);
 //! let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
 //! let file = topology.file("greeting".as_ref(), how, 0);
 //! shard.block_on(async {
@@ -42,7 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
@@ -56,12 +56,12 @@ use std::time::Duration;
 use async_executor::{LocalExecutor, Task};
 use slab::Slab;
 
-use crate::backend::{OpResult, WakeHandle};
+use crate::backend::WakeHandle;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
-use crate::reactor::{Reactor, Ticket};
-use crate::request::{Data, Done, Refused, RefusedReason, Request, RequestKind};
+use crate::reactor::{Reactor, ReactorView, Ticket};
+use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
 
 /// Something to run on a shard's thread.
 pub type Job = Box<dyn FnOnce(&Shard) + Send>;
@@ -155,14 +155,13 @@ impl Shard {
         self.0.reactor.borrow().shard()
     }
 
-    /// The engine below, for what is not a request: statistics, opening, buffers. Do not hold it across an `await`, and do
-    /// not submit through it while futures run: the shard takes what ends for its own.
+    /// The engine below, for what is not a request: statistics, opening, buffers. Do not hold it across an `await`.
     ///
     /// # Panics
     /// When it is borrowed already.
     #[must_use]
-    pub fn reactor(&self) -> RefMut<'_, Reactor> {
-        self.0.reactor.borrow_mut()
+    pub fn reactor(&self) -> ReactorView<'_> {
+        ReactorView::new(self.0.reactor.borrow_mut())
     }
 
     /// Time by the backend's clock, in nanoseconds, as of this turn.
@@ -184,7 +183,8 @@ impl Shard {
         drop(executor);
     }
 
-    /// Reads `buffer.len()` bytes at `offset`. Fewer are read only at the end of the file.
+    /// Reads `buffer.len()` bytes at `offset`. Fewer are read only at the end of the file; an error anywhere is an error
+    /// ([`io::Error::raw_os_error`] has the system's number; a refusal holds a [`RefusedReason`](crate::RefusedReason)).
     pub async fn read_at(
         &self,
         file: &Arc<SharedFile>,
@@ -282,7 +282,7 @@ impl Shard {
     ) -> (io::Result<u32>, Data) {
         let request = Request { file: file.clone(), class, kind, offset, data, tag: 0 };
         let (result, data) = InFlight { shard: self, state: State::New(Some(request)) }.await;
-        (result.map_err(io::Error::from_raw_os_error), data)
+        (result.map_err(io::Error::from), data)
     }
 
     /// Sleeps by the backend's clock, for `how_long` from this call (not from the beginning of the turn, nor from the
@@ -419,6 +419,14 @@ impl<'a> Turns<'a> {
     }
 }
 
+impl Shard {
+    /// The shard has slept until now, by a clock that does not move while it computes.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_slept(&self) {
+        self.0.reactor.borrow_mut().has_slept();
+    }
+}
+
 /// Drops a shard's tasks when it goes.
 struct DropTasks<'a>(&'a Shard);
 
@@ -493,7 +501,7 @@ enum State {
 }
 
 impl Future for InFlight<'_> {
-    type Output = (OpResult, Data);
+    type Output = (Result<u32, RequestError>, Data);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -512,9 +520,7 @@ impl Future for InFlight<'_> {
                         operations.remove(key);
                         this.state = State::Over;
                         let Refused { reason, request } = *refused;
-                        let is_busy = matches!(reason, RefusedReason::Full | RefusedReason::Overloaded { .. });
-                        let code = if is_busy { libc::EAGAIN } else { libc::EINVAL };
-                        Poll::Ready((Err(code), request.data))
+                        Poll::Ready((Err(RequestError::Refused(reason)), request.data))
                     }
                 }
             }

@@ -28,7 +28,7 @@
 //!
 //! let world = SimWorld::new(&SimConfig::default())?;
 //! let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()])?;
-//! let runtime = SimRuntime::new(&world, &topology);
+//! let runtime = SimRuntime::new(&world, &topology)?;
 //! let neighbour = runtime.handle(1);
 //! let answer = neighbour.run(|shard| async move {
 //!     shard.sleep(Duration::from_secs(10)).await;
@@ -50,7 +50,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::backend::sim::{Pace, SimWorld};
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, ReactorError};
 use crate::runtime::Handle;
 use crate::shard::{Shard, Turns};
 use crate::topology::Topology;
@@ -133,15 +133,17 @@ pub struct SimRuntime {
 impl SimRuntime {
     /// The shards of `topology` on the disks of `world`. After a [`SimRuntime::crash`] make a new topology as well:
     /// shards and files belong to one.
-    #[must_use]
-    pub fn new(world: &SimWorld, topology: &Topology) -> SimRuntime {
+    ///
+    /// # Errors
+    /// When shards of `topology` run already.
+    pub fn new(world: &SimWorld, topology: &Topology) -> Result<SimRuntime, ReactorError> {
         let seat = |number| {
             let backend = world.backend(CAPACITY);
             let member = backend.member();
-            Seat { shard: Shard::new(Reactor::new(number, topology, Box::new(backend))), member }
+            Ok(Seat { shard: Shard::new(Reactor::new(number, topology, Box::new(backend))?), member })
         };
-        let seats = (0..topology.shards()).map(seat).collect();
-        SimRuntime { world: world.clone(), topology: topology.clone(), seats }
+        let seats = (0..topology.shards()).map(seat).collect::<Result<_, ReactorError>>()?;
+        Ok(SimRuntime { world: world.clone(), topology: topology.clone(), seats })
     }
 
     /// The world that it runs in.
@@ -195,7 +197,7 @@ impl SimRuntime {
     /// for landed in 0.. {
     ///     let world = SimWorld::new(&SimConfig { seed: landed, ..SimConfig::default() })?;
     ///     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
-    ///     let runtime = SimRuntime::new(&world, &topology);
+    ///     let runtime = SimRuntime::new(&world, &topology)?;
     ///     let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     ///     let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), create, 0));
     ///     let block = AlignedBuf::new(4096)?;
@@ -371,6 +373,7 @@ impl<'a> Run<'a> {
     fn turn<T>(&mut self, seat: usize, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Result<Poll<T>, SimError> {
         self.is_fresh[seat] = false;
         let _noted = Noted::new(&self.runtime.world, self.runtime.seats[seat].member);
+        self.runtime.seats[seat].shard.has_slept();
         self.turns[seat].turn(poll).map_err(SimError::Backend)
     }
 

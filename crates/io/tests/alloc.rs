@@ -22,7 +22,7 @@ fn disks() -> [DiskSetup; 2] {
 fn reactor(disk: DiskSetup, kind: BackendKind) -> (Reactor, Arc<SharedFile>) {
     let topology = Topology::new(1, Classes::new(), vec![disk]).unwrap();
     let file = topology.file("file".as_ref(), CREATE, 0);
-    (Reactor::new(0, &topology, kind.make(256).unwrap()), file)
+    (Reactor::new(0, &topology, kind.make(256).unwrap()).unwrap(), file)
 }
 
 fn batch(reactor: &mut Reactor, file: &Arc<SharedFile>, buffers: &mut Vec<AlignedBuf>, done: &mut Vec<Done>) {

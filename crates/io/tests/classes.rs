@@ -4,13 +4,16 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::mpsc;
 
 use common::{CREATE, all, block_on, disk, filled, one, within_reason};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::LatencyGoal;
-use plimsoll::{Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestKind, Runtime, ShardOptions, Topology};
+use plimsoll::{
+    Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestError, RequestKind, Runtime, ShardOptions, Topology,
+};
 
 fn slow(num_io_queues: u16) -> DiskSetup {
     DiskSetup { num_io_queues: Some(num_io_queues), ..disk(20, 1 << 30, LatencyGoal::NoSplit) }
@@ -52,10 +55,10 @@ fn removing_a_class_cancels_what_it_has_queued_on_every_shard() {
             let mut cancelled = 0;
             for (end, buffer) in threads.into_iter().flat_map(|thread| thread.join().unwrap()) {
                 assert_eq!(buffer.len(), 512);
-                match end.map_err(|error| error.raw_os_error()) {
+                match end.map_err(|error| (error.raw_os_error(), error.kind())) {
                     Ok(512) => {}
                     // Requests that reach the shard after the removal are of no known class.
-                    Err(Some(libc::ECANCELED | libc::EINVAL)) => cancelled += 1,
+                    Err((Some(libc::ECANCELED), _) | (None, ErrorKind::InvalidInput)) => cancelled += 1,
                     other => panic!("{other:?}"),
                 }
             }
@@ -78,16 +81,24 @@ struct World {
 
 impl World {
     fn new(disk: DiskSetup) -> World {
+        World::on(disk, common::memory())
+    }
+
+    fn on(disk: DiskSetup, backend: Box<dyn plimsoll::backend::Backend>) -> World {
         let topology = Topology::new(1, Classes::new(), vec![disk]).unwrap();
-        let reactor = Reactor::new(0, &topology, common::memory());
+        let reactor = Reactor::new(0, &topology, backend).unwrap();
         let file = topology.file("file".as_ref(), CREATE, 0);
         World { reactor, topology, file, done: Vec::new() }
     }
 
     fn submit(&mut self, class: Class, tag: u64) {
-        let kind = RequestKind::Write { len_bytes: 512 };
-        let file = Arc::clone(&self.file);
-        self.reactor.submit(Request { file, class, kind, offset: 0, data: one(512), tag }).unwrap();
+        self.write(class, tag, 512);
+    }
+
+    fn write(&mut self, class: Class, tag: u64, len_bytes: u32) {
+        let kind = RequestKind::Write { len_bytes };
+        let (file, data) = (Arc::clone(&self.file), one(len_bytes as usize));
+        self.reactor.submit(Request { file, class, kind, offset: 0, data, tag }).unwrap();
     }
 
     fn until(&mut self, count: usize) {
@@ -133,7 +144,7 @@ fn cancelled_requests_keep_tags_and_memory() {
     classes.remove(doomed).unwrap();
     world.reactor.reap(&mut world.done);
     world.until(10);
-    let mut ends: Vec<_> = world.done.iter().map(|end| (end.tag, end.result)).collect();
+    let mut ends: Vec<_> = world.done.iter().map(|end| (end.tag, end.result.map_err(|e| e.errno()))).collect();
     ends.sort_unstable();
     let expect: Vec<_> = (0..10).map(|tag| (tag, if tag == 0 { Ok(512) } else { Err(libc::ECANCELED) })).collect();
     assert_eq!(ends, expect, "one had gone to the device");
@@ -156,5 +167,24 @@ fn a_thousand_generations_of_classes() {
         world.done.clear();
         classes.remove(class).unwrap();
         classes.remove(group).unwrap();
+    }
+}
+
+/// A class that goes when a part of its request has been written: the rest is cancelled, and that is said, with how far it came.
+#[test]
+fn a_class_removed_in_the_middle_of_a_request_ends_it_with_an_error() {
+    const LEN_BYTES: u32 = 8 << 20;
+    for backend in [common::memory(), common::deferred()] {
+        // A millisecond's worth at a time, which is 100 KiB.
+        let mut world = World::on(disk(1_000_000, 100 << 20, LatencyGoal::Ns(1_000_000)), backend);
+        let doomed = world.topology.classes().add_class("doomed", None, 100).unwrap();
+        world.write(doomed, 1, LEN_BYTES);
+        world.reactor.dispatch();
+        world.topology.classes().remove(doomed).unwrap();
+        world.until(1);
+        let Err(RequestError::Failed(failure)) = world.done[0].result else { panic!("{:?}", world.done) };
+        assert_eq!(failure.errno, libc::ECANCELED);
+        assert!((1..LEN_BYTES / 2).contains(&failure.moved_bytes), "{failure:?}");
+        assert_eq!((world.reactor.under_way(), world.reactor.in_backend()), (0, 0));
     }
 }

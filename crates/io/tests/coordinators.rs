@@ -15,7 +15,8 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
-    Class, Classes, DiskSetup, Reactor, Request, RequestKind, Shard, ShardOptions, SharedFile, Topology, run_shards,
+    Class, Classes, DiskSetup, Qos, Reactor, ReactorError, RefusedReason, Request, RequestError, RequestKind, Shard,
+    ShardOptions, SharedFile, Topology, run_shards,
 };
 
 const SHARDS: u16 = 4;
@@ -148,7 +149,7 @@ fn pair() -> (Topology, Reactor, Reactor) {
         let backend = plimsoll::backend::memory::MemoryBackend::new(topology.memory());
         Box::new(backend.unwrap()) as Box<dyn plimsoll::backend::Backend>
     };
-    let (zero, one) = (Reactor::new(0, &topology, memory()), Reactor::new(1, &topology, memory()));
+    let (zero, one) = (Reactor::new(0, &topology, memory()).unwrap(), Reactor::new(1, &topology, memory()).unwrap());
     (topology, zero, one)
 }
 
@@ -183,14 +184,50 @@ fn unknown_classes_and_missing_files_come_back_as_errors() {
     let (topology, mut zero, mut one) = pair();
     let group = topology.classes().add_group("group", None, 1).unwrap();
     let missing = topology.file("missing".as_ref(), OpenOptions::default(), 0);
-    for (file, class, code) in [(file(&topology), group, libc::EINVAL), (missing, Class::DEFAULT, libc::ENOENT)] {
+    let unknown = RequestError::Refused(RefusedReason::UnknownClass);
+    let not_found = RequestError::failed(libc::ENOENT);
+    for (file, class, error) in [(file(&topology), group, unknown), (missing, Class::DEFAULT, not_found)] {
         one.submit(write_request(&file, class)).unwrap();
         turn(&mut zero);
         turn(&mut zero);
         let done = turn(&mut one);
-        assert_eq!((done.len(), done[0].result), (1, Err(code)));
+        assert_eq!((done.len(), done[0].result), (1, Err(error)));
         assert!(matches!(&done[0].data, plimsoll::Data::One(buffer) if buffer.len() == BLOCK));
     }
+}
+
+/// What a queue refuses, the shard that asked hears of with the reason, as it would have from its own queue.
+#[test]
+fn a_refusal_of_another_shards_queue_says_why() {
+    let setup = DiskSetup { num_io_queues: Some(1), max_requests: 40, ..disk(1, 1 << 30, LatencyGoal::NoSplit) };
+    let classes = Classes::new();
+    let patient = classes.add_class("patient", None, 100).unwrap();
+    let hasty = classes.add_class("hasty", None, 100).unwrap();
+    classes.set_qos(hasty, Qos { max_delay_ns: Some(1_000_000), ..Qos::default() }).unwrap();
+    let topology = Topology::new(2, classes, vec![setup]).unwrap();
+    let mut zero = Reactor::new(0, &topology, memory()).unwrap();
+    let mut one = Reactor::new(1, &topology, memory()).unwrap();
+    let file = file(&topology);
+    for reactor in [&mut one, &mut zero] {
+        for _ in 0..10 {
+            // What the shard's own queue refuses comes back at once; not of interest here.
+            let _ = reactor.submit(write_request(&file, hasty));
+        }
+    }
+    turn(&mut zero);
+    let refused: Vec<_> = turn(&mut one).into_iter().filter_map(|done| done.result.err()).collect();
+    let is_overloaded = |error: &RequestError| matches!(error, RequestError::Refused(RefusedReason::Overloaded { expected_ns }) if *expected_ns > 1_000_000);
+    assert!(!refused.is_empty() && refused.iter().all(is_overloaded), "{refused:?}");
+    assert_eq!(refused[0].errno(), libc::EAGAIN);
+    for _ in 0..60 {
+        one.submit(write_request(&file, patient)).unwrap();
+    }
+    turn(&mut zero);
+    let refused: Vec<_> = turn(&mut one).into_iter().filter_map(|done| done.result.err()).collect();
+    assert!(
+        refused.len() >= 20 && refused.iter().all(|e| *e == RequestError::Refused(RefusedReason::Full)),
+        "{refused:?}"
+    );
 }
 
 /// The class is made and used before either shard has looked at the registry again.
@@ -218,7 +255,7 @@ fn a_coordinator_that_goes_answers_what_it_had_and_what_comes_later() {
     one.submit(write_request(&file, Class::DEFAULT)).unwrap();
     let done = turn(&mut one);
     assert_eq!(done.len(), 3);
-    assert!(done.iter().skip(1).all(|end| end.result == Err(libc::ESHUTDOWN)), "{done:?}");
+    assert!(done.iter().skip(1).all(|end| end.result == Err(RequestError::failed(libc::ESHUTDOWN))), "{done:?}");
     assert!(done.iter().all(|end| matches!(&end.data, plimsoll::Data::One(buffer) if buffer.len() == BLOCK)));
     assert_eq!(one.under_way(), 0);
 }
@@ -251,5 +288,6 @@ fn shards_can_be_started_again() {
 fn strange_numbers_do_no_harm() {
     let (topology, _, _) = pair();
     assert_eq!(topology.coordinator(7, 1), 1, "a disk that is not there has a queue on every shard");
-    assert_eq!(Reactor::new(5, &topology, memory()).shard(), 1);
+    let no_shard = Reactor::new(5, &topology, memory()).map(|_| ()).unwrap_err();
+    assert_eq!(no_shard, ReactorError::NoSuchShard { shard: 5, shards: 2 });
 }

@@ -202,7 +202,7 @@ fn an_existing_file_is_never_taken_for_a_new_one() {
         let path = dir.path().join("file");
         std::fs::write(&path, b"precious").unwrap();
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()));
+        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()).unwrap());
         let file = topology.file(&path, CREATE, 0);
         let (written, _) = shard.block_on(shard.write_at(&file, Class::DEFAULT, 0, filled(BLOCK, 1, 0))).unwrap();
         assert_eq!(written.unwrap_err().kind(), std::io::ErrorKind::AlreadyExists, "{kind}");
@@ -214,7 +214,7 @@ fn an_existing_file_is_never_taken_for_a_new_one() {
 #[test]
 fn numbers_of_files_are_used_again_without_confusion() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, common::memory()));
+    let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
     shard
         .block_on(async {
             for n in 0..200_u64 {
@@ -237,7 +237,7 @@ fn numbers_of_files_are_used_again_without_confusion() {
 #[test]
 fn a_file_stays_open_while_a_request_needs_it() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, common::deferred()));
+    let shard = Shard::new(Reactor::new(0, &topology, common::deferred()).unwrap());
     let file = topology.file("file".as_ref(), CREATE, 0);
     let (task, only_holder) = (shard.clone(), Arc::clone(&file));
     let write = shard.spawn(async move {

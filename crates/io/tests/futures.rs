@@ -101,7 +101,7 @@ fn every_backend_does_everything() {
         within_reason(move || {
             let dir = TempDir::new("futures");
             let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()));
+            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()).unwrap());
             let file = topology.file(&dir.path().join("file"), CREATE, 0);
             shard.block_on(everything(shard.clone(), file)).unwrap().unwrap();
             assert_eq!(under_way(&shard), (0, 0), "{kind}");
@@ -113,7 +113,7 @@ fn every_backend_does_everything() {
 fn a_missing_file_is_said_to_be_missing() {
     for kind in usable_kinds() {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()));
+        let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()).unwrap());
         let file = topology.file("/no/such/file".as_ref(), common::EXISTING, 0);
         let read = shard.read_at(&file, Class::DEFAULT, 0, AlignedBuf::new(4096).unwrap());
         let (read, buffer) = shard.block_on(read).unwrap();
@@ -218,7 +218,7 @@ fn a_reactor_dropped_with_operations_in_flight_waits_for_them() {
     for kind in usable_kinds() {
         let dir = TempDir::new("dropped");
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()));
+        let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()).unwrap());
         let file = topology.file(&dir.path().join("file"), CREATE, 0);
         drop_in_flight(&shard, &file);
     }
@@ -239,8 +239,6 @@ fn drop_in_flight(shard: &Shard, file: &Arc<SharedFile>) {
     });
     let tasks: Vec<_> = writes.collect();
     shard.block_on(yield_now()).unwrap();
-    shard.reactor().dispatch();
-    shard.reactor().flush().unwrap();
     drop(tasks);
     shard.drop_tasks();
 }
@@ -253,7 +251,7 @@ fn a_dropped_reactor_gives_its_device_time_back_to_the_disk() {
     let file = topology.file("file".as_ref(), CREATE, 0);
     for _ in 0..3 {
         let faults = Faults { late_turns_max: 10_000, ..Faults::default() };
-        let shard = Shard::new(Reactor::new(0, &topology, Nasty::boxed(faults)));
+        let shard = Shard::new(Reactor::new(0, &topology, Nasty::boxed(faults)).unwrap());
         drop_in_flight(&shard, &file);
         drop(shard);
         assert_eq!(topology.disk(0).unwrap().in_flight_ns(), 0);
@@ -262,11 +260,12 @@ fn a_dropped_reactor_gives_its_device_time_back_to_the_disk() {
 
 #[test]
 fn tasks_that_hold_their_shard_are_dropped_with_it() {
-    let (topology, shard, file) = one_shard(DiskSetup::unlimited(), deferred());
+    let backend = deferred();
+    let wake = Arc::downgrade(&backend.wake_handle());
+    let (topology, shard, file) = one_shard(DiskSetup::unlimited(), backend);
     let clone = shard.clone();
     shard.spawn(async move { clone.sleep(std::time::Duration::MAX).await }).detach();
     shard.block_on(shard.sync(&file, Class::DEFAULT, true)).unwrap().unwrap();
-    let wake = Arc::downgrade(&shard.reactor().wake_handle());
     shard.drop_tasks();
     drop((shard, file));
     assert_eq!(wake.strong_count(), 0, "the backend is gone");
@@ -278,7 +277,7 @@ fn many_requests_of_one_future_all_end() {
     for kind in [BackendKind::Memory, BackendKind::Pool] {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
         let dir = TempDir::new("many");
-        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()));
+        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()).unwrap());
         let file = topology.file(&dir.path().join("file"), CREATE, 0);
         let writes = (0..200).map(|n| shard.write_at(&file, Class::DEFAULT, n * 4096, filled(4096, 3, n * 4096)));
         let ends = shard.block_on(all(writes)).unwrap();

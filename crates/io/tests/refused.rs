@@ -14,6 +14,11 @@ fn read(len_bytes: u32) -> RequestKind {
     RequestKind::Read { len_bytes }
 }
 
+/// What a future's error says of why it was refused.
+fn reason(error: &std::io::Error) -> Option<RefusedReason> {
+    error.get_ref()?.downcast_ref().copied()
+}
+
 #[test]
 fn each_reason_gives_the_request_back() {
     let (topology, mut reactor, file) = one_reactor(100, memory());
@@ -83,8 +88,8 @@ fn the_queue_of_a_disk_is_bounded_too() {
     let (_, shard, file) = one_shard(disk, deferred());
     let writes = (0..5).map(|n| shard.write_at(&file, Class::DEFAULT, n * 512, filled(512, 1, n * 512)));
     let ends = shard.block_on(all(writes)).unwrap();
-    let errors: Vec<_> = ends.iter().map(|(end, _)| end.as_ref().err().and_then(|e| e.raw_os_error())).collect();
-    assert_eq!(errors, [None, None, None, Some(libc::EAGAIN), Some(libc::EAGAIN)]);
+    let errors: Vec<_> = ends.iter().map(|(end, _)| end.as_ref().err().and_then(reason)).collect();
+    assert_eq!(errors, [None, None, None, Some(RefusedReason::Full), Some(RefusedReason::Full)]);
     assert!(ends.iter().all(|(_, buffer)| buffer.len() == 512));
 }
 
@@ -92,14 +97,17 @@ fn the_queue_of_a_disk_is_bounded_too() {
 fn futures_give_refused_buffers_back() {
     let config = ReactorConfig { max_requests: 1 };
     let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, deferred()));
+    let shard = Shard::new(Reactor::new(0, &topology, deferred()).unwrap());
     let file = topology.file("file".as_ref(), CREATE, 0);
     let writes = (0..2).map(|n| shard.write_at(&file, Class::DEFAULT, n * 512, filled(512, 1, 0)));
     let ends = shard.block_on(all(writes)).unwrap();
     assert_eq!(ends[0].0.as_ref().unwrap(), &512);
-    assert_eq!(ends[1].0.as_ref().unwrap_err().raw_os_error(), Some(libc::EAGAIN));
+    let refused = ends[1].0.as_ref().unwrap_err();
+    assert_eq!((refused.kind(), reason(refused)), (std::io::ErrorKind::WouldBlock, Some(RefusedReason::Full)));
     assert!(ends.iter().all(|(_, buffer)| common::has_pattern(buffer, 1, 0) && buffer.len() == 512));
     let buffers = (0..1025).map(|_| AlignedBuf::new(1).unwrap()).collect();
     let (read, buffers) = shard.block_on(shard.read_vectored(&file, Class::DEFAULT, 0, buffers)).unwrap();
-    assert_eq!((read.unwrap_err().raw_os_error(), buffers.len()), (Some(libc::EINVAL), 1025));
+    let refused = read.unwrap_err();
+    assert_eq!((refused.kind(), buffers.len()), (std::io::ErrorKind::InvalidInput, 1025));
+    assert_eq!(reason(&refused), Some(RefusedReason::TooManyBuffers));
 }

@@ -108,7 +108,7 @@ fn no_wake_up_from_another_thread_is_lost() {
 fn no_wake_up_of_the_main_future_is_lost() {
     within_reason(|| {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, common::memory()));
+        let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
         let (to_thread, from_shard) = mpsc::channel::<oneshot::Sender<()>>();
         let thread = std::thread::spawn(move || from_shard.into_iter().all(|sender| sender.send(()).is_ok()));
         shard
@@ -169,7 +169,7 @@ fn tasks_are_spawned_awaited_detached_and_dropped() {
 fn timers_fire_in_order_and_never_early() {
     within_reason(|| {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, common::memory()));
+        let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
         let order = std::cell::RefCell::new(Vec::new());
         let begin = Instant::now();
         shard
@@ -199,7 +199,7 @@ fn timers_fire_in_order_and_never_early() {
 #[test]
 fn a_million_short_lived_timers_leave_nothing_behind() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, common::memory()));
+    let shard = Shard::new(Reactor::new(0, &topology, common::memory()).unwrap());
     let info = allocation_counter::measure(|| {
         for _ in 0..1_000_000 {
             let mut sleep = std::pin::pin!(shard.sleep(Duration::from_secs(3600)));
@@ -283,7 +283,7 @@ fn jobs_wait_up_to_a_bound_and_no_further() {
     let world = SimWorld::new(&SimConfig::default()).unwrap();
     let config = ReactorConfig { max_requests: 4 };
     let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let (handle, count) = (runtime.handle(0), Arc::new(AtomicU64::new(0)));
     for round in 1..=3 {
         for _ in 0..4 {
@@ -309,7 +309,7 @@ fn jobs_wait_up_to_a_bound_and_no_further() {
     // Jobs that were never started give their places back.
     (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
     drop(runtime);
-    let again = SimRuntime::new(&world, &topology);
+    let again = SimRuntime::new(&world, &topology).unwrap();
     (0..4).for_each(|_| handle.spawn(|_| async {}).unwrap());
     drop(again);
 }
@@ -336,7 +336,7 @@ fn a_shard_that_stops_with_operations_in_flight_waits_for_them() {
     within_reason(|| {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
         let faults = Faults { late_turns_max: 1000, capacity: 1000, ..Faults::default() };
-        let shard = Shard::new(Reactor::new(0, &topology, Nasty::boxed(faults)));
+        let shard = Shard::new(Reactor::new(0, &topology, Nasty::boxed(faults)).unwrap());
         let file = topology.file("file".as_ref(), CREATE, 0);
         for n in 0..100 {
             let (task, file) = (shard.clone(), Arc::clone(&file));

@@ -5,11 +5,11 @@
 mod common;
 
 use common::nasty::{Faults, Nasty};
-use common::{all, disk, filled, has_pattern, memory, one_shard, under_way, within_reason};
+use common::{all, disk, filled, has_pattern, memory, one, one_shard, under_way, within_reason};
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
-use plimsoll::{Class, DiskSetup, Shard};
+use plimsoll::{Class, Classes, DiskSetup, Failure, Reactor, Request, RequestError, RequestKind, Shard, Topology};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * 1024;
@@ -122,7 +122,7 @@ fn sixteen_mebibytes_are_split_and_whole_again() {
 }
 
 #[test]
-fn an_error_in_the_middle_leaves_the_prefix() {
+fn an_error_in_the_middle_is_an_error() {
     let store = MemoryStore::default();
     let (_, shard, file) = one_shard(DiskSetup::unlimited(), Box::new(MemoryBackend::new(&store).unwrap()));
     let write = shard.write_at(&file, Class::DEFAULT, 0, filled(4 * MIB, 9, 0));
@@ -137,12 +137,11 @@ fn an_error_in_the_middle_leaves_the_prefix() {
             let (read, buffer) = shard.block_on(read).unwrap();
             let piece = u64::from(topology.disk(0).unwrap().piece_max_bytes(plimsoll::core::Direction::Read));
             match read {
-                Ok(read) => {
-                    assert_eq!(read as u64, (bad / piece * piece).min(4 << 20), "byte {bad} is bad");
-                    assert!(has_pattern(&buffer[..read], 9, 0));
-                }
-                Err(error) => assert!(bad < piece && error.raw_os_error() == Some(libc::EIO), "{bad}: {error}"),
+                Ok(read) => assert!(bad >= 4 << 20 && read == 4 * MIB, "byte {bad} is bad"),
+                Err(error) => assert!(bad < 4 << 20 && error.raw_os_error() == Some(libc::EIO), "{bad}: {error}"),
             }
+            let prefix_bytes = (bad / piece * piece).min(4 << 20) as usize;
+            assert!(has_pattern(&buffer[..prefix_bytes], 9, 0));
             assert_eq!(under_way(&shard), (0, 0));
             assert_eq!(topology.disk(0).unwrap().in_flight_ns(), 0);
         }
@@ -155,7 +154,30 @@ fn a_write_that_stops_in_the_middle_is_an_error() {
     let (_, shard, file) = one_shard(splitting(), Nasty::boxed(faults));
     let write = shard.write_at(&file, Class::DEFAULT, 0, filled(2 * MIB, 1, 0));
     let (written, buffer) = shard.block_on(write).unwrap();
-    assert_eq!((written.unwrap_err().kind(), buffer.len()), (std::io::ErrorKind::WriteZero, 2 * MIB));
+    assert_eq!((written.unwrap_err().raw_os_error(), buffer.len()), (Some(libc::EIO), 2 * MIB));
+}
+
+/// The native interface says both: what went wrong, and how far the request came before.
+#[test]
+fn a_failure_says_how_far_the_request_came() {
+    let faults = Faults { bad_byte: Some(MIB as u64), late_turns_max: 3, ..Faults::default() };
+    let topology = Topology::new(1, Classes::new(), vec![splitting()]).unwrap();
+    let mut reactor = Reactor::new(0, &topology, Nasty::boxed(faults)).unwrap();
+    let file = topology.file("file".as_ref(), common::CREATE, 0);
+    let (kind, data) = (RequestKind::Write { len_bytes: 2 << 20 }, one(2 * MIB));
+    reactor.submit(Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag: 3 }).unwrap();
+    let mut done = Vec::new();
+    while done.is_empty() {
+        reactor.park(None).unwrap();
+        reactor.reap(&mut done);
+    }
+    let piece = topology.disk(0).unwrap().piece_max_bytes(plimsoll::core::Direction::Write);
+    let failure = Failure { errno: libc::EIO, moved_bytes: (1 << 20) / piece * piece };
+    assert_eq!((done[0].tag, done[0].result), (3, Err(RequestError::Failed(failure))));
+    let error = RequestError::Failed(failure);
+    assert!(error.to_string().ends_with(&format!(" after {} bytes", failure.moved_bytes)), "{error}");
+    assert_eq!(std::io::Error::from(error).raw_os_error(), Some(libc::EIO));
+    assert_eq!(reactor.class_stats(0, Class::DEFAULT).unwrap().errors, 1);
 }
 
 /// The second piece of a request at the end of what a number can say must not come round to the file's beginning.

@@ -44,7 +44,7 @@ struct Life {
 impl Life {
     fn begin(world: &SimWorld, count: usize, is_new: bool) -> Life {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited(); count]).unwrap();
-        let runtime = SimRuntime::new(world, &topology);
+        let runtime = SimRuntime::new(world, &topology).unwrap();
         let shard = runtime.shard(0).clone();
         let how = if is_new { CREATE } else { EXISTING };
         let file = |disk: usize| topology.file(format!("/{disk}/data").as_ref(), how.clone(), disk as u16);

@@ -26,7 +26,7 @@ struct Seen {
 fn overwrite_and_scrub(faults: SimFaults) -> (Seen, SimCounters) {
     let world = SimWorld::new(&SimConfig::default()).unwrap();
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), CREATE, 0));
     let seen = runtime.block_on(0, async {
         let mut seen = Seen::default();
@@ -97,7 +97,7 @@ fn short_transfers_are_continued() {
     let faults = SimFaults { short_transfer_probability: 0.5, ..SimFaults::default() };
     let world = SimWorld::new(&SimConfig { sector_bytes: 512, faults, ..SimConfig::default() }).unwrap();
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let how = OpenOptions { direct: true, ..CREATE };
     let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), how, 0));
     let work = async {
@@ -118,7 +118,7 @@ fn a_full_disk_refuses_what_grows_it_and_nothing_else() {
     let disks = ["", "/other"].map(|mount| SimDisk { mount: mount.into(), ..SimDisk::default() });
     let world = SimWorld::new(&SimConfig { faults, disks: disks.to_vec(), ..SimConfig::default() }).unwrap();
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let shard = runtime.shard(0).clone();
     let [full, same_disk, other_disk] =
         ["/data", "/more", "/other/data"].map(|path| topology.file(path.as_ref(), CREATE, 0));

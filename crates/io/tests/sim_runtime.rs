@@ -28,7 +28,7 @@ fn world(seed: u64) -> SimWorld {
 
 fn start(world: &SimWorld, shards: u16, disk: DiskSetup) -> (SimRuntime, Topology) {
     let topology = Topology::new(shards, Classes::new(), vec![disk]).unwrap();
-    (SimRuntime::new(world, &topology), topology)
+    (SimRuntime::new(world, &topology).unwrap(), topology)
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn shares_hold_in_virtual_time() {
     // Well below what the simulated disk can do, so that the model is what holds back.
     let topology = Topology::new(1, classes, vec![disk(10_000, 1 << 30, LatencyGoal::NoSplit)]).unwrap();
     let world = world(5);
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let file = topology.file("data".as_ref(), CREATE, 0);
     runtime.shard(0).reactor().set_file_len(&file, 1 << 20).unwrap();
     for (class, n) in [strong, weak].into_iter().flat_map(|class| (0..32_u64).map(move |n| (class, n))) {
@@ -183,7 +183,7 @@ fn who_waits_for_ever_is_named() {
 fn a_shard_alone_needs_no_runtime() {
     let world = world(1);
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, Box::new(world.backend(8))));
+    let shard = Shard::new(Reactor::new(0, &topology, Box::new(world.backend(8))).unwrap());
     let file = topology.file("data".as_ref(), CREATE, 0);
     let work = async {
         let writes = (0..100).map(|n| shard.write_at(&file, Class::DEFAULT, n * 4096, filled(BLOCK, 1, n * 4096)));

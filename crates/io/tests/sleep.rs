@@ -67,7 +67,7 @@ fn an_idle_shard_costs_nothing() {
     for kind in common::usable_kinds().into_iter().chain([BackendKind::Null]) {
         within_reason(move || {
             let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()));
+            let shard = Shard::new(Reactor::new(0, &topology, kind.make(64).unwrap()).unwrap());
             check_idle(kind.name(), &shard);
         });
     }
@@ -111,7 +111,8 @@ struct ByHand {
     now_ns: Arc<AtomicU64>,
 }
 
-impl Backend for ByHand {
+// SAFETY: all that touches memory is the inner backend's, which keeps the contract.
+unsafe impl Backend for ByHand {
     fn name(&self) -> &'static str {
         "by hand"
     }
@@ -138,10 +139,6 @@ impl Backend for ByHand {
 
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
         self.inner.set_file_len(file, len_bytes)
-    }
-
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
     }
 
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
@@ -185,7 +182,7 @@ fn a_sleep_counts_from_its_call_not_from_the_beginning_of_the_turn() {
         let inner = MemoryBackend::new(&MemoryStore::default()).unwrap();
         let backend = ByHand { inner, now_ns: Arc::clone(&clock) };
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, Box::new(backend)));
+        let shard = Shard::new(Reactor::new(0, &topology, Box::new(backend)).unwrap());
         let task = async {
             // Computes for 5 ms, in the middle of a turn.
             clock.fetch_add(5 * MS, Ordering::SeqCst);

@@ -140,7 +140,7 @@ fn simulated(
     let disk = DiskSetup { num_io_queues: Some(queues), ..disk };
     let topology = Topology::new(shards, Classes::new(), vec![disk]).unwrap();
     let recording = Recording::start(&topology, Clock::Virtual, ring_events);
-    (world.clone(), SimRuntime::new(&world, &topology), topology, recording)
+    (world.clone(), SimRuntime::new(&world, &topology).unwrap(), topology, recording)
 }
 
 fn block() -> AlignedBuf {

@@ -68,7 +68,7 @@ impl Stage {
         .map_err(wrong)?;
         let setup = |disk: &StageDisk| disk.model.clone().map_or_else(DiskSetup::unlimited, DiskSetup::new);
         let topology = Topology::new(1, Classes::new(), disks.iter().map(setup).collect()).map_err(wrong)?;
-        let runtime = SimRuntime::new(&world, &topology);
+        let runtime = SimRuntime::new(&world, &topology).map_err(wrong)?;
         let mut sources = Vec::new();
         for (number, disk) in disks.iter().enumerate() {
             let source = DiskSource {

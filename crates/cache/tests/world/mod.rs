@@ -89,7 +89,7 @@ impl Town {
     fn runtime(&self) -> (SimRuntime, Topology) {
         let setups = (0..self.disks.len() + usize::from(SPARE_DISKS)).map(|_| DiskSetup::unlimited()).collect();
         let topology = Topology::new(self.shards, Classes::new(), setups).unwrap();
-        (SimRuntime::new(&self.world, &topology), topology)
+        (SimRuntime::new(&self.world, &topology).unwrap(), topology)
     }
 
     fn host(&self, runtime: &SimRuntime, topology: &Topology) -> Host {

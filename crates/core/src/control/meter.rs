@@ -47,6 +47,8 @@ pub(crate) struct Reading {
     pub(crate) rate: f64,
     /// Whether the window was what limited the disk.
     pub(crate) offered: bool,
+    /// The part of the latencies, 0 to 1, in which what was in flight had certainly not come back.
+    pub(crate) certain: f64,
 }
 
 impl Meter {
@@ -74,7 +76,10 @@ impl Meter {
         let offered = self.full_steps > 0.0
             && self.unblocked * UNBLOCKED_PART <= self.completions(totals)
             && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
-        Reading { work_ns, rate: work_ns / elapsed, offered }
+        let latency_ns = totals.latency_ns.saturating_sub(self.start.latency_ns);
+        let late_ns = totals.late_ns.saturating_sub(self.start.late_ns);
+        let certain = if latency_ns == 0 { 1.0 } else { 1.0 - late_ns.min(latency_ns) as f64 / latency_ns as f64 };
+        Reading { work_ns, rate: work_ns / elapsed, offered, certain }
     }
 
     pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {

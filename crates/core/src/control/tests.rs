@@ -326,6 +326,7 @@ fn senseless_figures_are_survived() {
                 latency_ns: rng.next(),
                 in_flight_ns: rng.next(),
                 in_flight_requests: rng.next() as u32,
+                late_ns: rng.next(),
                 window_blocks: rng.next(),
                 token_blocks: rng.next(),
                 outstanding_cap_ns: rng.next().is_multiple_of(2).then(|| rng.next()),

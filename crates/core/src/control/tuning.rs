@@ -81,6 +81,8 @@ pub(super) const MEAN_WEIGHT_MAX: f64 = 0.5;
 
 /// How often capacity scale is decided.
 pub(super) const SCALE_PERIOD_NS: u64 = 10_000_000;
+/// Less than this part of the latencies is not divided by: a rate that says so little raises the scale to its bound anyway.
+pub(super) const CERTAIN_LEAST: f64 = 0.01;
 /// Capacity scale over the rate at full window: above [`PROBE`], so that tokens do not cut the upper probe.
 pub(super) const SCALE_HEADROOM: f64 = 1.15;
 /// Growth in a period in which tokens were the limit: this at first, doubled in each further one in a row, up to the

@@ -1,6 +1,8 @@
 //! What comes back from the device, and what is taken out of the queue: completion, continuation, refusal, cancelling.
 
-use super::{Cancel, Dispatch, Finished, IoQueue, Kind, Mode, Outcome, Progress, fair_cost, weight};
+use super::{
+    CANCELLED, Cancel, Dispatch, Failure, Finished, IoQueue, Kind, Mode, Outcome, Progress, Stopped, fair_cost, weight,
+};
 use crate::bucket::ticks_with_carry;
 use crate::request::Direction;
 use crate::slots::RequestId;
@@ -10,18 +12,27 @@ use crate::tree::Turn;
 impl IoQueue {
     /// A piece has come back from the device.
     pub fn complete(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+        self.complete_late(now_ns, 0, piece, outcome)
+    }
+
+    /// As [`IoQueue::complete`], for a caller that looks only now and then: the piece may have been back for up to `late_ns`.
+    /// Half of that, what it is on average, is not counted as the device's time; and the closed loop takes a disk for slow only
+    /// as far as that is certain. Else a caller that computes for long between two looks would be taken for a slow disk.
+    pub fn complete_late(&mut self, now_ns: u64, late_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         let (class, direction) = (piece.class as usize, piece.op.direction() as usize);
-        let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
+        let seen_ns = now_ns.saturating_sub(piece.dispatched_ns);
+        let late_ns = late_ns.min(seen_ns);
+        let device_ns = seen_ns - late_ns / 2;
         self.leave_device(&piece);
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
-            self.tell_controller(now_ns, &piece, device_ns);
+            self.tell_controller(now_ns, &piece, seen_ns, late_ns);
         }
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
                 Progress::Continue(self.continue_short(now_ns, piece, moved))
             }
-            _ => self.settle(now_ns, piece, outcome),
+            _ => self.settle(now_ns, device_ns, piece, outcome),
         };
         // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
         if let Some(latencies) = &mut self.members[class].latencies[direction] {
@@ -65,7 +76,7 @@ impl IoQueue {
     }
 
     /// The piece is done with: what it means for its request.
-    pub(super) fn settle(&mut self, now_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+    pub(super) fn settle(&mut self, now_ns: u64, device_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
         self.in_flight -= 1;
         let member = &mut self.members[piece.class as usize];
         member.stats.in_flight -= 1;
@@ -83,6 +94,7 @@ impl IoQueue {
         if !whole && good_until <= slot.prefix_bytes {
             slot.prefix_bytes = good_until;
             slot.error = error;
+            slot.cancelled = false;
         }
         if slot.queued && !whole {
             // What follows cannot lengthen the prefix any more.
@@ -93,24 +105,22 @@ impl IoQueue {
             return Progress::Pending;
         }
         let finished = self.finish(now_ns, piece.slot);
-        self.note_target(now_ns, &piece, finished.total_ns);
+        self.note_target(now_ns, &piece, Experience { total_ns: finished.total_ns, device_ns });
         Progress::Finished(finished)
     }
 
     pub(super) fn finish(&mut self, now_ns: u64, at: u32) -> Finished {
         let slot = *self.slots.get(at);
         self.slots.release(at);
-        let result = match slot.error {
-            Some(code) if slot.prefix_bytes == 0 => Err(code),
-            _ => Ok(slot.prefix_bytes),
-        };
+        let moved_bytes = slot.prefix_bytes;
+        let result = slot.error.map_or(Ok(moved_bytes), |errno| Err(Failure { errno, moved_bytes }));
         let total_ns = now_ns.saturating_sub(slot.enqueued_ns);
         let member = &mut self.members[slot.class as usize];
         if let Some(latencies) = &mut member.latencies[slot.op.direction() as usize] {
             latencies.total.record(total_ns);
         }
         let stats = &mut member.stats;
-        stats.errors += u64::from(slot.error.is_some());
+        stats.errors += u64::from(slot.error.is_some() && !slot.cancelled);
         let direction = match slot.op.direction() {
             Direction::Read => &mut stats.read,
             Direction::Write => &mut stats.write,
@@ -126,7 +136,8 @@ impl IoQueue {
     pub fn refuse(&mut self, now_ns: u64, piece: Dispatch, error: i32) -> Progress {
         self.leave_device(&piece);
         self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
-        self.settle(now_ns, piece, Outcome::Failed(error))
+        let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
+        self.settle(now_ns, device_ns, piece, Outcome::Failed(error))
     }
 
     /// Cancels what is still queued of a request. What is in the device stays there until it comes back.
@@ -136,22 +147,26 @@ impl IoQueue {
             return Cancel::TooLate;
         }
         match self.stop_queued(at) {
-            Some(user_data) => Cancel::Cancelled(user_data),
+            Some(stopped) => Cancel::Cancelled(stopped),
             None => Cancel::Stopping,
         }
     }
 
-    /// Takes the rest of a queued request out of the queue. Its user data, if it has ended by that.
-    pub(super) fn stop_queued(&mut self, at: u32) -> Option<u64> {
+    /// Takes the rest of a queued request out of the queue. What it was, if it has ended by that.
+    pub(super) fn stop_queued(&mut self, at: u32) -> Option<Stopped> {
         self.unqueue(at);
-        let slot = self.slots.get(at);
-        let (class, outstanding, user_data) = (slot.class, slot.outstanding, slot.user_data);
+        let slot = self.slots.get_mut(at);
+        // A piece in the device may yet fail, or find the end of the file, before this.
+        slot.error = Some(CANCELLED);
+        slot.cancelled = true;
+        let (class, outstanding) = (slot.class, slot.outstanding);
+        let stopped = Stopped { user_data: slot.user_data, moved_bytes: slot.prefix_bytes };
         self.members[class as usize].stats.cancelled += 1;
         if outstanding > 0 {
             return None;
         }
         self.slots.release(at);
-        Some(user_data)
+        Some(stopped)
     }
 
     /// Nothing more of a queued request will be dispatched.
@@ -174,10 +189,9 @@ impl IoQueue {
         stats.queued_bytes -= u64::from(undispatched_bytes);
     }
 
-    pub(super) fn note_target(&mut self, now_ns: u64, piece: &Dispatch, total_ns: u64) {
+    pub(super) fn note_target(&mut self, now_ns: u64, piece: &Dispatch, experience: Experience) {
         let member = &self.members[piece.class as usize];
         if let (Some(level), Some(target)) = (member.level, member.qos.latency_target) {
-            let experience = Experience { total_ns, device_ns: now_ns.saturating_sub(piece.dispatched_ns) };
             self.disk.note_target(now_ns, level, target, experience);
         }
     }

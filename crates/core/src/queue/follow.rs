@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::{IoQueue, Kind, Member};
+use super::{IoQueue, Kind, Member, Stopped};
 use crate::classes::{self, ClassId, QueueError, Row};
 use crate::clock::Clock;
 use crate::slots::NONE;
@@ -16,9 +16,9 @@ use crate::tree::ROOT;
 
 impl IoQueue {
     /// Follows what has changed in the disk's classes since the queue last looked (every poll does). What removed classes had
-    /// queued ends as cancelled and is named to `on_cancelled` (user data); what is in the device comes back through
+    /// queued ends as cancelled and is named to `on_cancelled`; what is in the device comes back through
     /// [`IoQueue::complete`] as always. Whether anything had changed.
-    pub fn follow_classes(&mut self, on_cancelled: impl FnMut(u64)) -> bool {
+    pub fn follow_classes(&mut self, on_cancelled: impl FnMut(Stopped)) -> bool {
         let is_new = self.epoch != self.disk.classes().epoch();
         if is_new {
             self.follow();
@@ -101,8 +101,8 @@ impl IoQueue {
                 if at == NONE {
                     break;
                 }
-                if let Some(user_data) = self.stop_queued(at) {
-                    self.cancelled.push(user_data);
+                if let Some(stopped) = self.stop_queued(at) {
+                    self.cancelled.push(stopped);
                 }
             }
         }

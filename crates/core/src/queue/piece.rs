@@ -80,13 +80,26 @@ pub enum Outcome {
     Failed(i32),
 }
 
+/// The error number of what was cancelled: Linux's `ECANCELED`.
+pub const CANCELLED: i32 = 125;
+
+/// Why a request did not do all that was asked, and how far it came. Where a read meets the end of the file nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    /// The error number of the piece at the end of the prefix; [`CANCELLED`] where the rest was taken out of the queue.
+    pub errno: i32,
+    /// Bytes of the longest prefix that succeeded.
+    pub moved_bytes: u32,
+}
+
 /// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// What the caller gave to `enqueue`.
     pub user_data: u64,
-    /// Bytes of the longest prefix that succeeded, or the error number when not even the first byte did.
-    pub result: Result<u32, i32>,
+    /// Bytes that were moved: all that was asked for, or fewer where there are no more (end of file). An error at any
+    /// place makes it a failure.
+    pub result: Result<u32, Failure>,
     /// From enqueue to now.
     pub total_ns: u64,
 }
@@ -102,12 +115,20 @@ pub enum Progress {
     Continue(Dispatch),
 }
 
+/// A request that was taken out of the queue, with nothing of it in the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// What the caller gave to `enqueue`.
+    pub user_data: u64,
+    /// Bytes of its prefix that had been to the device and back: what was written is written.
+    pub moved_bytes: u32,
+}
+
 /// What became of a cancelled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// Nothing of it is in the device: it has ended, and this was its user data. For what had not been dispatched no
-    /// tokens were taken. (Pieces of a long request may have been to the device and back: what they wrote is written.)
-    Cancelled(u64),
+    /// Nothing of it is in the device: it has ended. For what had not been dispatched no tokens were taken.
+    Cancelled(Stopped),
     /// Pieces are in the device; no more will follow, and the request ends when they are back.
     Stopping,
     /// It has ended already, or everything of it is in the device.

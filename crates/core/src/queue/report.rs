@@ -18,13 +18,16 @@ const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 impl IoQueue {
     /// The disk's controller learns from what comes back: in portions, because all shards tell it.
-    pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, device_ns: u64) {
-        let least_ns = self.unloaded.note(now_ns, piece.op.direction(), piece.len_bytes, device_ns);
+    pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, seen_ns: u64, late_ns: u64) {
+        // However late this queue looks, the least of what it sees is near the truth.
+        let least_ns = self.unloaded.note(now_ns, piece.op.direction(), piece.len_bytes, seen_ns);
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
-        report.latency_ns = report.latency_ns.saturating_add(device_ns.min(self.disk.latency_clip_ns()));
+        let clip_ns = self.disk.latency_clip_ns();
+        report.latency_ns = report.latency_ns.saturating_add(seen_ns.min(clip_ns));
+        report.late_ns = report.late_ns.saturating_add(late_ns.min(clip_ns));
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
         if report.completions < (REPORT_COMPLETIONS / queues).max(1)

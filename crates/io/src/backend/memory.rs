@@ -196,7 +196,9 @@ impl MemoryBackend {
     }
 }
 
-impl Backend for MemoryBackend {
+// SAFETY: memory is touched inside `submit`, or for what was collected in `flush`, `wait` and `drop`, before the one completion
+// of each operation is made known.
+unsafe impl Backend for MemoryBackend {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -241,10 +243,6 @@ impl Backend for MemoryBackend {
         }
         lock(&open.contents).set_len(len_bytes);
         Ok(())
-    }
-
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
     }
 
     unsafe fn submit(&mut self, operation: Operation) -> Submit {

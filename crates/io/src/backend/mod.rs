@@ -44,6 +44,7 @@ pub mod memory;
 pub mod null;
 mod opened;
 pub mod pool;
+mod region;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod uring;
@@ -55,6 +56,7 @@ use std::sync::Arc;
 
 pub use explained::{error_number, explained};
 pub use opened::OpenedFile;
+pub use region::{Region, RegionId, Returned};
 
 /// A file that a backend has opened; valid for that backend only, until [`Backend::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,9 +140,8 @@ pub enum Memory {
         ptr: *mut u8,
         /// Length in bytes.
         len_bytes: u32,
-        /// Number that [`Backend::register_memory`] gave for the region holding it, if it was registered. A number that
-        /// another backend gave does no harm.
-        region: Option<u16>,
+        /// The region holding it, if [`Backend::register_memory`] has registered one. One of another backend does no harm.
+        region: Option<RegionId>,
     },
     /// Several pieces, as `readv`/`writev` take them.
     Vectored {
@@ -198,8 +199,26 @@ pub trait Wake: Send + Sync {
 /// A shared [`Wake`].
 pub type WakeHandle = Arc<dyn Wake>;
 
-/// Carries operations to a disk and back; see the module's documentation for the contract.
-pub trait Backend {
+/// Carries operations to a disk and back; see the module's documentation for how it is used.
+///
+/// # Safety
+/// Code that looks safe from outside (a [`Reactor`](crate::Reactor), buffers) gives memory back to its owner because a
+/// backend says that it may. Whoever implements this trait promises:
+/// * Memory is touched, by itself, its threads or the system, only from [`Backend::submit`] until the completion with the
+///   operation's key is given to the sink of [`Backend::reap`]; where `submit` answers [`Submit::Done`] or
+///   [`Submit::Busy`] only until it returns. A list of pieces ([`Memory::Vectored`]) is memory too.
+/// * A read writes inside the operation's memory only, a write does not change it, and a result never says more bytes
+///   than that memory has.
+/// * Each operation answered with [`Submit::Queued`] comes out of `reap` exactly once, under its own key; no other key comes.
+///   It is counted by [`Backend::in_flight`] until then.
+/// * Errors change nothing of this: after an error of [`Backend::flush`] or [`Backend::wait`] what had been queued may
+///   still be carried out, and is still counted.
+/// * Dropping it waits until nothing can touch the memory of operations any more, and does not return before.
+/// * An operation that names a [`Region`] of this backend uses memory of that region only; one that names another backend's is
+///   carried out as if it named none.
+///
+/// The module `conformance` (feature `conformance`) tests what of this can be tested.
+pub unsafe trait Backend {
     /// Name as on the command line: `uring`, `aio`, `pool`, `memory`, `null`, `sim`.
     fn name(&self) -> &'static str;
 
@@ -244,12 +263,20 @@ pub trait Backend {
     /// What the system said; unknown files are `NotFound`.
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()>;
 
-    /// Tells the kernel of a memory region that will be used for many operations, where that makes them cheaper.
-    /// `None` where the backend has no such thing or the system refuses (then operations just name no region).
+    /// Tells the kernel of a memory region that will be used for many operations, where that makes them cheaper. When the
+    /// [`Region`] is dropped the backend forgets it, on its own thread, when it next looks for completions.
+    ///
+    /// # Errors
+    /// `Unsupported` where the backend has no such thing, else why it was refused. Operations just name no region then.
     ///
     /// # Safety
-    /// The region must stay allocated as long as any operation may name it.
-    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16>;
+    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that names
+    /// it has come back.
+    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
+        let _ = (ptr, len_bytes);
+        let what = format!("the backend {} has no registered memory", self.name());
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
+    }
 
     /// Takes one operation.
     ///

@@ -29,7 +29,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
@@ -39,7 +38,8 @@ use super::doorbell::Doorbell;
 use super::file::{FileTable, OsFile, unknown_file, validate};
 use super::worker::Workers;
 use super::{
-    Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+    Backend, Completion, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, Region, RegionId,
+    Returned, Submit, WakeHandle,
 };
 use crate::buffer::AlignedBuf;
 use crate::sys::clock;
@@ -53,14 +53,11 @@ pub const ENTRIES_MAX: u32 = 32_768;
 /// Files that are registered with the ring.
 pub const REGISTERED_FILES: u32 = 256;
 
-/// Memory regions that can be registered with the ring.
+/// Memory regions that can be registered with the ring at a time.
 pub const REGISTERED_REGIONS: u32 = 64;
 
 /// The kernel's bound for one registered region: 1 GiB.
 const REGION_BYTES_MAX: usize = 1 << 30;
-
-/// Number of the next registered region of any ring in this process. When they are used up no more are registered.
-static NEXT_REGION: AtomicU16 = AtomicU16::new(0);
 
 /// Key of the ring's own entries; operations never have it.
 const OWN_KEY: u64 = u64::MAX;
@@ -81,11 +78,10 @@ pub struct UringBackend {
     files: FileTable<RingFile>,
     /// Size of the ring's file table; 0 where the kernel has none.
     file_places: u32,
-    /// Size of the ring's region table; 0 where the kernel has none.
-    region_places: u32,
-    /// Numbers of the registered regions, by their place in that table. The numbers are unique in the process, so that
-    /// memory which another backend has registered is recognised as unknown here.
-    regions: Vec<u16>,
+    /// The ring's region table: who has which place. Empty where the kernel has none.
+    regions: Vec<Option<RegionId>>,
+    /// Regions whose last buffer has gone.
+    returned: Arc<Returned>,
     /// Where the eventfd is read to. Belongs to the kernel while `wake_armed`.
     wake_word: AlignedBuf,
     wake_armed: bool,
@@ -115,13 +111,15 @@ impl UringBackend {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is older than Linux 5.11"));
         }
         let capacity = ring.params().sq_entries() as usize;
+        let doorbell = Doorbell::new()?;
+        let wake: WakeHandle = Arc::<Doorbell>::clone(&doorbell);
         let mut backend = Self {
             ring,
-            doorbell: Doorbell::new()?,
+            doorbell,
             files: FileTable::new(),
             file_places: 0,
-            region_places: 0,
             regions: Vec::new(),
+            returned: Returned::new(&wake),
             wake_word: AlignedBuf::with_align(size_of::<u64>(), align_of::<u64>())?,
             wake_armed: false,
             in_ring: 0,
@@ -135,7 +133,7 @@ impl UringBackend {
             backend.file_places = REGISTERED_FILES;
         }
         if backend.ring.submitter().register_buffers_sparse(REGISTERED_REGIONS).is_ok() {
-            backend.region_places = REGISTERED_REGIONS;
+            backend.regions = vec![None; REGISTERED_REGIONS as usize];
         }
         Ok(backend)
     }
@@ -223,6 +221,22 @@ impl UringBackend {
         any
     }
 
+    /// Has the kernel forget the regions whose last buffer has gone. No operation names them: an operation's memory is kept
+    /// until it has come back, and a region until its memory has gone.
+    fn forget_regions(&mut self) {
+        if !self.returned.is_any() {
+            return;
+        }
+        for id in self.returned.take() {
+            let Some(place) = self.regions.iter().position(|known| *known == Some(id)) else { continue };
+            let nothing = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }];
+            // SAFETY: an empty place names no memory. When this fails the place keeps the old pages until it is used again,
+            // which nothing names.
+            let _ = unsafe { self.ring.submitter().register_buffers_update(place as u32, &nothing, None) };
+            self.regions[place] = None;
+        }
+    }
+
     /// One sleep in the kernel: until something completes (a wake-up included) or the deadline.
     fn sleep(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
         let timeout = deadline_ns.map(|deadline_ns| {
@@ -262,7 +276,9 @@ impl UringBackend {
 
     fn entry(&self, operation: &Operation, file: &RingFile) -> squeue::Entry {
         let region = match operation.memory {
-            Memory::Contiguous { region: Some(number), .. } => self.regions.iter().position(|&known| known == number),
+            Memory::Contiguous { region, .. } if region.is_some() => {
+                self.regions.iter().position(|known| *known == region)
+            }
             _ => None,
         };
         let region = region.and_then(|place| u16::try_from(place).ok());
@@ -358,7 +374,9 @@ fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeu
     }
 }
 
-impl Backend for UringBackend {
+// SAFETY: memory is named to the kernel in entries of this ring only, each counted in `in_ring` (or kept by the helper) until
+// its completion has been seen; the kernel posts one for each; `drop` waits for all of them.
+unsafe impl Backend for UringBackend {
     fn name(&self) -> &'static str {
         "uring"
     }
@@ -414,18 +432,38 @@ impl Backend for UringBackend {
         self.files.get(file).ok_or_else(|| unknown_file(file))?.os.file.set_len(len_bytes)
     }
 
-    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> Option<u16> {
-        let place = u32::try_from(self.regions.len()).ok().filter(|&place| place < self.region_places)?;
-        if len_bytes == 0 || len_bytes > REGION_BYTES_MAX {
-            return None;
+    unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
+        self.forget_regions();
+        if self.regions.is_empty() {
+            let what = "this kernel's io_uring registers no memory piece by piece: Linux 5.19 does";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        let number = NEXT_REGION.fetch_update(Relaxed, Relaxed, |number| number.checked_add(1)).ok()?;
+        if len_bytes == 0 || len_bytes > REGION_BYTES_MAX {
+            let what = format!("the kernel registers 1 byte to 1 GiB at a time, not {len_bytes} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let Some(place) = self.regions.iter().position(Option::is_none) else {
+            let what =
+                format!("all {REGISTERED_REGIONS} regions of this ring are in use: make fewer, larger sets of buffers");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
+        };
+        let none_left =
+            || io::Error::new(io::ErrorKind::QuotaExceeded, "the process has used up the numbers of regions");
+        let region = self.returned.region().ok_or_else(none_left)?;
         let piece = [libc::iovec { iov_base: ptr.cast(), iov_len: len_bytes }];
-        // SAFETY: our caller keeps the region allocated as long as operations name it; the kernel holds its own
-        // reference to the pages until the ring is gone.
-        unsafe { self.ring.submitter().register_buffers_update(place, &piece, None) }.ok()?;
-        self.regions.push(number);
-        Some(number)
+        // SAFETY: our caller keeps the memory allocated as long as the region lives; the kernel holds its own reference to the
+        // pages until the place is emptied or the ring is gone.
+        unsafe { self.ring.submitter().register_buffers_update(place as u32, &piece, None) }.map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENOMEM) => io::Error::new(
+                    error.kind(),
+                    format!("the kernel will not pin {len_bytes} bytes more: raise RLIMIT_MEMLOCK (ulimit -l)"),
+                ),
+                _ => error,
+            }
+        })?;
+        self.regions[place] = Some(region.id());
+        Ok(region)
     }
 
     unsafe fn submit(&mut self, operation: Operation) -> Submit {
@@ -454,6 +492,7 @@ impl Backend for UringBackend {
     }
 
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
+        self.forget_regions();
         self.post_held_back();
         self.collect();
         let count = self.ready.len();

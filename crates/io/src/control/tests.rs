@@ -173,7 +173,7 @@ fn a_shard_that_does_not_answer_is_named_and_asked_once() {
     let place = Place::new();
     let topology = topology(2, DiskSetup::unlimited());
     let server = serve(&place, &topology);
-    let mut reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let mut reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap())).unwrap();
     let mut client = Client::connect(server.path()).unwrap();
     for _ in 0..3 {
         assert_eq!(client.snapshot().unwrap().missing_shards, [0, 1]);
@@ -195,7 +195,7 @@ fn a_client_that_never_reads_stops_neither_shards_nor_clients() {
     let topology = topology(1, DiskSetup::unlimited());
     let server = serve(&place, &topology);
     let backend = Box::new(MemoryBackend::new(topology.memory()).unwrap());
-    let reactor = Reactor::new(0, &topology, backend);
+    let reactor = Reactor::new(0, &topology, backend).unwrap();
     let deaf = UnixStream::connect(server.path()).unwrap();
     deaf.set_nonblocking(true).unwrap();
     let line = b"{\"request\":\"hello\"}\n".repeat(100);
@@ -254,7 +254,7 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
 #[test]
 fn counters_do_not_fall_while_a_shard_does_not_answer() {
     let topology = topology(2, DiskSetup::unlimited());
-    let reactor = |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let reactor = |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap())).unwrap();
     let mut reactors = [reactor(0), reactor(1)];
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let file = topology.file("file".as_ref(), how, 0);
@@ -330,7 +330,7 @@ fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl
 fn modes_change_under_load_and_every_request_comes_back() {
     let topology = topology(1, limited());
     let backend = Box::new(MemoryBackend::new(topology.memory()).unwrap());
-    let reactor = Reactor::new(0, &topology, backend);
+    let reactor = Reactor::new(0, &topology, backend).unwrap();
     let modes = [DiskMode::Drain, DiskMode::Depth { max_io_requests: 2 }, DiskMode::Scheduled];
     let change = |turn: u64| {
         if turn.is_multiple_of(3) {
@@ -404,7 +404,7 @@ fn a_trace_is_started_and_stopped_from_outside() {
     assert!(client.refresh().unwrap().is_tracing);
     let twice = client.change(&Request::TraceStart { name: "other.plt".into() });
     assert_eq!(code(twice.unwrap_err()), ErrorCode::Trace);
-    let reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap()));
+    let reactor = Reactor::new(0, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap())).unwrap();
     read_all(reactor, &topology, 10, |_| {});
     let stopped = client.stop_trace().unwrap();
     assert!(stopped.events >= 60 && stopped.error.is_none() && stopped.path == path, "{stopped:?}");

@@ -15,40 +15,45 @@
 //! A read of 8 KiB of which the backend moves 4 KiB: `outcome` says so, the queue continues it, and the piece for the
 //! other 4 KiB is stalled until the next turn.
 
-use plimsoll_core::{Dispatch, Outcome, Progress};
+use plimsoll_core::{Dispatch, Op, Outcome, Progress};
 
-use super::{Piece, Reactor};
+use super::{Pending, Piece, Place, Reactor, reason_of};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
-use crate::request::{RequestKind, memory};
+use crate::request::{RequestError, RequestKind, memory};
+
+/// A discard goes out in parts of this length, one after the other, each scheduled like a write without data: a device works
+/// on a long one for long. As much as RocksDB deletes at once for that reason (`bytes_max_delete_chunk`).
+pub(super) const DISCARD_PART_BYTES: u64 = 64 << 20;
 
 impl Reactor {
     /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
     pub(super) fn send_stalled(&mut self, disk: usize) -> bool {
-        while let Some(key) = self.stalled.pop_front() {
-            if !self.send_piece(key, None) {
-                self.stalled.push_front(key);
-                if let Some(queue) = &mut self.queues[disk] {
-                    queue.backend_is_busy(self.now_ns);
-                }
-                if self.tracer.is_on() {
-                    self.note_blocked(disk);
-                }
+        while let Some(key) = self.stalled[disk].pop_front() {
+            if !self.places.has_room(disk, self.backend.in_flight()) || !self.send_piece(key, None) {
+                self.stalled[disk].push_front(key);
+                self.no_room(disk);
                 return false;
             }
         }
         true
     }
 
+    fn no_room(&mut self, disk: usize) {
+        if let Some(queue) = &mut self.queues[disk] {
+            queue.backend_is_busy(self.now_ns);
+        }
+        if self.tracer.is_on() {
+            self.note_blocked(disk);
+        }
+    }
+
     /// Sends the next piece of the queue of `disk`; `false` when there is none that may go.
     pub(super) fn dispatch_one(&mut self, disk: usize) -> bool {
-        let Some(queue) = &mut self.queues[disk] else { return false };
-        if self.backend.in_flight() >= self.backend.capacity() {
-            queue.backend_is_busy(self.now_ns);
-            if self.tracer.is_on() {
-                self.note_blocked(disk);
-            }
+        if !self.places.has_room(disk, self.backend.in_flight()) {
+            self.no_room(disk);
             return false;
         }
+        let Some(queue) = &mut self.queues[disk] else { return false };
         let Some(dispatch) = queue.poll_dispatch(self.now_ns) else {
             if self.tracer.is_on() {
                 self.note_blocked(disk);
@@ -57,26 +62,31 @@ impl Reactor {
         };
         let (key, before_ns) = self.add_piece(dispatch, disk as u16);
         if !self.send_piece(key, before_ns) {
-            self.stalled.push_back(key);
+            self.stalled[disk].push_back(key);
         }
         true
     }
 
     /// A piece that is to go to the backend; and when that was, if it is recorded.
     fn add_piece(&mut self, dispatch: Dispatch, disk: u16) -> (usize, Option<u64>) {
+        // What the queue dispatches is of a request of the table; if it were not, `send_piece` refuses it.
         let mut number = 0;
         if let Some(pending) = self.pending.get_mut(dispatch.user_data() as usize) {
             number = pending.pieces;
             pending.pieces = pending.pieces.wrapping_add(1);
         }
-        let key = self.pieces.insert(Piece { dispatch, disk, number, iov: None });
+        let key = self.pieces.insert(Piece { dispatch, disk, number, is_in_backend: false, iov: None });
         (key, self.tracer.is_on().then(|| self.note_dispatched(key)))
     }
 
     /// Gives a piece to the backend; `false` when it has no room. `before_ns`: the time now, where it is known.
     fn send_piece(&mut self, key: usize, before_ns: Option<u64>) -> bool {
-        let Some(piece) = self.pieces.get(key) else { return true };
-        let Some(pending) = self.pending.get(piece.dispatch.user_data() as usize) else { return true };
+        let request = self.pieces.get(key).map(|piece| piece.dispatch.user_data() as usize);
+        let Some(pending) = request.and_then(|request| self.pending.get(request)) else {
+            debug_assert!(false, "piece {key} of no request: {request:?}");
+            self.refuse_piece(key, libc::EIO);
+            return true;
+        };
         let file = match self.known_file(&pending.request.file) {
             Some((id, _)) => id,
             None => {
@@ -103,7 +113,11 @@ impl Reactor {
             }
         }
         match answer {
-            Submit::Queued => true,
+            Submit::Queued => {
+                self.places.take(usize::from(self.pieces[key].disk));
+                self.pieces[key].is_in_backend = true;
+                true
+            }
             Submit::Busy => false,
             Submit::Done(result) => {
                 self.piece_is_back(key, result);
@@ -115,13 +129,18 @@ impl Reactor {
     fn operation(&mut self, key: usize, file: FileId) -> Operation {
         let piece = &mut self.pieces[key];
         let dispatch = &piece.dispatch;
-        let request = &mut self.pending[dispatch.user_data() as usize].request;
+        let pending = &mut self.pending[dispatch.user_data() as usize];
+        let (part_offset, part_bytes) = discard_part(pending);
+        let request = &mut pending.request;
         let (from, len) = (dispatch.offset_bytes(), dispatch.len_bytes());
         let (kind, memory) = match request.kind {
             RequestKind::Read { .. } => (Kind::Read, memory(&mut request.data, from, len, &mut piece.iov)),
             RequestKind::Write { .. } => (Kind::Write, memory(&mut request.data, from, len, &mut piece.iov)),
             RequestKind::Sync { data_only } => (Kind::Sync { data_only }, Memory::None),
-            RequestKind::Discard { len_bytes } => (Kind::Discard { len_bytes }, Memory::None),
+            RequestKind::Discard { .. } => {
+                let kind = Kind::Discard { len_bytes: part_bytes };
+                return Operation { key: key as u64, file, kind, offset: part_offset, memory: Memory::None };
+            }
             RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
         };
         // At the end of what a number can say an offset stays too large, and is refused; it must not come round to 0.
@@ -130,6 +149,9 @@ impl Reactor {
 
     pub(super) fn piece_is_back(&mut self, key: usize, result: OpResult) {
         let Some(piece) = self.pieces.try_remove(key) else { return };
+        if piece.is_in_backend {
+            self.places.give_back(usize::from(piece.disk));
+        }
         let pending = self.pending.get(piece.dispatch.user_data() as usize);
         let info = pending.and_then(|p| self.known_file(&p.request.file)).map(|(_, info)| info);
         let outcome = outcome(&piece.dispatch, result, info.map_or(1, |info| info.offset_align_bytes.max(1)));
@@ -137,14 +159,39 @@ impl Reactor {
             self.note_reaped(&piece, result);
         }
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
-        match queue.complete(self.now_ns, piece.dispatch, outcome) {
+        let late_ns = if piece.is_in_backend { self.late_ns } else { 0 };
+        match queue.complete(self.now_ns, late_ns, piece.dispatch, outcome) {
             Progress::Pending => {}
-            Progress::Finished(f) => self.end(f.user_data as usize, f.result, f.total_ns),
+            Progress::Finished(finished) => self.is_finished(finished),
             Progress::Continue(dispatch) => {
                 let (key, _) = self.add_piece(dispatch, piece.disk);
-                self.stalled.push_back(key);
+                match self.broken {
+                    Some(errno) => self.refuse_piece(key, errno),
+                    None => self.stalled[usize::from(piece.disk)].push_back(key),
+                }
             }
         }
+    }
+
+    /// A part of a request is done that took `part_ns`: whether it is a discard that goes on with its next part, or has ended
+    /// because the queue refused that.
+    pub(super) fn discards_on(&mut self, key: usize, part_ns: u64) -> bool {
+        let Some(pending) = self.pending.get_mut(key) else { return false };
+        let RequestKind::Discard { len_bytes } = pending.request.kind else { return false };
+        let Place::Here { disk, .. } = pending.at else { return false };
+        let discarded_bytes = pending.discarded_bytes + discard_part(pending).1;
+        if discarded_bytes >= len_bytes {
+            return false;
+        }
+        pending.discarded_bytes = discarded_bytes;
+        pending.discarded_ns = pending.discarded_ns.saturating_add(part_ns);
+        let (class, source) = (pending.request.class, pending.from.map_or(self.shard, |from| from.shard));
+        let Some(queue) = &mut self.queues[usize::from(disk)] else { return false };
+        match queue.enqueue(self.now_ns, class, source, Op::Discard, 0, key as u64) {
+            Ok(id) => pending.at = Place::Here { disk, id },
+            Err(error) => self.end(key, Err(RequestError::Refused(reason_of(error))), 0),
+        }
+        true
     }
 
     /// The piece never reached the device.
@@ -155,9 +202,22 @@ impl Reactor {
         }
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
         if let Progress::Finished(f) = queue.refuse(self.now_ns, piece.dispatch, code) {
-            self.end(f.user_data as usize, f.result, f.total_ns);
+            self.is_finished(f);
         }
     }
+}
+
+/// Where the next part of a discard begins, and its length; cut at multiples of [`DISCARD_PART_BYTES`] in the file. A range that no
+/// file can have goes out whole, to be refused before any of it is gone.
+pub(super) fn discard_part(pending: &Pending) -> (u64, u64) {
+    let RequestKind::Discard { len_bytes } = pending.request.kind else { return (0, 0) };
+    let offset = pending.request.offset;
+    if offset.checked_add(len_bytes).is_none_or(|end| end > i64::MAX as u64) {
+        return (offset, len_bytes);
+    }
+    let from = offset + pending.discarded_bytes;
+    let until_cut_bytes = DISCARD_PART_BYTES - from % DISCARD_PART_BYTES;
+    (from, (len_bytes - pending.discarded_bytes).min(until_cut_bytes))
 }
 
 /// Reads what the backend said of a piece. A short transfer is continued unless it ended off the alignment or moved nothing:

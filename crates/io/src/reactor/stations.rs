@@ -18,9 +18,10 @@
 use plimsoll_core::FS_PER_NS;
 use plimsoll_core::trace::{Event, EventKind};
 
+use super::pieces::discard_part;
 use super::{Pending, Piece, Reactor};
 use crate::backend::{Completion, OpResult};
-use crate::request::RequestKind;
+use crate::request::{RequestError, RequestKind};
 
 impl Reactor {
     fn record(&mut self, event: Event) {
@@ -95,7 +96,7 @@ impl Reactor {
     /// These were there when the shard looked, at the time of this turn.
     pub(super) fn note_completed(&mut self, completions: &[Completion]) {
         let now_ns = self.now_ns;
-        let Some(late_ns) = self.tracer.on().map(|on| on.looks(now_ns)) else { return };
+        let late_ns = saturated(self.late_ns);
         for completion in completions {
             let Some((piece, pending)) = self.piece_of(completion.key as usize) else { continue };
             let (event, _) = of_end(piece, pending, EventKind::Completed, now_ns, completion.result);
@@ -120,10 +121,13 @@ impl Reactor {
     }
 
     /// `pending` has ended, at the time of the event before.
-    pub(super) fn note_finished(&mut self, pending: &Pending, result: OpResult) {
+    pub(super) fn note_finished(&mut self, pending: &Pending, result: Result<u32, RequestError>) {
         let Some(on) = self.tracer.on() else { return };
         let event = of_request(pending, EventKind::Finished, on.last_ns());
-        let (len_bytes, detail) = bytes_and_errno(result, pending.request.kind);
+        let (len_bytes, detail) = match result {
+            Ok(_) => bytes_and_errno(result.map_err(|_| 0), pending.request.kind),
+            Err(error) => (error.moved_bytes(), error.errno().unsigned_abs()),
+        };
         on.record(Event { len_bytes, detail, ..event });
         if pending.from.is_none() {
             on.has_ended(Event { kind: EventKind::Callback, offset_bytes: 0, len_bytes: 0, ..event });
@@ -166,16 +170,29 @@ fn of_request(pending: &Pending, kind: EventKind, time_ns: u64) -> Event {
 
 fn of_piece(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64) -> Event {
     let event = of_request(pending, kind, time_ns);
-    let is_transfer = pending.request.kind.op().is_transfer();
-    let len_bytes = if is_transfer { piece.dispatch.len_bytes() } else { event.len_bytes };
-    let offset_bytes = event.offset_bytes.saturating_add(u64::from(piece.dispatch.offset_bytes()));
+    let (offset_bytes, len_bytes) = match pending.request.kind {
+        RequestKind::Read { .. } | RequestKind::Write { .. } => {
+            let from = u64::from(piece.dispatch.offset_bytes());
+            (event.offset_bytes.saturating_add(from), piece.dispatch.len_bytes())
+        }
+        RequestKind::Discard { .. } => {
+            let (offset, len_bytes) = discard_part(pending);
+            (offset, saturated(len_bytes))
+        }
+        RequestKind::Sync { .. } | RequestKind::Allocate { .. } => (event.offset_bytes, event.len_bytes),
+    };
     Event { offset_bytes, len_bytes, piece: piece.number, ..event }
 }
 
 /// The piece with the bytes that were moved, and the error number.
 fn of_end(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64, result: OpResult) -> (Event, u32) {
-    let (len_bytes, errno) = bytes_and_errno(result, pending.request.kind);
-    (Event { len_bytes, ..of_piece(piece, pending, kind, time_ns) }, errno)
+    let event = of_piece(piece, pending, kind, time_ns);
+    let (len_bytes, errno) = match result {
+        // A part of a discard has "moved" all of its length.
+        Ok(_) if !pending.request.kind.op().is_transfer() => (event.len_bytes, 0),
+        result => bytes_and_errno(result, pending.request.kind),
+    };
+    (Event { len_bytes, ..event }, errno)
 }
 
 /// A discard that succeeded has "moved" all of its length.

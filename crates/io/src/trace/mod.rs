@@ -46,7 +46,7 @@
 //!
 //! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
 //! let file = topology.file("/any/path".as_ref(), OpenOptions::default(), 0);
-//! let shard = Shard::new(Reactor::new(0, &topology, BackendKind::Null.make(16)?));
+//! let shard = Shard::new(Reactor::new(0, &topology, BackendKind::Null.make(16)?)?);
 //! let tracing = topology.trace();
 //! let out: Box<dyn std::io::Write + Send> = Box::new(std::io::sink()); // or a file
 //! tracing.start(Writer::new(out, Clock::Monotonic, 0)?, TraceConfig::default())?;

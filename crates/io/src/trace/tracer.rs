@@ -5,7 +5,7 @@
 //!
 //! # How it works
 //! [`Tracer::follow`] compares an epoch, once a turn. While a record goes on, [`On`] holds the shard's end of its ring, and
-//! what lateness, waiting queues and hand-outs are told from. Times never go back within a shard: a time that a station has
+//! what waiting queues and hand-outs are told from. Times never go back within a shard: a time that a station has
 //! from earlier in its turn is taken up to that of the event before it.
 //!
 //! # Limits
@@ -23,10 +23,6 @@ use plimsoll_core::trace::Event;
 
 use super::recorder::{Recorder, Taken};
 use super::ring::RingWriter;
-
-/// A wait of at least this, in ns, was a sleep. Handing a batch of requests to the system without sleeping takes less
-/// (a few microseconds, and 1 us for a request or so).
-const SLEEP_MIN_NS: u64 = 10_000;
 
 /// Requests that end in one turn, without allocating; more may.
 const ENDED: usize = 1024;
@@ -47,9 +43,6 @@ pub(crate) struct On {
     is_virtual: bool,
     writer: RingWriter,
     last_ns: u64,
-    /// When the shard looked last for what had come back, and when it woke up if it slept since.
-    looked_ns: u64,
-    woke_ns: Option<u64>,
     /// What each disk's queue waits for, as was told last.
     waits_for: Vec<Option<WaitReason>>,
     /// Requests that have ended and were not yet handed out.
@@ -75,12 +68,12 @@ impl Tracer {
 
     /// Sees whether a record has begun or ended. With the numbers of requests that may not be used, if one has begun.
     #[inline]
-    pub(crate) fn follow(&mut self, now_ns: u64) -> Option<u64> {
-        if self.recorder.epoch() == self.epoch { None } else { self.change(now_ns) }
+    pub(crate) fn follow(&mut self) -> Option<u64> {
+        if self.recorder.epoch() == self.epoch { None } else { self.change() }
     }
 
     #[cold]
-    fn change(&mut self, now_ns: u64) -> Option<u64> {
+    fn change(&mut self) -> Option<u64> {
         let Taken { epoch, writer, is_virtual, after_request } = self.recorder.take_writer(self.shard);
         self.epoch = epoch;
         self.on = writer.map(|writer| {
@@ -91,8 +84,6 @@ impl Tracer {
                 is_virtual,
                 writer,
                 last_ns: 0,
-                looked_ns: now_ns,
-                woke_ns: None,
                 waits_for: Vec::new(),
                 ended: Vec::with_capacity(ENDED),
             })
@@ -125,25 +116,6 @@ impl On {
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
-    }
-
-    /// The shard has waited from `from_ns` to `until_ns`.
-    pub(crate) fn has_waited(&mut self, from_ns: u64, until_ns: u64) {
-        if self.is_virtual || until_ns.saturating_sub(from_ns) >= SLEEP_MIN_NS {
-            self.woke_ns = Some(until_ns);
-        }
-    }
-
-    /// The shard looks at `now_ns` for what has come back: for how long that may have been there, in ns.
-    pub(crate) fn looks(&mut self, now_ns: u64) -> u32 {
-        let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
-        let late_ns = match self.woke_ns.take() {
-            // Computing takes no virtual time: it slept until now.
-            Some(_) if self.is_virtual => 0,
-            Some(woke_ns) => now_ns.saturating_sub(woke_ns),
-            None => now_ns.saturating_sub(looked_ns),
-        };
-        u32::try_from(late_ns).unwrap_or(u32::MAX)
     }
 
     /// The queue of `disk` now waits for `reason`; whether that is new, and something.

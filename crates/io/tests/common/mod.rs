@@ -100,7 +100,7 @@ pub(crate) fn disk(iops: u64, bytes_per_s: u64, latency_goal: LatencyGoal) -> Di
 /// One shard with default classes over `backend`, and a new file.
 pub(crate) fn one_shard(disk: DiskSetup, backend: Box<dyn Backend>) -> (Topology, Shard, Arc<SharedFile>) {
     let topology = Topology::new(1, Classes::new(), vec![disk]).unwrap();
-    let shard = Shard::new(Reactor::new(0, &topology, backend));
+    let shard = Shard::new(Reactor::new(0, &topology, backend).unwrap());
     let file = topology.file("file".as_ref(), CREATE, 0);
     (topology, shard, file)
 }
@@ -110,7 +110,7 @@ pub(crate) fn one_reactor(max_requests: u32, backend: Box<dyn Backend>) -> (Topo
     let config = ReactorConfig { max_requests };
     let disks = vec![DiskSetup::unlimited()];
     let topology = Topology::with_config(1, Classes::new(), disks, config).unwrap();
-    let reactor = Reactor::new(0, &topology, backend);
+    let reactor = Reactor::new(0, &topology, backend).unwrap();
     let file = topology.file("file".as_ref(), CREATE, 0);
     (topology, reactor, file)
 }

@@ -26,6 +26,8 @@ pub(crate) struct Faults {
     pub(crate) at_once_percent: u64,
     /// A completion is held back for up to so many turns.
     pub(crate) late_turns_max: u64,
+    /// Operations on the file "hung" come back after so many turns.
+    pub(crate) hung_turns: u64,
     /// Only transfers that touch this byte of the file fail, and always.
     pub(crate) bad_byte: Option<u64>,
     pub(crate) capacity: usize,
@@ -45,6 +47,7 @@ impl Default for Faults {
             errno: libc::EIO,
             at_once_percent: 0,
             late_turns_max: 0,
+            hung_turns: 0,
             bad_byte: None,
             capacity: 32,
             align_bytes: 512,
@@ -64,11 +67,21 @@ pub(crate) struct Nasty {
     faults: Faults,
     random: u64,
     late: Vec<Late>,
+    hung: Option<FileId>,
+    /// The file that is attached next is "hung": it was just opened here.
+    is_next_hung: bool,
 }
 
 impl Nasty {
     pub(crate) fn new(store: &MemoryStore, faults: Faults) -> Nasty {
-        Nasty { inner: MemoryBackend::new(store).unwrap(), faults, random: faults.seed, late: Vec::new() }
+        Nasty {
+            inner: MemoryBackend::new(store).unwrap(),
+            faults,
+            random: faults.seed,
+            late: Vec::new(),
+            hung: None,
+            is_next_hung: false,
+        }
     }
 
     pub(crate) fn boxed(faults: Faults) -> Box<dyn Backend> {
@@ -119,7 +132,9 @@ impl Nasty {
     }
 }
 
-impl Backend for Nasty {
+// SAFETY: memory is touched when the completion is reaped, or inside `submit`; an operation is then taken off the list. What is
+// in flight at the drop is forgotten, untouched.
+unsafe impl Backend for Nasty {
     fn name(&self) -> &'static str {
         "nasty"
     }
@@ -129,11 +144,15 @@ impl Backend for Nasty {
     }
 
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
+        self.is_next_hung = path.ends_with("hung");
         self.inner.open_shared(path, options)
     }
 
     fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)> {
         let (file, info) = self.inner.attach(file)?;
+        if std::mem::take(&mut self.is_next_hung) {
+            self.hung = Some(file);
+        }
         Ok((file, FileInfo { offset_align_bytes: self.faults.align_bytes, ..info }))
     }
 
@@ -147,10 +166,6 @@ impl Backend for Nasty {
 
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
         self.inner.set_file_len(file, len_bytes)
-    }
-
-    unsafe fn register_memory(&mut self, _ptr: *mut u8, _len_bytes: usize) -> Option<u16> {
-        None
     }
 
     unsafe fn submit(&mut self, mut operation: Operation) -> Submit {
@@ -168,7 +183,8 @@ impl Backend for Nasty {
             _ => false,
         };
         let error = (is_bad || self.chance(self.faults.error_percent)).then_some(self.faults.errno);
-        let turns = self.below(self.faults.late_turns_max + 1);
+        let is_hung = self.hung == Some(operation.file);
+        let turns = if is_hung { self.faults.hung_turns } else { self.below(self.faults.late_turns_max + 1) };
         let late = Late { turns, operation, error };
         if self.chance(self.faults.at_once_percent) {
             return Submit::Done(self.carry_out(late));

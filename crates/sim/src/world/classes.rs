@@ -203,7 +203,7 @@ impl ClassTable {
             }
         }
         for (number, state) in queues.iter_mut().enumerate() {
-            state.queue.follow_classes(|user_data| cancelled.push((number as u32, user_data)));
+            state.queue.follow_classes(|stopped| cancelled.push((number as u32, stopped.user_data)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What jobs do in a world: start, send, get back, stop.
 
-use plimsoll_core::Op;
+use plimsoll_core::{CANCELLED, Op};
 
 use super::log::{Event, EventKind};
 use super::run::{Moment, Run};
@@ -247,17 +247,18 @@ impl World<'_> {
         run.outstanding -= 1;
         match end {
             End::Done(result) => {
-                let bytes = u64::from(result.unwrap_or(0));
+                let bytes = u64::from(result.unwrap_or_else(|failure| failure.moved_bytes));
+                let errno = result.err().map_or(0, |failure| failure.errno);
                 let latency_ns = self.now_ns - request.due_ns;
                 run.counts.requests += 1;
                 run.counts.bytes += bytes;
-                run.counts.errors += u64::from(result.is_err());
+                run.counts.errors += u64::from(errno != 0 && errno != CANCELLED);
                 run.latency.record(latency_ns);
                 self.totals.finished += 1;
                 let disk = self.queues[run.queue as usize].disk;
                 self.measures.note_finish((disk, request.class), bytes, latency_ns);
                 let event = request.event(EventKind::Finish, (self.now_ns, shard, disk));
-                self.log.note(Event { errno: result.err().unwrap_or(0), ..event });
+                self.log.note(Event { errno, ..event });
             }
             End::Refused => {
                 run.counts.refused += 1;

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use plimsoll_core::Failure;
+
 use super::agenda::NEVER;
 use super::spec::ShardSpec;
 use crate::device::DeviceCompletion;
@@ -25,8 +27,8 @@ pub(crate) enum Due {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum End {
-    /// Bytes moved, or an error number.
-    Done(Result<u32, i32>),
+    /// Bytes moved, or why not all were.
+    Done(Result<u32, Failure>),
     /// The queue would not take it.
     Refused,
     /// Its class was removed while it was queued.

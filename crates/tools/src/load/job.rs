@@ -504,7 +504,7 @@ impl Special {
             (true, Ok(bytes)) if bytes == sent.len_bytes => stamps.acknowledged(sent.offset, len_bytes, sent.event),
             (true, _) => stamps.failed(sent.offset, len_bytes, sent.event),
             (false, result) => {
-                self.check(&end.data, sent, result.unwrap_or(0));
+                self.check(&end.data, sent, result.unwrap_or_else(|error| error.moved_bytes()));
                 if let Some(stamps) = &mut self.stamps {
                     stamps.end_read(sent.offset, len_bytes);
                 }

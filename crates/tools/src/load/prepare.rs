@@ -187,7 +187,8 @@ fn make_buffers(reactor: &mut Reactor, spec: &JobSpec, seed: u64) -> Result<Vec<
         }
     };
     let Some(pieces) = spec.iov_count else {
-        let mut buffers = reactor.make_buffers(count, request_bytes as usize).map_err(no_memory)?;
+        // Unregistered buffers do as well, a little dearer.
+        let mut buffers = reactor.make_buffers(count, request_bytes as usize).map_err(no_memory)?.buffers;
         buffers.iter_mut().for_each(fill);
         return Ok(buffers.into_iter().map(Data::One).collect());
     };

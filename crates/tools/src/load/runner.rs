@@ -338,7 +338,11 @@ impl Runner<'_> {
         match &mut job.work {
             Work::Special(_) => special_is_done(job, fiber, number, &end, is_counted.then_some(now_ns)),
             _ if is_counted => {
-                job.count(end.result, job.spec.request_bytes, now_ns.saturating_sub(fiber.due_ns));
+                job.count(
+                    end.result.map_err(|error| error.errno()),
+                    job.spec.request_bytes,
+                    now_ns.saturating_sub(fiber.due_ns),
+                );
             }
             _ => {}
         }
@@ -544,8 +548,9 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     let Some(sent) = fiber.sent.get(number) else {
         fiber.unflushed = 0;
         if let Some(now_ns) = counted_ns {
-            special.flushes.count(end.result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
-            if let Err(code) = end.result {
+            let result = end.result.map_err(|error| error.errno());
+            special.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
+            if let Err(code) = result {
                 job.fail(code);
             }
         }
@@ -555,7 +560,7 @@ fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Do
     special.verify(sent, end);
     if let Some(now_ns) = counted_ns {
         let latency_ns = now_ns.saturating_sub(fiber.due_ns);
-        let (result, expected_bytes) = special.outcome(sent, end.result);
+        let (result, expected_bytes) = special.outcome(sent, end.result.map_err(|error| error.errno()));
         if let Some(directions) = &mut special.directions {
             let side = if sent.is_write { &mut directions.writes } else { &mut directions.reads };
             side.count(result, expected_bytes, latency_ns);

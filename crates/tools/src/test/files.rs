@@ -348,7 +348,7 @@ fn reserve(path: &Path, len_bytes: u64, backend: Option<BackendKind>) -> Result<
             reactor.reap(&mut done);
         }
         let failed = done.iter().find_map(|end| end.result.err());
-        failed.map_or(Ok(()), |code| Err(std::io::Error::from_raw_os_error(code).to_string()))
+        failed.map_or(Ok(()), |error| Err(error.to_string()))
     });
     ends.map_err(|error| error.to_string())?.into_iter().collect()
 }

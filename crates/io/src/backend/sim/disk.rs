@@ -32,7 +32,7 @@
 //! (disk.spec.latency.write_ns, disk.spec.latency.sigma) = (50e3, 0.0);
 //! let world = SimWorld::new(&SimConfig { disks: vec![disk], ..SimConfig::default() })?;
 //! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
-//! let runtime = SimRuntime::new(&world, &topology);
+//! let runtime = SimRuntime::new(&world, &topology)?;
 //! let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
 //! let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), create, 0));
 //! let mut ends = Vec::new();

@@ -44,7 +44,7 @@
 //! let block = |byte| AlignedBuf::new(4096).map(|mut buffer| { buffer.fill(byte); buffer });
 //!
 //! let first = topology()?;
-//! let runtime = SimRuntime::new(&world, &first);
+//! let runtime = SimRuntime::new(&world, &first)?;
 //! let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
 //! let file = first.file("journal".as_ref(), create, 0);
 //! let (shard, before, after) = (runtime.shard(0).clone(), block(1)?, block(2)?);
@@ -56,7 +56,7 @@
 //! runtime.crash();
 //!
 //! let second = topology()?;
-//! let runtime = SimRuntime::new(&world, &second);
+//! let runtime = SimRuntime::new(&world, &second)?;
 //! let file = second.file("journal".as_ref(), OpenOptions::default(), 0);
 //! let shard = runtime.shard(0).clone();
 //! let (read, bytes) = runtime.block_on(0, shard.read_at(&file, Class::DEFAULT, 0, block(0)?))?;

@@ -410,7 +410,7 @@ impl Runner<'_> {
             Ok(bytes) if bytes == flight.len_bytes => (bytes, None),
             // Came back short.
             Ok(bytes) => (bytes, Some(0)),
-            Err(code) => (0, Some(code)),
+            Err(error) => (0, Some(error.errno())),
         };
         if let Some(code) = error {
             self.fail(flight.class, code);
@@ -441,7 +441,7 @@ impl Runner<'_> {
             _ => None,
         };
         if let Some(side) = side {
-            side.count(end.result, flight.len_bytes, latency_ns);
+            side.count(end.result.map_err(|error| error.errno()), flight.len_bytes, latency_ns);
         }
     }
 

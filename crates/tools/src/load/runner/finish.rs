@@ -198,7 +198,7 @@ impl Runner<'_> {
         match end.result {
             Ok(bytes) if bytes == sent.len_bytes => {}
             Ok(_) => job.fail(0),
-            Err(code) => job.fail(code),
+            Err(error) => job.fail(error.errno()),
         }
         if let Some(buffer) = fiber.buffers.first_mut() {
             *buffer = end.data;

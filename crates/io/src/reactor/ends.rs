@@ -1,0 +1,132 @@
+//! How requests end: done, cancelled, with the reactor, or because the backend broke down.
+//!
+//! # Why
+//! Whoever waits for a request hears of its end, whatever happens here, and no memory goes back to its owner while the
+//! system may still write to it.
+//!
+//! # How it works
+//! A request that ends leaves the table and goes to its owner: into `finished`, or to the shard that sent it. When the backend
+//! breaks down (an error of `flush` or `wait`) every request that this shard's queues hold ends at once with the error. Of
+//! those with a piece in the backend the reactor keeps the memory until the backend has been dropped, which waits for them.
+//!
+//! # Limits
+//! Requests that were sent to another shard's queue are answered by that shard.
+//!
+//! # Example
+//! A ring is closed from outside: `wait` says `EBADF`. Ten requests wait in the queue: they end with `EBADF` and their memory.
+//! Two are in the ring: they end with `EBADF` and without memory. `submit` says [`RefusedReason::Broken`].
+//!
+//! [`RefusedReason::Broken`]: crate::RefusedReason::Broken
+
+use std::io;
+
+use plimsoll_core::{Cancel, Failure, Finished, Stopped};
+
+use super::{Pending, Place, Reactor};
+use crate::request::{Done, Request, RequestError};
+
+impl Reactor {
+    /// A request of the table has ended: to its owner, here or elsewhere.
+    pub(super) fn end(&mut self, key: usize, result: Result<u32, RequestError>, total_ns: u64) {
+        if let Some(pending) = self.pending.try_remove(key) {
+            self.hand_back(pending, result, total_ns);
+        }
+    }
+
+    fn hand_back(&mut self, pending: Pending, result: Result<u32, RequestError>, total_ns: u64) {
+        if self.tracer.is_on() {
+            self.note_finished(&pending, result);
+        }
+        let total_ns = pending.discarded_ns.saturating_add(total_ns);
+        match pending.from {
+            None => {
+                let Request { tag, data, .. } = pending.request;
+                self.finished.push(Done { tag, result, data, total_ns });
+            }
+            Some(from) => self.answer(from, pending.request, result, total_ns),
+        }
+    }
+
+    /// The queue has finished with a request.
+    pub(super) fn is_finished(&mut self, finished: Finished) {
+        let Finished { user_data, result, total_ns } = finished;
+        let key = user_data as usize;
+        if result.is_err() || !self.discards_on(key, total_ns) {
+            self.end(key, result.map_err(RequestError::Failed), total_ns);
+        }
+    }
+
+    /// A request was taken out of its queue, with nothing of it in the device.
+    pub(super) fn is_cancelled(&mut self, stopped: Stopped) {
+        let Stopped { user_data, moved_bytes } = stopped;
+        let failure = Failure { errno: libc::ECANCELED, moved_bytes };
+        self.end(user_data as usize, Err(RequestError::Failed(failure)), 0);
+    }
+
+    pub(super) fn check_broken(&self) -> io::Result<()> {
+        self.broken.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+
+    /// Takes note of what the backend said of itself.
+    pub(super) fn heed(&mut self, answer: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = &answer
+            && self.broken.is_none()
+        {
+            let errno = error.raw_os_error().unwrap_or(libc::ESHUTDOWN);
+            self.broken = Some(errno);
+            self.end_all(errno);
+        }
+        answer
+    }
+
+    /// Ends every request of this shard's queues with `errno`.
+    fn end_all(&mut self, errno: i32) {
+        for disk in 0..self.stalled.len() {
+            while let Some(key) = self.stalled[disk].pop_front() {
+                self.refuse_piece(key, errno);
+            }
+        }
+        let keys: Vec<usize> = self.pending.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(Pending { at: Place::Here { disk, id }, .. }) = self.pending.get(key) else { continue };
+            let (disk, id) = (usize::from(*disk), *id);
+            let cancel = self.queues.get_mut(disk).and_then(Option::as_mut).map(|queue| queue.cancel(id));
+            let Some(mut pending) = self.pending.try_remove(key) else { continue };
+            let moved_bytes = match cancel {
+                Some(Cancel::Cancelled(stopped)) => stopped.moved_bytes,
+                _ => {
+                    // Pieces of it are in the backend, which may use the memory until it has been dropped.
+                    self.kept.push(std::mem::take(&mut pending.request.data));
+                    0
+                }
+            };
+            self.hand_back(pending, Err(RequestError::Failed(Failure { errno, moved_bytes })), 0);
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        // Every piece is seen off, so that its device time is given back to the disk, which other shards go on using. What
+        // cannot be waited for, the backend's own drop waits for.
+        loop {
+            for disk in 0..self.stalled.len() {
+                while let Some(key) = self.stalled[disk].pop_front() {
+                    self.refuse_piece(key, libc::ECANCELED);
+                }
+            }
+            if self.backend.in_flight() == 0 {
+                break;
+            }
+            let waited = self.backend.wait(None);
+            self.collect_completions();
+            if waited.is_err() {
+                break;
+            }
+        }
+        self.end_all(libc::ESHUTDOWN);
+        // Before others may open the shard: their requests must have other numbers.
+        self.topology.recorder().set_last_number(self.shard, self.number);
+        self.topology.mailboxes().close(self.shard);
+    }
+}

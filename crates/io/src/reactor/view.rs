@@ -1,0 +1,122 @@
+//! What of a reactor may be touched while futures run on it: everything but requests and turns.
+//!
+//! # Why
+//! The futures of a shard own the tags of its requests. Whoever submitted or reaped beside them would take their completions, or
+//! give them others'.
+//!
+//! # How it works
+//! A borrow of the reactor with the methods that neither begin nor end a request.
+//!
+//! # Limits
+//! The reactor is borrowed as long as the view lives: do not hold it across an `await`.
+//!
+//! # Example
+//! ```
+//! # use plimsoll::{Class, Classes, DiskSetup, Reactor, Shard, Topology};
+//! # let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! # let (backend, _) = plimsoll::backend::choose::probe(Some(plimsoll::backend::choose::BackendKind::Null), 8)?;
+//! let shard = Shard::new(Reactor::new(0, &topology, backend)?);
+//! assert_eq!(shard.reactor().under_way(), 0);
+//! assert!(shard.reactor().class_stats(0, Class::DEFAULT).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::cell::RefMut;
+use std::io;
+use std::sync::Arc;
+
+use plimsoll_core::{ClassStats, Latencies, Snapshot};
+
+use super::Reactor;
+use crate::backend::FileInfo;
+use crate::buffer::Buffers;
+use crate::class::Class;
+use crate::file::SharedFile;
+use crate::topology::Topology;
+
+/// See the module's documentation. Each method is that of the same name of [`Reactor`].
+pub struct ReactorView<'a>(RefMut<'a, Reactor>);
+
+impl<'a> ReactorView<'a> {
+    pub(crate) fn new(reactor: RefMut<'a, Reactor>) -> ReactorView<'a> {
+        ReactorView(reactor)
+    }
+
+    /// See [`Reactor::shard`].
+    #[must_use]
+    pub fn shard(&self) -> u16 {
+        self.0.shard()
+    }
+
+    /// See [`Reactor::topology`].
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        self.0.topology()
+    }
+
+    /// See [`Reactor::under_way`].
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.0.under_way()
+    }
+
+    /// See [`Reactor::in_backend`].
+    #[must_use]
+    pub fn in_backend(&self) -> usize {
+        self.0.in_backend()
+    }
+
+    /// See [`Reactor::make_buffers`].
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub fn make_buffers(&mut self, count: usize, len_bytes: usize) -> io::Result<Buffers> {
+        self.0.make_buffers(count, len_bytes)
+    }
+
+    /// See [`Reactor::open`].
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn open(&mut self, file: &Arc<SharedFile>) -> io::Result<FileInfo> {
+        self.0.open(file)
+    }
+
+    /// See [`Reactor::file_len`].
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn file_len(&mut self, file: &Arc<SharedFile>) -> io::Result<u64> {
+        self.0.file_len(file)
+    }
+
+    /// See [`Reactor::set_file_len`].
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn set_file_len(&mut self, file: &Arc<SharedFile>, len_bytes: u64) -> io::Result<()> {
+        self.0.set_file_len(file, len_bytes)
+    }
+
+    /// See [`Reactor::snapshot`].
+    #[must_use]
+    pub fn snapshot(&self, disk: u16) -> Option<Snapshot> {
+        self.0.snapshot(disk)
+    }
+
+    /// See [`Reactor::class_stats`].
+    #[must_use]
+    pub fn class_stats(&self, disk: u16, class: Class) -> Option<ClassStats> {
+        self.0.class_stats(disk, class)
+    }
+
+    /// See [`Reactor::class_latencies`].
+    pub fn class_latencies(&self, disk: u16, class: Class, visit: &mut dyn FnMut(&Latencies)) {
+        self.0.class_latencies(disk, class, visit);
+    }
+
+    /// See [`Reactor::reset_stats`].
+    pub fn reset_stats(&mut self) {
+        self.0.reset_stats();
+    }
+}
