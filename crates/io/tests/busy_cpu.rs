@@ -2,7 +2,6 @@
 //! not count as the device's time.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
-#![cfg(feature = "sim")]
 
 mod common;
 

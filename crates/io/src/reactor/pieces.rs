@@ -230,3 +230,34 @@ fn outcome(dispatch: &Dispatch, result: OpResult, align_bytes: u32) -> Outcome {
         Ok(moved) => Outcome::Moved(moved),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::OpenOptions;
+    use crate::backend::memory::{MemoryBackend, MemoryStore};
+    use crate::{Class, Classes, Data, DiskSetup, Request, Topology};
+
+    /// A reactor whose table has lost a request that its queue still holds: what must never be.
+    fn broken_table() -> Reactor {
+        let Ok(topology) = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]) else { panic!("one disk") };
+        let Ok(backend) = MemoryBackend::new(&MemoryStore::default()) else { panic!("memory needs nothing") };
+        let Ok(mut reactor) = Reactor::new(0, &topology, Box::new(backend)) else { panic!("the first reactor") };
+        let file = topology.file("file".as_ref(), OpenOptions::default(), 0);
+        let (class, kind) = (Class::DEFAULT, RequestKind::Sync { data_only: true });
+        let Ok(_) = reactor.submit(Request { file, class, kind, offset: 0, data: Data::None, tag: 0 }) else {
+            panic!("a disk without limits")
+        };
+        reactor.pending.clear();
+        reactor
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "of no request"))]
+    fn a_piece_of_no_request_is_not_reported_as_sent() {
+        let mut reactor = broken_table();
+        reactor.dispatch();
+        let stats = reactor.class_stats(0, Class::DEFAULT).map(|stats| (stats.errors, stats.in_flight));
+        assert_eq!((stats, reactor.in_backend()), (Some((1, 0)), 0));
+    }
+}
