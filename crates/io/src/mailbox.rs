@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_turn_reads_what_lay_there_and_not_what_comes_meanwhile() {
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let mut reactor = Reactor::new(0, &topology, BackendKind::Null.make(8).unwrap());
+        let mut reactor = Reactor::new(0, &topology, BackendKind::Null.make(8).unwrap()).unwrap();
         let read = Arc::default();
         topology.mailboxes().send(0, echo(1000, &read));
         topology.mailboxes().send(0, echo(0, &read));

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{CREATE, disk, memory, one, within_reason};
 use plimsoll::backend::memory::{MemoryBackend, MemoryStore};
-use plimsoll::backend::{Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle};
+use plimsoll::backend::{
+    Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle,
+};
 use plimsoll::core::LatencyGoal;
 use plimsoll::{
     Class, Classes, Data, DiskSetup, Done, Reactor, RefusedReason, Request, RequestError, RequestKind, SharedFile,

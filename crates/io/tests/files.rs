@@ -97,7 +97,7 @@ fn shards_share_one_file_also_after_its_name_leads_to_another() {
             let dir = TempDir::new("renamed");
             let path = dir.path().join("file");
             let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-            let shards = [0, 1].map(|n| Shard::new(Reactor::new(n, &topology, kind.make(8).unwrap())));
+            let shards = [0, 1].map(|n| Shard::new(Reactor::new(n, &topology, kind.make(8).unwrap()).unwrap()));
             check_after_replacing(kind.name(), &topology, &path, shards, || {
                 std::fs::rename(&path, dir.path().join("old")).unwrap();
                 std::fs::write(&path, vec![2; BLOCK]).unwrap();
@@ -111,7 +111,8 @@ fn shards_share_one_file_also_after_its_name_leads_to_another() {
 fn shards_share_one_file_in_memory_also_after_its_name_leads_to_another() {
     let store = MemoryStore::default();
     let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let shards = [0, 1].map(|n| Shard::new(Reactor::new(n, &topology, Box::new(MemoryBackend::new(&store).unwrap()))));
+    let shards =
+        [0, 1].map(|n| Shard::new(Reactor::new(n, &topology, Box::new(MemoryBackend::new(&store).unwrap())).unwrap()));
     check_after_replacing("memory", &topology, "file".as_ref(), shards, || {
         assert!(store.remove("file".as_ref()));
         let mut other = MemoryBackend::new(&store).unwrap();
@@ -151,7 +152,7 @@ fn backends_of_one_family_share_files_and_others_say_so() {
 fn shards_share_one_file_in_a_simulated_world() {
     let world = SimWorld::new(&SimConfig::default()).unwrap();
     let topology = Topology::new(2, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let runtime = SimRuntime::new(&world, &topology);
+    let runtime = SimRuntime::new(&world, &topology).unwrap();
     let file = topology.file("file".as_ref(), CREATE, 0);
     for (writer, reader, seed) in [(0, 1, 1), (1, 0, 2)] {
         let (writer, reader) = (runtime.shard(writer).clone(), runtime.shard(reader).clone());
@@ -173,7 +174,7 @@ fn a_failed_open_keeps_the_systems_error_number() {
         std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
         std::fs::write(at("plain"), b"x").unwrap();
         let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()));
+        let shard = Shard::new(Reactor::new(0, &topology, kind.make(8).unwrap()).unwrap());
         let mut cases = vec![
             (at("missing"), EXISTING, libc::ENOENT),
             (at("plain"), CREATE, libc::EEXIST),

@@ -254,7 +254,8 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
 #[test]
 fn counters_do_not_fall_while_a_shard_does_not_answer() {
     let topology = topology(2, DiskSetup::unlimited());
-    let reactor = |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap())).unwrap();
+    let reactor =
+        |shard| Reactor::new(shard, &topology, Box::new(MemoryBackend::new(topology.memory()).unwrap())).unwrap();
     let mut reactors = [reactor(0), reactor(1)];
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let file = topology.file("file".as_ref(), how, 0);
