@@ -15,7 +15,7 @@ impl IoQueue {
         self.leave_device(&piece);
         if piece.ticks > 0 {
             self.usual_device_ns = self.usual_device_ns - self.usual_device_ns / 16 + device_ns / 16;
-            self.tell_controller(now_ns, piece.ticks, device_ns);
+            self.tell_controller(now_ns, usize::from(piece.lane), piece.ticks, device_ns);
         }
         let progress = match outcome {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
@@ -38,14 +38,16 @@ impl IoQueue {
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
-            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.token_ticks(ticks));
+            self.disk
+                .bucket(usize::from(piece.bucket))
+                .take_anyway(now_ns, self.disk.token_ticks(usize::from(piece.lane), ticks));
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
             self.in_device += u32::from(ticks > 0);
             self.unreported.entered += u64::from(ticks > 0);
         }
-        let token_ticks = self.disk.token_ticks(ticks);
+        let token_ticks = self.disk.token_ticks(usize::from(piece.lane), ticks);
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {

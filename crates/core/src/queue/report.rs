@@ -17,10 +17,11 @@ const BACKLOG_PERIOD_NS: u64 = 10_000_000;
 
 impl IoQueue {
     /// The disk's controller learns from what comes back: in portions, because all shards tell it.
-    pub(super) fn tell_controller(&mut self, now_ns: u64, ticks: u64, device_ns: u64) {
+    pub(super) fn tell_controller(&mut self, now_ns: u64, lane: usize, ticks: u64, device_ns: u64) {
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += ticks;
+        report.lanes[lane].completed_ticks += ticks;
         report.latency_ns = report.latency_ns.saturating_add(device_ns.min(self.disk.latency_clip_ns()));
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
         let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
