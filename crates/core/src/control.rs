@@ -27,8 +27,9 @@
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
 //!   learnt until what was in flight has come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward
-//!   probe needs. If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its own. The window is the test for queueing: as long
-//!   as it has room, there is no queue in the device beyond the knee, so more tokens do no harm.
+//!   probe needs. If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its own. The
+//!   window is the test for queueing: as long as it has room, there is no queue in the device beyond the knee, so more
+//!   tokens do no harm.
 //!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!

@@ -410,6 +410,7 @@ impl Disk {
         let Ok(mut controller) = self.controller.try_lock() else { return };
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let completions = total(&self.feedback.completions);
+        let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
@@ -422,7 +423,7 @@ impl Disk {
                 window_blocks: total(&lane.window_blocks),
                 token_blocks: total(&lane.token_blocks),
             }),
-            outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
+            outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);
         let change = |of: &AtomicU64, to: u64| {
