@@ -205,6 +205,15 @@ pub(crate) struct Report {
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
 
+impl Report {
+    /// Returns it with what is not of the second direction in the first: queues count only the second apart.
+    pub(crate) fn divided(mut self) -> Report {
+        let [first, second] = &mut self.lanes;
+        first.completed_ticks = self.completed_ticks - second.completed_ticks;
+        self
+    }
+}
+
 impl Feedback {
     fn new() -> Feedback {
         let [entered, left, completions, completed_ticks, latency_ns, window_blocks] =

@@ -161,7 +161,6 @@ impl IoQueue {
         let slot = self.slots.get_mut(at);
         let (class, op) = (slot.class, slot.op);
         let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
-        let has_begun = slot.dispatched_bytes > 0;
         slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
         let rest_fs = std::mem::take(&mut slot.rest_fs);
         let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
@@ -169,7 +168,9 @@ impl IoQueue {
         tree.settle(class);
         self.queued -= 1;
         let member = &mut self.members[class as usize];
-        member.queued_of[op.direction() as usize].take(u32::from(!has_begun), undispatched_bytes);
+        if op.direction() == Direction::Write {
+            member.queued_writes.take(1, undispatched_bytes);
+        }
         let stats = &mut member.stats;
         stats.queued -= 1;
         stats.queued_fs -= u128::from(rest_fs);
