@@ -11,6 +11,9 @@
 //! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk
 //! (`meter`): idle time, light load and missing tokens never move the window.
 //!
+//! A duplex disk does a second of each direction in a second: there the rate is that of the busier one, but for the probe,
+//! which looks at the sum.
+//!
 //! * **Probe.** The window alternates between 1.12 and 1/1.12 times its centre, in pairs high-low, low-high, so that a
 //!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
 //!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is 0.08; phases are
@@ -25,8 +28,9 @@
 //!   learnt until what was in flight has come back.
 //! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward
 //!   probe needs; over the part of the latencies in which the requests were certainly in the disk (a shard that computes
-//!   sees completions late). If tokens were the limit: 5 % more, then 10, then 20. The window is the test for queueing: as long
-//!   as it has room, there is no queue in the device beyond the knee, so more tokens do no harm.
+//!   sees completions late). If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its
+//!   own. The window is the test for queueing: as long as it has room, there is no queue in the device beyond the knee, so
+//!   more tokens do no harm.
 //!
 //! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 1.5 times the
 //!   latency that the requests of late have when none waits for another, and one request. Without that a network volume,
@@ -95,6 +99,17 @@ pub(crate) struct Limits {
     pub(crate) unloaded_latency_ns: u64,
 }
 
+/// What a duplex disk does in one direction; otherwise all is in the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneTotals {
+    /// Model device time completed, in quarter nanoseconds.
+    pub(crate) completed_ticks: u64,
+    /// How often the window was full for a request, although this direction had its part of what was in the device.
+    pub(crate) window_blocks: u64,
+    /// How often tokens were missing.
+    pub(crate) token_blocks: u64,
+}
+
 /// Running totals over all shards. Each only grows, apart from what is in flight and the cap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
@@ -114,11 +129,10 @@ pub(crate) struct Totals {
     pub(crate) in_flight_requests: u32,
     /// How often a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
-    /// How often a queue had a request, and tokens were missing.
-    pub(crate) token_blocks: u64,
     /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None`: no such
     /// class.
     pub(crate) outstanding_cap_ns: Option<u64>,
+    pub(crate) lanes: [LaneTotals; 2],
 }
 
 /// Weighs the least latency of a piece by its device time, for [`Totals::unloaded_work`].
@@ -168,9 +182,10 @@ pub(crate) struct Controller {
     /// The largest window: that of the configuration, or what the disk needs. See [`Controller::set_bound`].
     bound_ns: f64,
     ceiling_ns: f64,
-    scale: f64,
-    scale_growth: f64,
-    reported_scale: f64,
+    /// Of each direction of a duplex disk; otherwise the first counts.
+    scale: [f64; 2],
+    scale_growth: [f64; 2],
+    reported_scale: [f64; 2],
     /// The knee is far away: short phases, long steps.
     far: bool,
     at_bound: bool,
@@ -224,9 +239,9 @@ impl Controller {
             centre_ns: begin_ns,
             bound_ns,
             ceiling_ns: bound_ns,
-            scale,
-            scale_growth: SCALE_GROWTH,
-            reported_scale: scale,
+            scale: [scale; 2],
+            scale_growth: [SCALE_GROWTH; 2],
+            reported_scale: [scale; 2],
             far: true,
             at_bound: false,
             elasticity: None,
@@ -267,8 +282,8 @@ impl Controller {
         self.last.outstanding_cap_ns.is_some_and(|cap_ns| (cap_ns as f64) < self.bound_ns && self.at_bound)
     }
 
-    /// The rate of the disk over the rate of its model, by which tokens are given out.
-    pub(crate) fn capacity_scale(&self) -> f64 {
+    /// The rate of the disk over the rate of its model, by which tokens are given out, by direction on a duplex disk.
+    pub(crate) fn capacity_scale(&self) -> [f64; 2] {
         self.scale
     }
 
@@ -326,8 +341,9 @@ impl Controller {
             self.restart(now_ns, totals);
         }
         let window_was_full = totals.window_blocks > self.last.window_blocks;
+        let was_full_for = [0, 1].map(|lane| totals.lanes[lane].window_blocks > self.last.lanes[lane].window_blocks);
         for meter in [&mut self.phase, &mut self.turnover, &mut self.period] {
-            meter.note(completions, window_was_full, totals);
+            meter.note(completions, window_was_full, was_full_for, totals);
         }
         self.last_completion_ns = now_ns;
         self.last = *totals;
@@ -475,7 +491,7 @@ impl Controller {
             return;
         }
         self.turnover = Meter::start(now_ns, totals);
-        if reading.rate > RATE_OVER_TOKENS_MAX * self.scale {
+        if reading.rate > RATE_OVER_TOKENS_MAX * self.scale[0].max(self.scale[1]) {
             // More than tokens were given out for: several queues reported at once.
             return;
         }
@@ -568,7 +584,9 @@ impl Controller {
             self.phase = Meter::start(now_ns, totals);
             return;
         }
-        let phase = Phase { ln_rate: ln(reading.rate), ln_window: ln(self.window()) };
+        // Of both directions: a window that is wide enough for the busier one may be too narrow for the other.
+        let ln_rate = ln(reading.rates[0] + reading.rates[1]);
+        let phase = Phase { ln_rate, ln_window: ln(self.window()) };
         match self.first_phase.take() {
             None => {
                 self.first_phase = Some(phase);
@@ -653,7 +671,7 @@ impl Controller {
         }
         if factor > 1.0 {
             // The tokens must not hold back what the window admits.
-            self.scale = (self.scale * factor).min(self.config.scale_max);
+            self.scale = self.scale.map(|scale| (scale * factor).min(self.config.scale_max));
         }
     }
 
@@ -670,33 +688,41 @@ impl Controller {
         {
             return;
         }
-        let Reading { rate, offered, work_ns, certain } = self.period.read(now_ns, totals);
+        let Reading { rate, rates, offered, held, work_ns, certain } = self.period.read(now_ns, totals);
         if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
             return;
         }
         let tokens_missing = self.period.tokens_missing(totals);
         self.period = Meter::start(now_ns, totals);
-        let reason = EventReason::Rate { before: self.scale, after: rate };
         if offered && (!matches!(self.mode, Mode::Probe) || self.is_limited_by_outstanding()) {
             // The rate is in question, or is what the classes make of it and not what the disk can do.
             return;
         }
-        if offered {
-            let rate = self.usual_rate.map_or(rate, |usual| usual.max(rate));
-            self.scale_growth = SCALE_GROWTH;
-            // While completions went unseen the disk may have been idle: it carries at least this.
-            self.set_scale(now_ns, rate / certain.max(CERTAIN_LEAST) * SCALE_HEADROOM, reason);
-        } else if tokens_missing {
-            self.set_scale(now_ns, self.scale * (1.0 + self.scale_growth), EventReason::TokensMissing);
-            self.scale_growth = (2.0 * self.scale_growth).min(SCALE_GROWTH_MAX);
+
+        // While completions went unseen the disk may have been idle: it carries at least this.
+        let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
+        for lane in 0..2 {
+            if held[lane] {
+                // The usual rate is that of the busier direction.
+                let is_busier = rates[lane] >= rate;
+                let usual = self.usual_rate.filter(|_| is_busier).unwrap_or(0.0);
+                let reason = EventReason::Rate { before: self.scale[lane], after: rates[lane] };
+                self.scale_growth[lane] = SCALE_GROWTH;
+                self.set_scale(now_ns, lane, usual.max(rates[lane]) * headroom, reason);
+            } else if tokens_missing[lane] {
+                let scale = self.scale[lane] * (1.0 + self.scale_growth[lane]);
+                self.set_scale(now_ns, lane, scale, EventReason::TokensMissing);
+                self.scale_growth[lane] = (2.0 * self.scale_growth[lane]).min(SCALE_GROWTH_MAX);
+            }
         }
     }
 
-    fn set_scale(&mut self, now_ns: u64, scale: f64, reason: EventReason) {
-        self.scale = scale.max(self.config.scale_min).min(self.config.scale_max);
-        if (self.scale / self.reported_scale - 1.0).abs() > SCALE_REPORT {
-            self.events.push(now_ns, EventKind::ScaleChanged, self.reported_scale, self.scale, reason);
-            self.reported_scale = self.scale;
+    fn set_scale(&mut self, now_ns: u64, lane: usize, scale: f64, reason: EventReason) {
+        self.scale[lane] = scale.max(self.config.scale_min).min(self.config.scale_max);
+        let (scale, reported) = (self.scale[lane], self.reported_scale[lane]);
+        if (scale / reported - 1.0).abs() > SCALE_REPORT {
+            self.events.push(now_ns, EventKind::ScaleChanged, reported, scale, reason);
+            self.reported_scale[lane] = scale;
         }
     }
 }

@@ -45,7 +45,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
-use crate::control::{ControlConfig, ControlEvent, Controller, Limits as ControlLimits, Totals};
+use crate::control::{ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
 use crate::qos::{LatencyTarget, Qos, ReservedTime};
 use crate::request::{Direction, Op};
@@ -157,7 +157,8 @@ pub struct Disk {
 #[repr(align(128))]
 #[derive(Debug)]
 struct Settings {
-    scale_bits: AtomicU64,
+    /// By direction, on a duplex disk.
+    scale_bits: [AtomicU64; 2],
     bound_ticks: AtomicU64,
     latency_clip_ns: AtomicU64,
     long_piece_ticks: AtomicU64,
@@ -182,6 +183,13 @@ struct Feedback {
     latency_ns: AtomicU64,
     late_ns: AtomicU64,
     window_blocks: AtomicU64,
+    lanes: [LaneFeedback; 2],
+}
+
+#[derive(Debug)]
+struct LaneFeedback {
+    completed_ticks: AtomicU64,
+    window_blocks: AtomicU64,
     token_blocks: AtomicU64,
 }
 
@@ -198,24 +206,28 @@ pub(crate) struct Report {
     pub(crate) latency_ns: u64,
     pub(crate) late_ns: u64,
     pub(crate) window_blocks: u64,
-    pub(crate) token_blocks: u64,
+    pub(crate) lanes: [LaneTotals; 2],
     /// See [`crate::control::Totals`].
     pub(crate) outstanding_cap_ns: Option<u64>,
 }
 
+impl Report {
+    /// Returns it with what is not of the second direction in the first: queues count only the second apart.
+    pub(crate) fn divided(mut self) -> Report {
+        let [first, second] = &mut self.lanes;
+        first.completed_ticks = self.completed_ticks - second.completed_ticks;
+        self
+    }
+}
+
 impl Feedback {
     fn new() -> Feedback {
-        let [
-            entered,
-            left,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            late_ns,
-            window_blocks,
-            token_blocks,
-        ] = [(); 9].map(|()| AtomicU64::new(0));
+        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
+            [(); 8].map(|()| AtomicU64::new(0));
+        let lanes = [(); 2].map(|()| {
+            let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
+            LaneFeedback { completed_ticks, window_blocks, token_blocks }
+        });
         Feedback {
             entered,
             left,
@@ -225,12 +237,17 @@ impl Feedback {
             latency_ns,
             late_ns,
             window_blocks,
-            token_blocks,
+            lanes,
         }
     }
 
     fn add(&self, report: &Report) {
-        for (total, more) in [
+        let add = |(total, more): (&AtomicU64, u64)| {
+            if more > 0 {
+                total.fetch_add(more, Ordering::Relaxed);
+            }
+        };
+        let totals = [
             (&self.entered, report.entered),
             (&self.left, report.left),
             (&self.completions, report.completions),
@@ -239,11 +256,12 @@ impl Feedback {
             (&self.latency_ns, report.latency_ns),
             (&self.late_ns, report.late_ns),
             (&self.window_blocks, report.window_blocks),
-            (&self.token_blocks, report.token_blocks),
-        ] {
-            if more > 0 {
-                total.fetch_add(more, Ordering::Relaxed);
-            }
+        ];
+        totals.into_iter().for_each(add);
+        for (total, more) in self.lanes.iter().zip(&report.lanes) {
+            add((&total.completed_ticks, more.completed_ticks));
+            add((&total.window_blocks, more.window_blocks));
+            add((&total.token_blocks, more.token_blocks));
         }
     }
 }
@@ -305,7 +323,7 @@ impl Disk {
             claimed_until_ns: OwnLine::new(0),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
-                scale_bits: AtomicU64::new(controller.capacity_scale().to_bits()),
+                scale_bits: controller.capacity_scale().map(|scale| AtomicU64::new(scale.to_bits())),
                 bound_ticks: AtomicU64::new(bound_ns.saturating_mul(TICKS_PER_NS)),
                 latency_clip_ns: AtomicU64::new(controller.latency_clip_ns()),
                 long_piece_ticks: AtomicU64::new(0),
@@ -350,10 +368,14 @@ impl Disk {
         self.settings.bound_ticks.load(Ordering::Relaxed)
     }
 
-    /// The rate of the disk over that of its model, as the closed loop sees it now.
+    /// The rate of the disk over that of its model, as the closed loop sees it now; of a duplex disk that of the slower direction.
     #[must_use]
     pub fn capacity_scale(&self) -> f64 {
-        f64::from_bits(self.settings.scale_bits.load(Ordering::Relaxed))
+        if self.config.duplex { self.scale_of(0).min(self.scale_of(1)) } else { self.scale_of(0) }
+    }
+
+    fn scale_of(&self, lane: usize) -> f64 {
+        f64::from_bits(self.settings.scale_bits[lane].load(Ordering::Relaxed))
     }
 
     fn closed_loop(&self) -> MutexGuard<'_, Controller> {
@@ -420,6 +442,7 @@ impl Disk {
         let Ok(mut controller) = self.controller.try_lock() else { return };
         let total = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let completions = total(&self.feedback.completions);
+        let outstanding_cap_ns = self.ceilings().least(now_ns, queue, report.outstanding_cap_ns);
         let totals = Totals {
             completions,
             completed_ticks: total(&self.feedback.completed_ticks),
@@ -429,8 +452,12 @@ impl Disk {
             in_flight_ns: self.in_flight_ns(),
             in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
             window_blocks: total(&self.feedback.window_blocks),
-            token_blocks: total(&self.feedback.token_blocks),
-            outstanding_cap_ns: self.ceilings().least(now_ns, queue, report.outstanding_cap_ns),
+            lanes: self.feedback.lanes.each_ref().map(|lane| LaneTotals {
+                completed_ticks: total(&lane.completed_ticks),
+                window_blocks: total(&lane.window_blocks),
+                token_blocks: total(&lane.token_blocks),
+            }),
+            outstanding_cap_ns,
         };
         controller.step(now_ns, &totals);
         let change = |of: &AtomicU64, to: u64| {
@@ -443,7 +470,9 @@ impl Disk {
             change(&self.settings.bound_ticks, controller.bound_ns().saturating_mul(TICKS_PER_NS));
             change(&self.window_ticks.0, controller.window_ns().saturating_mul(TICKS_PER_NS));
         }
-        change(&self.settings.scale_bits, controller.capacity_scale().to_bits());
+        for (bits, scale) in self.settings.scale_bits.iter().zip(controller.capacity_scale()) {
+            change(bits, scale.to_bits());
+        }
         change(&self.settings.latency_clip_ns, controller.latency_clip_ns());
         if control.enabled {
             change(&self.settings.next_step_ns, controller.next_step_ns());
@@ -587,7 +616,7 @@ impl Disk {
     ) -> Result<(usize, u64), u64> {
         let groups = self.buckets.len() / 2;
         let own = usize::from(group) % groups;
-        let ticks = self.token_ticks(cost_ticks);
+        let ticks = self.token_ticks(lane, cost_ticks);
         let depth_ns = self.effective_goal_ns();
         let at = own * 2 + lane;
         match self.buckets[at].0.try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
@@ -605,9 +634,9 @@ impl Disk {
     }
 
     /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
-    pub(crate) fn token_ticks(&self, cost_ticks: u64) -> u64 {
+    pub(crate) fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
         let ticks = cost_ticks.saturating_mul(self.buckets.len() as u64 / 2);
-        let scale = self.capacity_scale();
+        let scale = self.scale_of(lane);
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
@@ -632,7 +661,7 @@ impl Disk {
         }
         let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
         let depth_ns = self.effective_goal_ns();
-        self.buckets[at].0.available(now_ns, self.token_ticks(ticks), depth_ns).map_err(NoRoom::Tokens)
+        self.buckets[at].0.available(now_ns, self.token_ticks(lane, ticks), depth_ns).map_err(NoRoom::Tokens)
     }
 
     /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.

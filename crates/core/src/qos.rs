@@ -191,11 +191,11 @@ impl Credit {
     }
 }
 
-/// What a class has waiting in one direction, as limits count it: requests of which nothing has been dispatched, and bytes.
+/// What a class has waiting in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
-    requests: u64,
-    bytes: u64,
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Waiting {

@@ -54,7 +54,7 @@ use crate::classes::{ClassId, QueueError};
 use crate::clock::Clock;
 use crate::disk::{Disk, Report};
 use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
-use crate::request::Op;
+use crate::request::{Direction, Op};
 use crate::slots::{NONE, RequestId, Slot, Slots};
 use crate::stats::{BlockedTime, ClassStats, Latencies, WaitMark, WaitReason};
 use crate::tree::{Fairness, Pick, ROOT, Tree, Turn};
@@ -117,8 +117,8 @@ struct Member {
     mark: WaitMark,
     /// Since when nothing is in the device; of meaning while work is queued.
     starved_since_ns: u64,
-    /// What waits, by direction, as limits count it.
-    queued_of: [Waiting; 2],
+    /// What of the queued are writes; the rest are reads.
+    queued_writes: Waiting,
     /// What is booked at its limits and not used, by direction.
     credit: [Credit; 2],
     /// Time spent at limits, and since when it is at one now.
@@ -349,7 +349,9 @@ impl IoQueue {
         member.stats.queued += 1;
         member.stats.queued_bytes += u64::from(len_bytes);
         member.stats.queued_fs += u128::from(rest_fs);
-        member.queued_of[op.direction() as usize].add(1, len_bytes);
+        if op.direction() == Direction::Write {
+            member.queued_writes.add(1, len_bytes);
+        }
         self.queued += 1;
         self.wakeup_ns = Some(0);
         Ok(RequestId { slot: at, generation: self.slots.get(at).generation })
@@ -516,7 +518,9 @@ impl IoQueue {
         stats.queued_fs -= u128::from(taken_fs);
         stats.consumed_fs += u128::from(piece.cost.as_fs());
         stats.queued -= u32::from(last);
-        member.queued_of[piece.op.direction() as usize].take(u32::from(first), piece.len_bytes);
+        if piece.op.direction() == Direction::Write {
+            member.queued_writes.take(u32::from(last), piece.len_bytes);
+        }
         stats.aged += u64::from(pick.turn == Turn::Aged);
         stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
         self.in_flight += 1;
@@ -604,7 +608,7 @@ impl Drop for IoQueue {
             mode::take_fifos(&mut lane.tree, self.members.len() as u32);
         }
         self.unreported.left += u64::from(self.in_device);
-        self.disk.remove_queue(self.place, &self.unreported, self.in_flight_ticks);
+        self.disk.remove_queue(self.place, &self.unreported.divided(), self.in_flight_ticks);
     }
 }
 
@@ -619,7 +623,7 @@ impl Member {
             latencies: [None, None],
             mark: WaitMark::default(),
             starved_since_ns: 0,
-            queued_of: Default::default(),
+            queued_writes: Waiting::default(),
             credit: Default::default(),
             limited_ns: 0,
             parked_since_ns: None,

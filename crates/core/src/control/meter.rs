@@ -11,6 +11,9 @@
 //! * the mean number in flight, which is the sum of latencies over time (Little's law), is at least 0.6 of the number
 //!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test.
 //!
+//! On a duplex disk the same is asked of each direction: it *was held back* if the disk was offered enough, and the window was
+//! full for it too. The work of both is divided by what has completed of each.
+//!
 //! # Limits
 //! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses; the interval is
 //! then not used. That is the safe side.
@@ -34,6 +37,7 @@ pub(crate) struct Meter {
     start_ns: u64,
     start: Totals,
     unblocked: u64,
+    unblocked_of: [u64; 2],
     full_requests: f64,
     full_steps: f64,
 }
@@ -43,12 +47,16 @@ pub(crate) struct Meter {
 pub(crate) struct Reading {
     /// Model device time completed, in nanoseconds.
     pub(crate) work_ns: f64,
-    /// Model device time per time.
+    /// Model device time per time; on a duplex disk in the busier direction.
     pub(crate) rate: f64,
+    /// The same in each direction.
+    pub(crate) rates: [f64; 2],
     /// Whether the window was what limited the disk.
     pub(crate) offered: bool,
     /// The part of the latencies, 0 to 1, in which what was in flight had certainly not come back.
     pub(crate) certain: f64,
+    /// Whether the window was what limited the disk in each direction.
+    pub(crate) held: [bool; 2],
 }
 
 impl Meter {
@@ -57,12 +65,15 @@ impl Meter {
     }
 
     /// Takes note of a step.
-    pub(crate) fn note(&mut self, completions: u64, window_was_full: bool, totals: &Totals) {
+    pub(crate) fn note(&mut self, completions: u64, window_was_full: bool, was_full_for: [bool; 2], totals: &Totals) {
         if window_was_full {
             self.full_requests += f64::from(totals.in_flight_requests);
             self.full_steps += 1.0;
         } else {
             self.unblocked += completions;
+        }
+        for (unblocked, was_full) in self.unblocked_of.iter_mut().zip(was_full_for) {
+            *unblocked += if was_full { 0 } else { completions };
         }
     }
 
@@ -73,13 +84,19 @@ impl Meter {
         let in_flight_change = totals.in_flight_ns as f64 - self.start.in_flight_ns as f64;
         let work_ns = (completed_ns + IN_FLIGHT_DONE * in_flight_change).max(0.0);
         let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
+        let is_seldom = |unblocked: u64| unblocked.saturating_mul(UNBLOCKED_PART) <= self.completions(totals);
         let offered = self.full_steps > 0.0
-            && self.unblocked * UNBLOCKED_PART <= self.completions(totals)
+            && is_seldom(self.unblocked)
             && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
         let latency_ns = totals.latency_ns.saturating_sub(self.start.latency_ns);
         let late_ns = totals.late_ns.saturating_sub(self.start.late_ns);
         let certain = if latency_ns == 0 { 1.0 } else { 1.0 - late_ns.min(latency_ns) as f64 / latency_ns as f64 };
-        Reading { work_ns, rate: work_ns / elapsed, offered, certain }
+
+        let [first, second] = [0, 1].map(|lane| self.completed_ticks(lane, totals) as f64);
+        let second_part = if second > 0.0 { second / (first + second) } else { 0.0 };
+        let rates = [1.0 - second_part, second_part].map(|part| work_ns / elapsed * part);
+        let held = self.unblocked_of.map(|unblocked| offered && is_seldom(unblocked));
+        Reading { work_ns, rate: rates[0].max(rates[1]), rates, offered, held, certain }
     }
 
     pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {
@@ -90,8 +107,12 @@ impl Meter {
         totals.completions.saturating_sub(self.start.completions)
     }
 
-    /// Whether tokens were missing since the start.
-    pub(crate) fn tokens_missing(&self, totals: &Totals) -> bool {
-        totals.token_blocks > self.start.token_blocks
+    fn completed_ticks(&self, lane: usize, totals: &Totals) -> u64 {
+        totals.lanes[lane].completed_ticks.saturating_sub(self.start.lanes[lane].completed_ticks)
+    }
+
+    /// Whether tokens were missing since the start, in each direction.
+    pub(crate) fn tokens_missing(&self, totals: &Totals) -> [bool; 2] {
+        [0, 1].map(|lane| totals.lanes[lane].token_blocks > self.start.lanes[lane].token_blocks)
     }
 }

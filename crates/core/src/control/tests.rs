@@ -178,7 +178,7 @@ fn check_cliff(fast: &Device, slow: &Device) {
         let queue_ns = run.in_flight_ns(SECOND + 100 * MS, 3 * SECOND);
         let rate = run.rate(SECOND + 100 * MS, 3 * SECOND) / drained_slow;
         assert!(queue_ns <= limit_ns && rate >= 0.95, "seed {seed}: {queue_ns} ns in the device, rate {rate:.3}");
-        let scale = run.controller.unwrap().capacity_scale();
+        let scale = run.controller.unwrap().capacity_scale()[0];
         assert!(scale < 0.2, "seed {seed}: scale {scale:.3}");
     }
 }
@@ -217,7 +217,7 @@ fn pauses_between_bursts_are_no_falls() {
         let run = run(&device, control(&device, 1.0), bursts, seed, 6 * SECOND);
         assert!(run.events().iter().all(|event| event.kind != EventKind::Fall), "seed {seed}: a pause is no fall");
         let controller = run.controller.unwrap();
-        let (scale, window_ns) = (controller.capacity_scale(), controller.window_ns());
+        let (scale, window_ns) = (controller.capacity_scale()[0], controller.window_ns());
         assert!(scale > 0.9 && window_ns > 100_000, "seed {seed}: scale {scale:.3}, window {window_ns} ns");
     }
 }
@@ -226,11 +226,11 @@ fn pauses_between_bursts_are_no_falls() {
 fn idle_totals_change_nothing() {
     let mut controller = Controller::new(ControlConfig::default(), limits(MS));
     let totals = Totals::default();
-    let before = (controller.window_ns(), controller.capacity_scale());
+    let before = (controller.window_ns(), controller.capacity_scale()[0]);
     for step in 0..1_000 {
         controller.step(step * MS, &totals);
     }
-    assert_eq!((controller.window_ns(), controller.capacity_scale()), before);
+    assert_eq!((controller.window_ns(), controller.capacity_scale()[0]), before);
     assert_eq!(controller.next_step_ns(), u64::MAX);
     assert_eq!(controller.events_since(0).count(), 0);
 }
@@ -247,7 +247,7 @@ fn a_window_that_never_limits_is_not_adapted() {
         // Twice as slow in the second half.
         controller.step(step * if step < 5_000 { 160_000 } else { 320_000 }, &totals);
     }
-    assert_eq!((controller.window_ns(), controller.capacity_scale()), (window_ns, 1.0));
+    assert_eq!((controller.window_ns(), controller.capacity_scale()[0]), (window_ns, 1.0));
 }
 
 #[test]
@@ -282,9 +282,9 @@ fn with_room_in_the_window_missing_tokens_raise_the_scale_only() {
         totals.completions += 1_000;
         totals.completed_ticks += 1_000 * 10_000 * TICKS_PER_NS;
         totals.latency_ns += 1_000 * 20_000;
-        totals.token_blocks += 1_000;
+        totals.lanes[0].token_blocks += 1_000;
         controller.step(step * 10 * MS, &totals);
-        scales.push((controller.capacity_scale() * 1000.0) as u64);
+        scales.push((controller.capacity_scale()[0] * 1000.0) as u64);
     }
     assert_eq!(scales, [1000, 1050, 1155, 1386, 1500]);
     assert_eq!(controller.window_ns(), window_ns);
@@ -297,7 +297,7 @@ fn the_scale_stays_within_its_bounds_and_the_window_can_be_fixed() {
     let config = ControlConfig { enabled: false, scale_min: 0.5, scale_max: 0.8 };
     let run = run(&slow, Policy::Control(config, limits(MS)), ENDLESS, 1, SECOND);
     let controller = run.controller.unwrap();
-    assert_eq!((controller.window_ns(), controller.capacity_scale()), (MS, 0.5));
+    assert_eq!((controller.window_ns(), controller.capacity_scale()[0]), (MS, 0.5));
 }
 
 #[test]
@@ -328,12 +328,16 @@ fn senseless_figures_are_survived() {
                 in_flight_requests: rng.next() as u32,
                 late_ns: rng.next(),
                 window_blocks: rng.next(),
-                token_blocks: rng.next(),
+                lanes: [(); 2].map(|()| LaneTotals {
+                    completed_ticks: rng.next(),
+                    window_blocks: rng.next(),
+                    token_blocks: rng.next(),
+                }),
                 outstanding_cap_ns: rng.next().is_multiple_of(2).then(|| rng.next()),
             };
             for _ in 0..10_000 {
                 controller.step(rng.next(), &totals(&mut rng));
-                let scale = controller.capacity_scale();
+                let scale = controller.capacity_scale()[0];
                 assert!(scale.is_finite() && scale > 0.0 && controller.window_ns() <= controller.bound_ns(), "{scale}");
             }
         }

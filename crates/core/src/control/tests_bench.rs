@@ -277,6 +277,7 @@ impl World<'_> {
         let clip_ns = self.run.controller.as_ref().map_or(u64::MAX, Controller::latency_clip_ns);
         self.totals.completions += 1;
         self.totals.completed_ticks += cost_ns * TICKS_PER_NS;
+        self.totals.lanes[0].completed_ticks += cost_ns * TICKS_PER_NS;
         self.totals.latency_ns += (self.now_ns - sent_ns).min(clip_ns);
         self.totals.in_flight_ns -= cost_ns;
         self.totals.in_flight_requests -= 1;
@@ -305,14 +306,15 @@ impl World<'_> {
         };
         if self.totals.in_flight_ns >= controller.window_ns() {
             self.totals.window_blocks += 1;
+            self.totals.lanes[0].window_blocks += 1;
             return false;
         }
         let Policy::Control(_, limits) = self.policy else { return false };
-        let cost = cost_ns as f64 / controller.capacity_scale();
+        let cost = cost_ns as f64 / controller.capacity_scale()[0];
         let depth = (limits.bound_ns as f64).max(cost);
         let start = self.tat_ns.max(self.now_ns as f64);
         if start + cost > self.now_ns as f64 + depth {
-            self.totals.token_blocks += 1;
+            self.totals.lanes[0].token_blocks += 1;
             let wake_ns = (start + cost - depth) as u64 + 1;
             if self.wake_ns <= self.now_ns {
                 self.wake_ns = wake_ns.max(self.now_ns + 1);

@@ -6,10 +6,9 @@
 //!
 //! # How it works
 //! The effective goal is the latency goal, raised to the device time of 64 KiB in the dearer direction where that is
-//! more, and (but for the forms that are compatible with Seastar) to three times that of the shortest request: shorter
-//! pieces would cost more than they save. The longest piece is the longest multiple of the block
-//! within that time, 16 MiB at the most; in the forms that are compatible with Seastar, the longest 512 * 2^k. A disk
-//! shortens it further, to a quarter of what it holds at once ([`Disk::bound_ns`]), so that no request fills the device
+//! more: pieces below 64 KiB would cost more than they save. The longest piece is the longest multiple of the block
+//! within that time (or within three times that of the shortest request, where that is more), 16 MiB at the most; in the
+//! forms that are compatible with Seastar, the longest 512 * 2^k within the goal. A disk shortens it further, to a quarter of what it holds at once ([`Disk::bound_ns`]), so that no request fills the device
 //! alone; but only as far as the pieces' fixed costs stay below 1/64 of the disk's time.
 //!
 //! [`Disk::bound_ns`]: crate::Disk::bound_ns
@@ -57,11 +56,7 @@ impl CostModel {
     pub fn piece_limits(&self, goal_ns: Option<u64>) -> PieceLimits {
         let read_cost = self.cost(Op::Read, PIECE_MIN_BYTES);
         let write_cost = self.cost(Op::Write, PIECE_MIN_BYTES);
-        let mut needed_ns = read_cost.max(write_cost).as_ns_ceil();
-        if !matches!(self.form, Some(CostForm::Additive | CostForm::Seastar)) {
-            let fixed_ns = self.cost(Op::Read, 0).max(self.cost(Op::Write, 0)).as_ns_ceil();
-            needed_ns = needed_ns.max(fixed_ns.saturating_mul(PIECE_FIXED_PARTS));
-        }
+        let needed_ns = read_cost.max(write_cost).as_ns_ceil();
         let effective_goal_ns = goal_ns.unwrap_or(DEFAULT_LATENCY_GOAL_NS).max(needed_ns);
         let limits = PieceLimits { effective_goal_ns, read_max_bytes: u32::MAX, write_max_bytes: u32::MAX };
         match goal_ns {
@@ -71,11 +66,21 @@ impl CostModel {
                 ..limits
             },
             Some(_) => PieceLimits {
-                read_max_bytes: self.longest_piece(Op::Read, Cost::from_ns(effective_goal_ns)),
-                write_max_bytes: self.longest_piece(Op::Write, Cost::from_ns(effective_goal_ns)),
+                read_max_bytes: self.longest_within(Op::Read, effective_goal_ns),
+                write_max_bytes: self.longest_within(Op::Write, effective_goal_ns),
                 ..limits
             },
         }
+    }
+
+    /// Returns the longest piece within the goal, or that keeps the fixed part of its cost small.
+    fn longest_within(&self, op: Op, goal_ns: u64) -> u32 {
+        let fixed_parts = match self.form {
+            Some(CostForm::Additive | CostForm::Seastar) => 0,
+            _ => PIECE_FIXED_PARTS,
+        };
+        let fixed_fs = self.cost(op, 0).as_fs().saturating_mul(fixed_parts);
+        self.longest_piece(op, Cost::from_ns(goal_ns).max(Cost::from_fs(fixed_fs)))
     }
 
     /// Returns `limits` with pieces that take `wished_ns` of device time at most, unless more pieces would cost the disk more than

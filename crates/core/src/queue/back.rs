@@ -49,14 +49,16 @@ impl IoQueue {
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
-            self.disk.bucket(usize::from(piece.bucket)).take_anyway(now_ns, self.disk.token_ticks(ticks));
+            self.disk
+                .bucket(usize::from(piece.bucket))
+                .take_anyway(now_ns, self.disk.token_ticks(usize::from(piece.lane), ticks));
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
             self.in_device += u32::from(ticks > 0);
             self.unreported.entered += u64::from(ticks > 0);
         }
-        let token_ticks = self.disk.token_ticks(ticks);
+        let token_ticks = self.disk.token_ticks(usize::from(piece.lane), ticks);
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
@@ -174,7 +176,6 @@ impl IoQueue {
         let slot = self.slots.get_mut(at);
         let (class, op) = (slot.class, slot.op);
         let undispatched_bytes = slot.len_bytes - slot.dispatched_bytes;
-        let has_begun = slot.dispatched_bytes > 0;
         slot.prefix_bytes = slot.prefix_bytes.min(slot.dispatched_bytes);
         let rest_fs = std::mem::take(&mut slot.rest_fs);
         let tree = &mut self.lanes[self.disk.lane(op.direction())].tree;
@@ -182,7 +183,9 @@ impl IoQueue {
         tree.settle(class);
         self.queued -= 1;
         let member = &mut self.members[class as usize];
-        member.queued_of[op.direction() as usize].take(u32::from(!has_begun), undispatched_bytes);
+        if op.direction() == Direction::Write {
+            member.queued_writes.take(1, undispatched_bytes);
+        }
         let stats = &mut member.stats;
         stats.queued -= 1;
         stats.queued_fs -= u128::from(rest_fs);

@@ -22,6 +22,9 @@ const FULL_DEVICE_TURN_NS: u64 = 20_000;
 /// taken to be absent.
 const PATIENCE_NS: u64 = 20_000;
 
+/// A direction that has less than this part of what is in the device is not held back by it.
+const DIRECTION_PART: u64 = 4;
+
 impl IoQueue {
     /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
     /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
@@ -44,14 +47,14 @@ impl IoQueue {
         self.lanes[lane].standstill = Some((since_ns, mean));
         match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
             Err(NoRoom::Device) => {
-                self.unreported.window_blocks += 1;
+                self.note_full_window(lane);
                 let until_turn_ns = ahead.as_fs() / crate::units::FS_PER_NS / 2;
                 let least_ns = self.look_again_ns();
                 let wait_ns = until_turn_ns.clamp(least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS));
                 return Err((WaitReason::Depth, Some(now_ns.saturating_add(wait_ns))));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
-                self.unreported.token_blocks += 1;
+                self.unreported.lanes[lane].token_blocks += 1;
                 return Err((WaitReason::Tokens, Some(retry_ns)));
             }
             Ok(()) => {}
@@ -119,7 +122,7 @@ impl IoQueue {
         let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
         let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
         if !self.disk.try_enter(ticks, overdraft_ticks) {
-            self.unreported.window_blocks += 1;
+            self.note_full_window(lane);
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
                 let soon_ns = now_ns.saturating_add(self.look_again_ns());
@@ -141,13 +144,21 @@ impl IoQueue {
             }
             Err(retry_ns) => {
                 self.disk.leave(ticks);
-                self.unreported.token_blocks += 1;
+                self.unreported.lanes[lane].token_blocks += 1;
                 if !alone {
                     self.disk.claim(retry_ns);
                 }
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
+    }
+
+    /// The window is full for work of `lane`. That says something about a direction of a duplex disk only if it has its part of
+    /// what is in the device.
+    fn note_full_window(&mut self, lane: usize) {
+        self.unreported.window_blocks += 1;
+        let has_part = self.lanes[lane].in_flight_ticks.saturating_mul(DIRECTION_PART) >= self.in_flight_ticks;
+        self.unreported.lanes[lane].window_blocks += u64::from(has_part);
     }
 
     /// It is this queue's turn, and the device is full. In how long to look again: nobody tells it when work of others leaves.

@@ -1,9 +1,10 @@
 //! What a queue tells: to the disk's controller, and to whoever asks (snapshot, counters, expected delay).
 
-use super::{Dispatch, IoQueue, Kind, Mode};
+use super::{Dispatch, IoQueue, Kind, Member, Mode};
 use crate::classes::{ClassId, QueueError};
 use crate::control::unloaded_work;
 use crate::disk::Report;
+use crate::qos::Waiting;
 use crate::request::Direction;
 use crate::slots::NONE;
 use crate::snapshot::{ClassSnapshot, Snapshot};
@@ -21,11 +22,15 @@ impl IoQueue {
     pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, seen_ns: u64, late_ns: u64) {
         // However late this queue looks, the least of what it sees is near the truth.
         let least_ns = self.unloaded.note(now_ns, piece.op.direction(), piece.len_bytes, seen_ns);
+        let clip_ns = self.disk.latency_clip_ns();
+
         let report = &mut self.unreported;
         report.completions += 1;
         report.completed_ticks += piece.ticks;
+        if piece.lane > 0 {
+            report.lanes[usize::from(piece.lane)].completed_ticks += piece.ticks;
+        }
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
-        let clip_ns = self.disk.latency_clip_ns();
         report.latency_ns = report.latency_ns.saturating_add(seen_ns.min(clip_ns));
         report.late_ns = report.late_ns.saturating_add(late_ns.min(clip_ns));
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
@@ -43,7 +48,7 @@ impl IoQueue {
             self.looked_at_backlog_ns = now_ns;
             self.unreported.outstanding_cap_ns = self.outstanding_cap_ns();
         }
-        self.disk.report(now_ns, self.place, &self.unreported);
+        self.disk.report(now_ns, self.place, &self.unreported.divided());
         self.reported_ns = now_ns;
         self.unreported = Report { outstanding_cap_ns: self.unreported.outstanding_cap_ns, ..Report::default() };
     }
@@ -87,24 +92,38 @@ impl IoQueue {
     }
 
     fn delay_at_limits(&self, now_ns: u64, node: u32, direction: Option<Direction>) -> u64 {
+        if !self.any_limits || self.config.mode == Mode::Drain {
+            return 0;
+        }
+        let waiting = self.waiting(node);
         let mut longest_ns = 0;
         let mut at = node;
-        while self.any_limits && self.config.mode != Mode::Drain {
+        loop {
             let member = &self.members[at as usize];
             if let Some(tags) = member.tags.as_ref().filter(|_| member.qos.has_limits()) {
                 // What is booked already is in the tags.
-                let queued = self.members[node as usize].queued_of;
-                let waiting = [0, 1].map(|of| queued[of].beyond(member.credit[of]));
+                let waiting = [0, 1].map(|of| waiting[of].beyond(member.credit[of]));
                 let part = self.part_of(node, at);
                 let delay_ns = tags.delay_ns(&member.qos.limits, waiting, direction, part, now_ns);
                 longest_ns = longest_ns.max(delay_ns);
             }
             if at == ROOT {
-                break;
+                return longest_ns;
             }
             at = self.lanes[0].tree.parent(at);
         }
-        longest_ns
+    }
+
+    /// Returns what waits of a class, by direction, as limits count it: a request of which a piece has gone counts no more.
+    fn waiting(&self, node: u32) -> [Waiting; 2] {
+        let Member { stats, queued_writes: writes, .. } = &self.members[node as usize];
+        let requests = u64::from(stats.queued) - writes.requests;
+        let mut waiting = [Waiting { requests, bytes: stats.queued_bytes - writes.bytes }, *writes];
+        for head in self.lanes.iter().map(|lane| lane.tree.fifo(node).head).filter(|head| *head != NONE) {
+            let slot = self.slots.get(head);
+            waiting[slot.op.direction() as usize].requests -= u64::from(slot.dispatched_bytes > 0);
+        }
+        waiting
     }
 
     /// Which part of the group `above` the class `node` has in this queue now, or would have if it had work.
