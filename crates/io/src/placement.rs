@@ -101,20 +101,18 @@ mod tests {
 
     #[test]
     fn shards_are_numbered_by_the_node_that_they_are_pinned_to() {
-        // Processors of the nodes, shards, their nodes, their processors.
-        let table: [(&[usize], u16, &[u16], &[usize]); 6] = [
-            (&[4], 3, &[0, 0, 0], &[0, 1, 2]),
-            (&[2, 2], 4, &[0, 0, 1, 1], &[0, 2, 1, 3]),
-            (&[2, 2], 2, &[0, 1], &[0, 1]),
-            (&[2, 2], 1, &[0], &[0]),
-            (&[3, 1], 3, &[0, 0, 0], &[0, 2, 3]),
-            (&[3, 1], 4, &[0, 0, 0, 1], &[0, 2, 3, 1]),
-        ];
-        for (sizes, shards, nodes, pinned) in table {
-            let cpus = across(sizes);
+        let check = |sizes: &[usize], nodes: &[u16], pinned: &[usize]| {
+            let (cpus, shards) = (across(sizes), nodes.len() as u16);
             assert_eq!(nodes_of_shards(shards, &cpus), nodes, "{sizes:?}, {shards} shards");
             assert_eq!(cpus_of_shards(nodes, &cpus).unwrap(), pinned, "{sizes:?}, {shards} shards");
-        }
+        };
+        // Processors of the nodes, nodes of the shards, their processors.
+        check(&[4], &[0, 0, 0], &[0, 1, 2]);
+        check(&[2, 2], &[0, 0, 1, 1], &[0, 2, 1, 3]);
+        check(&[2, 2], &[0, 1], &[0, 1]);
+        check(&[2, 2], &[0], &[0]);
+        check(&[3, 1], &[0, 0, 0], &[0, 2, 3]);
+        check(&[3, 1], &[0, 0, 0, 1], &[0, 2, 3, 1]);
         assert_eq!(nodes_of_shards(2, &CpusByNode::new()), [0, 0]);
         assert_eq!(cpus_of_shards(&[0, 0, 0], &across(&[1, 1])), None);
         // The runtime may use other processors than the topology knew of.

@@ -390,8 +390,10 @@ impl Topology {
 mod tests {
     use super::*;
 
+    type Coordinators = Result<Vec<u16>, TopologyError>;
+
     /// The coordinator of each shard, with a shard on each of `nodes`.
-    fn coordinators(nodes: &[u16], queues: u16) -> Result<Vec<u16>, TopologyError> {
+    fn coordinators(nodes: &[u16], queues: u16) -> Coordinators {
         let disks = vec![DiskSetup { num_io_queues: Some(queues), ..DiskSetup::unlimited() }];
         let topology = Topology::on_nodes(nodes.to_vec(), Classes::new(), disks, ReactorConfig::default())?;
         Ok((0..topology.shards()).map(|shard| topology.coordinator(0, shard)).collect())
@@ -403,7 +405,7 @@ mod tests {
             |num_io_queues, numa_nodes| Err(TopologyError::FewerQueuesThanNodes { num_io_queues, numa_nodes });
         let (one, two, three) = (&[0; 6][..], &[0, 0, 0, 4, 4, 4][..], &[0, 0, 1, 2, 2, 2][..]);
         // Nodes of the shards, I/O queues, the coordinator of each shard.
-        let table: [(&[u16], u16, Result<Vec<u16>, TopologyError>); 12] = [
+        let table: [(&[u16], u16, Coordinators); 12] = [
             (one, 6, Ok(vec![0, 1, 2, 3, 4, 5])),
             (one, 1, Ok(vec![0; 6])),
             (one, 3, Ok(vec![0, 0, 2, 2, 4, 4])),

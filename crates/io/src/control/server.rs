@@ -489,22 +489,20 @@ mod tests {
         let start = Instant::now();
         let at = |s: u64| Some(start + Duration::from_secs(s));
         // Clients, whose record runs, the time in seconds, and who goes.
-        let table: [(&[Option<Instant>], Option<u64>, u64, Option<usize>); 7] = [
-            (&[at(5), None, None], None, 5, Some(1)),
-            (&[at(5), None, None], Some(1), 5, Some(2)),
-            (&[at(5), at(3), at(4)], None, 62, None),
-            (&[at(5), at(3), at(4)], None, 63, Some(1)),
-            (&[at(5), at(3), at(4)], Some(1), 63, None),
-            (&[at(5), at(3), at(4)], Some(1), 64, Some(2)),
-            (&[None], Some(0), 1000, None),
-        ];
-        for (asked, recording, now_s, expected) in table {
+        let check = |asked: &[Option<Instant>], recording, now_s, expected| {
             let clients: Vec<_> = (0..).zip(asked.iter().copied()).collect();
             assert_eq!(
                 idlest(&clients, recording, start + Duration::from_secs(now_s)),
                 expected,
                 "{asked:?} at {now_s}"
             );
-        }
+        };
+        check(&[at(5), None, None], None, 5, Some(1));
+        check(&[at(5), None, None], Some(1), 5, Some(2));
+        check(&[at(5), at(3), at(4)], None, 62, None);
+        check(&[at(5), at(3), at(4)], None, 63, Some(1));
+        check(&[at(5), at(3), at(4)], Some(1), 63, None);
+        check(&[at(5), at(3), at(4)], Some(1), 64, Some(2));
+        check(&[None], Some(0), 1000, None);
     }
 }
