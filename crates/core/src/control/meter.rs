@@ -62,7 +62,7 @@ impl Meter {
             self.full_requests += f64::from(totals.in_flight_requests);
             self.full_steps += 1.0;
         } else {
-            self.unblocked += completions;
+            self.unblocked = self.unblocked.saturating_add(completions);
         }
     }
 
@@ -74,7 +74,7 @@ impl Meter {
         let work_ns = (completed_ns + IN_FLIGHT_DONE * in_flight_change).max(0.0);
         let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
         let offered = self.full_steps > 0.0
-            && self.unblocked * UNBLOCKED_PART <= self.completions(totals)
+            && self.unblocked.saturating_mul(UNBLOCKED_PART) <= self.completions(totals)
             && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
         let latency_ns = totals.latency_ns.saturating_sub(self.start.latency_ns);
         let late_ns = totals.late_ns.saturating_sub(self.start.late_ns);
