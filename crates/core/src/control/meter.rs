@@ -70,10 +70,10 @@ impl Meter {
             self.full_requests += f64::from(totals.in_flight_requests);
             self.full_steps += 1.0;
         } else {
-            self.unblocked += completions;
+            self.unblocked = self.unblocked.saturating_add(completions);
         }
         for (unblocked, was_full) in self.unblocked_of.iter_mut().zip(was_full_for) {
-            *unblocked += if was_full { 0 } else { completions };
+            *unblocked = unblocked.saturating_add(if was_full { 0 } else { completions });
         }
     }
 

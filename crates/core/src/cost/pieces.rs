@@ -39,7 +39,8 @@ const SECTOR_BYTES: u32 = 512;
 /// Where requests are split. See [`CostModel::piece_limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceLimits {
-    /// Device time of a piece at the most, in nanoseconds; also the depth of the token bucket.
+    /// Device time of a piece at the most, in nanoseconds (or three times that of the shortest request); also the depth of the
+    /// token bucket.
     pub effective_goal_ns: u64,
     /// The longest piece of a read, in bytes.
     pub read_max_bytes: u32,
