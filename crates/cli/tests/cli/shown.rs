@@ -20,7 +20,7 @@ const SHORTER: [(&str, &str); 11] = [
     ("runtime=5s", "runtime=300ms"),
     ("size=256m", "size=16m"),
     ("stat 1 5", "stat 1 2"),
-    ("--size 2GiB", "--size 256MiB"),
+    ("--size 2GiB", "--size 320MiB"),
     ("--keys 200000", "--keys 2000"),
     ("duration: 2s\n", "duration: 1600ms\n"),
 ];
@@ -72,8 +72,8 @@ fn bash(world: &World, script: &str) -> Ended {
     Ended::of(command.env("PATH", path.expect("a path")).output().expect("bash starts"))
 }
 
-/// Runs all `sh` blocks of a page; how many commands they have.
-fn follow(page: &str) -> usize {
+/// Runs all `sh` blocks of a page: how many commands they have. `None` where the machine cannot.
+fn follow(page: &str) -> Option<usize> {
     let (text, world) = (read(page), clone());
     let mut commands = 0;
     for block in text.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block) {
@@ -81,22 +81,22 @@ fn follow(page: &str) -> usize {
         let ended = bash(&world, &format!("{PROLOGUE}{short}"));
         if ended.code == Some(3) {
             skip(&format!("{page}: this machine cannot: {}", ended.err.trim()));
-            return commands;
+            return None;
         }
         assert!(matches!(ended.code, Some(0 | 1)), "{page}: {short}\n{ended:#?}");
         commands += block.lines().filter(|line| line.starts_with("plimsoll") || line.starts_with("cargo")).count();
     }
-    commands
+    Some(commands)
 }
 
 #[test]
 fn every_command_of_the_readme_runs_from_a_fresh_clone() {
-    assert!(follow("README.md") >= 8);
+    assert!(follow("README.md").is_none_or(|commands| commands >= 8));
 }
 
 #[test]
 fn every_command_of_the_tour_runs_from_a_fresh_clone() {
-    assert!(follow("docs/commands.md") >= 35);
+    assert!(follow("docs/commands.md").is_none_or(|commands| commands >= 35));
 }
 
 /// Markers of a page: what they say, and the block below those that show an output.
@@ -157,7 +157,7 @@ fn what_is_shown_has_the_shape_of_what_is_printed() {
         let (text, world) = (read(page), clone());
         for (what, command, block) in markers(&text) {
             // It has a test of its own, below.
-            if command == "plimsoll demo" {
+            if command.starts_with("plimsoll demo") {
                 continue;
             }
             let ended = bash(&world, command);
@@ -200,7 +200,7 @@ fn the_demo_on_this_disk_moves_bytes_of_every_class_or_says_which_not() {
     let without = ended.out.lines().filter(|line| line.contains("   0 B/s") || line.contains("   0/s")).count();
     assert_eq!(without, silent, "{ended:#?}");
     let page = read("README.md");
-    let shown = markers(&page).into_iter().find(|(_, command, _)| *command == "plimsoll demo");
+    let shown = markers(&page).into_iter().find(|(_, command, _)| command.starts_with("plimsoll demo"));
     let block = shown.and_then(|(_, _, block)| block).expect("README.md shows the demo");
     assert_eq!(table(block), table(&ended.out), "run docs/refresh demo");
 }
