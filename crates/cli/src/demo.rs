@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll_tools::demo::{ClassLine, DemoError, DemoOptions, DemoReport, Situation};
+use plimsoll_tools::demo::{ClassLine, DemoOptions, DemoReport, Situation};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 
@@ -40,6 +40,10 @@ pub(crate) struct DemoArguments {
     #[arg(long, requires = "trace")]
     force: bool,
 
+    /// Say everything that is to be known about the disk's figures
+    #[arg(short, long)]
+    verbose: bool,
+
     /// Format of the result
     #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
     format: BriefFormat,
@@ -56,19 +60,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     let shown = plimsoll_tools::demo::run(&options, &mut progress, &control);
     progress.finish();
     let recorded = recording.end();
-    let report = match shown {
-        Err(DemoError::Interrupted(disk)) => {
-            // As JSON it would not be what docs/formats.md says.
-            if arguments.format == BriefFormat::Table {
-                screen::print(&tune::table(&disk))?;
-            }
-            screen::note("interrupted while measuring the disk; scratch files are removed");
-            return Ok(Outcome::Interrupted);
-        }
-        other => other?,
-    };
+    let report = shown?;
     match arguments.format {
-        BriefFormat::Table => screen::print(&text(&report))?,
+        BriefFormat::Table => screen::print(&text(&report, arguments.verbose))?,
         BriefFormat::Json => screen::print(&as_json(serde_json::to_string_pretty(&report))?)?,
     }
     recorded?;
@@ -76,28 +70,60 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
         screen::note("interrupted: the figures are of the time until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
-    Ok(Outcome::Done)
+    Ok(if report.silent_classes.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
 
-fn text(report: &DemoReport) -> String {
-    let mut text = format!("The disk\n\n{}", tune::table(&report.disk));
-    let enough =
-        if report.window_is_wide_enough { "the narrowest tried that gives" } else { "the widest tried, short of" };
-    text.push_str(&format!(
-        "reads and writes together: (r/R)^p + (w/W)^p = 1 with p = {:.2}\n\
-         kept in the device: {} of device time, {enough} 90 % of the drained rate\n\n",
-        report.mix_exponent,
-        format_duration_ns((report.window_us * 1e3) as u64)
-    ));
-    text.push_str("4 KiB random reads at a fixed rate (query) beside 4 x 32 outstanding 128 KiB reads and writes\n\n");
-    let rows = report.situations.iter().flat_map(rows).collect();
-    let headers = ["", "class", "shares", "rate", "wanted", "got", "p50", "p99", "p99.9", "in device"];
-    text.push_str(&screen::table(&headers, rows));
-    text.push_str("\n\nwanted, got: part of the device time, by the model; in device: mean number of requests\n");
-    text.push_str(&format!("written: {}\n", format_bytes_binary(report.written_bytes)));
-    if let Some(sentence) = &report.sentence {
-        text.push_str(&format!("\n{}\n", screen::wrap(sentence)));
+/// One sentence, the table, and then the details.
+fn text(report: &DemoReport, verbose: bool) -> String {
+    let mut text = String::new();
+    let mut paragraph = |lines: &[String]| {
+        if !lines.is_empty() {
+            text.push_str(&lines.join("\n"));
+            text.push_str("\n\n");
+        }
+    };
+    let mut first: Vec<String> = report.sentence.iter().map(|sentence| screen::wrap(sentence)).collect();
+    for silent in &report.silent_classes {
+        let (class, situation, reason) = (&silent.class, &silent.situation, &silent.reason);
+        first.push(screen::wrap(&format!("{class} moved nothing while {situation}: {reason}.")));
     }
+    first.extend(report.doubts.iter().map(|doubt| screen::wrap(&format!("But {doubt}."))));
+    paragraph(&first);
+    if !report.situations.is_empty() {
+        let rows = report.situations.iter().flat_map(rows).collect();
+        let headers = ["", "class", "shares", "rate", "wanted", "got", "p50", "p99", "p99.9", "in device"];
+        paragraph(&[
+            "4 KiB random reads at a fixed rate (query) beside 4 x 32 outstanding 128 KiB reads and writes\n"
+                .to_owned(),
+            screen::table(&headers, rows),
+        ]);
+        paragraph(&[
+            "each figure: the median of its slices; wanted, got: part of the device time, by the model;".to_owned(),
+            "in device: mean number of requests".to_owned(),
+        ]);
+    }
+    let mut details = vec![tune::table(&report.disk).trim_end().to_owned()];
+    if let (Some(window_us), Some(scale)) = (report.window_us, report.capacity_scale) {
+        let window = format_duration_ns((window_us * 1e3) as u64);
+        details.push(screen::wrap(&format!(
+            "kept in the device by the closed loop: {window} of device time, at {scale:.2} x the rate of the model"
+        )));
+    }
+    details.push(format!("written in all: {}", format_bytes_binary(report.written_bytes)));
+    paragraph(&details);
+    let notes = &report.disk.warnings;
+    match (notes.len(), verbose) {
+        (0, _) => {}
+        (_, true) => {
+            let notes: Vec<String> =
+                notes.iter().map(|note| screen::wrap(&format!("note: {}", note.message))).collect();
+            paragraph(&notes);
+        }
+        (1, false) => paragraph(&["1 note about this disk: --verbose".to_owned()]),
+        (count, false) => paragraph(&[format!("{count} notes about this disk: --verbose")]),
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
     text
 }
 

@@ -317,9 +317,8 @@ pub fn run_watched(
 ) -> Result<TestResult, TestError> {
     let classes = Classes::new();
     let jobs = make_classes(options, &classes)?;
-    if let Some(max_write_bytes) = options.max_write_bytes {
-        control.bound_writes(max_write_bytes);
-    }
+    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
+    let control = bounded.as_ref().unwrap_or(control);
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
     let mut files = Files::check(options)?;
     let numbered = jobs.iter().enumerate();

@@ -80,8 +80,7 @@ fn writers_end_at_the_bound_and_readers_go_on() {
         job("reads", Pattern::RandRead, 1).on_shard(0, target(&topology, "r")),
         job("writes", Pattern::RandWrite, 8).on_shard(0, target(&topology, "w")),
     ];
-    let control = Control::default();
-    control.bound_writes(100 * 4096 + 4095);
+    let control = Control::default().with_write_bound(100 * 4096 + 4095);
     let bounded = Plan { duration_ns: 4 * DURATION_NS, ..plan(topology, BackendKind::Memory, jobs) };
     let result = run(&bounded, &control).unwrap();
     assert_eq!((control.written_bytes(), control.is_write_bound_reached()), (100 * 4096, true));

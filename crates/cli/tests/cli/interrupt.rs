@@ -141,12 +141,28 @@ fn demo_ends_while_it_measures() {
         let arguments = ["demo", "--format", format];
         let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&scratch)) else { return };
         assert_eq!(ended.code, Some(130), "{ended:#?}");
-        // Half a result is for people only.
-        assert_eq!(ended.out.contains("not measured"), format == "table", "{ended:#?}");
-        assert_eq!(ended.out.is_empty(), format == "json", "{ended:#?}");
-        assert!(ended.err.contains("interrupted while measuring the disk"), "{ended:#?}");
+        assert!(ended.err.contains("interrupted: the figures are of the time until then"), "{ended:#?}");
         assert!(world.contents().is_empty());
+        if format == "table" {
+            assert!(ended.out.contains("not measured"), "{ended:#?}");
+            continue;
+        }
+        let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+        assert_eq!((&report["interrupted"], &report["disk"]["interrupted"]), (&true.into(), &true.into()));
+        assert_eq!((&report["situations"], &report["p99_ratio"]), (&serde_json::json!([]), &serde_json::Value::Null));
     }
+}
+
+#[test]
+fn demo_ends_while_it_shows() {
+    let world = World::new(&[]);
+    let data = world.path().join("plimsoll-demo-data");
+    let arguments = ["demo", "--format", "json"];
+    let Some(ended) = interrupted(&world, &arguments, Signal::INT, |_| has_data(&data)) else { return };
+    assert_eq!(ended.code, Some(130), "{ended:#?}");
+    assert!(world.contents().is_empty());
+    let report: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    assert_eq!((&report["interrupted"], &report["disk"]["interrupted"]), (&true.into(), &false.into()));
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod refused;
 mod report;
 mod results;
 mod serve;
+mod shown;
 mod sim;
 mod stat;
 mod stat_docs;

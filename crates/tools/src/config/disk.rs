@@ -30,7 +30,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, MixExponent, Rate};
+use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, MixExponent, Rate};
 use plimsoll_sim::device::{DeviceSpec, presets};
 use plimsoll_sim::fit::Fit;
 
@@ -67,6 +67,8 @@ pub struct DiskModel {
     pub duplex: bool,
     /// Median of a small read on the idle disk, in nanoseconds; 0 where unknown.
     pub unloaded_latency_ns: u64,
+    /// How far above this model the closed loop may take the disk, 1 to 100. Figures of a data sheet are a ceiling: 1.
+    pub capacity_scale_max: f64,
     /// What the simulator runs, where the file has it.
     pub device: Option<DeviceSpec>,
 }
@@ -87,6 +89,7 @@ impl DiskModel {
             mix: MixExponent::new(self.mix_exponent_p).unwrap_or(MixExponent::LINEAR),
             duplex: self.duplex,
             unloaded_latency_ns: self.unloaded_latency_ns,
+            control: ControlConfig { scale_max: self.capacity_scale_max, ..ControlConfig::default() },
             ..DiskConfig::default()
         }
     }
@@ -124,6 +127,7 @@ impl DiskModel {
             mix_exponent_p: spec.mix_exponent_p,
             duplex: false,
             unloaded_latency_ns: (spec.latency.read_ns + spec.network_rtt_ns as f64).round() as u64,
+            capacity_scale_max: 1.0,
             device: Some(spec.clone()),
         }
     }
@@ -168,6 +172,7 @@ const DISK: Schema = Schema {
         "mix_exponent",
         "duplex",
         "unloaded_latency_ns",
+        "capacity_scale_max",
     ],
     refused: &[],
 };
@@ -229,6 +234,9 @@ fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
         unloaded_latency_ns: fields
             .get("unloaded_latency_ns")
             .map_or(Ok(0), |field| field.figure(crate::units::parse_count, 0..=60_000_000_000, "ns"))?,
+        capacity_scale_max: fields
+            .get("capacity_scale_max")
+            .map_or(Ok(1.0), |field| field.number(|scale| (1.0..=100.0).contains(&scale), "from 1 to 100"))?,
         device,
     })
 }
@@ -308,6 +316,9 @@ pub fn write(model: &DiskModel) -> String {
     line("mix_exponent", if p.is_infinite() { "infinite".to_owned() } else { p.to_string() });
     line("duplex", model.duplex.to_string());
     line("unloaded_latency_ns", model.unloaded_latency_ns.to_string());
+    if model.capacity_scale_max != 1.0 {
+        line("capacity_scale_max", model.capacity_scale_max.to_string());
+    }
     if let Some(spec) = &model.device {
         text.push_str("device:\n");
         text.push_str(&device::write(spec));

@@ -55,8 +55,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll::backend::sim::SimWorld;
 use plimsoll::control::Server;
-use plimsoll::{Class, ShardOptions, SharedFile, StartError, Topology, run_shards};
+use plimsoll::{Class, Reactor, ShardOptions, SharedFile, StartError, Topology, run_shards};
 use plimsoll_sim::rng::Rng;
 
 pub use crate::config::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, SizeShare};
@@ -66,6 +67,7 @@ pub use detail::{DirectionResult, Directions, JobDetail};
 pub use live::LiveJob;
 pub use record::{Recorded, TraceFile};
 pub use result::{BlockFault, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult};
+pub(crate) use scratch::fill_simulated;
 pub use scratch::{Scratch, ScratchError};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
 pub use unlink::unlink_path;
@@ -243,23 +245,53 @@ pub(crate) fn total_detail(details: &[JobDetail], name: &str) -> JobDetail {
 
 /// Watches and ends a run from outside. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Control(Arc<ControlState>);
+pub struct Control {
+    state: Arc<ControlState>,
+    /// What may be written under this one; none where nobody asked for a bound.
+    bound: Option<Arc<WriteBound>>,
+}
 
 #[derive(Debug)]
 struct ControlState {
     stop: AtomicBool,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
-    /// Bytes that may still be written; [`UNBOUNDED`] where nobody asked for a bound.
-    may_write_bytes: AtomicU64,
-    bound_reached: AtomicBool,
     board: live::Board,
     trace: Mutex<Option<TraceFile>>,
     /// What runs call themselves on the control socket; none where they have no such socket.
     program: OnceLock<String>,
 }
 
-const UNBOUNDED: u64 = u64::MAX;
+/// How much a step may write.
+#[derive(Debug)]
+struct WriteBound {
+    left_bytes: AtomicU64,
+    is_reached: AtomicBool,
+    /// Of the step that this one is part of.
+    outer: Option<Arc<WriteBound>>,
+}
+
+impl WriteBound {
+    /// Takes `bytes` from what this step, and each that it is part of, may still write; `false` where one has less.
+    fn take(&self, bytes: u64) -> bool {
+        let left = &self.left_bytes;
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok() {
+            if self.outer.as_ref().is_none_or(|outer| outer.take(bytes)) {
+                return true;
+            }
+            left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.is_reached.store(true, Ordering::Relaxed);
+        false
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(outer) = &self.outer {
+            outer.give_back(bytes);
+        }
+    }
+}
 
 impl Default for ControlState {
     fn default() -> ControlState {
@@ -267,8 +299,6 @@ impl Default for ControlState {
             stop: AtomicBool::new(false),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
-            may_write_bytes: AtomicU64::new(UNBOUNDED),
-            bound_reached: AtomicBool::new(false),
             board: live::Board::default(),
             trace: Mutex::default(),
             program: OnceLock::new(),
@@ -279,7 +309,7 @@ impl Default for ControlState {
 impl Control {
     /// Ends the run soon; what was measured by then is its result.
     pub fn stop(&self) {
-        self.0.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
     }
 
     /// From now on what happens to every request of runs under this control goes into `file`.
@@ -291,12 +321,12 @@ impl Control {
     /// socket cannot be made goes on without; so does one that begins while another of this process has it.
     pub fn serve(&self, program: &str) {
         // A second name changes nothing.
-        let _ = self.0.program.set(program.to_owned());
+        let _ = self.state.program.set(program.to_owned());
     }
 
     /// The control socket of a run on `topology`, if there is to be one; it goes when this is dropped.
     fn serve_run(&self, topology: &Topology) -> Option<Server> {
-        Server::start(topology, self.0.program.get()?).ok()
+        Server::start(topology, self.state.program.get()?).ok()
     }
 
     /// What was recorded so far, between runs; `None` when nothing is to be recorded.
@@ -307,7 +337,7 @@ impl Control {
 
     fn trace(&self) -> MutexGuard<'_, Option<TraceFile>> {
         // It is whole after each start and stop.
-        self.0.trace.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records what `topology` does while `body` runs, and serves its control socket, if that was asked for.
@@ -326,70 +356,71 @@ impl Control {
     /// Whether somebody asked for the end.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0.stop.load(Ordering::Relaxed)
+        self.state.stop.load(Ordering::Relaxed)
     }
 
     /// Bytes that runs under this control have asked the disk for so far, warm-up included.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
-        self.0.read_bytes.load(Ordering::Relaxed)
+        self.state.read_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes that runs and preparations under this control have written to the disk so far.
     #[must_use]
     pub fn written_bytes(&self) -> u64 {
-        self.0.written_bytes.load(Ordering::Relaxed)
+        self.state.written_bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on at most `bytes` (below 2^64 - 1) are written under this control: a write that would go beyond is
-    /// not sent, and its fiber ends. Runs that are under way are not bounded.
-    pub fn bound_writes(&self, bytes: u64) {
-        self.0.may_write_bytes.store(bytes.min(UNBOUNDED - 1), Ordering::Relaxed);
+    /// The same control for a step that may write at most `bytes`: a write that would go beyond is not sent, and its fiber
+    /// ends. The bound is that of the control given back (and its clones) alone, so it ends with the step; a bound of this
+    /// one holds inside it as well.
+    #[must_use]
+    pub fn with_write_bound(&self, bytes: u64) -> Control {
+        let (left_bytes, is_reached) = (AtomicU64::new(bytes), AtomicBool::new(false));
+        let bound = WriteBound { left_bytes, is_reached, outer: self.bound.clone() };
+        Control { state: self.state.clone(), bound: Some(Arc::new(bound)) }
     }
 
-    /// Whether a write was not sent because of [`Control::bound_writes`].
+    /// Whether a write was not sent because of [`Control::with_write_bound`].
     #[must_use]
     pub fn is_write_bound_reached(&self) -> bool {
-        self.0.bound_reached.load(Ordering::Relaxed)
+        self.bound.as_ref().is_some_and(|bound| bound.is_reached.load(Ordering::Relaxed))
     }
 
     /// What the jobs of the run do at this moment, in the order of the plan. Shards publish it, every 100 ms, from the
     /// first call on: that one finds nothing new.
     #[must_use]
     pub fn live(&self) -> Vec<LiveJob> {
-        self.0.board.want();
-        self.0.board.jobs()
+        self.state.board.want();
+        self.state.board.jobs()
     }
 
     fn board(&self) -> &live::Board {
-        &self.0.board
+        &self.state.board
     }
 
     fn are_writes_bounded(&self) -> bool {
-        self.0.may_write_bytes.load(Ordering::Relaxed) != UNBOUNDED
+        self.bound.is_some()
     }
 
-    /// Takes `bytes` from what may still be written; `false` where there is less. For bounded writes only.
-    fn take_write(&self, bytes: u64) -> bool {
-        let left = &self.0.may_write_bytes;
-        let is_taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
-        if !is_taken {
-            self.0.bound_reached.store(true, Ordering::Relaxed);
-        }
-        is_taken
+    /// Takes `bytes` from what may still be written; `false` where there is less.
+    pub(crate) fn take_write(&self, bytes: u64) -> bool {
+        self.bound.as_ref().is_none_or(|bound| bound.take(bytes))
     }
 
     /// Gives back what was taken for a write that was not sent.
     fn give_back_write(&self, bytes: u64) {
-        self.0.may_write_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(bound) = &self.bound {
+            bound.give_back(bytes);
+        }
     }
 
     fn add_read(&self, bytes: u64) {
-        self.0.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.state.read_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn add_written(&self, bytes: u64) {
-        self.0.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.state.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -457,6 +488,24 @@ pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
 /// See [`LoadError`].
 pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<Watched, LoadError> {
     control.recording(&plan.topology, || run_unrecorded(plan, watch, control))
+}
+
+/// As [`run`], on the simulated disks of `world`: one shard, on the calling thread, in virtual time. The backend of the plan
+/// does not matter.
+///
+/// # Errors
+/// See [`LoadError`]; [`LoadError::Start`] where the plan has more shards than the one.
+pub fn run_simulated(plan: &Plan, world: &SimWorld, control: &Control) -> Result<RunResult, LoadError> {
+    let shards = plan.topology.shards();
+    if shards != 1 {
+        return Err(StartError::TooManyShards { shards, cpus: 1 }.into());
+    }
+    prepare::check_size(plan)?;
+    let (crew, backend) = (crew::Crew::new(1), world.backend(plan.options.entries));
+    let reactor = Reactor::new(0, &plan.topology, Box::new(backend)).map_err(StartError::Shard)?;
+    // Nothing in virtual time may depend on the hour: no run number that no other run has.
+    let (shard, _) = runner::run_shard(reactor, plan, 0, &Watch::default(), control, &crew)?;
+    Ok(RunResult { shards: vec![shard], backend: None })
 }
 
 /// As [`run_watched`], in no trace: what prepares a measurement is none.

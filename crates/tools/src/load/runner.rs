@@ -159,7 +159,7 @@ pub(super) fn run_shard(
         prepare(&mut reactor, plan, run_number).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
     // Whoever failed must still come to the start, or the others wait for ever.
     if made.is_err() {
-        control.stop();
+        crew.end();
     }
     member.begin();
     let (unlinker, (jobs, fibers)) = made?;

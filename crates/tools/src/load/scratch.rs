@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::sim::SimWorld;
 use plimsoll::sys::statfs::file_system;
 use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
 
-use super::{Control, JobSpec, LoadError, Pattern, Plan, Target, Watch, run_unrecorded};
+use super::{Control, JobSpec, LoadError, Pattern, Plan, RunResult, Target, Watch, run_simulated, run_unrecorded};
 use crate::units::format_bytes_binary;
 
 /// Length of the writes that fill a file.
@@ -152,11 +153,26 @@ impl Scratch {
 }
 
 fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: &Control) -> Result<(), LoadError> {
+    let plan = fill_plan(path, len_bytes, OpenOptions::default(), backend)?;
+    check_filled(path, &run_unrecorded(&plan, &Watch::default(), control)?.run)
+}
+
+/// Makes and fills a file of a simulated disk.
+pub(crate) fn fill_simulated(
+    path: &Path,
+    len_bytes: u64,
+    world: &SimWorld,
+    control: &Control,
+) -> Result<(), ScratchError> {
+    let plan = fill_plan(path, len_bytes, OpenOptions { create_new: true, ..OpenOptions::default() }, None)?;
+    Ok(check_filled(path, &run_simulated(&plan, world, control)?)?)
+}
+
+fn fill_plan(path: &Path, len_bytes: u64, how: OpenOptions, backend: Option<BackendKind>) -> Result<Plan, LoadError> {
     let unsuitable = |reason: String| LoadError::Unsuitable { job: "fill".to_owned(), reason };
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])
         .map_err(|error| unsuitable(error.to_string()))?;
-    let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
-    let file = topology.file(path, how, 0);
+    let file = topology.file(path, OpenOptions { write: true, direct: true, ..how }, 0);
     let request_bytes = u32::try_from(len_bytes).unwrap_or(FILL_BYTES).min(FILL_BYTES);
     let writes = len_bytes / u64::from(request_bytes.max(1));
     // No more fibers than writes: each begins with one.
@@ -169,8 +185,11 @@ fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: 
     };
     let job = job.on_shard(0, Target { file, offset: 0, len_bytes });
     let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
-    let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes };
-    let filled = run_unrecorded(&plan, &Watch::default(), control)?.run.total("fill");
+    Ok(Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes })
+}
+
+fn check_filled(path: &Path, run: &RunResult) -> Result<(), LoadError> {
+    let filled = run.total("fill");
     if filled.errors > 0 {
         let error = match filled.first_error {
             Some(code) if code != 0 => io::Error::from_raw_os_error(code),

@@ -190,9 +190,8 @@ pub fn run(
     let reads_only = reads_only(options, &survey)?;
     let classes = Classes::new();
     let (lanes, class_at) = lanes(options, &survey, &classes)?;
-    if let Some(max_write_bytes) = test.max_write_bytes {
-        control.bound_writes(max_write_bytes);
-    }
+    let bounded = test.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
+    let control = bounded.as_ref().unwrap_or(control);
     let topology = Topology::new(test.shards, classes.clone(), vec![test.disk.clone()]).map_err(TestError::Topology)?;
     let is_device_written = matches!(test.storage, Storage::Device(_)) && !reads_only && !is_in_memory(test.backend);
     let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;

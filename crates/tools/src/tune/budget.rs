@@ -5,8 +5,7 @@
 //!
 //! # How it works
 //! Each phase that writes leaves a reserve for those after it. From the rate seen so far follows how long it can go on
-//! ([`WriteBudget::affordable_s`]); the rig holds the hard bound besides. A run that came near the bound may have idled
-//! at its end: [`WriteBudget::note`] says so, and it does not count.
+//! ([`WriteBudget::affordable_s`]); the rig holds the hard bound besides, and says where a run was cut by it.
 //!
 //! # Limits
 //! Until the first run of a phase, the rate is that of the phase before; a short run comes first therefore.
@@ -60,10 +59,13 @@ impl WriteBudget {
         }
     }
 
-    /// A run wrote `bytes` in `seconds`. Answers whether it stayed clear of its bound, so that its rate can be trusted:
-    /// it used at most half of what there was.
-    pub(super) fn note(&mut self, bytes: u64, seconds: f64) -> bool {
-        let is_clear = self.left_bytes().is_none_or(|left_bytes| bytes <= left_bytes / 2);
+    /// Lets the present phase take what was kept for those after it.
+    pub(super) fn end_reserve(&mut self) {
+        self.reserve_bytes = 0;
+    }
+
+    /// A run wrote `bytes` in `seconds`.
+    pub(super) fn note(&mut self, bytes: u64, seconds: f64) {
         self.written_bytes = self.written_bytes.saturating_add(bytes);
         if bytes > 0 && seconds > 0.0 {
             let rate_bytes_per_s = bytes as f64 / seconds;
@@ -71,7 +73,6 @@ impl WriteBudget {
             self.rate_bytes_per_s = rate_bytes_per_s.max(so_far);
             self.phase_is_new = false;
         }
-        is_clear
     }
 }
 
@@ -85,19 +86,19 @@ mod tests {
     fn without_a_bound_everything_goes() {
         let mut budget = WriteBudget::new(None);
         budget.begin_phase(0.5);
-        assert!(budget.note(100 * GIB, 1.0));
+        budget.note(100 * GIB, 1.0);
         assert_eq!(budget.affordable_s(), f64::INFINITY);
     }
 
     #[test]
     fn a_bound_is_divided_over_phases_and_shards() {
         let mut budget = WriteBudget::new(Some(10 * GIB));
-        assert!(budget.note(2 * GIB, 2.0));
+        budget.note(2 * GIB, 2.0);
         budget.begin_phase(0.25);
         assert!((budget.affordable_s() - 3.6).abs() < 1e-6, "{}", budget.affordable_s());
-        assert!(budget.note(3 * GIB, 1.0), "half of 6 GiB");
+        budget.note(3 * GIB, 1.0);
         assert!((budget.affordable_s() - 0.6).abs() < 1e-6, "3 GiB left at 3 GiB/s: {}", budget.affordable_s());
-        assert!(!budget.note(2 * GIB, 1.0), "more than half of 3 GiB");
-        budget.begin_phase(0.0);
+        budget.end_reserve();
+        assert!((budget.affordable_s() - 1.0).abs() < 1e-6, "5 GiB left at 3 GiB/s: {}", budget.affordable_s());
     }
 }

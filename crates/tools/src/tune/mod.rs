@@ -39,6 +39,8 @@
 //! ```
 
 mod budget;
+#[cfg(test)]
+mod busy_tests;
 mod costs;
 mod depth_mode;
 mod error;
@@ -205,7 +207,8 @@ pub fn measure_simulated(
 
 fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control) -> Result<SimRig, TuneError> {
     let (shards, data_bytes, seed) = (options.shards, options.data_bytes, options.seed);
-    SimRig::new(disk, shards, data_bytes, options.max_write_bytes, seed, control)
+    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
+    SimRig::new(disk, shards, data_bytes, seed, bounded.as_ref().unwrap_or(control))
 }
 
 /// What a record says of where a measurement takes place.
@@ -318,11 +321,12 @@ fn measure_disk(
     for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
-    if let Some(max_write_bytes) = options.max_write_bytes {
+    let bounded = options.max_write_bytes.map(|max_write_bytes| {
         // The probes at the end write past the load generator.
         let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
-        control.bound_writes(max_write_bytes.saturating_sub(kept_bytes));
-    }
+        control.with_write_bound(max_write_bytes.saturating_sub(kept_bytes))
+    });
+    let control = bounded.as_ref().unwrap_or(control);
     let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
     let mut rig = DiskRig { topology, shard_options, spans, seed: options.seed, control, begin, meter, place: costs };
     conduct(&mut rig, recorder, observer)
@@ -376,6 +380,7 @@ fn header(
         seed: options.seed,
         mode: options.mode,
         figures_only: options.figures_only,
+        with_frontier: options.with_frontier,
         read_block,
         write_block,
         align_bytes,

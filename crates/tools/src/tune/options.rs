@@ -68,6 +68,8 @@ pub struct TuneOptions {
     pub mode: Mode,
     /// The four figures and the latency of the idle disk, and nothing else.
     pub figures_only: bool,
+    /// With `figures_only`: reads beside writes all the same, for the mix exponent.
+    pub with_frontier: bool,
     /// Size of random reads: a power of two, 512 bytes to 1 MiB. `None`: 4096, or more where the disk works in more.
     pub read_block_bytes: Option<u32>,
     /// The same for random writes; with `None` also found by experiment.
@@ -101,6 +103,7 @@ impl TuneOptions {
             shards: u16::try_from(cpus).unwrap_or(u16::MAX).max(1),
             mode: Mode::Standard,
             figures_only: false,
+            with_frontier: false,
             read_block_bytes: None,
             write_block_bytes: None,
             data_bytes: 8 << 30,
@@ -129,6 +132,7 @@ impl TuneOptions {
             shards: header.shards,
             mode: header.mode,
             figures_only: header.figures_only,
+            with_frontier: header.with_frontier,
             read_block_bytes: set(&header.read_block),
             write_block_bytes: set(&header.write_block),
             data_bytes: header.data_bytes,

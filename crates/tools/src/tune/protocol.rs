@@ -20,7 +20,7 @@
 //! after 8 s in samples of 0.5 s the interval is within 0.7 %: enough.
 
 use super::budget::WriteBudget;
-use super::record::{Entry, Load, Order, Phase, Recorder, Sample, Step, Stream};
+use super::record::{Entry, Header, Load, Order, Phase, Recorder, Sample, Step, Stream};
 use super::report::{IOPS_BLOCK_BYTES, Warning, WarningCode};
 use super::rig::Rig;
 use super::study::{self, phases as found, series};
@@ -50,13 +50,18 @@ const CURVE_MAX_BYTES: u32 = 64 << 20;
 const SILENT_S: f64 = 4.0;
 /// By so many seconds a phase that is not made again may pass the end of the time, for one that has not been made.
 const GRACE_S: f64 = 3.0;
+/// A figure of less than this many seconds is none.
+const SAMPLE_MIN_S: f64 = 0.01;
 /// Requests of a sample, at least, where there is time: one more or less is then within 1 %.
 const SAMPLE_MIN_REQUESTS: f64 = 100.0;
+/// The shortest step of a mix of reads and writes, in seconds, where little may be written.
+const RAY_MIN_S: f64 = 0.02;
 /// Part of what a phase may write that goes into the search for its depth.
 const SEARCH_PART: f64 = 0.25;
 
 /// The phases of a measurement, in order.
-pub(super) fn phases(mode: Mode, figures_only: bool) -> Vec<Phase> {
+pub(super) fn phases(header: &Header) -> Vec<Phase> {
+    let Header { mode, figures_only, with_frontier, .. } = *header;
     let figures = [Phase::WriteBandwidth, Phase::ReadBandwidth, Phase::WriteIops, Phase::ReadIops];
     let mut phases = vec![Phase::Fill];
     if !figures_only {
@@ -68,6 +73,8 @@ pub(super) fn phases(mode: Mode, figures_only: bool) -> Vec<Phase> {
     }
     if !figures_only {
         phases.extend([Phase::Sizes, Phase::SequentialSizes, Phase::Frontier, Phase::Costs]);
+    } else if with_frontier {
+        phases.push(Phase::Frontier);
     }
     phases
 }
@@ -123,10 +130,9 @@ impl<'a> Protocol<'a> {
 
     /// All phases that are not done yet, until a stop is asked for.
     pub(super) fn run(&mut self) -> Result<(), TuneError> {
-        let (mode, figures_only) = (self.recorder.record.header.mode, self.recorder.record.header.figures_only);
         // Said at the end, behind the last phase that is done: a run that goes on may make them.
         let mut left_out = Vec::new();
-        for phase in phases(mode, figures_only) {
+        for phase in phases(&self.recorder.record.header) {
             if self.rig.is_stopped() {
                 break;
             }
@@ -177,7 +183,7 @@ impl<'a> Protocol<'a> {
             let took_s = self.rig.now_s() - self.begin_s;
             let foreign_pct = self.recorder.record.foreign_pct(phase, attempt).unwrap_or(0.0);
             let is_clean = foreign_pct <= FOREIGN_MAX_PCT || matches!(phase, Phase::Fill | Phase::Precondition);
-            let later = phases(self.recorder.record.header.mode, self.recorder.record.header.figures_only);
+            let later = phases(&self.recorder.record.header);
             let later_s: f64 =
                 later.into_iter().filter(|later| *later > phase).map(|later| self.expected_s(later)).sum();
             if is_clean || self.rig.now_s() + took_s + later_s > self.timing.total_max_s {
@@ -352,6 +358,10 @@ impl<'a> Protocol<'a> {
     fn measure(&mut self, phase: Phase, depth: u32) -> Result<(), TuneError> {
         let timing = self.timing;
         let is_write = matches!(phase, Phase::WriteBandwidth | Phase::WriteIops);
+        if is_write && self.budget.affordable_s() < SAMPLE_MIN_S {
+            // One sample is worth more than what the later phases do with their part: without it there is no figure.
+            self.budget.end_reserve();
+        }
         let affordable_s = if is_write { self.budget.affordable_s() } else { f64::INFINITY };
         let max_s = timing.figure_max_s.min(affordable_s);
         if max_s < timing.figure_min_s {
@@ -466,20 +476,25 @@ impl<'a> Protocol<'a> {
     /// Reads alone, writes alone, and mixes of both: of each, the most that the disk carries, by bisection.
     fn frontier(&mut self) -> Result<(), TuneError> {
         self.budget.begin_phase(0.1);
-        let needed_s = f64::from(self.timing.rays * self.timing.bisections + 1) * self.timing.ray_s;
-        if self.budget.affordable_s() < needed_s {
-            let message = format!(
-                "reads beside writes: not measured: it writes for up to {needed_s:.0} s, and --max-write leaves {:.0} s",
-                self.budget.affordable_s()
-            );
-            return self.warn(WarningCode::MaxWrite, message);
-        }
         let read_bytes = self.recorder.record.header.read_block.bytes;
         let write_bytes = FRONTIER_WRITE_BYTES.max(self.recorder.record.header.align_bytes);
         let read_depth = self.depth(Phase::ReadIops);
         let reads = self.stream(Order::Random, read_bytes, read_depth);
         let writes = self.stream(Order::Sequential, write_bytes, FRONTIER_WRITE_DEPTH);
-        let ray_s = self.timing.ray_s;
+        if self.budget.is_bounded() {
+            // How fast these writes go decides how long a step may be; those of the phase before may be far slower.
+            self.sample(Step::Warmup, Load::writes(writes, self.timing.ray_s.min(RAY_MIN_S)))?;
+        }
+        let steps = f64::from(self.timing.rays * self.timing.bisections + 1);
+        let ray_s = self.timing.ray_s.min(self.budget.affordable_s() / steps);
+        if ray_s < self.timing.ray_s.min(RAY_MIN_S) {
+            let message = format!(
+                "reads beside writes: not measured: they write for {:.1} s at least, and --max-write leaves {:.1} s",
+                steps * RAY_MIN_S,
+                self.budget.affordable_s()
+            );
+            return self.warn(WarningCode::MaxWrite, message);
+        }
         for load in [Load::reads(reads, ray_s), Load::writes(writes, ray_s)] {
             if self.sample(Step::Measure, load)?.is_none() {
                 return Ok(());
@@ -566,9 +581,9 @@ impl<'a> Protocol<'a> {
             sample = self.rig.run(&load)?;
         }
         let written_bytes = self.rig.written_bytes().saturating_sub(written_before);
-        let is_clear = self.budget.note(written_bytes, (self.rig.now_s() - begin_s).min(load.seconds * 1.25));
+        self.budget.note(written_bytes, (self.rig.now_s() - begin_s).min(load.seconds * 1.25));
         let is_short = self.rig.is_stopped() && sample.elapsed_s < load.seconds * 0.5;
-        if sample.is_cut || is_short || (load.writes.is_some() && !is_clear) {
+        if sample.is_cut || is_short {
             return Ok(None);
         }
         if requests(&sample) == 0 && !self.rig.is_stopped() {

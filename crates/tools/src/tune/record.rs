@@ -69,6 +69,9 @@ pub struct Header {
     pub mode: Mode,
     /// Whether the four figures and the latency were all that was wanted.
     pub figures_only: bool,
+    /// Whether reads beside writes were wanted with them.
+    #[serde(default)]
+    pub with_frontier: bool,
     /// Size of random reads.
     pub read_block: BlockSize,
     /// Size of random writes.
@@ -340,7 +343,7 @@ impl Record {
     /// Whether all phases that were wanted are done.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let phases = protocol::phases(self.header.mode, self.header.figures_only);
+        let phases = protocol::phases(&self.header);
         phases.into_iter().all(|phase| self.is_done(phase))
     }
 

@@ -331,6 +331,7 @@ impl TuneReport {
             mix_exponent_p: self.frontier.as_ref().map_or(1.0, exponent),
             duplex: false,
             unloaded_latency_ns: self.read_latency.map_or(0, |latency| latency.p50_ns),
+            capacity_scale_max: MEASURED_SCALE_MAX,
             device: None,
         })
     }

@@ -155,7 +155,7 @@ fn what_may_not_be_written_is_left_out() {
     let reads = replay(&ReplayPlan { reads_only: true, ..plan(&file, 1, Speed::Max) }, &control).unwrap();
     assert_eq!((reads.totals.issued, reads.totals.not_allowed, control.written_bytes()), (1, 3, 0));
     let control = Control::default();
-    control.bound_writes(4095);
+    let control = control.with_write_bound(4095);
     let bounded = replay(&plan(&file, 1, Speed::Max), &control).unwrap();
     assert_eq!((bounded.totals.not_reached, control.written_bytes()), (1, 0));
     assert!(control.is_write_bound_reached());

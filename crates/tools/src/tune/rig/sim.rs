@@ -90,8 +90,6 @@ pub(in crate::tune) struct SimRig {
     /// Mean time between two requests of others; infinite where there are none.
     foreign_gap_ns: f64,
     written_bytes: u64,
-    max_write_bytes: Option<u64>,
-    is_bound_reached: bool,
     /// Kept from load to load, so that no request allocates.
     completions: Vec<DeviceCompletion>,
 }
@@ -106,12 +104,11 @@ struct Span {
 
 impl SimRig {
     /// An idle disk whose clock stands at 0. Each of `shards` (0 counts as 1) gets an equal part of `data_bytes`, as
-    /// far as the disk is that large. At most `max_write_bytes` are written, scratch data included.
+    /// far as the disk is that large. What is written counts against the bound of `control`, scratch data included.
     pub(in crate::tune) fn new(
         disk: &SimulatedDisk,
         shards: u16,
         data_bytes: u64,
-        max_write_bytes: Option<u64>,
         seed: u64,
         control: &Control,
     ) -> Result<SimRig, TuneError> {
@@ -140,21 +137,18 @@ impl SimRig {
             cpu_ns: disk.cpu_ns_per_request,
             foreign_gap_ns: f64::from(FOREIGN_BYTES) / foreign_bytes_per_s * NS_PER_S,
             written_bytes: 0,
-            max_write_bytes,
-            is_bound_reached: false,
             completions: Vec::new(),
         })
     }
 
     /// Whether `bytes` more may be written; if so, they are counted.
     fn take_write(&mut self, bytes: u32) -> bool {
-        let after_bytes = self.written_bytes.saturating_add(u64::from(bytes));
-        if self.max_write_bytes.is_some_and(|max_bytes| after_bytes > max_bytes) {
-            self.is_bound_reached = true;
-            return false;
+        let is_taken = self.control.take_write(u64::from(bytes));
+        if is_taken {
+            self.written_bytes += u64::from(bytes);
+            self.control.add_written(u64::from(bytes));
         }
-        self.written_bytes = after_bytes;
-        true
+        is_taken
     }
 
     /// Time until others read again: exponentially distributed, for ever where there are none.
@@ -263,7 +257,7 @@ impl Rig for SimRig {
         let piece_bytes = u64::from(SEQUENTIAL_BYTES);
         let span_bytes = (wanted_bytes / spans.max(1)).min(room_bytes) / piece_bytes * piece_bytes;
         let (mut filled_bytes, mut next_bytes) = (0, SPAN_MIN_BYTES);
-        while filled_bytes < span_bytes && !self.is_stopped() && !self.is_bound_reached {
+        while filled_bytes < span_bytes && !self.is_stopped() && !self.control.is_write_bound_reached() {
             let piece_begin_s = self.now_s();
             filled_bytes = self.fill_piece(filled_bytes, next_bytes.min(span_bytes - filled_bytes))?;
             progress(filled_bytes as f64 / span_bytes as f64);
@@ -314,7 +308,7 @@ impl Rig for SimRig {
             writes,
             cpu_busy_pct: busiest_ns as f64 / elapsed_ns.max(1) as f64 * 100.0,
             foreign_pct: Some(foreign_pct),
-            is_cut: load.writes.is_some() && self.is_bound_reached,
+            is_cut: load.writes.is_some() && self.control.is_write_bound_reached(),
         })
     }
 

@@ -193,7 +193,7 @@ fn warnings(record: &Record, report: &TuneReport) -> Vec<Warning> {
             judge(phase.name(), &figure, &mut warn);
         }
     }
-    for phase in super::super::protocol::phases(record.header.mode, record.header.figures_only) {
+    for phase in super::super::protocol::phases(&record.header) {
         if let Some(foreign_pct) = phases::too_foreign_pct(record, phase) {
             let tried = record.best_attempt(phase).max(record.last_attempt(phase)) + 1;
             let message = format!(

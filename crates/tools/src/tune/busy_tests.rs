@@ -1,0 +1,67 @@
+//! A bounded measurement where runs write more than was planned: on a machine so busy that they are made several times.
+
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use plimsoll_sim::device::{DeviceSpec, RateSpec};
+
+use super::record::{Entry, Load, Sample};
+use super::rig::Rig;
+use super::*;
+
+/// Each run is made six times before its threads begin in time ([`DiskRig`] does so), and all six write.
+struct LateRig(SimRig);
+
+impl Rig for LateRig {
+    fn fill(&mut self, wanted_bytes: u64, max_s: f64, progress: &mut dyn FnMut(f64)) -> Result<u64, TuneError> {
+        self.0.fill(wanted_bytes, max_s, progress)
+    }
+
+    fn run(&mut self, load: &Load) -> Result<Sample, TuneError> {
+        for _ in 0..5 {
+            self.0.run(load)?;
+        }
+        self.0.run(load)
+    }
+
+    fn costs(&mut self) -> Result<Entry, TuneError> {
+        self.0.costs()
+    }
+
+    fn now_s(&self) -> f64 {
+        self.0.now_s()
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.0.written_bytes()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+}
+
+#[test]
+fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
+    for write_bytes_per_s in [3e8, 1e9, 3e9, 6e9] {
+        let rates = RateSpec { write_bytes_per_s, read_bytes_per_s: 3e9, ..RateSpec::default() };
+        let spec = DeviceSpec { rates, ..DeviceSpec::default() };
+        let name = format!("{write_bytes_per_s} B/s");
+        let disk =
+            SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 };
+        // As the demo measures.
+        let options = TuneOptions {
+            shards: 1,
+            data_bytes: 512 << 20,
+            max_write_bytes: Some(2 << 30),
+            phase_s: Some(1.5),
+            figures_only: true,
+            ..TuneOptions::quick("/nowhere")
+        };
+        let mut rig = LateRig(simulated_rig(&disk, &options, &Control::default()).unwrap());
+        let choice = Choice { kind: BackendKind::Null, reason: "virtual time".to_owned() };
+        let header = header(&options, Site::of_simulated(&disk), choice, SIMULATED_ALIGN_BYTES, Vec::new()).unwrap();
+        let report = conduct(&mut rig, Recorder::create(None, header).unwrap(), &mut ()).unwrap();
+        assert!(report.written_bytes <= 2 << 30, "{}", disk.name);
+        assert!(report.four_figures().is_ok(), "{}: {:?}", disk.name, report.four_figures());
+    }
+}
