@@ -581,7 +581,7 @@ mod tests {
         let world = SimWorld::new(&SimConfig::default()).unwrap();
         let config = ReactorConfig { max_requests: 2 };
         let topology = Topology::with_config(1, Classes::new(), vec![DiskSetup::unlimited()], config).unwrap();
-        let runtime = SimRuntime::new(&world, &topology);
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         let shape = StreamShape { disk_guid: 1, slab_bytes: 1 << 20, sector_bytes: 4096 };
         let Ok(log) = DiskLog::new(shape, &mut || Some((SlabId(0), 0))) else { panic!("there is a slab") };
