@@ -42,13 +42,13 @@ impl Rig for LateRig {
 
 #[test]
 fn a_bounded_measurement_on_a_busy_machine_has_all_four_figures() {
-    for write_bytes_per_s in [3e8, 1e9, 3e9, 6e9] {
+    for write_bytes_per_s in [3e8, 1e9] {
         let rates = RateSpec { write_bytes_per_s, read_bytes_per_s: 3e9, ..RateSpec::default() };
         let spec = DeviceSpec { rates, ..DeviceSpec::default() };
         let name = format!("{write_bytes_per_s} B/s");
         let disk =
             SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 };
-        // As the demo measures.
+        // As the demo measures, with half of its bound.
         let options = TuneOptions {
             shards: 1,
             data_bytes: 512 << 20,
