@@ -9,6 +9,8 @@ mod counting;
 mod random;
 #[path = "object_store/s3.rs"]
 mod s3;
+#[path = "../../skip.rs"]
+mod skip;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,11 @@
 //! `plimsoll cache` as people and scripts meet it: a cache on three files is created, loaded, watched, extended.
 //!
-//! A machine whose file system or kernel cannot run a cache skips the stories with one line saying so.
+//! Where the build lies on a file system without direct I/O, the stories are skipped with one line saying so.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+#[path = "../../skip.rs"]
+mod skip;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -29,15 +32,14 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A directory with a cache of three files; `None`, with a line, where this machine cannot run one.
+/// A directory with a cache of three files; `None`, with a line, where its file system has no direct I/O.
 fn world() -> Option<TempDir> {
     let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let arguments = ["create", "c.yaml", "--size", "32MiB", "--slab-size", "1MiB", "d0", "d1", "d2"];
-    let made = run(directory.path(), &arguments);
-    if made.status.code() == Some(3) && !text(&made.stderr).contains("panicked") {
-        println!("skipped: {}", text(&made.stderr).trim());
+    if !skip::has_direct_io(directory.path()) {
         return None;
     }
+    let arguments = ["create", "c.yaml", "--size", "32MiB", "--slab-size", "1MiB", "d0", "d1", "d2"];
+    let made = run(directory.path(), &arguments);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
     Some(directory)
 }

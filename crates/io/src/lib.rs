@@ -41,6 +41,9 @@ mod runtime;
 mod shard;
 #[cfg(feature = "sim")]
 mod sim_runtime;
+#[cfg(test)]
+#[path = "../../skip.rs"]
+mod skip;
 pub mod sys;
 mod topology;
 pub mod trace;

@@ -1,5 +1,8 @@
 //! Every backend of this crate against the one contract (module `conformance`).
 
+#[path = "../../skip.rs"]
+mod skip;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,18 +14,25 @@ use plimsoll::backend::null::NullBackend;
 use plimsoll::backend::pool::PoolBackend;
 use plimsoll::backend::sim::{SimConfig, SimWorld};
 use plimsoll::backend::uring::UringBackend;
-use plimsoll::conformance::{Promises, assert_passed, run};
+use plimsoll::conformance::{Outcome, Promises, assert_passed, run};
+use skip::skip;
 
 /// Runs the kit, unless this machine does not allow the backend.
 fn check(name: &str, make: impl Fn() -> io::Result<Box<dyn Backend>>, dir: &Path, promises: Promises) {
     match make() {
         Ok(backend) => drop(backend),
         Err(error) => {
-            println!("skipped: backend {name} cannot be used here: {error}");
+            skip(format_args!("backend {name} cannot be used here: {error}"));
             return;
         }
     }
-    assert_passed(name, &run(make, dir, promises));
+    let results = run(make, dir, promises);
+    for result in &results {
+        if let Outcome::Skipped(reason) = &result.outcome {
+            skip(format_args!("{name}: {}: {reason}", result.name));
+        }
+    }
+    assert_passed(name, &results);
 }
 
 fn temp() -> PathBuf {
@@ -83,7 +93,7 @@ fn sim_keeps_the_contract_in_virtual_time() {
 fn backends_work_on_a_memory_file_system() {
     let dir = Path::new("/dev/shm");
     if !dir.is_dir() {
-        println!("skipped: no /dev/shm here");
+        skip("no /dev/shm here");
         return;
     }
     for kind in [BackendKind::Uring, BackendKind::Aio, BackendKind::Pool] {

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::skip::skip;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -52,7 +53,7 @@ fn one_file_on_two_shards_is_made_once_and_closed_after_the_last() {
             let (read, buffer) = block_on(handle.read_at(&file, Class::DEFAULT, 0, read));
             assert!(read.unwrap() == 2 * BLOCK && has_pattern(&buffer, 1, 0));
             let Some(open) = open_files_in(dir.path()) else {
-                println!("skipped: no /proc/self/fd here");
+                skip("no /proc/self/fd here");
                 return;
             };
             assert_eq!(open, 1, "one descriptor, whatever the number of shards");

@@ -4,9 +4,10 @@
 
 mod common;
 
+use common::skip::skip;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
@@ -82,11 +83,13 @@ async fn everything(shard: Shard, file: Arc<SharedFile>) -> io::Result<()> {
             assert_eq!(read?, 8 * KIB);
             assert!(buffer[..4096].iter().all(|byte| *byte == 0) && has_pattern(&buffer[4096..], 1, 4096));
         }
-        Err(error) => println!("skipped: discard: {error}"),
+        Err(error) if error.kind() == ErrorKind::Unsupported => skip(format_args!("discard: {error}")),
+        Err(error) => return Err(error),
     }
     match shard.allocate(&file, class, 0, 1 << 20, false).await {
         Ok(()) => assert_eq!(shard.reactor().file_len(&file)?, 1 << 20),
-        Err(error) => println!("skipped: allocate: {error}"),
+        Err(error) if error.kind() == ErrorKind::Unsupported => skip(format_args!("allocate: {error}")),
+        Err(error) => return Err(error),
     }
     let (read, _) = shard.read_at(&file, class, 1 << 40, AlignedBuf::new(4096)?).await;
     assert_eq!(read?, 0, "far behind the end");

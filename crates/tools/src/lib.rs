@@ -20,6 +20,9 @@ pub mod report;
 pub mod report_page;
 pub mod setup;
 pub mod sim;
+#[cfg(test)]
+#[path = "../../skip.rs"]
+mod skip;
 pub mod stat;
 pub mod test;
 pub mod trace;

@@ -1,5 +1,8 @@
 //! Results as fio's JSON: fio's keys, figures that agree with each other, and a program that reads fio's.
 
+#[path = "../../skip.rs"]
+mod skip;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +14,7 @@ use plimsoll_tools::fio_json::{FioJson, to_json};
 use plimsoll_tools::load::Control;
 use plimsoll_tools::test::{Storage, TestOptions, run};
 use serde_json::Value;
+use skip::skip;
 
 const TEXT: &str = "
 [global]
@@ -113,12 +117,12 @@ fn the_keys_are_those_that_fio_prints() {
         .args(["--name=a", "--ioengine=null", "--size=1m", "--rw=randrw", "--fsync=8", "--output-format=json+"])
         .output()
     else {
-        println!("skipped: there is no fio here");
+        skip("there is no fio here");
         return;
     };
     let text = String::from_utf8_lossy(&fio.stdout);
     let Ok(theirs) = serde_json::from_str::<Value>(text.get(text.find('{').unwrap_or(0)..).unwrap_or("")) else {
-        println!("skipped: this fio cannot run its null engine here");
+        skip("this fio cannot run its null engine here");
         return;
     };
     let file =
@@ -157,9 +161,9 @@ fn a_program_that_reads_fio_reads_this() {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(said.contains("No module named"), "{said}");
-            println!("skipped: fio_jsonplus_clat2csv lacks a module of Python here");
+            skip("fio_jsonplus_clat2csv lacks a module of Python here");
         }
-        Err(error) => println!("skipped: fio_jsonplus_clat2csv: {error}"),
+        Err(error) => skip(format_args!("fio_jsonplus_clat2csv: {error}")),
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }

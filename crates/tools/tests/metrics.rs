@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "../../skip.rs"]
+mod skip;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io::{self, Write};
@@ -21,6 +24,7 @@ use plimsoll::metrics::{ClassMetrics, LATENCY_BOUNDS_NS, Metrics, ProgramMetrics
 use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
 use plimsoll_tools::metrics::encode_host;
 use plimsoll_tools::stat::{Basis, Columns, DeviceInterval, GroupObserved, Judged, Observed, Part, Remark, Verdict};
+use skip::skip;
 
 const BLOCK_BYTES: u32 = 4096;
 const READS: u64 = 200;
@@ -142,7 +146,7 @@ fn promtool(arguments: &[&str], input: &str, directory: &Path) -> Option<Output>
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            println!("skipped: promtool is not installed, so `promtool {}` was not run", arguments.join(" "));
+            skip(format_args!("promtool is not installed, so `promtool {}` was not run", arguments.join(" ")));
             return None;
         }
         Err(error) => panic!("promtool: {error}"),

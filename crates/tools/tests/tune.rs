@@ -2,18 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
+#[path = "../../skip.rs"]
+mod skip;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_tools::config::io_properties;
-use plimsoll_tools::load::{Control, ScratchError};
+use plimsoll_tools::load::Control;
 use plimsoll_tools::tune::record::{Entry, Phase, Record, Step};
 use plimsoll_tools::tune::{
     Device, Figure, Leaf, MissingCause, Mode, Observer, PhysicalBlock, SCHEMA, TuneError, TuneOptions, TuneReport,
     Unit, Warning, WarningCode, analyse, measure, merge, one_per_file_system, resume,
 };
+use skip::skip;
 
 /// A directory of its own, removed at the end.
 struct Dir(PathBuf);
@@ -73,18 +77,23 @@ fn or_skip(result: Result<TuneReport, TuneError>) -> Option<TuneReport> {
     };
     match result {
         Ok(report) if is_cut(&report) => {
-            println!("skipped: the machine is too busy to measure for as long as was asked");
+            skip("the machine is too busy to measure for as long as was asked");
             None
         }
         Ok(report) => Some(report),
-        Err(
-            error @ (TuneError::Open(_) | TuneError::Backend(_) | TuneError::Scratch(ScratchError::NoSpace { .. })),
-        ) => {
-            println!("skipped: {error}");
-            None
-        }
+        // The probe decides, and says so.
+        Err(TuneError::Open(_)) if !skip::has_direct_io(&std::env::temp_dir()) => None,
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Whether so many shards have a CPU each; says it where not.
+fn has_cpus(shards: u16) -> bool {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if cpus < usize::from(shards) {
+        skip(format_args!("{shards} shards need as many CPUs, and there is {cpus}"));
+    }
+    cpus >= usize::from(shards)
 }
 
 fn figures(report: &TuneReport) -> [(&'static str, Option<&Figure>, Unit, u32); 4] {
@@ -202,14 +211,12 @@ fn a_full_measurement_goes_in_rounds() {
 fn all_shards_work_where_there_are_several() {
     let dir = Dir::new("shards");
     let options = TuneOptions { shards: 2, ..options(&dir.0, Some(BackendKind::Null)) };
-    match measure(&options, &mut (), &Control::default()) {
-        Ok(report) => {
-            check_complete(&report, &options);
-            assert_eq!(report.read_iops.map(|figure| figure.depth % 2), Some(0));
-        }
-        Err(TuneError::Load(error)) => println!("skipped: {error}"),
-        Err(error) => panic!("{error}"),
+    if !has_cpus(2) {
+        return;
     }
+    let report = measure(&options, &mut (), &Control::default()).unwrap();
+    check_complete(&report, &options);
+    assert_eq!(report.read_iops.map(|figure| figure.depth % 2), Some(0));
 }
 
 /// Writes down what it hears, and asks for the end when a certain phase begins.
@@ -322,14 +329,10 @@ fn filling_writes_nothing_twice() {
         // The next phase begins when the files are full.
         let mut listener = Listener { stop_at: Some(("sequential write", control.clone())), ..Listener::default() };
         let options = TuneOptions { shards, data_bytes: 48 << 20, ..options(&dir.0, backend) };
-        let result = match measure(&options, &mut listener, &control) {
-            Err(TuneError::Load(error)) if shards > 1 => {
-                println!("skipped: {error}");
-                continue;
-            }
-            result => result,
-        };
-        let Some(report) = or_skip(result) else { continue };
+        if !has_cpus(shards) {
+            continue;
+        }
+        let Some(report) = or_skip(measure(&options, &mut listener, &control)) else { continue };
         // A disk that takes longer than the time for filling has less data.
         if report.data_bytes == 48 << 20 {
             assert!(report.written_bytes <= (48 << 20) + FIRST_BYTES, "{backend:?}: {}", report.written_bytes);

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::skip::skip;
+
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 
@@ -38,7 +40,7 @@ impl Server {
     /// A server with the bucket `bucket`, or one printed line that says why there is none.
     pub(crate) fn start() -> Option<Server> {
         let Some(program) = program() else {
-            println!("skipped: versitygw is not installed ({INSTALL})");
+            skip(format_args!("versitygw is not installed ({INSTALL})"));
             return None;
         };
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -53,31 +55,23 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                println!("skipped: versitygw does not start: {error}");
-                return None;
-            }
-        };
-        let mut server = Server { child, port, _dirs: dirs };
-        server.wait_until_it_listens().then_some(server)
+        let mut server = Server { child: child.unwrap(), port, _dirs: dirs };
+        server.wait_until_it_listens();
+        Some(server)
     }
 
-    fn wait_until_it_listens(&mut self) -> bool {
+    fn wait_until_it_listens(&mut self) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(60) {
             if let Ok(Some(status)) = self.child.try_wait() {
-                println!("skipped: versitygw ended at once: {status}");
-                return false;
+                panic!("versitygw ended at once: {status}");
             }
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
-                return true;
+                return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        println!("skipped: versitygw did not listen within a minute");
-        false
+        panic!("versitygw did not listen within a minute");
     }
 
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {

@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::devtools::Browser;
 use crate::report::{IOSTAT, SURFACE};
 use crate::serve::Server;
-use crate::world::{READS, World, skip};
+use crate::skip::skip;
+use crate::world::{READS, World};
 
 /// Sizes to look at: a phone, a tablet, a desk.
 const SIZES: [(u32, u32); 3] = [(360, 740), (768, 1024), (1440, 900)];
 
 fn browser() -> Option<Browser> {
-    Browser::start().map_err(|why| skip(&why)).ok()
+    Browser::start().map_err(skip).ok()
 }
 
 /// What must hold of any page, as a list of what does not.

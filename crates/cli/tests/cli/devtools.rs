@@ -1,7 +1,7 @@
 //! A headless browser: pages at a size and in a colour scheme, what they say, load and complain of.
 //!
 //! Chromium speaks the DevTools protocol over a WebSocket: JSON commands with a number, answers with that number, and
-//! events between them, which are kept. Where there is no Chromium, or it does not start, a test is skipped.
+//! events between them, which are kept. Where there is no Chromium, a test is skipped; one that is there must start.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -33,7 +33,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts one; else why there is none.
-    pub(crate) fn start() -> Result<Browser, String> {
+    pub(crate) fn start() -> Result<Browser, &'static str> {
         let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
         let name = NAMES.iter().find(runs).ok_or("there is no Chromium here")?;
         let profile = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made");
@@ -45,7 +45,7 @@ impl Browser {
         }
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("{name} does not start: {error}"))?;
+        let mut child = command.spawn().expect("it has told its version");
         let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
         let (found, address) = std::sync::mpsc::channel();
         // Read to its end: a full pipe would stop the browser.
@@ -59,7 +59,7 @@ impl Browser {
         let Ok(address) = address.recv_timeout(PATIENCE) else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{name} did not say where it listens"));
+            panic!("{name} did not say where it listens");
         };
         let (socket, _) = tungstenite::connect(address).expect("the browser listens");
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {

@@ -2,7 +2,7 @@
 //!
 //! One test program, a module for each kind of story. Every run has a directory of its own, and whatever the run was,
 //! the directory must hold afterwards what it held before. What a machine lacks (namespaces, loop devices, python3)
-//! skips a test with one line saying so.
+//! skips a test with one line saying so (`skip.rs`).
 
 mod attach;
 mod browser;
@@ -23,6 +23,8 @@ mod results;
 mod serve;
 mod shown;
 mod sim;
+#[path = "../../../skip.rs"]
+mod skip;
 mod stat;
 mod stat_docs;
 mod trace_limiter;

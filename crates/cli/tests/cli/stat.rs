@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::world::{Ended, World, skip};
+use crate::skip::skip;
+use crate::world::{Ended, World};
 
 /// Far longer than anything takes here.
 const PATIENCE: Duration = Duration::from_secs(60);

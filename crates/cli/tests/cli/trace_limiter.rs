@@ -7,7 +7,8 @@ use plimsoll::core::{Op, WaitReason};
 use plimsoll::trace::format::{Clock, Writer};
 use serde_json::Value;
 
-use crate::world::{Ended, World, skip};
+use crate::skip::skip;
+use crate::world::{Ended, World};
 
 /// One request at a time, sent `gap_us` after it is queued because of tokens, 400 us in the device.
 fn trace(gap_us: u64) -> Vec<u8> {
@@ -147,7 +148,7 @@ fn the_walk_through_finds_the_limiter() {
                     // A machine that is busy makes a curve that is not flat; it never makes a full disk of nothing.
                     let is_noise = is_real && line.starts_with("Verdict:") && said.contains("Verdict: ");
                     assert!(is_noise && !said.contains("Verdict: saturated"), "no `{line}` in {said}");
-                    skip(&format!("the machine is too busy for `{line}`"));
+                    skip(format_args!("the machine is too busy for `{line}`"));
                 }
             }
             other => panic!("a block in `{other}`"),

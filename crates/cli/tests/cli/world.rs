@@ -92,8 +92,3 @@ impl World {
         paths.map(|path| (path.clone(), std::fs::read(path).unwrap_or_default())).collect()
     }
 }
-
-/// Says why a test does nothing here.
-pub(crate) fn skip(why: &str) {
-    println!("skipped: {why}");
-}

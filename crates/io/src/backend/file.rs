@@ -275,6 +275,7 @@ impl<T> FileTable<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn a_closed_number_does_not_name_the_next_file() -> io::Result<()> {
@@ -337,12 +338,12 @@ mod tests {
         // sysfs has no O_DIRECT on any kernel.
         let path = Path::new("/sys/kernel/uevent_seqnum");
         if !path.exists() {
-            println!("skipped: no /sys here");
+            skip("no /sys here");
             return;
         }
         let options = OpenOptions { direct: true, ..OpenOptions::default() };
         let Err(error) = OsFile::open(path, &options) else {
-            println!("skipped: /sys takes O_DIRECT here");
+            skip("/sys takes O_DIRECT here");
             return;
         };
         let text = error.to_string();

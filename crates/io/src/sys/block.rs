@@ -171,6 +171,7 @@ pub fn claim(path: &Path) -> io::Result<File> {
 mod tests {
     use super::super::sysfs::fixture::Tree;
     use super::*;
+    use crate::skip::skip;
 
     const MOUNTS: &str = "\
 27 1 259:31 / / rw - ext4 /dev/root rw
@@ -248,14 +249,14 @@ Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority
         let mounted = claim(Path::new(&source)).map_err(|error| error.kind());
         match mounted {
             Err(io::ErrorKind::ResourceBusy) => {}
-            Err(kind) => println!("skipped: `{source}`, which is mounted on /, cannot be opened here ({kind})"),
+            Err(kind) => skip(format_args!("`{source}`, which is mounted on /, cannot be opened here ({kind})")),
             Ok(_) => panic!("{source} is mounted"),
         }
         let Some((first, path)) = (0..8).find_map(|number| {
             let path = format!("/dev/loop{number}");
             claim(Path::new(&path)).ok().map(|file| (file, path))
         }) else {
-            println!("skipped: there is no loop device that this user can claim");
+            skip("there is no loop device that this user can claim");
             return Ok(());
         };
         let Err(error) = claim(Path::new(&path)) else { panic!("{path} was claimed twice") };

@@ -73,6 +73,7 @@ pub fn sharpen_timers() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn a_thread_can_be_pinned_to_an_allowed_processor() {
@@ -84,7 +85,7 @@ mod tests {
         .join();
         match result {
             Ok(Ok((cpu, allowed))) => assert_eq!(allowed, [cpu]),
-            Ok(Err(error)) => println!("skipped: the processors of this machine cannot be asked or set: {error}"),
+            Ok(Err(error)) => skip(format_args!("the processors of this machine cannot be asked or set: {error}")),
             Err(_) => panic!("the pinned thread panicked"),
         }
     }

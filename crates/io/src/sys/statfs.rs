@@ -88,11 +88,12 @@ fn kind_name(magic: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn the_temporary_directory_lies_on_something() {
         let Ok(found) = file_system(&std::env::temp_dir()) else {
-            println!("skipped: the temporary directory cannot be asked about");
+            skip("the temporary directory cannot be asked about");
             return;
         };
         assert!(!found.name.is_empty());

@@ -5,6 +5,9 @@
 
 pub(crate) mod nasty;
 
+#[path = "../../../skip.rs"]
+pub(crate) mod skip;
+
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -130,7 +133,7 @@ pub(crate) fn usable_kinds() -> Vec<BackendKind> {
         .filter(|kind| match kind.make(64) {
             Ok(_) => true,
             Err(error) => {
-                println!("skipped: {error}");
+                skip::skip(error);
                 false
             }
         })

@@ -95,6 +95,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::backend::pool::PoolBackend;
+    use crate::skip::skip;
 
     /// A directory of its own, and whether it is empty when all is over.
     pub(crate) struct Directory(pub(crate) PathBuf);
@@ -117,14 +118,19 @@ pub(super) mod tests {
         }
     }
 
-    /// The result, or the reason in one line why this machine has none.
+    /// The result, or the reason in one line why this machine has none: no such call, or no permission for it.
     pub(crate) fn or_skip<T>(result: io::Result<T>) -> Option<T> {
+        use io::ErrorKind::{PermissionDenied, Unsupported};
+        let refused = |error: &io::Error| {
+            matches!(error.kind(), PermissionDenied | Unsupported) || error.to_string().contains("refuses O_DIRECT")
+        };
         match result {
             Ok(value) => Some(value),
-            Err(error) => {
-                println!("skipped: {error}");
+            Err(error) if refused(&error) => {
+                skip(error);
                 None
             }
+            Err(error) => panic!("{error}"),
         }
     }
 

@@ -317,6 +317,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::skip::skip;
 
     /// What a version writes that knows the time of processors and figures of stressors.
     const NEWER: &str = "---
@@ -491,7 +492,7 @@ metrics:
     fn the_real_one() {
         let part = measure(&std::env::temp_dir(), 0, &Control::default());
         if let Some((_, reason)) = part.missing.iter().find(|(key, _)| key == "stress_ng") {
-            println!("skipped: {reason}");
+            skip(reason);
             return;
         }
         println!("{part:#?}");

@@ -1,6 +1,7 @@
 //! What is in the directory, and what the real iostat makes of it.
 
 use super::*;
+use crate::skip::skip;
 use plimsoll::metrics::{DirectionMetrics, DiskMetrics, LatencyMetrics};
 use std::process::Command;
 use std::time::Duration;
@@ -122,11 +123,11 @@ fn the_real_iostat_shows_them() {
         let mut command = Command::new("iostat");
         command.env("LC_ALL", "C").args(["-d", "-x", "-o", "JSON", "-f"]).arg(place.path()).args(more);
         let Ok(output) = command.output() else {
-            println!("skipped: there is no iostat here");
+            skip("there is no iostat here");
             return;
         };
         if !output.status.success() {
-            println!("skipped: this iostat does not know -f: {}", String::from_utf8_lossy(&output.stderr));
+            skip(format_args!("this iostat does not know -f: {}", String::from_utf8_lossy(&output.stderr)));
             return;
         }
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

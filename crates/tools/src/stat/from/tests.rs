@@ -8,6 +8,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
+use crate::skip::skip;
 use crate::stat::{Columns, DeviceInterval, Gap};
 
 type Field = (&'static str, fn(&Columns) -> Option<f64>);
@@ -498,12 +499,12 @@ fn the_real_iostat_is_read_in_every_layout() {
         command.output().ok().filter(|output| output.status.success()).map(|output| output.stdout)
     };
     let Some(json) = run(&["-x", "-o", "JSON"]) else {
-        println!("skipped: no iostat with -f and -o JSON here");
+        skip("no iostat with -f and -o JSON here");
         return;
     };
     let base = read("json", &json, &ReadOptions::default()).unwrap();
     if base.intervals[0].devices.len() != 2 {
-        println!("skipped: this iostat reads no directory of counters");
+        skip("this iostat reads no directory of counters");
         return;
     }
     let layouts: [(&[&str], usize); 12] = [

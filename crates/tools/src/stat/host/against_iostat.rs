@@ -8,6 +8,7 @@ use plimsoll::sys::diskstats;
 use serde_json::Value;
 
 use super::*;
+use crate::skip::skip;
 use crate::stat::output::keyed;
 
 /// iostat's first report with these arguments; `None`, with a line, where there is no such iostat.
@@ -20,11 +21,11 @@ fn report(arguments: &[&str], directory: Option<&Path>) -> Option<Vec<Value>> {
     let output = match command.output() {
         Ok(output) if output.status.success() => output,
         Ok(output) => {
-            println!("skipped: this iostat refuses: {}", String::from_utf8_lossy(&output.stderr));
+            skip(format_args!("this iostat refuses: {}", String::from_utf8_lossy(&output.stderr)));
             return None;
         }
         Err(error) => {
-            println!("skipped: there is no iostat here: {error}");
+            skip(format_args!("there is no iostat here: {error}"));
             return None;
         }
     };
@@ -60,7 +61,7 @@ fn columns_equal_iostats_to_the_last_digit() {
         let reading = sampler.sample().ok()?;
         Some(Reading { devices: devices.clone(), ..reading }.since_boot().devices)
     };
-    let Some(before) = since_boot() else { return println!("skipped: /proc cannot be read here") };
+    let Some(before) = since_boot() else { return skip("/proc cannot be read here") };
     let Some(disks) = report(&["-d", "-x", "-o", "JSON"], Some(directory.path())) else { return };
     let after = since_boot().unwrap();
     assert_eq!(disks.len(), stats.len());
@@ -84,10 +85,10 @@ fn the_devices_shown_are_iostats() {
         let shown = reading.devices.iter().filter(|disk| is_shown(disk, sampler.facts()));
         Some(shown.map(|disk| disk.name.clone()).collect())
     };
-    let Some(before) = shown() else { return println!("skipped: /proc cannot be read here") };
+    let Some(before) = shown() else { return skip("/proc cannot be read here") };
     let Some(disks) = report(&["-d", "-x", "-o", "JSON"], None) else { return };
     if shown() != Some(before.clone()) {
-        return println!("skipped: devices come and go here");
+        return skip("devices come and go here");
     }
     let theirs = disks.iter().filter_map(|disk| disk["disk_device"].as_str().map(str::to_owned));
     assert_eq!(before, theirs.collect());

@@ -298,6 +298,7 @@ mod tests {
 
     use super::super::super::arrivals::tests::span;
     use super::*;
+    use crate::skip::skip;
 
     /// Two groups: a row without what may be unknown comes first in each.
     fn write(path: &std::path::Path) -> u64 {
@@ -358,7 +359,7 @@ mod tests {
             Ok(out) if !String::from_utf8_lossy(&out.stderr).contains("ModuleNotFoundError") => {
                 panic!("{}", String::from_utf8_lossy(&out.stderr));
             }
-            _ => println!("skipped: there is no python3 with pyarrow"),
+            _ => skip("there is no python3 with pyarrow"),
         }
     }
 

@@ -9,6 +9,7 @@ use plimsoll::sys::sysfs::{self, Member, Raid};
 
 use super::super::report::{Device, Leaf, Warning, WarningCode};
 use super::{Place, PlaceError, Roots, block_size, one_per_device, physical_block_bytes, warnings};
+use crate::skip::skip;
 
 /// A directory `data` and the roots `sys` and `proc`, in the temporary directory; removed when dropped.
 struct Machine(PathBuf);
@@ -283,7 +284,7 @@ fn a_block_device_is_a_place_unless_somebody_uses_it() -> io::Result<()> {
     let nodes = fs::read_dir("/dev")?.filter_map(|entry| Some(entry.ok()?.path()));
     let number = |path: &Path| path.metadata().ok().filter(|m| m.file_type().is_block_device()).map(|m| m.rdev());
     let Some((path, rdev)) = nodes.filter_map(|path| Some((path.clone(), number(&path)?))).next() else {
-        println!("skipped: this machine has no block device in /dev");
+        skip("this machine has no block device in /dev");
         return Ok(());
     };
     let machine = Machine::new("block")?;

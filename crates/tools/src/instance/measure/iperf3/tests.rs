@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::skip::skip;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -206,7 +207,7 @@ fn the_real_one() {
     println!("{part:#?}");
     let reason = text(&part.missing, "network");
     if reason.contains("not installed") {
-        println!("skipped: {reason}");
+        skip(reason);
         return;
     }
     // A machine that is too busy, or without a loopback interface, has its reasons.
