@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::skip::skip;
 use common::{TempDir, within_reason};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::backend::uring::REGISTERED_REGIONS;
@@ -33,12 +34,12 @@ fn give_back_and_use_again() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
     let backend = match BackendKind::Uring.make(16) {
         Ok(backend) => backend,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return skip(error),
     };
     let mut reactor = Reactor::new(0, &topology, backend).unwrap();
     let first = make(&mut reactor);
     if let Some(error) = &first.not_registered {
-        return println!("skipped: {error}");
+        return skip(error);
     }
     let dir = TempDir::new("registered");
     let file = topology.file(&dir.path().join("file"), common::CREATE, 0);

@@ -8,7 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::world::{Ended, PLIMSOLL, World, skip};
+use crate::skip::skip;
+use crate::world::{Ended, PLIMSOLL, World};
 
 /// What is shown, and what is run for it: the same commands on less data, for a shorter time.
 const SHORTER: [(&str, &str); 11] = [
@@ -80,7 +81,7 @@ fn follow(page: &str) -> Option<usize> {
         let short = SHORTER.iter().fold(block.to_owned(), |block, (shown, run)| block.replace(shown, run));
         let ended = bash(&world, &format!("{PROLOGUE}{short}"));
         if ended.code == Some(3) {
-            skip(&format!("{page}: this machine cannot: {}", ended.err.trim()));
+            skip(format_args!("{page}: this machine cannot: {}", ended.err.trim()));
             return None;
         }
         assert!(matches!(ended.code, Some(0 | 1)), "{page}: {short}\n{ended:#?}");
@@ -188,7 +189,7 @@ fn the_demo_on_this_disk_moves_bytes_of_every_class_or_says_which_not() {
     let world = World::new(&[]);
     let ended = world.run(&["demo"]);
     if ended.code == Some(3) {
-        skip(&format!("no demo on this disk: {}", ended.err.trim()));
+        skip(format_args!("no demo on this disk: {}", ended.err.trim()));
         return;
     }
     let silent = ended.out.lines().filter(|line| line.contains(" moved nothing while ")).count();

@@ -584,7 +584,7 @@ mod tests {
             let mut backend = match UringBackend::with_flags(16, &[flags]) {
                 Ok(backend) => backend,
                 Err(error) => {
-                    println!("skipped: a ring with flags {flags:?} cannot be made here: {error}");
+                    crate::skip::skip(format_args!("a ring with flags {flags:?} cannot be made here: {error}"));
                     continue;
                 }
             };

@@ -22,7 +22,7 @@ fn on_simulated_disks() {
         score.timeline(&timeline, &mut reference);
     }
     score.print("simulated disks");
-    score.check();
+    score.check(60, 14);
 }
 
 #[test]
@@ -32,5 +32,5 @@ fn on_files_of_other_hosts() {
         score.sample(sample);
     }
     score.print("files");
-    score.check();
+    score.check(106, 0);
 }

@@ -171,8 +171,12 @@ impl Score {
         self.figures_off.iter().chain(&self.wrong).for_each(|line| println!("{line}"));
     }
 
-    pub(crate) fn check(&self) {
+    /// Fails where too much is wrong, or more is excused than `lenient_most` cases with several right verdicts and
+    /// `excused_most` values of S that only its other form makes right.
+    pub(crate) fn check(&self, lenient_most: usize, excused_most: usize) {
         assert!(self.cases >= CASES_LEAST, "only {} cases", self.cases);
+        assert!(self.lenient <= lenient_most, "{} cases have more than one right verdict", self.lenient);
+        assert!(self.excused <= excused_most, "S is right only by its other form {} times", self.excused);
         let right = 1.0 - self.wrong.len() as f64 / self.cases as f64;
         assert!(
             self.figures_off.is_empty(),
