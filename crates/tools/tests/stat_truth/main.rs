@@ -32,5 +32,5 @@ fn on_files_of_other_hosts() {
         score.sample(sample);
     }
     score.print("files");
-    score.check(106, 0);
+    score.check(18, 0);
 }

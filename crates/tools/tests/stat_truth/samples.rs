@@ -62,6 +62,9 @@ pub(crate) const SAMPLES: [Sample; 13] = [
     sample(FIXTURE, None, 1),
 ];
 
+/// Of a file with one reading: a device that was never asked anything is idle, of any other nothing can be known.
+const ONE_READING: &[Verdict] = &[Idle, Unknown];
+
 pub(crate) const LABELS: [Label; 15] = [
     Label {
         file: BROOKER,
@@ -138,14 +141,14 @@ pub(crate) const LABELS: [Label; 15] = [
         file: LAPTOP,
         report: None,
         devices: &["*"],
-        accept: &[Idle, Unknown],
+        accept: ONE_READING,
         why: "one sample: counters since boot, and nobody knows for how long",
     },
     Label {
         file: KERNEL_PAGE,
         report: None,
         devices: &["*"],
-        accept: &[Idle, Unknown],
+        accept: ONE_READING,
         why: "figures of a manual: no time, no interval",
     },
     Label {
@@ -159,17 +162,28 @@ pub(crate) const LABELS: [Label; 15] = [
         file: MULTIPATH,
         report: None,
         devices: &["*"],
-        accept: &[Idle, Unknown],
+        accept: ONE_READING,
         why: "one sample; paths count, the devices above them stay at 0",
     },
     Label {
         file: FIXTURE,
         report: None,
         devices: &["*"],
-        accept: &[Idle, Unknown],
+        accept: ONE_READING,
         why: "one sample of many hosts' lines put together",
     },
 ];
+
+impl Label {
+    /// What may be said of a device that has done something, or nothing at all.
+    pub(crate) fn accept_of(&self, is_used: bool) -> &'static [Verdict] {
+        match (self.accept, is_used) {
+            (ONE_READING, true) => &[Unknown],
+            (ONE_READING, false) => &[Idle],
+            (accept, _) => accept,
+        }
+    }
+}
 
 impl Sample {
     pub(crate) fn read(&self) -> Result<Recorded, FromError> {
