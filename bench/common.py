@@ -26,18 +26,29 @@ def run_tool(command):
     return done.stdout
 
 
+def built(command, directory):
+    """Runs cargo in a directory; names and paths of the programs that it built."""
+    try:
+        done = subprocess.run(
+            [*command, "--message-format", "json"], cwd=directory, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True,
+        )
+    except OSError as error:
+        raise Unable(f"cargo: {error.strerror}") from error
+    if done.returncode != 0:
+        raise Unable(f"{' '.join(command)} failed: see above")
+    messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    return [(message["target"]["name"], message["executable"]) for message in messages if message.get("executable")]
+
+
 def build_plimsoll():
     root = Path(__file__).resolve().parent.parent
     note("building plimsoll (cargo build --release)")
-    command = ["cargo", "build", "--release", "--package", "plimsoll-cli", "--message-format", "json"]
     try:
-        done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
-    except OSError as error:
-        raise Unable(f"cargo: {error.strerror}: name a binary with --plimsoll") from error
-    if done.returncode != 0:
-        raise Unable("cargo could not build plimsoll: see above, or name a binary with --plimsoll")
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "plimsoll":
-            return message["executable"]
+        programs = built(["cargo", "build", "--release", "--package", "plimsoll-cli"], root)
+    except Unable as error:
+        raise Unable(f"{error}, or name a binary with --plimsoll") from error
+    for name, path in programs:
+        if name == "plimsoll":
+            return path
     raise Unable("cargo built no binary called plimsoll: name one with --plimsoll")

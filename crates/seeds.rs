@@ -15,13 +15,16 @@ pub(crate) fn seeds(few: u64) -> Range<u64> {
     range.unwrap_or_else(|| panic!("PLIMSOLL_SEEDS is `{text}`: give FIRST..END, as in 17..18"))
 }
 
-/// Runs `run` with each of them; names the one that fails.
-pub(crate) fn each(few: u64, run: impl Fn(u64)) {
-    for seed in seeds(few) {
+/// Runs `run` with each of them, and says how many they were; names the one that fails.
+pub(crate) fn each(few: u64, mut run: impl FnMut(u64)) -> u64 {
+    let seeds = seeds(few);
+    let count = seeds.end.saturating_sub(seeds.start);
+    for seed in seeds {
         let end = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
         if let Err(why) = end {
             println!("seed {seed} fails: PLIMSOLL_SEEDS={seed}..{} repeats it", seed + 1);
             std::panic::resume_unwind(why);
         }
     }
+    count
 }

@@ -5,6 +5,8 @@
 
 mod common;
 mod reference;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use std::sync::Arc;
 
@@ -308,7 +310,7 @@ fn fifty_years_of_uptime_and_of_idleness() {
 
 #[test]
 fn nothing_is_ever_stuck() {
-    for seed in 1..40 {
+    seeds::each(40, |seed| {
         let mut random = Random(seed);
         let shards = 1 + random.below(5) as usize;
         let duplex = random.below(4) == 0;
@@ -349,7 +351,7 @@ fn nothing_is_ever_stuck() {
             }
         }
         world.drain();
-    }
+    });
 }
 
 /// A queue that is dropped takes its work with it: neither its classes nor what it had in the device count any more.

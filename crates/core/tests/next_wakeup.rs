@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use std::sync::Arc;
 
@@ -93,7 +95,7 @@ fn the_direction_that_can_go_on_first_sets_the_wakeup() {
 #[test]
 fn nothing_is_forgotten_when_only_wakeups_and_completions_poll() {
     let modes = [Mode::Scheduled, Mode::Depth(1), Mode::Depth(7), Mode::Drain];
-    for seed in 0..40 {
+    seeds::each(40, |seed| {
         for mode in modes {
             let disk = DiskConfig { duplex: seed % 2 == 1, ..usual() };
             let mut random = Random(seed);
@@ -116,7 +118,7 @@ fn nothing_is_forgotten_when_only_wakeups_and_completions_poll() {
             assert_eq!((world.queue.requests(), world.queue.next_wakeup()), (0, None));
             assert_eq!(world.queue.disk().in_flight_ns(), 0);
         }
-    }
+    });
 }
 
 #[test]

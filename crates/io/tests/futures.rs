@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use common::skip::skip;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -138,12 +140,12 @@ fn faults(seed: u64) -> Faults {
 
 #[test]
 fn a_nasty_backend_does_everything_too() {
-    for seed in 1..20 {
+    seeds::each(20, |seed| {
         within_reason(move || {
             let (_, shard, file) = one_shard(DiskSetup::unlimited(), Nasty::boxed(faults(seed)));
             shard.block_on(everything(shard.clone(), file)).unwrap().unwrap();
         });
-    }
+    });
 }
 
 /// Reads that are dropped after so many turns of the shard: before anything was sent, in flight, or long done.

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use common::nasty::{Faults, Nasty};
 use common::{all, disk, filled, has_pattern, memory, one, one_shard, under_way, within_reason};
@@ -26,7 +28,7 @@ fn nasty(seed: u64) -> Faults {
 #[test]
 fn short_transfers_are_continued_to_the_last_byte() {
     for (name, make) in [("unlimited", DiskSetup::unlimited as fn() -> DiskSetup), ("splitting", splitting)] {
-        for seed in 0..10 {
+        seeds::each(10, |seed| {
             within_reason(move || {
                 let (_, shard, file) = one_shard(make(), Nasty::boxed(nasty(seed)));
                 let blocks = 16_u64;
@@ -55,7 +57,7 @@ fn short_transfers_are_continued_to_the_last_byte() {
                 assert_eq!((stats.queued, stats.in_flight, stats.queued_bytes, stats.errors), (0, 0, 0, 0));
                 assert_eq!(under_way(&shard), (0, 0));
             });
-        }
+        });
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use std::sync::Arc;
 
@@ -101,7 +103,7 @@ fn overwrite_and_crash(seed: u64, faults: SimFaults) -> (Vec<u8>, SimCounters) {
 #[test]
 fn synced_data_survives_and_every_sector_is_old_or_new() {
     let mut seen = SimCounters::default();
-    for seed in 0..30 {
+    let count = seeds::each(30, |seed| {
         let faults = SimFaults { torn_write_probability: 0.5, ..SimFaults::default() };
         let (bytes, counters) = overwrite_and_crash(seed, faults);
         assert_eq!(bytes.len(), 16 * BLOCK);
@@ -115,9 +117,10 @@ fn synced_data_survives_and_every_sector_is_old_or_new() {
         seen.torn_at_crash += counters.torn_at_crash;
         seen.kept_at_crash += counters.kept_at_crash;
         seen.dropped_at_crash += counters.dropped_at_crash;
-    }
+    });
     println!("{seen:?}");
-    assert!(seen.torn_at_crash > 100 && seen.kept_at_crash > 50 && seen.dropped_at_crash > 50, "{seen:?}");
+    let is_all_seen = seen.torn_at_crash > 100 && seen.kept_at_crash > 50 && seen.dropped_at_crash > 50;
+    assert!(count < 30 || is_all_seen, "{seen:?}");
     // The same seed, the same bytes.
     let faults = SimFaults { torn_write_probability: 0.5, ..SimFaults::default() };
     assert_eq!(overwrite_and_crash(3, faults), overwrite_and_crash(3, faults));

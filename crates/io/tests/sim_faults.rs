@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod common;
+#[path = "../../seeds.rs"]
+mod seeds;
 
 use common::{CREATE, filled, has_pattern};
 use plimsoll::backend::OpenOptions;
@@ -23,8 +25,8 @@ struct Seen {
 
 /// Writes all blocks without faults as generation 1, then with `faults` as generation 2, and looks (with the same
 /// faults).
-fn overwrite_and_scrub(faults: SimFaults) -> (Seen, SimCounters) {
-    let world = SimWorld::new(&SimConfig::default()).unwrap();
+fn overwrite_and_scrub(seed: u64, faults: SimFaults) -> (Seen, SimCounters) {
+    let world = SimWorld::new(&SimConfig { seed, ..SimConfig::default() }).unwrap();
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
     let runtime = SimRuntime::new(&world, &topology).unwrap();
     let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), CREATE, 0));
@@ -58,58 +60,72 @@ fn overwrite_and_scrub(faults: SimFaults) -> (Seen, SimCounters) {
 
 #[test]
 fn without_faults_nothing_is_wrong() {
-    assert_eq!(overwrite_and_scrub(SimFaults::default()), (Seen::default(), SimCounters::default()));
+    seeds::each(2, |seed| {
+        assert_eq!(overwrite_and_scrub(seed, SimFaults::default()), (Seen::default(), SimCounters::default()));
+    });
 }
 
 #[test]
 fn every_lost_write_is_seen_by_who_looks() {
-    let (seen, counters) = overwrite_and_scrub(SimFaults { lost_write_probability: 0.1, ..SimFaults::default() });
-    assert_eq!((seen.wrong_blocks, seen.read_errors), (counters.lost_writes, 0));
-    assert!((50..200).contains(&counters.lost_writes), "{counters:?}");
+    seeds::each(2, |seed| {
+        let (seen, counters) =
+            overwrite_and_scrub(seed, SimFaults { lost_write_probability: 0.1, ..SimFaults::default() });
+        assert_eq!((seen.wrong_blocks, seen.read_errors), (counters.lost_writes, 0));
+        assert!((50..200).contains(&counters.lost_writes), "{counters:?}");
+    });
 }
 
 #[test]
 fn every_misdirected_write_is_seen_where_it_is_missing_or_where_it_went() {
-    let faults = SimFaults { misdirected_write_probability: 0.1, ..SimFaults::default() };
-    let (seen, counters) = overwrite_and_scrub(faults);
-    // It is missing in one place, and wrong in another unless that is written later.
-    let n = counters.misdirected_writes;
-    assert!((50..200).contains(&n) && (n * 8 / 10..=2 * n).contains(&seen.wrong_blocks), "{seen:?} {counters:?}");
+    seeds::each(2, |seed| {
+        let faults = SimFaults { misdirected_write_probability: 0.1, ..SimFaults::default() };
+        let (seen, counters) = overwrite_and_scrub(seed, faults);
+        // It is missing in one place, and wrong in another unless that is written later.
+        let n = counters.misdirected_writes;
+        assert!((50..200).contains(&n) && (n * 8 / 10..=2 * n).contains(&seen.wrong_blocks), "{seen:?} {counters:?}");
+    });
 }
 
 #[test]
 fn flipped_bits_and_errors_are_counted_one_by_one() {
-    let (seen, counters) = overwrite_and_scrub(SimFaults { bit_flip_probability: 0.1, ..SimFaults::default() });
-    assert!(counters.bit_flips > 50);
-    assert_eq!(seen.wrong_blocks, counters.bit_flips);
-    let faults = SimFaults { read_error_probability: 0.1, write_error_probability: 0.1, ..SimFaults::default() };
-    let (seen, counters) = overwrite_and_scrub(faults);
-    assert!(counters.read_errors > 50 && counters.write_errors > 50);
-    assert_eq!((seen.read_errors, seen.write_errors), (counters.read_errors, counters.write_errors));
-    let (seen, counters) = overwrite_and_scrub(SimFaults { latent_error_probability: 0.1, ..SimFaults::default() });
-    assert!(counters.latent_errors > 50);
-    assert_eq!((seen.read_errors, counters.latent_error_reads), (counters.latent_errors, counters.latent_errors));
+    seeds::each(2, |seed| {
+        let (seen, counters) =
+            overwrite_and_scrub(seed, SimFaults { bit_flip_probability: 0.1, ..SimFaults::default() });
+        assert!(counters.bit_flips > 50);
+        assert_eq!(seen.wrong_blocks, counters.bit_flips);
+        let faults = SimFaults { read_error_probability: 0.1, write_error_probability: 0.1, ..SimFaults::default() };
+        let (seen, counters) = overwrite_and_scrub(seed, faults);
+        assert!(counters.read_errors > 50 && counters.write_errors > 50);
+        assert_eq!((seen.read_errors, seen.write_errors), (counters.read_errors, counters.write_errors));
+        let (seen, counters) =
+            overwrite_and_scrub(seed, SimFaults { latent_error_probability: 0.1, ..SimFaults::default() });
+        assert!(counters.latent_errors > 50);
+        assert_eq!((seen.read_errors, counters.latent_error_reads), (counters.latent_errors, counters.latent_errors));
+    });
 }
 
 /// Short transfers are continued by the shard, so that nobody above sees them.
 #[test]
 fn short_transfers_are_continued() {
-    let faults = SimFaults { short_transfer_probability: 0.5, ..SimFaults::default() };
-    let world = SimWorld::new(&SimConfig { sector_bytes: 512, faults, ..SimConfig::default() }).unwrap();
-    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
-    let runtime = SimRuntime::new(&world, &topology).unwrap();
-    let how = OpenOptions { direct: true, ..CREATE };
-    let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), how, 0));
-    let work = async {
-        for offset in (0..100_u64).map(|n| n * 65_536) {
-            let (written, _) = shard.write_at(&file, Class::DEFAULT, offset, filled(65_536, 1, offset)).await;
-            assert_eq!(written.unwrap(), 65_536);
-            let (read, buffer) = shard.read_at(&file, Class::DEFAULT, offset, AlignedBuf::new(65_536).unwrap()).await;
-            assert!(read.unwrap() == 65_536 && has_pattern(&buffer, 1, offset));
-        }
-    };
-    runtime.block_on(0, work).unwrap();
-    assert!(world.counters().short_transfers > 100);
+    seeds::each(2, |seed| {
+        let faults = SimFaults { short_transfer_probability: 0.5, ..SimFaults::default() };
+        let world = SimWorld::new(&SimConfig { seed, sector_bytes: 512, faults, ..SimConfig::default() }).unwrap();
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = SimRuntime::new(&world, &topology).unwrap();
+        let how = OpenOptions { direct: true, ..CREATE };
+        let (shard, file) = (runtime.shard(0).clone(), topology.file("data".as_ref(), how, 0));
+        let work = async {
+            for offset in (0..100_u64).map(|n| n * 65_536) {
+                let (written, _) = shard.write_at(&file, Class::DEFAULT, offset, filled(65_536, 1, offset)).await;
+                assert_eq!(written.unwrap(), 65_536);
+                let (read, buffer) =
+                    shard.read_at(&file, Class::DEFAULT, offset, AlignedBuf::new(65_536).unwrap()).await;
+                assert!(read.unwrap() == 65_536 && has_pattern(&buffer, 1, offset));
+            }
+        };
+        runtime.block_on(0, work).unwrap();
+        assert!(world.counters().short_transfers > 100);
+    });
 }
 
 #[test]

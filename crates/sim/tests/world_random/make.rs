@@ -109,7 +109,7 @@ impl Maker {
             read_bandwidth: scaled(figures.read_bandwidth),
             write_bandwidth: scaled(figures.write_bandwidth),
         };
-        let form = self.one_of(&[CostForm::Knee, CostForm::Sum]);
+        let form = self.one_of(&[CostForm::Knee, CostForm::Additive, CostForm::Max]);
         let goals = [LatencyGoal::Ns(750_000), LatencyGoal::Ns(750_000), LatencyGoal::Ns(5 * MS), LatencyGoal::NoSplit];
         let controls = [
             ControlConfig::default(),
@@ -119,7 +119,7 @@ impl Maker {
         ];
         DiskConfig {
             model: CostModel::from_figures(&believed, form, 4096, 4096),
-            mix: self.one_of(&[MixExponent::LINEAR, MixExponent::new(2.0)]),
+            mix: if self.one_in(2) { MixExponent::LINEAR } else { MixExponent::new(2.0).unwrap() },
             duplex: self.one_in(5),
             latency_goal: self.one_of(&goals),
             window_ns: self.one_of(&[None, None, Some(200 * US), Some(1)]),
@@ -180,7 +180,8 @@ impl Maker {
     fn classes(&mut self) -> Vec<ClassSpec> {
         let mut classes: Vec<ClassSpec> = Vec::new();
         for at in 0..self.below(3) + 1 + self.below(5) {
-            let shares = 1 + self.below(self.one_of(&[10, 1000])) as u32;
+            let shares_max = self.one_of(&[10, 1000]);
+            let shares = 1 + self.below(shares_max) as u32;
             let groups: Vec<String> = classes.iter().filter(|c| c.is_group).map(|c| c.name.clone()).collect();
             let class = if self.one_in(4) {
                 ClassSpec::group(&format!("group{at}"), shares)
