@@ -86,7 +86,9 @@ impl SharedFile {
         // Even if attaching fails: a file that was created must not be created again.
         state.opened = Some(opened.clone());
         let attached = backend.attach(&opened)?;
-        state.open_on.push(shard);
+        if !state.open_on.contains(&shard) {
+            state.open_on.push(shard);
+        }
         Ok(attached)
     }
 }

@@ -117,10 +117,12 @@ impl Mailboxes {
     /// `shard` reads no mail any more, until it is opened again.
     pub(crate) fn close(&self, shard: u16) {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return };
-        *peer.reach.write().unwrap_or_else(PoisonError::into_inner) = Reach::Closed;
-        while let Some(message) = peer.messages.pop() {
-            self.bounce(message);
-        }
+        let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
+        *reach = Reach::Closed;
+        // Before anybody can open the shard again: what comes then is not this reactor's.
+        let left: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
+        drop(reach);
+        left.into_iter().for_each(|message| self.bounce(message));
     }
 
     pub(crate) fn send(&self, shard: u16, message: Message) {

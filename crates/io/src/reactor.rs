@@ -561,8 +561,10 @@ impl Reactor {
         // Not for longer than this, however far away the wake-up is: a limit that is lifted must be felt.
         let latest_ns = self.now_ns.saturating_add(CLASSES_LOOK_NS);
         let wakeups = self.queues.iter().flatten().filter_map(DiskQueue::next_wakeup).map(|at_ns| at_ns.min(latest_ns));
-        // Without anything in flight nothing would tell that a busy backend has room again.
-        let is_stuck = self.stalled.iter().any(|pieces| !pieces.is_empty()) && self.backend.in_flight() == 0;
+        // A disk without anything in flight hears of nothing that would tell it that a busy backend has room again.
+        let in_flight = self.backend.in_flight();
+        let is_left_out = |disk: usize| !self.stalled[disk].is_empty() && self.places.is_left_out(disk, in_flight);
+        let is_stuck = (0..self.stalled.len()).any(is_left_out);
         let retry_ns = is_stuck.then(|| self.now_ns.saturating_add(BUSY_RETRY_NS));
         let wakeup_ns = wakeups.chain(retry_ns).chain(deadline_ns).min();
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {

@@ -102,6 +102,31 @@ fn the_whole_range_is_gone_and_nothing_else() {
     }
 }
 
+/// The device itself would refuse only the last part.
+#[test]
+fn a_discard_beyond_the_end_of_a_device_leaves_all_of_it() {
+    let faults = Faults { device_bytes: Some(2 * PART_BYTES), ..Faults::default() };
+    let (_, mut reactor, file) = reactor(DiskSetup::unlimited(), faults);
+    let write = RequestKind::Write { len_bytes: 4096 };
+    let data = Data::One(filled(4096, 1, 0));
+    let block = Request { file: Arc::clone(&file), class: Class::DEFAULT, kind: write, offset: 0, data, tag: 0 };
+    reactor.submit(block).unwrap();
+    run(&mut reactor, 1);
+
+    reactor.submit(discard(&file, Class::DEFAULT, 0, 2 * PART_BYTES + 4096)).unwrap();
+    assert_eq!(run(&mut reactor, 1)[0].result, Err(RequestError::failed(libc::EINVAL)));
+    let read = RequestKind::Read { len_bytes: 4096 };
+    let data = one(4096);
+    let block = Request { file: Arc::clone(&file), class: Class::DEFAULT, kind: read, offset: 0, data, tag: 0 };
+    reactor.submit(block).unwrap();
+    let done = run(&mut reactor, 1);
+    let Data::One(buffer) = &done[0].data else { panic!("{done:?}") };
+    assert!(common::has_pattern(buffer, 1, 0));
+
+    reactor.submit(discard(&file, Class::DEFAULT, 0, 2 * PART_BYTES)).unwrap();
+    assert_eq!(run(&mut reactor, 1)[0].result, Ok(0));
+}
+
 /// It stops at its first error, when it is cancelled, and when its class goes.
 #[test]
 fn a_discard_stops_in_the_middle() {

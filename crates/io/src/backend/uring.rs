@@ -408,8 +408,8 @@ unsafe impl Backend for UringBackend {
         // Entries that the kernel has not taken yet name the file's place or descriptor: hand them over first.
         while !self.ring.submission().is_empty() {
             if self.submit_entries().is_err() {
-                // The ring is broken, so those entries will never be carried out.
-                break;
+                // The ring is broken. Its entries may still be carried out when it goes: until then the file stays open.
+                return;
             }
             self.post_held_back();
             if !self.collect() && !self.ring.submission().is_empty() {

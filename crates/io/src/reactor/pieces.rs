@@ -87,12 +87,12 @@ impl Reactor {
             self.refuse_piece(key, libc::EIO);
             return true;
         };
-        let file = match self.known_file(&pending.request.file) {
-            Some((id, _)) => id,
+        let (file, info) = match self.known_file(&pending.request.file) {
+            Some(known) => known,
             None => {
                 let file = pending.request.file.clone();
                 match self.file(&file) {
-                    Ok((id, _)) => id,
+                    Ok(opened) => opened,
                     Err(error) => {
                         self.refuse_piece(key, error_number(&error));
                         return true;
@@ -100,6 +100,16 @@ impl Reactor {
                 }
             }
         };
+        if let Some(end) = discard_end(pending)
+            && info.is_block_device
+            && end > info.len_bytes
+            && !self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes)
+        {
+            // The device would refuse the last part only, with all before it gone.
+            self.refuse_piece(key, libc::EINVAL);
+            return true;
+        }
+
         let operation = self.operation(key, file);
         let before_ns = if self.tracer.is_on() { before_ns.unwrap_or_else(|| self.backend.now_ns()) } else { 0 };
         // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
@@ -205,6 +215,12 @@ impl Reactor {
             self.is_finished(f);
         }
     }
+}
+
+/// Returns where a discard ends, saturating; `None` for anything else.
+fn discard_end(pending: &Pending) -> Option<u64> {
+    let RequestKind::Discard { len_bytes } = pending.request.kind else { return None };
+    Some(pending.request.offset.saturating_add(len_bytes))
 }
 
 /// Where the next part of a discard begins, and its length; cut at multiples of [`DISCARD_PART_BYTES`] in the file. A range that no

@@ -41,6 +41,12 @@ impl Places {
         in_flight + kept_for_others < self.capacity
     }
 
+    /// Returns whether nothing of `disk` is in the backend although there is room: nothing of its own will come back and tell
+    /// it to try again.
+    pub(super) fn is_left_out(&self, disk: usize, in_flight: usize) -> bool {
+        self.used[disk] == 0 && self.has_room(disk, in_flight)
+    }
+
     /// The backend has taken an operation of `disk`.
     pub(super) fn take(&mut self, disk: usize) {
         self.kept -= usize::from(self.used[disk] < self.own);

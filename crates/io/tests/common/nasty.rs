@@ -31,6 +31,8 @@ pub(crate) struct Faults {
     /// Only transfers that touch this byte of the file fail, and always.
     pub(crate) bad_byte: Option<u64>,
     pub(crate) capacity: usize,
+    /// Files are block devices of this length.
+    pub(crate) device_bytes: Option<u64>,
     /// Transfers are shortened to a multiple of this.
     pub(crate) align_bytes: u32,
     /// Asked for the first byte of memory before it is touched.
@@ -50,6 +52,7 @@ impl Default for Faults {
             hung_turns: 0,
             bad_byte: None,
             capacity: 32,
+            device_bytes: None,
             align_bytes: 512,
             is_live: |_| true,
         }
@@ -153,7 +156,9 @@ unsafe impl Backend for Nasty {
         if std::mem::take(&mut self.is_next_hung) {
             self.hung = Some(file);
         }
-        Ok((file, FileInfo { offset_align_bytes: self.faults.align_bytes, ..info }))
+        let info = FileInfo { offset_align_bytes: self.faults.align_bytes, ..info };
+        let device = self.faults.device_bytes.map(|len_bytes| FileInfo { is_block_device: true, len_bytes, ..info });
+        Ok((file, device.unwrap_or(info)))
     }
 
     fn close(&mut self, file: FileId) {
