@@ -87,6 +87,7 @@ impl Reactor {
             self.refuse_piece(key, libc::EIO);
             return true;
         };
+        let discard_end = discard_end(pending);
         let (file, info) = match self.known_file(&pending.request.file) {
             Some(known) => known,
             None => {
@@ -100,7 +101,7 @@ impl Reactor {
                 }
             }
         };
-        if let Some(end) = discard_end(pending)
+        if let Some(end) = discard_end
             && info.is_block_device
             && end > info.len_bytes
             && !self.backend.file_len(file).is_ok_and(|len_bytes| end <= len_bytes)
