@@ -454,7 +454,7 @@ fn spawned_tasks_run_until_so_much_has_landed() {
 fn a_crash_after_every_operation_finds_what_the_order_of_syncs_promises() {
     let faults = SimFaults { torn_write_probability: 0.4, ..SimFaults::default() };
     let mut roots_seen = [0, 0];
-    let replace_and_crash = |seed, landed: u64, roots_seen: &mut [u64; 2]| {
+    let replace_and_crash = |seed: u64, landed: u64, roots_seen: &mut [u64; 2]| {
         let world = world(1, seed, faults);
         let life = Life::begin(&world, 1, true);
         let step = async |block, generation| {
