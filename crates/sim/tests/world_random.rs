@@ -127,7 +127,7 @@ fn run(seed: u64) -> u64 {
     // Looked at more closely while there is load.
     let loaded = WorldSpec { duration_ns: load_ns, ..spec.clone() };
     run_observed(&loaded, &mut |sample| check_sample(&spec, &bounds_ns, sample)).unwrap();
-    if seed % 4 == 0 {
+    if seed.is_multiple_of(4) {
         let again = run_again(&spec).unwrap();
         assert_eq!((logged.log_hash, logged.totals), (again.log_hash, again.totals), "the same seed does the same");
     }
