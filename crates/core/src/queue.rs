@@ -394,12 +394,13 @@ impl IoQueue {
         if self.epoch != self.disk.classes().epoch() {
             self.follow();
         }
+        // Also of classes whose requests were cancelled meanwhile: who comes next is to find them back in their places.
+        self.unpark_due(now_ns);
         if self.queued == 0 {
             self.blocked.unblock(now_ns);
             self.wakeup_ns = None;
             return None;
         }
-        self.unpark_due(now_ns);
         let mut stopped_by: Option<Stop> = None;
         // Lanes share the window: the one with less device time in the device goes first, or by turns where there is no such time.
         let first = match &self.lanes[..] {

@@ -266,6 +266,15 @@ fn one_queue_dispatches_what_the_reference_does_when_it_does() {
     }
 }
 
+/// Found by `bench/soak`: a class was at its limit, its last request was cancelled, and polls of the empty queue left it
+/// there: who came next found itself alone.
+#[test]
+fn a_class_whose_requests_are_cancelled_at_its_limit_is_back_when_it_may_be() {
+    for seed in [13_756, 17_954_108_933_121] {
+        compare(seed * 8 + 1, 1, 800);
+    }
+}
+
 /// What each class gets of a disk that the reference schedules alone, all classes always backlogged, for `for_ns`.
 fn alone(disk: DiskConfig, table: &[(u32, u32)], for_ns: u64) -> Vec<f64> {
     let queue = queue_of(disk, QueueConfig::default());

@@ -37,8 +37,8 @@ pub(crate) fn world(seed: u64) -> (WorldSpec, u64) {
     }
     let jobs: Vec<JobSpec> = (0..1 + maker.below(5)).map(|at| maker.job(at, &disks, &classes, shards.len())).collect();
     let actions = (0..maker.below(5)).map(|_| maker.action(&classes, &jobs)).collect();
-    // After the loads the world goes on for far longer than the slowest disk needs for the rest.
-    let drain_ns = ((100_000e9 / slowest) as u64).clamp(5 * S, 500 * S);
+    // After the loads the world goes on for far longer than the slowest disk, or the tightest limit, needs for the rest.
+    let drain_ns = ((100_000e9 / slowest) as u64).clamp(300 * S, 500 * S);
     let world = WorldSpec {
         seed,
         duration_ns: maker.load_ns + drain_ns,
