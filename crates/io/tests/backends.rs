@@ -28,11 +28,20 @@ fn check(name: &str, make: impl Fn() -> io::Result<Box<dyn Backend>>, dir: &Path
     }
     let results = run(make, dir, promises);
     for result in &results {
-        if let Outcome::Skipped(reason) = &result.outcome {
+        if let Outcome::Skipped(reason) = &result.outcome
+            && !lies_in_its_nature(name, reason)
+        {
             skip(format_args!("{name}: {}: {reason}", result.name));
         }
     }
     assert_passed(name, &results);
+}
+
+/// Whether the kit leaves a check out on every machine: because of what the backend is, not of what is missing here.
+fn lies_in_its_nature(name: &str, reason: &str) -> bool {
+    reason.starts_with("this backend ")
+        || (reason.starts_with("memory is not registered") && !name.starts_with("uring"))
+        || (reason.starts_with("direct I/O is refused") && name.starts_with("memory"))
 }
 
 fn temp() -> PathBuf {
