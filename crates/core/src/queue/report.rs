@@ -22,7 +22,7 @@ impl IoQueue {
     pub(super) fn tell_controller(&mut self, now_ns: u64, piece: &Dispatch, seen_ns: u64, late_ns: u64) {
         // However late this queue looks, the least of what it sees is near the truth.
         let clip_ns = self.disk.latency_clip_ns();
-        let least_ns = self.unloaded.note(now_ns, piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
+        let least_ns = self.unloaded.note(piece.op.direction(), piece.len_bytes, seen_ns).min(clip_ns);
 
         let report = &mut self.unreported;
         report.completions += 1;
