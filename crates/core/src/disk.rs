@@ -358,7 +358,7 @@ impl Disk {
     }
 
     /// Returns how much device time the device holds at the most, in nanoseconds (or one request, or what a class that lags
-    /// adds). It rises where the shortest latencies of late say that the disk needs more to be busy.
+    /// adds). It rises where the shortest latencies say that the disk needs more to be busy.
     #[must_use]
     pub fn bound_ns(&self) -> u64 {
         self.bound_ticks() / TICKS_PER_NS
