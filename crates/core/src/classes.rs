@@ -14,7 +14,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::clock::Clock;
+use crate::clock::{self, Clock, Clocks};
 use crate::qos::{Qos, Tags};
 use crate::sync::{AtomicU64, Ordering};
 use crate::tree::ROOT;
@@ -109,17 +109,17 @@ pub(crate) struct Row {
     pub(crate) shares: u32,
     /// What the controller of latency targets multiplies the shares by, 1 to 8.
     pub(crate) boost: u32,
-    /// Shared with the queues, and by all classes that ask for nothing.
+    /// Shared with the queues, and by all classes that ask for the same.
     pub(crate) qos: Arc<Qos>,
     members: u32,
     /// One for each lane.
-    pub(crate) clocks: [Arc<Clock>; 2],
+    pub(crate) clocks: Arc<Clocks>,
     pub(crate) tags: Option<Arc<Tags>>,
 }
 
 impl Row {
     fn new(kind: Kind, generation: u32, parent: u32, shares: u32, qos: Arc<Qos>) -> Row {
-        let clocks = [Arc::new(Clock::new(shares.max(1))), Arc::new(Clock::new(shares.max(1)))];
+        let clocks = clock::new_clocks(shares.max(1));
         Row { kind, generation, parent, shares: shares.max(1), boost: 1, qos, members: 0, clocks, tags: None }
     }
 
@@ -130,7 +130,7 @@ impl Row {
 
     /// Removed, and no queue refers to it any more.
     fn is_free(&self) -> bool {
-        self.kind == Kind::Removed && self.clocks.iter().all(|clock| Arc::strong_count(clock) == 1)
+        self.kind == Kind::Removed && Arc::strong_count(&self.clocks) == 1
     }
 }
 
@@ -288,8 +288,10 @@ impl Classes {
     pub(crate) fn set_qos(&self, node: NodeId, qos: Qos) -> Result<(), QueueError> {
         self.change(|rows| {
             let at = find(rows, node)?;
+            // Many classes ask for the same: it stands once.
+            let same = rows.iter().map(|row| &row.qos).chain([&self.plain]).find(|of| ***of == qos);
+            let shared = same.map_or_else(|| Arc::new(qos), Arc::clone);
             let row = &mut rows[at];
-            let shared = if qos == *self.plain { Arc::clone(&self.plain) } else { Arc::new(qos) };
             let old = std::mem::replace(&mut row.qos, shared);
             row.tags = match &row.tags {
                 None if qos.needs_tags() => Some(Arc::new(Tags::default())),
@@ -338,7 +340,7 @@ fn recount(rows: &[Row], at: usize) {
         return;
     }
     let (row, parent) = (&rows[at], &rows[rows[at].parent as usize]);
-    for (clock, above) in row.clocks.iter().zip(&parent.clocks) {
+    for (clock, above) in row.clocks.iter().zip(parent.clocks.iter()) {
         clock.set_shares(row.effective_shares());
         above.change_weight(clock.recount());
     }

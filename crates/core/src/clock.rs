@@ -24,13 +24,16 @@
 //! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us a share): A is not
 //! eligible, B is. B is served 120 us: F(B) = 0.6, V = 0.2: A is eligible again, and stays so for four requests more.
 
+use std::sync::Arc;
+
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 use crate::units::Cost;
 
 /// Units of a clock in a femtosecond.
 const UNITS_PER_FS: f64 = 16.0;
 
-/// How much further ahead (device time divided by shares) a clock may be than when it left, and still be believed.
+/// How much further ahead (device time of one share) a clock may be than when it left, and still be believed: when others leave,
+/// the mean falls to whoever is behind, and that may be a class of one share.
 const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
 
 /// A clock that is ahead of the mean by less than 1 us of one share is not ahead: means are rounded, and equal clocks would all be.
@@ -75,6 +78,14 @@ pub(crate) struct Clock {
     weight: AtomicU64,
     /// How far it was ahead of the parent's mean when it left: it is never further when it comes back, whatever has wrapped.
     lead: AtomicU64,
+}
+
+/// The clocks of a node: one for each lane.
+pub(crate) type Clocks = [Clock; 2];
+
+/// Clocks of a node with `shares`.
+pub(crate) fn new_clocks(shares: u32) -> Arc<Clocks> {
+    Arc::new([Clock::new(shares), Clock::new(shares)])
 }
 
 /// What a change of membership means for the level above.
@@ -289,10 +300,36 @@ fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64
     let ahead = old.wrapping_sub(mean) as i64 as f64;
     if ahead < -credit_units {
         mean.wrapping_sub(credit_units as u64)
-    } else if ahead > 2.0 * lead as f64 + AHEAD_SLACK_FS * UNITS_PER_FS / own {
+    } else if ahead > 2.0 * lead as f64 + AHEAD_SLACK_FS * UNITS_PER_FS {
         // The mean grows, but for what joins and leaves: it cannot be much further ahead than it was. The clocks have wrapped.
         mean
     } else {
         old
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A class of 700 shares leaves; then all leave but one of one share that is far behind, and the mean falls to it. What the
+    /// class was ahead is no less true: it once came back with nothing to make up for.
+    #[test]
+    fn a_clock_is_believed_where_the_mean_has_fallen_to_a_light_class() {
+        let group = Clock::new(1);
+        let [light, busy, heavy] = [1, 100, 700].map(Clock::new);
+        let ms = |ms: u64| Cost::from_ns(ms * 1_000_000);
+        for child in [&light, &busy, &heavy] {
+            group.join(child, child.shares(), Cost::ZERO);
+        }
+        busy.serve(ms(200), 1.0 / 100.0, false);
+        heavy.serve(ms(1400), 1.0 / 700.0, false);
+        group.mean.store(units(ms(1600), 1.0 / 801.0), Relaxed);
+        group.leave(&heavy, 700);
+        let ahead = heavy.own();
+        group.leave(&busy, 100);
+
+        group.join(&heavy, 700, Cost::ZERO);
+        assert_eq!(heavy.own(), ahead, "the mean was {} when it came back", group.mean());
     }
 }

@@ -11,13 +11,14 @@
 //! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk
 //! (`meter`): idle time, light load and missing tokens never move the window.
 //!
-//! A duplex disk does a second of each direction in a second: there the rate is that of the busier one, but for the probe,
-//! which looks at the sum.
+//! A duplex disk does a second of each direction in a second: there the rate is that of the busier one. The probe looks at
+//! both, if the window limits both: one wide enough for the busier may be too narrow for the other.
 //!
-//! * **Probe.** The window alternates between 1.12 and 1/1.12 times its centre, in pairs high-low, low-high, so that a
-//!   steady drift of the disk cancels out. What was in flight at a switch is not counted. A pair gives the elasticity
-//!   e = ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre is moved until e is 0.08; phases are
-//!   short and steps long as long as the knee is far away.
+//! * **Probe.** The window alternates between two sides of its centre, in pairs high-low, low-high, so that a steady drift of
+//!   the disk cancels out: 12 % up and down, up to 28 % while the knee is far away, the disk is noisy or the window holds only
+//!   a few requests. What was in flight at a switch is not counted. A pair gives the elasticity e = ln(X+/X-) / ln(w+/w-): 1
+//!   below the knee, 0 above. The centre is moved as soon as pairs together say that e is not what the throughput goal asks for
+//!   (`search`): 0.08 for 0.90 of the full throughput.
 //! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
 //!   parallelism wants a smaller window, a disk whose every service is slower does not: the window is cut in
 //!   proportion, and the rate is measured again. Nearly unchanged: the cut stays. Otherwise it is taken back. The new
@@ -26,13 +27,13 @@
 //!   that got its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
 //!   learnt until what was in flight has come back.
-//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, a little more than the upward
-//!   probe needs; over the part of the latencies in which the requests were certainly in the disk (a shard that computes
-//!   sees completions late). If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its
+//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, so that tokens leave the upward probe room
+//!   where it matters, near the knee; over the part of the latencies in which the requests were certainly in the disk (a
+//!   shard that computes sees completions late). If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its
 //!   own. The window is the test for queueing: as long as it has room, there is no queue in the device beyond the knee, so
 //!   more tokens do no harm.
 //!
-//! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 1.5 times the
+//! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 3 times the
 //!   latency that the requests of late have when none waits for another, and one request. Without that a network volume,
 //!   1 to 2 ms away, would get one request at a time.
 //!
@@ -41,18 +42,19 @@
 //! # Limits
 //! The window is never below three requests of the size in which the disk spends most time (but never above the
 //! bound), so a device that serves one request at a time holds up to two more. Disks of a few hundred requests per
-//! second need minutes to find a distant knee. Where throughput rises slowly towards the knee (independent channels,
-//! very mixed sizes) the window wanders around it, and single runs lose a per cent more than the goal. With very mixed
-//! sizes a device whose services slow down to a quarter is held too short for a second or so after the fall.
+//! second need minutes to find a distant knee. With very mixed sizes a device whose services slow down to a quarter is held too
+//! short for a second or so after the fall. Where all speeds vary by 10 % from one 20 ms to the next, the window rests at 1 to 3,
+//! at worst at 6, times the smallest one with 0.90 of the throughput (`tests`).
 //!
 //! # Example
 //! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. With a bound
-//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe (1.12 x the centre) is above
-//! 100 us; the centre rests near 110 us, where the lower probe costs 2 % of the rate: 17 requests in flight. Half of
+//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe is above 100 us; the centre rests near
+//! 120 us, where the lower probe costs nothing and one request less would: 17 requests in flight on average. Half of
 //! the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5: kept.
 
 mod event;
 mod meter;
+mod search;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -64,6 +66,8 @@ use crate::math::{exp, ln};
 use event::EventLog;
 pub use event::{ControlEvent, EVENTS_KEPT, EventKind, EventReason};
 use meter::{Meter, Reading};
+use search::Search;
+pub(crate) use tuning::BOUND_UNLOADED;
 use tuning::*;
 
 /// What may be chosen about the closed loop.
@@ -75,16 +79,23 @@ pub struct ControlConfig {
     pub scale_min: f64,
     /// The largest capacity scale, at least `scale_min`. Equal to it, the scale is fixed.
     pub scale_max: f64,
+    /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values are taken as the nearest): the
+    /// more, the longer requests wait in the device. The latency goal bounds the window all the same.
+    pub throughput_goal: f64,
 }
+
+/// The throughput goal where none is set.
+pub const DEFAULT_THROUGHPUT_GOAL: f64 = 0.9;
 
 impl ControlConfig {
     /// No closed loop: the window stays at its bound, and tokens are given out at the model's rate.
-    pub const OFF: ControlConfig = ControlConfig { enabled: false, scale_min: 1.0, scale_max: 1.0 };
+    pub const OFF: ControlConfig =
+        ControlConfig { enabled: false, scale_min: 1.0, scale_max: 1.0, throughput_goal: DEFAULT_THROUGHPUT_GOAL };
 }
 
 impl Default for ControlConfig {
     fn default() -> ControlConfig {
-        ControlConfig { enabled: true, scale_min: 0.05, scale_max: 1.0 }
+        ControlConfig { enabled: true, scale_min: 0.05, scale_max: 1.0, throughput_goal: DEFAULT_THROUGHPUT_GOAL }
     }
 }
 
@@ -164,17 +175,37 @@ enum Side {
     Low,
 }
 
-/// A phase that has ended: ln of its rate and of its window.
+/// A phase that has ended: ln of its rate, of its window, and of the requests that were in flight.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     ln_rate: f64,
+    held: [bool; 2],
     ln_window: f64,
+    ln_requests: f64,
+}
+
+/// Returns ln of the rate of a phase; of a duplex disk where the window limits both directions, the sum of both: what one of them
+/// loses counts in full, however busy the other is.
+fn ln_rate(reading: &Reading) -> f64 {
+    match reading.held {
+        [true, true] if reading.rates[1] > 0.0 => ln(reading.rates[0]) + ln(reading.rates[1]),
+        _ => ln(reading.rates[0] + reading.rates[1]),
+    }
+}
+
+/// Returns the elasticity at which a disk gives `throughput_goal` of its full throughput, less a margin because the window
+/// wanders. Of k channels that are asked at random, n requests keep n / (n + k - 1) busy (a closed queueing network with equal
+/// stations), and the elasticity of that is what is missing to 1. A sharper knee gives more than the goal.
+fn elasticity_goal(throughput_goal: f64) -> f64 {
+    let goal = if throughput_goal.is_nan() { DEFAULT_THROUGHPUT_GOAL } else { throughput_goal };
+    GOAL_MARGIN * (1.0 - goal.clamp(THROUGHPUT_GOAL_MIN, THROUGHPUT_GOAL_MAX))
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Controller {
     config: ControlConfig,
+    elasticity_goal: f64,
     limits: Limits,
     mode: Mode,
     side: Side,
@@ -186,18 +217,11 @@ pub(crate) struct Controller {
     scale: [f64; 2],
     scale_growth: [f64; 2],
     reported_scale: [f64; 2],
-    /// The knee is far away: short phases, long steps.
-    far: bool,
+    search: Search,
+    /// Ratio of the upper probe to the centre, and of the centre to the lower probe, in this phase.
+    probe_ratio: f64,
     at_bound: bool,
-    /// Smoothed; `None` before the first pair.
-    elasticity: Option<f64>,
-    /// Whether the last pair moved the centre upwards.
-    was_upwards: Option<bool>,
-    /// Pairs in a row that moved it downwards.
-    descents: u32,
     first_phase: Option<Phase>,
-    /// Middle of the pair before.
-    last_pair: Option<Phase>,
     usual_rate: Option<f64>,
     /// Mean square of the relative deviations from it.
     rate_variance: f64,
@@ -231,8 +255,10 @@ impl Controller {
             0 => bound_ns / BEGIN_PART,
             unloaded_ns => (unloaded_ns as f64).min(bound_ns),
         };
+        let search = Search::new();
         Controller {
             config: ControlConfig { scale_min, scale_max, ..config },
+            elasticity_goal: elasticity_goal(config.throughput_goal),
             limits,
             mode: Mode::Probe,
             side: Side::High,
@@ -242,13 +268,10 @@ impl Controller {
             scale: [scale; 2],
             scale_growth: [SCALE_GROWTH; 2],
             reported_scale: [scale; 2],
-            far: true,
+            probe_ratio: exp(search.probe_ln()),
+            search,
             at_bound: false,
-            elasticity: None,
-            was_upwards: None,
-            descents: 0,
             first_phase: None,
-            last_pair: None,
             usual_rate: None,
             rate_variance: 0.0,
             mean_latency_ns: None,
@@ -419,8 +442,8 @@ impl Controller {
     }
 
     /// Sets the bound: the configured one, or what keeps this disk busy where that is more. By Little's law that is the
-    /// unloaded latency; half as much again leaves room for the probes, and one request more for those that do not fit in
-    /// evenly.
+    /// unloaded latency, if work spreads evenly; of channels that are asked at random, three requests each keep 0.95 busy
+    /// where services are alike. One request more is for those that do not fit in evenly.
     fn set_bound(&mut self) {
         let configured_ns = self.limits.bound_ns.max(1) as f64;
         let needed_ns = match self.unloaded_ns {
@@ -455,8 +478,8 @@ impl Controller {
         let wished_ns = match (self.config.enabled, self.mode, self.side) {
             (false, ..) => return self.ceiling_ns,
             (true, Mode::Suspect | Mode::Confirm { .. } | Mode::Stalled, _) => self.centre_ns,
-            (true, Mode::Probe, Side::High) => self.centre_ns * PROBE,
-            (true, Mode::Probe, Side::Low) => self.centre_ns / PROBE,
+            (true, Mode::Probe, Side::High) => self.centre_ns * self.probe_ratio,
+            (true, Mode::Probe, Side::Low) => self.centre_ns / self.probe_ratio,
         };
         wished_ns.max(self.floor_ns()).min(self.ceiling_ns)
     }
@@ -467,11 +490,11 @@ impl Controller {
         self.turnover = Meter::start(now_ns, totals);
         self.period = self.turnover;
         self.first_phase = None;
-        self.last_pair = None;
         self.begin_phase(now_ns, totals);
     }
 
     fn begin_phase(&mut self, now_ns: u64, totals: &Totals) {
+        self.probe_ratio = exp(self.search.probe_ln());
         self.phase_from = totals.completions.saturating_add(2 * u64::from(totals.in_flight_requests));
         self.phase = Meter::start(now_ns, totals);
     }
@@ -524,7 +547,7 @@ impl Controller {
             _ if reading.rate < FALL_RATIO * usual && !is_noise => self.mode = Mode::Suspect,
             _ if reading.rate > RECOVERY_RATIO * usual && !is_noise => {
                 self.usual_rate = Some(reading.rate);
-                self.go_far();
+                self.search.begin_anew(STEP_FAR);
                 self.window_event(now_ns, EventKind::Recovery, self.centre_ns, reason);
                 self.restart(now_ns, totals);
             }
@@ -539,7 +562,7 @@ impl Controller {
         let centre_before_ns = self.centre_ns;
         let cut_ns = (centre_before_ns * rate / usual).max(self.floor_ns());
         self.usual_rate = Some(rate);
-        self.go_far();
+        self.search.begin_anew(STEP_IS_FAR);
         self.mode = Mode::Confirm { centre_before_ns, rate };
         self.window_event(now_ns, EventKind::Fall, cut_ns, reason);
         self.restart(now_ns, totals);
@@ -552,19 +575,12 @@ impl Controller {
         let cut = self.centre_ns / centre_before_ns;
         if after * after < before * before * cut {
             // Every service takes longer; the knee is where it was.
-            self.far = false;
             self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
         } else if after > before * CONFIRM_MAX {
             self.usual_rate = None;
             self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
         }
         self.restart(now_ns, totals);
-    }
-
-    fn go_far(&mut self) {
-        self.far = true;
-        self.was_upwards = None;
-        self.elasticity = None;
     }
 
     /// One side of the probe after the other; the second of a pair moves the centre.
@@ -574,7 +590,7 @@ impl Controller {
             return;
         }
         let reading = self.phase.read(now_ns, totals);
-        let windows_min = if self.far { PHASE_WINDOWS_FAR } else { PHASE_WINDOWS };
+        let windows_min = if self.search.is_far() { PHASE_WINDOWS_FAR } else { PHASE_WINDOWS };
         let work_min_ns = (windows_min * self.window()).max(PHASE_TYPICAL_PART * length as f64 * self.typical_ns());
         if reading.work_ns < work_min_ns {
             return;
@@ -584,9 +600,12 @@ impl Controller {
             self.phase = Meter::start(now_ns, totals);
             return;
         }
-        // Of both directions: a window that is wide enough for the busier one may be too narrow for the other.
-        let ln_rate = ln(reading.rates[0] + reading.rates[1]);
-        let phase = Phase { ln_rate, ln_window: ln(self.window()) };
+        let phase = Phase {
+            ln_rate: ln_rate(&reading),
+            held: reading.held,
+            ln_window: ln(self.window()),
+            ln_requests: ln(reading.requests),
+        };
         match self.first_phase.take() {
             None => {
                 self.first_phase = Some(phase);
@@ -598,10 +617,11 @@ impl Controller {
     }
 
     fn phase_length(&self) -> u64 {
-        if self.far {
+        if self.search.is_far() {
             PHASE_COMPLETIONS_FAR
-        } else if self.side == Side::Low && self.at_bound {
-            PHASE_COMPLETIONS / 4
+        } else if self.side == Side::Low {
+            // The lower side costs throughput.
+            PHASE_COMPLETIONS / if self.at_bound { 4 } else { 2 }
         } else {
             PHASE_COMPLETIONS
         }
@@ -609,51 +629,28 @@ impl Controller {
 
     fn end_pair(&mut self, now_ns: u64, first: Phase, second: Phase) {
         let ln_ratio = first.ln_window - second.ln_window;
-        if ln_ratio.abs() < PROBE_LN_MIN {
+        if ln_ratio.abs() < PROBE_LN_MIN || first.held != second.held {
             return;
         }
-        let ln_change = first.ln_rate - second.ln_rate;
-        let pair = Phase {
-            ln_rate: (first.ln_rate + second.ln_rate) / 2.0,
-            ln_window: (first.ln_window + second.ln_window) / 2.0,
-        };
-        // What the move of the centre has changed tells as much as the two sides: least squares over both.
-        let before = self.last_pair.replace(pair).unwrap_or(pair);
-        let (ln_rate_moved, ln_window_moved) = (pair.ln_rate - before.ln_rate, pair.ln_window - before.ln_window);
-        let slope = (ln_change * ln_ratio + ln_rate_moved * ln_window_moved)
-            / (ln_ratio * ln_ratio + ln_window_moved * ln_window_moved);
-        let measured = slope.clamp(-ELASTICITY_MAX, ELASTICITY_MAX);
-        let old = self.elasticity.unwrap_or(measured);
-        let is_large = self.far || measured > ELASTICITY_LARGE;
-        let elasticity = old + (measured - old) * if is_large { SMOOTHING_LARGE } else { SMOOTHING };
-        self.elasticity = Some(elasticity);
-        let missing = elasticity - ELASTICITY_GOAL;
-        let was_far = self.far;
-        if missing > 0.0 && self.was_upwards == Some(false) {
-            // Just below the knee, coming from above.
-            self.far = false;
-        } else if elasticity > ELASTICITY_LARGE {
-            self.far = true;
+        if (first.ln_requests - second.ln_requests) / ln_ratio < PROBE_TOLD_MIN {
+            // Few requests: both windows admit the same number.
+            self.search.widen();
+            return;
         }
-        self.was_upwards = Some(missing > 0.0);
-        self.descents = if missing > 0.0 { 0 } else { self.descents.saturating_add(1) };
-        let step = if self.far && was_far {
-            (GAIN_FAR * missing).clamp(-STEP_DOWN_MAX_FAR, STEP_UP_MAX_FAR)
-        } else {
-            let gain = if self.descents > DESCENTS_MANY { GAIN_DESCENT } else { GAIN };
-            (gain * missing).clamp(-STEP_DOWN_MAX, STEP_UP_MAX)
-        };
-        self.move_centre(now_ns, step, elasticity);
-        if step.abs() > STEP_FORGET {
-            // What was measured so far away says little about here.
-            self.elasticity = None;
+        // Both sides were probed, whichever came first.
+        let ln_rate = (first.ln_rate - second.ln_rate) * if ln_ratio > 0.0 { 1.0 } else { -1.0 };
+        if let Some(step) = self.search.pair(ln_rate, ln_ratio.abs(), self.elasticity_goal) {
+            self.move_centre(now_ns, step.ln_change, step.elasticity);
         }
     }
 
     fn move_centre(&mut self, now_ns: u64, ln_step: f64, elasticity: f64) {
         let factor = exp(ln_step);
-        let wished_ns = (self.centre_ns * factor).max(self.floor_ns());
-        let centre_ns = wished_ns.min(self.ceiling_ns);
+        let wished_ns = self.centre_ns * factor;
+        let centre_ns = wished_ns.max(self.floor_ns()).min(self.ceiling_ns);
+        if centre_ns != wished_ns {
+            self.search.stopped();
+        }
         let was_at_bound = self.at_bound;
         self.at_bound = ln_step > 0.0 && wished_ns > self.ceiling_ns;
         let kind = match (self.at_bound && !was_at_bound, centre_ns > self.centre_ns) {
@@ -688,7 +685,7 @@ impl Controller {
         {
             return;
         }
-        let Reading { rate, rates, offered, held, work_ns, certain } = self.period.read(now_ns, totals);
+        let Reading { rate, rates, offered, held, work_ns, certain, .. } = self.period.read(now_ns, totals);
         if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
             return;
         }

@@ -45,7 +45,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bucket::{TICKS_PER_NS, TokenBucket, whole_ticks};
 use crate::classes::{ClassId, Classes, GroupId, Kind, NodeId, QueueError};
-use crate::control::{ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals};
+use crate::control::{
+    BOUND_UNLOADED, ControlConfig, ControlEvent, Controller, LaneTotals, Limits as ControlLimits, Totals,
+};
 use crate::cost::{CostModel, MixExponent, PieceLimits};
 use crate::qos::{LatencyTarget, Qos, ReservedTime};
 use crate::request::{Direction, Op};
@@ -102,7 +104,7 @@ pub struct DiskConfig {
     /// Depth of the token bucket, and how long a piece may take.
     pub latency_goal: LatencyGoal,
     /// Nothing more is sent while the device holds this much device time or more; `None`: the closed loop finds it. At most
-    /// the bound that the device never holds more than: the larger of the effective latency goal and 1.5 times
+    /// the bound that the device never holds more than: the larger of the effective latency goal and 3 times
     /// `unloaded_latency_ns`. With the closed loop, latencies raise that bound on a disk that is farther away than this says:
     /// [`Disk::bound_ns`].
     pub window_ns: Option<u64>,
@@ -138,19 +140,29 @@ pub struct Disk {
     /// The mix changes the capacity.
     has_mix: bool,
     classes: Classes,
-    /// Two a group: of both directions or reads, of writes.
-    buckets: Box<[OwnBucket]>,
-    in_flight_ticks: OwnLine,
+    /// Disk groups, and their buckets beyond those of the first: two a group.
+    groups: usize,
+    more_buckets: Box<[OwnBucket]>,
+    flow: Flow,
     /// When old requests may go first again.
     aged: OwnBucket,
-    /// Until when somebody whose turn it is, and who found no room, will have looked again.
-    claimed_until_ns: OwnLine,
+    /// By lane: turns of one direction say nothing about the other's.
+    sleepers: [Sleepers; 2],
     write_share_bits: OwnLine,
     settings: Settings,
     feedback: Feedback,
     controller: Mutex<Controller>,
     ceilings: Mutex<Ceilings>,
     targets: Targets,
+}
+
+/// What each dispatch writes, whichever shard it is on: one line that travels, not two.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Flow {
+    in_flight_ticks: AtomicU64,
+    /// Of the first disk group: of both directions or reads, of writes.
+    buckets: [TokenBucket; 2],
 }
 
 /// What the controller decides beside the window; read by everybody, written rarely.
@@ -280,10 +292,27 @@ pub(crate) enum NoRoom {
 #[derive(Debug)]
 struct OwnLine(AtomicU64);
 
+/// Queues of one lane that sleep, and are not absent.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Sleepers {
+    /// Until when somebody whose turn it is, and who found no room, will have looked again.
+    claimed_until_ns: AtomicU64,
+    /// Until when everybody who waits for its turn before a full device will have looked again.
+    looked_until_ns: AtomicU64,
+}
+
 /// A bucket on a cache line of its own.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 struct OwnBucket(TokenBucket);
+
+/// Writes only what is later: most of the time another queue has said so already.
+fn raise(until: &AtomicU64, ns: u64) {
+    if until.load(Ordering::Relaxed) < ns {
+        until.fetch_max(ns, Ordering::Relaxed);
+    }
+}
 
 impl OwnLine {
     fn new(value: u64) -> OwnLine {
@@ -300,8 +329,7 @@ impl Disk {
             LatencyGoal::NoSplit => None,
         };
         let pieces = config.model.piece_limits(goal_ns);
-        let unloaded_ns = config.unloaded_latency_ns.saturating_add(config.unloaded_latency_ns / 2);
-        let bound_ns = pieces.effective_goal_ns.max(unloaded_ns);
+        let bound_ns = pieces.effective_goal_ns.max((BOUND_UNLOADED * config.unloaded_latency_ns as f64) as u64);
         let pieces = match goal_ns {
             Some(_) => config.model.shorten(pieces, bound_ns / PIECES_IN_BOUND),
             None => pieces,
@@ -315,12 +343,13 @@ impl Disk {
             window_ticks: OwnLine::new(window_ns.saturating_mul(TICKS_PER_NS)),
             has_mix: !config.duplex && config.mix != MixExponent::LINEAR,
             classes: Classes::new(),
-            buckets: (0..2 * usize::from(config.groups.max(1))).map(|_| OwnBucket::default()).collect(),
+            groups: usize::from(config.groups.max(1)),
+            more_buckets: (2..2 * usize::from(config.groups.max(1))).map(|_| OwnBucket::default()).collect(),
             pieces,
             config,
-            in_flight_ticks: OwnLine::new(0),
+            flow: Flow::default(),
             aged: OwnBucket::default(),
-            claimed_until_ns: OwnLine::new(0),
+            sleepers: Default::default(),
             write_share_bits: OwnLine::new(0),
             settings: Settings {
                 scale_bits: controller.capacity_scale().map(|scale| AtomicU64::new(scale.to_bits())),
@@ -407,8 +436,8 @@ impl Disk {
     #[must_use]
     pub fn tokens_ns(&self, now_ns: u64) -> Option<i64> {
         let lanes = if self.config.duplex { 2 } else { 1 };
-        let in_use = self.buckets.chunks(2).flat_map(|lane| lane.iter().take(lanes));
-        let ahead_ns = in_use.map(|bucket| (bucket.0.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
+        let in_use = (0..2 * self.groups).filter(|at| at % 2 < lanes).map(|at| self.bucket(at));
+        let ahead_ns = in_use.map(|bucket| (bucket.tat_ticks() / TICKS_PER_NS).saturating_sub(now_ns)).max()?;
         let goal_ns = i64::try_from(self.effective_goal_ns()).unwrap_or(i64::MAX);
         let left_ns = goal_ns.saturating_sub(i64::try_from(ahead_ns).unwrap_or(i64::MAX));
         (!self.is_unlimited()).then_some(left_ns)
@@ -434,6 +463,11 @@ impl Disk {
     /// Latencies above this count as this.
     pub(crate) fn latency_clip_ns(&self) -> u64 {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
+    }
+
+    /// Counts pieces that went into the device and came out of it, of a queue that has none in it now.
+    pub(crate) fn count_passed(&self, entered: u64, left: u64) {
+        self.feedback.add(&Report { entered, left, ..Report::default() });
     }
 
     /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
@@ -498,7 +532,7 @@ impl Disk {
     }
 
     pub(crate) fn in_flight_ticks(&self) -> u64 {
-        self.in_flight_ticks.0.load(Ordering::Relaxed)
+        self.flow.in_flight_ticks.load(Ordering::Relaxed)
     }
 
     /// The longest piece of a request, in bytes; longer ones are split.
@@ -614,42 +648,59 @@ impl Disk {
         cost_ticks: u64,
         overdraft_ticks: u64,
     ) -> Result<(usize, u64), u64> {
-        let groups = self.buckets.len() / 2;
-        let own = usize::from(group) % groups;
         let ticks = self.token_ticks(lane, cost_ticks);
         let depth_ns = self.effective_goal_ns();
-        let at = own * 2 + lane;
-        match self.buckets[at].0.try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
+        let at = self.bucket_of(group, lane);
+        match self.bucket(at).try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
             Ok(()) => Ok((at, ticks)),
             Err(retry_ns) => {
-                let other = |turn| (own + turn) % groups * 2 + lane;
-                let lends = |at: &usize| self.buckets[*at].0.try_take(now_ns, ticks, depth_ns / 2).is_ok();
-                (1..groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
+                let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
+                let lends = |at: &usize| self.bucket(*at).try_take(now_ns, ticks, depth_ns / 2).is_ok();
+                (1..self.groups).map(other).find(lends).map(|at| (at, ticks)).ok_or(retry_ns)
             }
         }
     }
 
     pub(crate) fn bucket(&self, at: usize) -> &TokenBucket {
-        &self.buckets[at].0
+        self.flow.buckets.get(at).unwrap_or_else(|| &self.more_buckets[at - self.flow.buckets.len()].0)
+    }
+
+    /// The bucket of `lane` in disk group `group`.
+    fn bucket_of(&self, group: u16, lane: usize) -> usize {
+        // Most disks have one group, and a division takes as long as the rest of this.
+        let group = if self.groups == 1 { 0 } else { usize::from(group) % self.groups };
+        group * 2 + lane
     }
 
     /// What a cost takes from a bucket: the disk may be slower than its model, and a group has its part of the rate only.
     pub(crate) fn token_ticks(&self, lane: usize, cost_ticks: u64) -> u64 {
-        let ticks = cost_ticks.saturating_mul(self.buckets.len() as u64 / 2);
+        let ticks = cost_ticks.saturating_mul(self.groups as u64);
         let scale = self.scale_of(lane);
         if scale == 1.0 { ticks } else { (ticks as f64 / scale) as u64 }
     }
 
-    /// Somebody whose turn it is found no room, and looks again at `until_ns`: nobody may take it to be absent before.
-    pub(crate) fn claim(&self, until_ns: u64) {
-        if self.claimed_until_ns() < until_ns {
-            self.claimed_until_ns.0.fetch_max(until_ns, Ordering::Relaxed);
-        }
+    /// Somebody whose turn it is in `lane` found no room, and looks again at `until_ns`: nobody may take it to be absent before.
+    pub(crate) fn claim(&self, lane: usize, until_ns: u64) {
+        raise(&self.sleepers[lane].claimed_until_ns, until_ns);
     }
 
     /// See [`Disk::claim`].
-    pub(crate) fn claimed_until_ns(&self) -> u64 {
-        self.claimed_until_ns.0.load(Ordering::Relaxed)
+    pub(crate) fn claimed_until_ns(&self, lane: usize) -> u64 {
+        self.sleepers[lane].claimed_until_ns.load(Ordering::Relaxed)
+    }
+
+    /// Somebody who will be half way to its turn in `lane` at `half_way_ns` looks again at `until_ns`. If its turn comes before,
+    /// it is not absent: it sleeps.
+    pub(crate) fn sleeps_past(&self, lane: usize, half_way_ns: u64, until_ns: u64) {
+        if half_way_ns < until_ns {
+            raise(&self.sleepers[lane].looked_until_ns, until_ns);
+        }
+    }
+
+    /// Until when somebody may be asleep though its turn in `lane` has come: it found no room, or it was not its turn when it
+    /// looked.
+    pub(crate) fn all_looked_ns(&self, lane: usize) -> u64 {
+        self.claimed_until_ns(lane).max(self.sleepers[lane].looked_until_ns.load(Ordering::Relaxed))
     }
 
     /// Whether requests of `ticks` of device time in all could go out now. The device holds one whatever its length, and a bucket
@@ -659,9 +710,8 @@ impl Disk {
         if in_flight_ticks > 0 && in_flight_ticks.saturating_add(ticks) > self.window_ticks() {
             return Err(NoRoom::Device);
         }
-        let at = usize::from(group) % (self.buckets.len() / 2) * 2 + lane;
-        let depth_ns = self.effective_goal_ns();
-        self.buckets[at].0.available(now_ns, self.token_ticks(lane, ticks), depth_ns).map_err(NoRoom::Tokens)
+        let bucket = self.bucket(self.bucket_of(group, lane));
+        bucket.available(now_ns, self.token_ticks(lane, ticks), self.effective_goal_ns()).map_err(NoRoom::Tokens)
     }
 
     /// When the controller wants to hear of this disk at the latest, so that it sees a stall; `u64::MAX`: not by itself.
@@ -765,19 +815,20 @@ impl Disk {
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
     /// go beyond the window by its overdraft: that is how a small request of a class that wakes up goes straight to the disk.
     ///
-    /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other.
-    pub(crate) fn try_enter(&self, ticks: u64, overdraft_ticks: u64) -> bool {
+    /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other. Who expects a full
+    /// device (`looks_first`) sees it without writing to the line that all shards share; who does not gets that line once, to
+    /// write it, instead of twice.
+    pub(crate) fn try_enter(&self, ticks: u64, overdraft_ticks: u64, looks_first: bool) -> bool {
         let window_ticks = self.window_ticks();
         let has_room = |in_flight: u64| {
             in_flight == 0
                 || (in_flight < window_ticks.saturating_add(overdraft_ticks)
                     && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
         };
-        // A full device is seen without writing to the line that all shards share.
-        if !has_room(self.in_flight_ticks()) {
+        if looks_first && !has_room(self.in_flight_ticks()) {
             return false;
         }
-        let entered = has_room(self.in_flight_ticks.0.fetch_add(ticks, Ordering::Relaxed));
+        let entered = has_room(self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed));
         if !entered {
             self.leave(ticks);
         }
@@ -787,13 +838,13 @@ impl Disk {
     /// Work that is in the device already, whatever the room.
     pub(crate) fn enter(&self, ticks: u64) {
         if ticks > 0 {
-            self.in_flight_ticks.0.fetch_add(ticks, Ordering::Relaxed);
+            self.flow.in_flight_ticks.fetch_add(ticks, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn leave(&self, ticks: u64) {
         if ticks > 0 {
-            self.in_flight_ticks.0.fetch_sub(ticks, Ordering::Relaxed);
+            self.flow.in_flight_ticks.fetch_sub(ticks, Ordering::Relaxed);
         }
     }
 }

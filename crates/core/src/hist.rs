@@ -1,8 +1,9 @@
-//! A histogram of durations in nanoseconds, of fixed size.
+//! A histogram of durations in nanoseconds that takes the memory that its durations need.
 //!
 //! # Why
 //! Every completion is recorded, millions a second, and percentiles are read once in a while. Keeping every value is
-//! out of the question, and so is allocating while requests run.
+//! out of the question, and so is allocating for each. With a thousand classes that have three histograms each, so are
+//! 9 KB for a histogram: most of what is written would not be in a cache.
 //!
 //! # How it works
 //! Log-linear buckets, as fio and HdrHistogram have them: durations below 64 ns have a bucket each; above, every
@@ -10,11 +11,17 @@
 //! so its midpoint is off by at most 1/128 = 0.78 %. Recording is a count of leading zeros, a shift and four
 //! additions.
 //!
+//! A count is written in digits to the base 256, each in an array of its own that reaches from the lowest to the highest
+//! power of two that has such a digit. So a histogram takes 64 bytes for each power of two that its durations span, and
+//! as much again where more than 255 (65 535, ...) of them share a bucket. Memory is taken when a duration is outside of
+//! all before it: at most 35 times for each digit.
+//!
 //! # Limits
-//! One histogram takes [`Histogram::SIZE_BYTES`] bytes (about 9 KB). Durations from [`Histogram::LIMIT_NS`] (2^40 ns,
-//! 18 minutes) on share the last bucket; `max` and `mean` still see them exactly. A bucket stops counting at
-//! 4 294 967 295: percentiles are then too low in weight there, while `count`, `mean`, `min` and `max` stay
-//! exact. At a million requests a second in one bucket that takes more than an hour; clear the histogram earlier.
+//! One histogram takes 80 bytes and its digits, at most about 9 KB ([`Histogram::memory_bytes`]). Durations from
+//! [`Histogram::LIMIT_NS`] (2^40 ns, 18 minutes) on share the last bucket; `max` and `mean` still see them exactly. A
+//! bucket stops counting at 4 294 967 295: percentiles are then too low in weight there, while `count`, `mean`, `min`
+//! and `max` stay exact. At a million requests a second in one bucket that takes more than an hour; clear the histogram
+//! earlier.
 //!
 //! # Example
 //! ```
@@ -34,30 +41,93 @@ const SUB_BITS: u32 = 6;
 const SUB_BUCKETS: u64 = 1 << SUB_BITS;
 /// Durations are below 2^40 ns.
 const LIMIT_BITS: u32 = 40;
-/// One group of 64 for the durations below 64 ns, and one for each power of two above.
-const BUCKETS: usize = (LIMIT_BITS - SUB_BITS + 1) as usize * SUB_BUCKETS as usize;
+/// Digits of a count beside the lowest.
+const HIGHER_DIGITS: usize = 3;
 
 /// See the module's documentation.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Histogram {
     count: u64,
     sum_ns: u128,
     min_ns: u64,
     max_ns: u64,
-    buckets: [u32; BUCKETS],
+    lowest: Digits,
+    higher: Option<Box<[Digits; HIGHER_DIGITS]>>,
+}
+
+/// One digit, to the base 256, of the counts of a range of buckets; elsewhere it is 0.
+#[derive(Clone, Debug)]
+struct Digits {
+    /// The bucket of the first digit.
+    first: usize,
+    digits: Vec<u8>,
+}
+
+impl Digits {
+    const fn new() -> Digits {
+        Digits { first: 0, digits: Vec::new() }
+    }
+
+    fn get(&self, bucket: usize) -> u8 {
+        self.digits.get(bucket.wrapping_sub(self.first)).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, bucket: usize) -> &mut u8 {
+        let at = bucket.wrapping_sub(self.first);
+        if at >= self.digits.len() {
+            self.reach(bucket);
+        }
+        &mut self.digits[bucket - self.first]
+    }
+
+    /// Makes room for the power of two that `bucket` is in, and for those between.
+    #[cold]
+    fn reach(&mut self, bucket: usize) {
+        let begin = bucket / SUB_BUCKETS as usize * SUB_BUCKETS as usize;
+        let end = begin + SUB_BUCKETS as usize;
+        let old = std::mem::take(&mut self.digits);
+        let (first, last) =
+            if old.is_empty() { (begin, end) } else { (begin.min(self.first), end.max(self.first + old.len())) };
+
+        let mut digits = Vec::with_capacity(last - first);
+        digits.resize(if old.is_empty() { 0 } else { self.first - first }, 0);
+        digits.extend_from_slice(&old);
+        digits.resize(last - first, 0);
+        (self.first, self.digits) = (first, digits);
+    }
+
+    /// Adds 1, and returns whether that carries into the next digit.
+    #[inline]
+    fn increment(&mut self, bucket: usize) -> bool {
+        let digit = self.get_mut(bucket);
+        *digit = digit.wrapping_add(1);
+        *digit == 0
+    }
+
+    /// Writes a digit; a 0 that stands nowhere yet needs no place.
+    fn set(&mut self, bucket: usize, digit: u8) {
+        if digit != self.get(bucket) {
+            *self.get_mut(bucket) = digit;
+        }
+    }
 }
 
 impl Histogram {
     /// Durations from here on, in nanoseconds, share the last bucket: 2^40, about 18.3 minutes.
     pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-    /// Memory of one histogram, in bytes.
-    pub const SIZE_BYTES: usize = size_of::<Histogram>();
-
     /// An empty histogram.
     #[must_use]
     pub const fn new() -> Histogram {
-        Histogram { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0, buckets: [0; BUCKETS] }
+        Histogram { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0, lowest: Digits::new(), higher: None }
+    }
+
+    /// Returns the memory that it takes now, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let higher_bytes = self.higher.as_ref().map_or(0, |_| size_of::<[Digits; HIGHER_DIGITS]>());
+        size_of::<Histogram>() + higher_bytes + self.digits().map(|of| of.digits.capacity()).sum::<usize>()
     }
 
     /// Counts one duration of `ns` nanoseconds, any value.
@@ -67,9 +137,60 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(u128::from(ns));
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
-        if let Some(bucket) = self.buckets.get_mut(bucket_of(ns)) {
-            *bucket = bucket.saturating_add(1);
+        let bucket = bucket_of(ns);
+        if self.lowest.increment(bucket) {
+            self.carry(bucket);
         }
+    }
+
+    /// The lowest digit of a bucket has gone from 255 to 0.
+    #[cold]
+    fn carry(&mut self, bucket: usize) {
+        let higher = self.higher.get_or_insert_with(Box::default);
+        if higher.iter_mut().all(|digits| digits.increment(bucket)) {
+            self.set(bucket, u32::MAX);
+        }
+    }
+
+    /// The digits of the counts, the lowest first.
+    fn digits(&self) -> impl Iterator<Item = &Digits> {
+        std::iter::once(&self.lowest).chain(self.higher.iter().flat_map(|higher| higher.iter()))
+    }
+
+    fn bucket(&self, bucket: usize) -> u32 {
+        u32::from(self.lowest.get(bucket)) + self.beyond_lowest(bucket)
+    }
+
+    fn beyond_lowest(&self, bucket: usize) -> u32 {
+        let Some(higher) = &self.higher else { return 0 };
+        higher.iter().rev().fold(0, |count, digits| (count + u32::from(digits.get(bucket))) << 8)
+    }
+
+    /// Adds a count, which ends at the most that there is.
+    fn add(&mut self, bucket: usize, count: u32) {
+        let lowest = self.lowest.get_mut(bucket);
+        match u8::try_from(count).ok().and_then(|count| lowest.checked_add(count)) {
+            Some(sum) => *lowest = sum,
+            None => self.set(bucket, self.bucket(bucket).saturating_add(count)),
+        }
+    }
+
+    fn set(&mut self, bucket: usize, count: u32) {
+        let [lowest, higher @ ..] = count.to_le_bytes();
+        // Also a 0: where something was counted is in the range of the lowest digits.
+        *self.lowest.get_mut(bucket) = lowest;
+        if self.higher.is_some() || higher != [0; HIGHER_DIGITS] {
+            let digits = self.higher.get_or_insert_with(Box::default);
+            digits.iter_mut().zip(higher).for_each(|(digits, digit)| digits.set(bucket, digit));
+        }
+    }
+
+    /// The buckets that counted something, and their counts.
+    fn counts(&self) -> impl Iterator<Item = (usize, u32)> {
+        // The range of the lowest digits holds all that was ever counted.
+        let numbered = (self.lowest.first..).zip(&self.lowest.digits);
+        let counts = numbered.map(|(bucket, lowest)| (bucket, u32::from(*lowest) + self.beyond_lowest(bucket)));
+        counts.filter(|(_, count)| *count > 0)
     }
 
     /// Adds everything that `other` has counted.
@@ -78,14 +199,16 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine = mine.saturating_add(*theirs);
+        for (bucket, count) in other.counts() {
+            self.add(bucket, count);
         }
     }
 
-    /// Forgets everything.
+    /// Forgets everything, but keeps its memory for what comes.
     pub fn clear(&mut self) {
-        *self = Histogram::new();
+        self.lowest.digits.fill(0);
+        self.higher.iter_mut().flat_map(|higher| higher.iter_mut()).for_each(|digits| digits.digits.fill(0));
+        (self.count, self.sum_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
     }
 
     /// How many durations were recorded.
@@ -131,7 +254,7 @@ impl Histogram {
     /// nothing was recorded.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
-        let total: u64 = self.buckets.iter().map(|count| u64::from(*count)).sum();
+        let total: u64 = self.counts().map(|(_, count)| u64::from(count)).sum();
         // A float-to-integer `as` saturates and maps NaN to 0.
         let rank = ((percent / 100.0 * total as f64).ceil() as u64).clamp(1, total.max(1));
         if rank == 1 {
@@ -141,8 +264,8 @@ impl Histogram {
             return self.max_ns;
         }
         let mut seen = 0;
-        for (index, count) in self.buckets.iter().enumerate() {
-            seen += u64::from(*count);
+        for (index, count) in self.counts() {
+            seen += u64::from(count);
             if seen >= rank {
                 let (low_ns, width_ns) = range_of(index);
                 return (low_ns + width_ns / 2).clamp(self.min_ns, self.max_ns);
@@ -161,10 +284,26 @@ impl Histogram {
     /// The buckets that counted something, in rising order: the longest duration in nanoseconds that the bucket holds
     /// (inclusive; what is beyond [`Histogram::LIMIT_NS`] is in the last one, too), and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.buckets.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
+        self.counts().map(|(index, count)| {
             let (low_ns, width_ns) = range_of(index);
-            (low_ns + width_ns - 1, *count)
+            (low_ns + width_ns - 1, count)
         })
+    }
+}
+
+/// The same durations were recorded, whatever the order.
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Histogram) -> bool {
+        (self.count, self.sum_ns, self.min_ns, self.max_ns) == (other.count, other.sum_ns, other.min_ns, other.max_ns)
+            && self.counts().eq(other.counts())
+    }
+}
+
+impl Eq for Histogram {}
+
+impl Default for Digits {
+    fn default() -> Digits {
+        Digits::new()
     }
 }
 
@@ -186,7 +325,7 @@ impl core::fmt::Debug for Histogram {
     }
 }
 
-/// Number of the bucket that counts `ns`, always below [`BUCKETS`].
+/// Number of the bucket that counts `ns`.
 #[inline]
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min(Histogram::LIMIT_NS - 1);
@@ -208,6 +347,9 @@ fn range_of(index: usize) -> (u64, u64) {
 mod tests {
     use super::*;
 
+    /// One group of 64 for the durations below 64 ns, and one for each power of two above.
+    const BUCKETS: usize = (LIMIT_BITS - SUB_BITS + 1) as usize * SUB_BUCKETS as usize;
+
     #[test]
     fn the_buckets_tile_the_range_without_gap() {
         let mut next_ns = 0;
@@ -228,11 +370,14 @@ mod tests {
     fn a_full_bucket_stays_full_and_percentiles_stay_in_range() {
         let mut histogram = Histogram::new();
         histogram.record(100);
-        histogram.buckets[bucket_of(100)] = u32::MAX;
+        histogram.set(bucket_of(100), u32::MAX);
         histogram.count = u64::from(u32::MAX);
         histogram.record(100);
         histogram.record(5_000);
-        assert_eq!(histogram.buckets[bucket_of(100)], u32::MAX);
+        assert_eq!(histogram.bucket(bucket_of(100)), u32::MAX);
+        let mut twice = histogram.clone();
+        twice.merge(&histogram);
+        assert_eq!(twice.bucket(bucket_of(100)), u32::MAX);
         assert_eq!(histogram.count(), u64::from(u32::MAX) + 2);
         assert_eq!((histogram.percentile(50.0), histogram.percentile(100.0)), (100, 5_000));
     }

@@ -13,6 +13,7 @@
 //! [`IoQueue`] has an example; [`CostModel`] explains what a request costs; [`DiskConfig`] and [`QueueConfig`] list what can
 //! be chosen.
 
+pub mod backlog;
 mod bucket;
 mod classes;
 mod clock;
@@ -37,7 +38,7 @@ mod tree;
 mod units;
 
 pub use classes::{ClassId, GroupId, NodeId, QueueError};
-pub use control::{ControlConfig, ControlEvent, EVENTS_KEPT, EventKind, EventReason};
+pub use control::{ControlConfig, ControlEvent, DEFAULT_THROUGHPUT_GOAL, EVENTS_KEPT, EventKind, EventReason};
 pub use cost::*;
 pub use disk::{DEFAULT_LATENCY_GOAL_NS, Disk, DiskConfig, LatencyGoal};
 pub use hist::*;

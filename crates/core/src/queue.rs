@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use crate::bucket::whole_ticks;
 use crate::classes::{ClassId, QueueError};
-use crate::clock::Clock;
+use crate::clock::Clocks;
 use crate::disk::{Disk, Report};
 use crate::qos::{Amount, Credit, Qos, Tags, Waiting};
 use crate::request::{Direction, Op};
@@ -132,7 +132,7 @@ struct Member {
     /// Activations when the backlog was looked at last: as many now, and it has had work all the time.
     backlogged_since: u64,
     /// Keeps the row of the disk's table from being used again.
-    held: Option<[Arc<Clock>; 2]>,
+    held: Option<Arc<Clocks>>,
 }
 
 /// A node that waited for a limit was polled at `at_ns`, and could have gone at `due_ns`.
@@ -175,7 +175,6 @@ pub struct IoQueue {
     /// Requests that ended because their class was removed.
     cancelled: Vec<Stopped>,
     slots: Slots,
-    pool: Vec<Box<Latencies>>,
     queued: u32,
     in_flight: u32,
     /// Device time of this queue's pieces in the device, and how many of them take some.
@@ -184,6 +183,10 @@ pub struct IoQueue {
     /// How long pieces of this queue are in the device: a moving mean, and the least.
     usual_device_ns: u64,
     unloaded: Unloaded,
+    /// The last piece that wanted to go found no room in the device, or no tokens.
+    found_full: bool,
+    /// How many queues had work then.
+    queues_at_dispatch: u32,
     blocked: BlockedTime,
     wakeup_ns: Option<u64>,
     /// What the disk's controller has not been told yet, and since when.
@@ -222,8 +225,8 @@ impl IoQueue {
     pub fn new(disk: Arc<Disk>, config: QueueConfig) -> IoQueue {
         let fairness = fairness(&config, &disk);
         let lanes = if disk.config().duplex { 2 } else { 1 };
-        let lane = |_| Lane {
-            tree: Tree::new(fairness),
+        let lane = |number| Lane {
+            tree: Tree::new(fairness, number),
             carry_fs: 0,
             in_flight_ticks: 0,
             standstill: None,
@@ -243,7 +246,6 @@ impl IoQueue {
             parked: BinaryHeap::new(),
             cancelled: Vec::new(),
             slots: Slots::new(config.max_requests),
-            pool: Vec::new(),
             queued: 0,
             in_flight: 0,
             place: disk.add_queue(),
@@ -251,6 +253,8 @@ impl IoQueue {
             in_device: 0,
             usual_device_ns: 0,
             unloaded: Unloaded::new(),
+            found_full: false,
+            queues_at_dispatch: 0,
             blocked: BlockedTime::default(),
             wakeup_ns: None,
             unreported: Report::default(),
@@ -339,10 +343,7 @@ impl IoQueue {
             self.has_woken(now_ns, node);
         }
         let member = &mut self.members[node as usize];
-        let latencies = &mut member.latencies[op.direction() as usize];
-        if latencies.is_none() {
-            *latencies = Some(self.pool.pop().unwrap_or_default());
-        }
+        member.latencies[op.direction() as usize].get_or_insert_default();
         if member.stats.queued == 0 {
             member.starved_since_ns = now_ns;
         }
@@ -410,7 +411,7 @@ impl IoQueue {
             _ => self.first_lane,
         };
         for turn in 0..self.lanes.len() {
-            let lane = (first + turn) % self.lanes.len();
+            let lane = if self.lanes.len() == 1 { 0 } else { (first + turn) % 2 };
             match self.poll_lane(now_ns, lane) {
                 Ok(Some(dispatch)) => {
                     self.blocked.unblock(now_ns);
@@ -499,11 +500,7 @@ impl IoQueue {
 
         let limited_ns = self.limited_ns(class, now_ns);
         let member = &mut self.members[class as usize];
-        let (waited_ns, reason) = member.mark.take(&self.blocked, limited_ns, now_ns);
-        piece.reason = reason;
-        for (total, waited) in member.stats.waited_ns.iter_mut().zip(waited_ns) {
-            *total = total.saturating_add(waited);
-        }
+        piece.reason = member.mark.take(&self.blocked, limited_ns, now_ns, &mut member.stats.waited_ns);
         if first && let Some(latencies) = &mut member.latencies[piece.op.direction() as usize] {
             latencies.queue.record(queued_ns);
         }
@@ -536,7 +533,9 @@ impl IoQueue {
         if last {
             self.queued -= 1;
             self.slots.unlink(tree.fifo_mut(class), at);
-            tree.settle(class);
+            if tree.fifo(class).head == NONE {
+                tree.settle(class);
+            }
         }
         piece
     }

@@ -4,6 +4,8 @@
 //! after the busiest moment so far nothing is allocated. Slots carry a generation, so that an old
 //! [`RequestId`] is recognised.
 
+use std::num::NonZeroI32;
+
 use crate::request::Op;
 
 pub(crate) const NONE: u32 = u32::MAX;
@@ -15,6 +17,8 @@ pub struct RequestId {
     pub(crate) generation: u32,
 }
 
+/// One line of a cache.
+#[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
@@ -36,7 +40,7 @@ pub(crate) struct Slot {
     /// Pieces in the device.
     pub(crate) outstanding: u32,
     /// Error of the piece at the end of the prefix.
-    pub(crate) error: Option<i32>,
+    pub(crate) error: Option<NonZeroI32>,
     /// That error is that the rest was cancelled.
     pub(crate) cancelled: bool,
     pub(crate) enqueued_ns: u64,

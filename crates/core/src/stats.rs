@@ -12,7 +12,7 @@
 //!
 //! # Limits
 //! The wait is that of the class (its oldest request), not the sum over its requests; for the latter there is the
-//! queue-time histogram. Histograms are taken from a pool at the first request of each direction, so an idle class stays
+//! queue-time histogram. Histograms are made at the first request of each direction, so an idle class stays
 //! small, and one that only reads has no histograms of writes.
 
 use crate::hist::Histogram;
@@ -76,6 +76,13 @@ impl Latencies {
         self.queue.merge(&other.queue);
         self.device.merge(&other.device);
         self.total.merge(&other.total);
+    }
+
+    /// Forgets everything, but keeps its memory for what comes.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        self.device.clear();
+        self.total.clear();
     }
 }
 
@@ -182,6 +189,9 @@ impl ClassStats {
     }
 }
 
+/// What can stop a whole queue.
+const BLOCKING: [WaitReason; 3] = [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend];
+
 /// Running totals of the time in which a queue could dispatch nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BlockedTime {
@@ -210,11 +220,20 @@ impl BlockedTime {
         self.now.map(|(reason, _)| reason)
     }
 
-    /// Totals up to `now_ns`, whatever is going on included.
-    fn totals(&self, now_ns: u64) -> [u64; 5] {
-        let mut so_far = *self;
-        so_far.unblock(now_ns);
-        so_far.total_ns
+    /// Totals of [`BLOCKING`] up to `now_ns`, whatever is going on included.
+    #[inline]
+    fn totals(&self, now_ns: u64) -> [u64; BLOCKING.len()] {
+        if self.now.is_none() {
+            return BLOCKING.map(|reason| self.total_ns[reason as usize]);
+        }
+        let so_far = |reason: WaitReason| {
+            let total_ns = self.total_ns[reason as usize];
+            match self.now {
+                Some((of, since_ns)) if of == reason => total_ns.saturating_add(now_ns.saturating_sub(since_ns)),
+                _ => total_ns,
+            }
+        };
+        BLOCKING.map(so_far)
     }
 }
 
@@ -222,7 +241,7 @@ impl BlockedTime {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {
     since_ns: u64,
-    blocked_ns: [u64; 5],
+    blocked_ns: [u64; BLOCKING.len()],
     limited_ns: u64,
 }
 
@@ -232,31 +251,42 @@ impl WaitMark {
         WaitMark { since_ns: now_ns, blocked_ns: blocked.totals(now_ns), limited_ns }
     }
 
-    /// Ends the wait at `now_ns`, begins the next, and says for what was waited, and for what most. What a class waited for its
-    /// own limits comes first, then what stopped everybody, and the rest was others' turn.
+    /// Ends the wait at `now_ns`, begins the next, adds to `total_ns` for what was waited, and says for what most. What a class
+    /// waited for its own limits comes first, then what stopped everybody, and the rest was others' turn.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         blocked: &BlockedTime,
         limited_ns: u64,
         now_ns: u64,
-    ) -> ([u64; 5], Option<WaitReason>) {
+        total_ns: &mut [u64; 5],
+    ) -> Option<WaitReason> {
         let next = WaitMark::start(blocked, limited_ns, now_ns);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
-        let mut by_reason = [0; 5];
+        if (next.blocked_ns, next.limited_ns) == (self.blocked_ns, self.limited_ns) {
+            // The usual case: nothing stood still, others were served.
+            self.since_ns = now_ns;
+            let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
+            *fairness_ns = fairness_ns.saturating_add(waited_ns);
+            return Some(WaitReason::Fairness).filter(|_| waited_ns > 0);
+        }
+        let mut by_reason = [0_u64; 5];
         let mut rest_ns = waited_ns;
         let mut give = |reason: WaitReason, ns: u64| {
             by_reason[reason as usize] = ns.min(rest_ns);
             rest_ns -= ns.min(rest_ns);
         };
         give(WaitReason::Limit, limited_ns.saturating_sub(self.limited_ns));
-        for reason in [WaitReason::Tokens, WaitReason::Depth, WaitReason::Backend] {
-            let at = reason as usize;
-            give(reason, next.blocked_ns[at].saturating_sub(self.blocked_ns[at]));
+        for (reason, (after_ns, before_ns)) in
+            BLOCKING.into_iter().zip(next.blocked_ns.into_iter().zip(self.blocked_ns))
+        {
+            give(reason, after_ns.saturating_sub(before_ns));
         }
         give(WaitReason::Fairness, u64::MAX);
         *self = next;
+        total_ns.iter_mut().zip(by_reason).for_each(|(total, waited)| *total = total.saturating_add(waited));
         let most = WaitReason::ALL.into_iter().max_by_key(|r| by_reason[*r as usize]);
-        (by_reason, most.filter(|_| waited_ns > 0))
+        most.filter(|_| waited_ns > 0)
     }
 }
 
@@ -268,19 +298,25 @@ mod tests {
     fn a_wait_is_divided_by_what_blocked_meanwhile() {
         let mut blocked = BlockedTime::default();
         let mut mark = WaitMark::start(&blocked, 7, 100);
+        let mut take = |blocked: &BlockedTime, limited_ns, now_ns| {
+            let mut waited_ns = [0; 5];
+            let most = mark.take(blocked, limited_ns, now_ns, &mut waited_ns);
+            (waited_ns, most)
+        };
         blocked.block(WaitReason::Tokens, 120);
         blocked.block(WaitReason::Tokens, 130);
         blocked.block(WaitReason::Depth, 150);
         blocked.unblock(155);
-        let (waited, most) = mark.take(&blocked, 7, 200);
+        let (waited, most) = take(&blocked, 7, 200);
         assert_eq!(waited, [65, 30, 0, 5, 0]);
         assert_eq!(most, Some(WaitReason::Fairness));
         blocked.block(WaitReason::Backend, 200);
-        let (waited, most) = mark.take(&blocked, 7, 210);
+        let (waited, most) = take(&blocked, 7, 210);
         assert_eq!(waited, [0, 0, 0, 0, 10]);
         assert_eq!(most, Some(WaitReason::Backend));
-        assert_eq!(mark.take(&blocked, 7, 210), ([0; 5], None));
+        assert_eq!(take(&blocked, 7, 210), ([0; 5], None));
         blocked.unblock(210);
-        assert_eq!(mark.take(&blocked, 10, 220).0, [7, 0, 3, 0, 0]);
+        assert_eq!(take(&blocked, 10, 220).0, [7, 0, 3, 0, 0]);
+        assert_eq!(take(&blocked, 10, 225), ([5, 0, 0, 0, 0], Some(WaitReason::Fairness)));
     }
 }

@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::{self, Clock, Edge, is_before};
+use crate::clock::{self, Clock, Clocks, Edge, is_before};
 use crate::heap::{Entry, Heap};
 use crate::math;
 use crate::slots::{Fifo, NONE};
@@ -44,13 +44,15 @@ pub(crate) enum Fairness {
     Decaying { tau_ns: u64 },
 }
 
+/// A line of a cache: what a dispatch reads and writes of a class.
+#[repr(align(64))]
 #[derive(Debug)]
 struct Node {
     parent: u32,
     shares: u32,
     per_share: f64,
-    /// F and V, shared with the other queues of the disk (unless the disk is unlimited or has no common time).
-    shared: Arc<Clock>,
+    /// F and V of each lane, shared with the other queues of the disk (unless the disk is unlimited or has no common time).
+    shared: Arc<Clocks>,
     /// This queue's own clock: of a class among its queues, or the accumulator of depth mode.
     local: u64,
     /// How far that was ahead when the queue left the class.
@@ -61,12 +63,16 @@ struct Node {
     /// Waits for a limit.
     parked: bool,
     in_heap: bool,
-    /// It is being charged for the last that it has.
-    will_rest: bool,
-    is_group: bool,
+    /// Of a group its number among the groups, of a class [`NONE`].
+    group: u32,
+    fifo: Fifo,
+}
+
+/// What a group has beside what every node has.
+#[derive(Debug, Default)]
+struct Group {
     active_children: u32,
     heap: Heap,
-    fifo: Fifo,
 }
 
 /// The class to serve.
@@ -100,7 +106,14 @@ pub(crate) struct NotYet;
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
+    groups: Vec<Group>,
+    /// Numbers of groups that are gone.
+    free_groups: Vec<u32>,
+    /// Which of the clocks of each node count here.
+    lane: usize,
     fairness: Fairness,
+    /// The class that is being charged for the last that it has.
+    resting: u32,
     /// Clock of the child of the root that was served last, before it was.
     served: u64,
     /// Device time that this queue may still use out of turn, because those whose turn it is are absent.
@@ -108,34 +121,59 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(fairness: Fairness) -> Tree {
-        Tree { nodes: Vec::new(), fairness, served: 0, overtime: Cost::ZERO }
+    pub(crate) fn new(fairness: Fairness, lane: usize) -> Tree {
+        Tree {
+            nodes: Vec::new(),
+            groups: Vec::new(),
+            free_groups: Vec::new(),
+            lane,
+            fairness,
+            resting: NONE,
+            served: 0,
+            overtime: Cost::ZERO,
+        }
     }
 
     /// Makes a place for one node more.
     pub(crate) fn put_nothing(&mut self) {
-        self.nodes.push(Node::new(NONE, 1, false, Arc::new(Clock::new(1))));
+        self.nodes.push(Node::new(NONE, 1, NONE, clock::new_clocks(1)));
     }
 
     /// Puts a node into place `at`; [`Tree::attach`] follows when its parent is there too.
-    pub(crate) fn put(&mut self, at: u32, parent: u32, shares: u32, is_group: bool, shared: Arc<Clock>) {
+    pub(crate) fn put(&mut self, at: u32, parent: u32, shares: u32, is_group: bool, shared: Arc<Clocks>) {
         let parent = if at == ROOT { NONE } else { parent };
-        *self.node_mut(at) = Node::new(parent, shares, is_group, shared);
+        let group = if is_group { self.add_group() } else { NONE };
+        *self.node_mut(at) = Node::new(parent, shares, group, shared);
+    }
+
+    fn add_group(&mut self) -> u32 {
+        self.free_groups.pop().unwrap_or_else(|| {
+            self.groups.push(Group::default());
+            self.groups.len() as u32 - 1
+        })
     }
 
     pub(crate) fn attach(&mut self, at: u32) {
         let parent = self.node(at).parent;
-        self.node_mut(parent).heap.add_member();
+        self.group_mut(parent).heap.add_member();
     }
 
     /// Takes a node without work out of the tree.
     pub(crate) fn take_out(&mut self, at: u32) {
         let parent = self.node(at).parent;
-        self.node_mut(parent).heap.remove_member(at);
+        // Its group may have gone before it.
+        if self.is_group(parent) {
+            self.group_mut(parent).heap.remove_member(at);
+        }
         let node = self.node_mut(at);
         node.in_heap = false;
         // Lets the disk's table have it back.
-        node.shared = Arc::new(Clock::new(1));
+        node.shared = clock::new_clocks(1);
+        let group = std::mem::replace(&mut node.group, NONE);
+        if group != NONE {
+            self.groups[group as usize] = Group::default();
+            self.free_groups.push(group);
+        }
     }
 
     /// `shared`: the disk's table has told the clocks already.
@@ -148,9 +186,9 @@ impl Tree {
         node.per_share = 1.0 / f64::from(node.shares);
         let (shares, parent) = (node.shares, node.parent);
         if !shared && parent != NONE {
-            self.node(at).shared.set_shares(shares);
-            let by = self.node(at).shared.recount();
-            self.node(parent).shared.change_weight(by);
+            self.clock(at).set_shares(shares);
+            let by = self.clock(at).recount();
+            self.clock(parent).change_weight(by);
         }
     }
 
@@ -163,7 +201,7 @@ impl Tree {
     }
 
     pub(crate) fn clock(&self, at: u32) -> &Clock {
-        &self.node(at).shared
+        &self.node(at).shared[self.lane]
     }
 
     pub(crate) fn shares(&self, at: u32) -> u32 {
@@ -176,7 +214,7 @@ impl Tree {
 
     fn key(&self, at: u32) -> u64 {
         match self.fairness {
-            Fairness::Virtual { .. } => self.node(at).shared.own(),
+            Fairness::Virtual { .. } => self.clock(at).own(),
             Fairness::Decaying { .. } => self.node(at).local,
         }
     }
@@ -185,7 +223,7 @@ impl Tree {
     pub(crate) fn settle(&mut self, mut at: u32) {
         loop {
             let node = self.node(at);
-            let should = node.has_work() && !node.parked;
+            let should = self.has_work(at) && !node.parked;
             if should == node.active {
                 return;
             }
@@ -198,7 +236,7 @@ impl Tree {
                 return;
             }
             at = self.node(at).parent;
-            let group = self.node_mut(at);
+            let group = self.group_mut(at);
             group.active_children = if should { group.active_children + 1 } else { group.active_children - 1 };
         }
     }
@@ -206,16 +244,20 @@ impl Tree {
     fn activate(&mut self, at: u32) {
         let parent = self.node(at).parent;
         if let Fairness::Virtual { credit } = self.fairness {
-            let edge = self.node(at).shared.add_queue();
-            if !self.node(at).is_group {
-                let node = self.node_mut(at);
-                node.local = node.shared.join_queue(node.local, node.lead);
+            let edge = self.clock(at).add_queue();
+            if !self.is_group(at) {
+                let node = self.node(at);
+                let local = self.clock(at).join_queue(node.local, node.lead);
+                self.node_mut(at).local = local;
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
-                let (above, own) = (&self.node(parent).shared, &self.node(at).shared);
+                let (above, own) = (self.clock(parent), self.clock(at));
                 above.join(own, shares, credit);
                 // Its shares may have been changed between counting them and now.
-                above.change_weight(own.recount());
+                let by = own.recount();
+                if by != 0 {
+                    above.change_weight(by);
+                }
             }
         }
         let key = self.key(at);
@@ -224,27 +266,27 @@ impl Tree {
         let was_in_heap = std::mem::replace(&mut node.in_heap, parent != NONE);
         match (parent, was_in_heap) {
             (NONE, _) => {}
-            (_, false) => self.node_mut(parent).heap.push(Entry { key, node: at }),
+            (_, false) => self.group_mut(parent).heap.push(Entry { key, node: at }),
             // Joining may have put its clock back.
-            (_, true) => self.node_mut(parent).heap.lower(at, key),
+            (_, true) => self.group_mut(parent).heap.lower(at, key),
         }
     }
 
     fn deactivate(&mut self, at: u32) {
         let parent = self.node(at).parent;
         if let Fairness::Virtual { .. } = self.fairness {
-            let edge = self.node(at).shared.remove_queue();
-            if !self.node(at).is_group {
-                let node = self.node_mut(at);
-                node.lead = node.shared.leave_queue(node.local);
+            let edge = self.clock(at).remove_queue();
+            if !self.is_group(at) {
+                let lead = self.clock(at).leave_queue(self.node(at).local);
+                self.node_mut(at).lead = lead;
             }
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
-                self.node(parent).shared.leave(&self.node(at).shared, shares);
+                self.clock(parent).leave(self.clock(at), shares);
             }
         }
         self.node_mut(at).active = false;
-        if parent != NONE && self.node(parent).heap.peek().is_some_and(|top| top.node == at) {
-            self.node_mut(parent).heap.pop();
+        if parent != NONE && self.group(parent).heap.peek().is_some_and(|top| top.node == at) {
+            self.group_mut(parent).heap.pop();
             self.node_mut(at).in_heap = false;
         }
     }
@@ -277,7 +319,7 @@ impl Tree {
 
     /// The class whose turn it is. `Ok(None)` when there is no work.
     pub(crate) fn pick(&mut self) -> Result<Option<Pick>, NotYet> {
-        if self.node(ROOT).parked || self.node(ROOT).active_children == 0 {
+        if self.node(ROOT).parked || self.group(ROOT).active_children == 0 {
             return Ok(None);
         }
         match self.pick_in(ROOT) {
@@ -296,8 +338,8 @@ impl Tree {
         }
         // Its clock is low, but its other queues or inner groups are behind elsewhere: the next that may.
         let mut best: Option<(u64, u32)> = None;
-        for at in 1..self.node(group).heap.entries().len().min(LOOK_AT) {
-            let child = self.node(group).heap.entries()[at].node;
+        for at in 1..self.group(group).heap.entries().len().min(LOOK_AT) {
+            let child = self.group(group).heap.entries()[at].node;
             let clock = self.key(child);
             let better = best.is_none_or(|(least, _)| is_before(clock, least));
             if self.node(child).active
@@ -312,22 +354,27 @@ impl Tree {
     }
 
     /// The class to serve when it is `child`'s turn in its group.
+    #[inline(always)]
     fn class_of(&mut self, child: u32) -> Option<u32> {
-        let node = self.node(child);
-        if node.is_group {
+        if self.is_group(child) {
             return self.pick_in(child);
         }
-        let alone = node.shared.queues() <= 1 || matches!(self.fairness, Fairness::Decaying { .. });
-        (alone || !self.overtime.is_zero() || clock::is_eligible(node.local, node.shared.mean(), 1)).then_some(child)
+        let shared = self.clock(child);
+        let may_go = shared.queues() <= 1
+            || matches!(self.fairness, Fairness::Decaying { .. })
+            || !self.overtime.is_zero()
+            || clock::is_eligible(self.node(child).local, shared.mean(), 1);
+        may_go.then_some(child)
     }
 
     /// By the clocks of the disk. A queue that is alone with its work needs no permission.
+    #[inline(always)]
     fn is_eligible(&self, group: u32, child: u32) -> bool {
-        let shared = &self.node(group).shared;
+        let shared = self.clock(group);
         matches!(self.fairness, Fairness::Decaying { .. })
             || shared.queues() <= 1
             || !self.overtime.is_zero()
-            || clock::is_eligible(self.node(child).shared.own(), shared.mean(), self.node(child).shares)
+            || clock::is_eligible(self.clock(child).own(), shared.mean(), self.node(child).shares)
     }
 
     /// Whether shares alone would let class `at` go now.
@@ -339,7 +386,7 @@ impl Tree {
         while at != ROOT {
             let parent = self.node(at).parent;
             let node = self.node(at);
-            if !clock::is_eligible(node.shared.own(), self.node(parent).shared.mean(), node.shares) {
+            if !clock::is_eligible(self.clock(at).own(), self.clock(parent).mean(), node.shares) {
                 return false;
             }
             at = parent;
@@ -349,24 +396,24 @@ impl Tree {
 
     /// `class` with what it lags: behind the mean of the others where queues compete, and behind who was served last where this
     /// queue alone decides.
+    #[inline(always)]
     fn picked(&self, class: u32) -> Pick {
         let mut pick = Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked };
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return pick;
         }
-        let node = self.node(class);
         let mut top = class;
         while self.node(top).parent != ROOT && top != ROOT {
             top = self.node(top).parent;
         }
-        let (root, top) = (&self.node(ROOT).shared, &self.node(top).shared);
+        let (root, top) = (self.clock(ROOT), self.clock(top));
         let shares = top.counted_shares();
         if root.queues() <= 1 {
             pick.lag = clock::between(top.own(), self.served, shares);
             return pick;
         }
-        if node.shared.queues() > 1 {
-            pick.lag_in_class = node.shared.lag_of_queue(node.local);
+        if self.clock(class).queues() > 1 {
+            pick.lag_in_class = self.clock(class).lag_of_queue(self.node(class).local);
         }
         // It counts in the mean itself: behind the others it is by more than behind the mean.
         let (weight, own) = (root.weight() as f64, f64::from(shares));
@@ -378,18 +425,17 @@ impl Tree {
     /// The class of this queue whose turn comes first, and how much device time must be served to others before it does.
     pub(crate) fn first_in_line(&mut self) -> Option<(Pick, Cost)> {
         let (mut at, mut ahead) = (ROOT, Cost::ZERO);
-        while self.node(at).is_group {
+        while self.is_group(at) {
             let child = self.top_child(at)?;
-            let group = &self.node(at).shared;
+            let group = self.clock(at);
             if group.queues() > 1 {
-                ahead = ahead.max(clock::distance(group.mean(), self.node(child).shared.own(), group.weight()));
+                ahead = ahead.max(clock::distance(group.mean(), self.clock(child).own(), group.weight()));
             }
             at = child;
         }
-        let node = self.node(at);
-        let queues = u64::from(node.shared.queues());
+        let queues = u64::from(self.clock(at).queues());
         if queues > 1 {
-            ahead = ahead.max(clock::distance(node.shared.mean(), node.local, queues));
+            ahead = ahead.max(clock::distance(self.clock(at).mean(), self.node(at).local, queues));
         }
         Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
     }
@@ -401,13 +447,13 @@ impl Tree {
         let mut at = class;
         while at != above && at != ROOT {
             let node = self.node(at);
-            let weight = self.node(node.parent).shared.weight() as f64;
+            let weight = self.clock(node.parent).weight() as f64;
             let shares = f64::from(node.shares);
-            let is_counted = node.shared.queues() > 0;
+            let is_counted = self.clock(at).queues() > 0;
             part *= shares / if is_counted { weight.max(shares) } else { weight + shares };
             at = node.parent;
         }
-        part / f64::from(self.node(class).shared.queues().max(1))
+        part / f64::from(self.clock(class).queues().max(1))
     }
 
     /// Those whose turn it is are absent: lets this queue use so much device time out of turn. The clocks stay as they are,
@@ -417,15 +463,16 @@ impl Tree {
     }
 
     /// The child with the lowest clock that has work; mends the top of the heap on the way.
+    #[inline(always)]
     fn top_child(&mut self, group: u32) -> Option<u32> {
         loop {
-            let top = self.node(group).heap.peek()?;
+            let top = self.group(group).heap.peek()?;
             let clock = self.key(top.node);
             if !self.node(top.node).active {
-                self.node_mut(group).heap.pop();
+                self.group_mut(group).heap.pop();
                 self.node_mut(top.node).in_heap = false;
             } else if is_before(top.key, clock) {
-                self.node_mut(group).heap.raise_top(clock);
+                self.group_mut(group).heap.raise_top(clock);
             } else {
                 return Some(top.node);
             }
@@ -440,23 +487,24 @@ impl Tree {
             return self.charge_decaying(class, weight, now_ns);
         };
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
+        let lane = self.lane;
         let node = self.node_mut(class);
-        let shared = &node.shared;
+        let shared = &node.shared[lane];
         // The only queue of the class is its own mean: neither needs to move.
         if shared.queues() > 1 {
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
             shared.advance_class(cost, &mut node.carry);
         }
-        let alone = self.node(ROOT).shared.queues() <= 1;
+        let alone = self.clock(ROOT).queues() <= 1;
         let mut at = class;
         while by_shares && at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);
             if parent == ROOT && is_picked {
-                self.served = self.node(at).shared.own();
+                self.served = self.clock(at).own();
             }
-            self.node(at).shared.serve(cost, per_share, alone);
+            self.clock(at).serve(cost, per_share, alone);
             let group = self.node_mut(parent);
-            group.shared.advance(cost, &mut group.carry, alone);
+            group.shared[lane].advance(cost, &mut group.carry, alone);
             self.mend_top(parent, at);
             at = parent;
         }
@@ -476,19 +524,20 @@ impl Tree {
 
     /// The class is charged next for the last that it has, or not.
     pub(crate) fn set_will_rest(&mut self, class: u32, will_rest: bool) {
-        self.node_mut(class).will_rest = will_rest;
+        self.resting = if will_rest { class } else { NONE };
     }
 
     /// The clock of `child` has moved: puts it where it belongs if it is at the top; else that happens when it gets there.
+    #[inline(always)]
     fn mend_top(&mut self, group: u32, child: u32) {
-        if self.node(group).heap.peek().is_some_and(|top| top.node == child) {
-            if self.node(child).will_rest {
+        if self.group(group).heap.peek().is_some_and(|top| top.node == child) {
+            if self.resting == child {
                 // A class that becomes idle at the top goes at once: below it would be in the way when it wakes.
-                self.node_mut(group).heap.pop();
+                self.group_mut(group).heap.pop();
                 self.node_mut(child).in_heap = false;
             } else {
                 let key = self.key(child);
-                self.node_mut(group).heap.raise_top(key);
+                self.group_mut(group).heap.raise_top(key);
             }
         }
     }
@@ -500,10 +549,28 @@ impl Tree {
     fn node_mut(&mut self, at: u32) -> &mut Node {
         &mut self.nodes[at as usize]
     }
+
+    fn is_group(&self, at: u32) -> bool {
+        self.node(at).group != NONE
+    }
+
+    /// The group that node `at` is.
+    fn group(&self, at: u32) -> &Group {
+        &self.groups[self.node(at).group as usize]
+    }
+
+    fn group_mut(&mut self, at: u32) -> &mut Group {
+        let group = self.node(at).group;
+        &mut self.groups[group as usize]
+    }
+
+    fn has_work(&self, at: u32) -> bool {
+        if self.is_group(at) { self.group(at).active_children > 0 } else { self.fifo(at).head != NONE }
+    }
 }
 
 impl Node {
-    fn new(parent: u32, shares: u32, is_group: bool, shared: Arc<Clock>) -> Node {
+    fn new(parent: u32, shares: u32, group: u32, shared: Arc<Clocks>) -> Node {
         let shares = shares.max(1);
         Node {
             parent,
@@ -516,16 +583,9 @@ impl Node {
             active: false,
             parked: false,
             in_heap: false,
-            will_rest: false,
-            is_group,
-            active_children: 0,
-            heap: Heap::default(),
+            group,
             fifo: Fifo::default(),
         }
-    }
-
-    fn has_work(&self) -> bool {
-        if self.is_group { self.active_children > 0 } else { self.fifo.head != NONE }
     }
 }
 

@@ -222,7 +222,7 @@ fn a_backlog_at_a_limit_counts_as_delay() {
 #[test]
 fn the_expected_delay_follows_the_capacity_scale() {
     for (scale, expected) in [(1.0, 900..=1_100), (0.1, 90..=110)] {
-        let control = ControlConfig { enabled: true, scale_min: scale, scale_max: scale };
+        let control = ControlConfig { scale_min: scale, scale_max: scale, ..ControlConfig::default() };
         let mut queue = queue_of(DiskConfig { control, ..usual() }, QueueConfig::default());
         let class = queue.disk().add_class(GroupId::ROOT, 100).unwrap();
         queue.disk().set_qos(class, refusing(10 * MS)).unwrap();

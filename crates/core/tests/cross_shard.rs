@@ -384,3 +384,43 @@ fn a_dropped_queue_leaves_nothing_behind() {
         disk.remove(group).unwrap();
     }
 }
+
+/// What one direction of a duplex disk waits for says nothing about the other: a queue that hangs among the readers once
+/// stopped the other readers for as long as writers waited for room.
+#[test]
+fn a_queue_that_does_not_poll_does_not_stop_its_direction_of_a_duplex_disk() {
+    for (groups, lengths) in [(1, &[16 * KIB, 64 * KIB][..]), (3, &[16 * KIB, 64 * KIB]), (3, &[4 * KIB])] {
+        let mut world = Shards::new(DiskConfig { duplex: true, groups, ..usual() }, 6);
+        world.slowness = 0.5;
+        for shard in 0..6 {
+            let class = world.class(100);
+            world.backlog(shard, class, if shard < 2 { Op::Read } else { Op::Write }, lengths, 64);
+        }
+        world.run_for(100 * MS);
+        world.sleep(0, 100 * MS);
+        world.run_for(2 * MS);
+        world.start_counting();
+        world.run_for(90 * MS);
+        let part = world.consumed_s(1) / 0.09;
+        assert!(part > 0.9, "{groups} groups, {lengths:?}: the other reader has {part}");
+    }
+}
+
+/// The tokens of one group are not all that there are: waiting for them is not sleeping past one's turn.
+#[test]
+fn a_queue_that_does_not_poll_does_not_stop_a_disk_with_groups() {
+    for queues in [3, 6] {
+        let mut world = Shards::new(DiskConfig { groups: 3, ..usual() }, queues);
+        for shard in 0..queues {
+            let class = world.class(100);
+            world.backlog(shard, class, Op::Read, &[16 * KIB, 64 * KIB], 64);
+        }
+        world.run_for(100 * MS);
+        world.sleep(0, 100 * MS);
+        world.run_for(2 * MS);
+        world.start_counting();
+        world.run_for(90 * MS);
+        let part = world.total_s() / 0.09;
+        assert!(part > 0.9, "{queues} queues: {part}");
+    }
+}

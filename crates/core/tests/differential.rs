@@ -311,38 +311,42 @@ fn alone(disk: DiskConfig, table: &[(u32, u32)], for_ns: u64) -> Vec<f64> {
 }
 
 /// Several queues may differ from one by what each may be ahead (a largest request) and behind (what a queue that
-/// waits for its turn lets pass: 1 % of the time).
+/// waits for its turn lets pass: 0.1 % of the time, and 2 % of what the class gets).
 #[test]
 fn several_queues_give_each_class_what_one_would() {
-    seeds::each(25, |seed| {
-        let mut random = Random(seed);
-        let shards = 2 + random.below(4) as usize;
-        let table: Vec<(u32, u32)> = (0..2 + random.below(4))
-            .map(|_| (10 + random.below(1_000) as u32, random.one_of(&[4 * KIB, 16 * KIB, 64 * KIB, 300 * KIB])))
-            .collect();
-        let disk = DiskConfig { window_ns: random.one_of(&[None, Some(500_000)]), ..usual() };
-        let for_ns = S;
-        let expected = alone(disk.clone(), &table, for_ns);
-        let mut world = Shards::new(disk, shards);
-        let mut loads = Vec::new();
-        for (at, (shares, len_bytes)) in table.iter().enumerate() {
-            let class = world.class(*shares);
-            // Some run on one queue, some on two.
-            let queues = 1 + at % 2;
-            let of: Vec<usize> = (0..queues)
-                .map(|turn| world.backlog((at + turn) % shards, class, Op::Read, &[*len_bytes], 400))
-                .collect();
-            loads.push(of);
-        }
-        world.run_for(for_ns);
-        for ((of, expected), (shares, len_bytes)) in loads.iter().zip(&expected).zip(&table) {
-            let got: f64 = of.iter().map(|load| world.consumed_s(*load)).sum();
-            let request_s = world.disk.cost(Op::Read, *len_bytes).as_secs_f64().min(1e-3);
-            let slack = 0.02 * expected + 0.001 * for_ns as f64 / 1e9 + 2.0 * request_s * of.len() as f64;
-            assert!(
-                (got - expected).abs() <= slack,
-                "seed {seed}, {shards} queues, {shares} shares of {len_bytes}: {got}, not {expected}; {table:?}"
-            );
-        }
-    });
+    seeds::each(25, compare_several);
+    // Found by `bench/soak`: the queues of the heavy class slept when their turn came, were taken to be absent, and the light
+    // class had 4 % more than its part.
+    compare_several(17_954_112_390_123);
+}
+
+fn compare_several(seed: u64) {
+    let mut random = Random(seed);
+    let shards = 2 + random.below(4) as usize;
+    let table: Vec<(u32, u32)> = (0..2 + random.below(4))
+        .map(|_| (10 + random.below(1_000) as u32, random.one_of(&[4 * KIB, 16 * KIB, 64 * KIB, 300 * KIB])))
+        .collect();
+    let disk = DiskConfig { window_ns: random.one_of(&[None, Some(500_000)]), ..usual() };
+    let for_ns = S;
+    let expected = alone(disk.clone(), &table, for_ns);
+    let mut world = Shards::new(disk, shards);
+    let mut loads = Vec::new();
+    for (at, (shares, len_bytes)) in table.iter().enumerate() {
+        let class = world.class(*shares);
+        // Some run on one queue, some on two.
+        let queues = 1 + at % 2;
+        let of: Vec<usize> =
+            (0..queues).map(|turn| world.backlog((at + turn) % shards, class, Op::Read, &[*len_bytes], 400)).collect();
+        loads.push(of);
+    }
+    world.run_for(for_ns);
+    for ((of, expected), (shares, len_bytes)) in loads.iter().zip(&expected).zip(&table) {
+        let got: f64 = of.iter().map(|load| world.consumed_s(*load)).sum();
+        let request_s = world.disk.cost(Op::Read, *len_bytes).as_secs_f64().min(1e-3);
+        let slack = 0.02 * expected + 0.001 * for_ns as f64 / 1e9 + 2.0 * request_s * of.len() as f64;
+        assert!(
+            (got - expected).abs() <= slack,
+            "seed {seed}, {shards} queues, {shares} shares of {len_bytes}: {got}, not {expected}; {table:?}"
+        );
+    }
 }

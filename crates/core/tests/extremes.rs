@@ -8,8 +8,8 @@ mod common;
 
 use common::{FIFTY_YEARS_NS, MS, S, model, queue_of, usual};
 use plimsoll_core::{
-    ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, GroupId, LatencyGoal, LatencyTarget, Limits, Mode, Op,
-    Outcome, Progress, Qos, QueueConfig, QueueError, Rate, Reservation,
+    ControlConfig, CostForm, CostModel, DiskConfig, Failure, FourFigures, GroupId, LatencyGoal, LatencyTarget, Limits,
+    Mode, Op, Outcome, Progress, Qos, QueueConfig, QueueError, Rate, Reservation,
 };
 use proptest::prelude::*;
 
@@ -34,6 +34,30 @@ fn two_gib_on_a_disk_of_one_request_and_one_megabyte_a_second() {
         let piece = queue.poll_dispatch(S).unwrap();
         let len_bytes = piece.len_bytes();
         let _ = queue.complete(2 * S, piece, Outcome::Moved(len_bytes));
+    }
+}
+
+#[test]
+fn a_group_and_its_class_go_at_once() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let group = queue.disk().add_group(GroupId::ROOT, 1).unwrap();
+    let class = queue.disk().add_class(group, 1).unwrap();
+    queue.follow_classes(|_| ());
+    queue.disk().remove(class).unwrap();
+    queue.disk().remove(group).unwrap();
+    assert!(queue.follow_classes(|_| ()));
+}
+
+#[test]
+fn a_failure_without_an_error_number_is_a_failure() {
+    let mut queue = queue_of(usual(), QueueConfig::default());
+    let class = queue.disk().add_class(GroupId::ROOT, 1).unwrap();
+    for (errno, expected) in [(0, 5), (5, 5), (28, 28), (-1, -1), (i32::MIN, i32::MIN)] {
+        queue.enqueue(S, class, Op::Write, 4096, 0).unwrap();
+        let piece = queue.poll_dispatch(S).unwrap();
+        let progress = queue.complete(S, piece, Outcome::Failed(errno));
+        let failure = Failure { errno: expected, moved_bytes: 0 };
+        assert!(matches!(progress, Progress::Finished(f) if f.result == Err(failure)), "{progress:?}");
     }
 }
 
@@ -118,7 +142,7 @@ proptest! {
             model: CostModel::from_figures(&figures, form, 4096, 4096),
             duplex,
             latency_goal: if no_split { LatencyGoal::NoSplit } else { LatencyGoal::Ns(MS) },
-            control: ControlConfig { enabled: closed_loop, scale_min: f64::min(scale_max, 0.05), scale_max },
+            control: ControlConfig { enabled: closed_loop, scale_min: f64::min(scale_max, 0.05), scale_max, ..ControlConfig::default() },
             unloaded_latency_ns,
             ..DiskConfig::default()
         };

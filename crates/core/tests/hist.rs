@@ -74,11 +74,47 @@ fn a_cleared_histogram_is_a_new_one() {
     let mut histogram = recorded(&[1, 2, 3]);
     histogram.clear();
     assert_eq!(histogram, Histogram::new());
+    histogram.record(5);
+    assert_eq!(histogram, recorded(&[5]));
 }
 
 #[test]
-fn the_size_is_the_documented_one() {
-    assert!((8_960..9_100).contains(&Histogram::SIZE_BYTES), "{}", Histogram::SIZE_BYTES);
+fn it_takes_the_memory_that_its_durations_need() {
+    assert_eq!(Histogram::new().memory_bytes(), 80);
+    // One power of two, then one more and what lies between.
+    assert_eq!(recorded(&[100_000; 255]).memory_bytes(), 80 + 64);
+    assert_eq!(recorded(&[100_000, 500_000]).memory_bytes(), 80 + 64 * 3);
+    // The second digit, of one of the two powers.
+    let two_digits = recorded(&[[70_000; 300].as_slice(), &[200_000; 100]].concat());
+    assert_eq!(two_digits.memory_bytes(), 80 + 64 * 2 + 64 + 96);
+    // All there is.
+    let mut full = Histogram::new();
+    for _ in 0..300 {
+        (0..41).for_each(|bit| full.record((1 << bit) - 1));
+    }
+    assert!(full.memory_bytes() < 5_000, "{}", full.memory_bytes());
+}
+
+#[test]
+fn counts_of_any_size_add_up() {
+    let mut histogram = Histogram::new();
+    let mut doubled = 1;
+    histogram.record(1_000);
+    // 1, 2, 4, ... up to 2^31, and one more by one.
+    while doubled < 1 << 31 {
+        histogram.merge(&histogram.clone());
+        doubled *= 2;
+        histogram.record(1_000);
+        doubled += 1;
+        assert_eq!(histogram.iter().collect::<Vec<_>>(), [(1_007, doubled)]);
+    }
+    let mut whole = Histogram::new();
+    whole.merge(&recorded(&[7_000; 256]));
+    assert_eq!(whole, recorded(&[7_000; 256]));
+    for count in 1..70_000 {
+        histogram.record(9_000);
+        assert_eq!(histogram.iter().nth(1), Some((9_087, count)));
+    }
 }
 
 /// Durations of all magnitudes up to the limit.

@@ -49,9 +49,13 @@ fn without_guests_there_is_no_overdraft() {
 
 #[test]
 fn a_far_disk_has_a_larger_window() {
-    for (window_ns, unloaded_latency_ns, expected_ns) in
-        [(None, 0, 750_000), (None, 400_000, 750_000), (None, 2 * MS, 3 * MS), (Some(MS / 10), 2 * MS, MS / 10)]
-    {
+    for (window_ns, unloaded_latency_ns, expected_ns) in [
+        (None, 0, 750_000),
+        (None, 200_000, 750_000),
+        (None, 400_000, 1_200_000),
+        (None, 2 * MS, 6 * MS),
+        (Some(MS / 10), 2 * MS, MS / 10),
+    ] {
         let queue = queue_of(DiskConfig { window_ns, unloaded_latency_ns, ..usual() }, QueueConfig::default());
         assert_eq!(queue.disk().window_ns(), expected_ns);
     }

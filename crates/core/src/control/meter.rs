@@ -51,6 +51,8 @@ pub(crate) struct Reading {
     pub(crate) rate: f64,
     /// The same in each direction.
     pub(crate) rates: [f64; 2],
+    /// Mean number of requests in flight, by Little's law.
+    pub(crate) requests: f64,
     /// Whether the window was what limited the disk.
     pub(crate) offered: bool,
     /// The part of the latencies, 0 to 1, in which what was in flight had certainly not come back.
@@ -96,7 +98,7 @@ impl Meter {
         let second_part = if second > 0.0 { second / (first + second) } else { 0.0 };
         let rates = [1.0 - second_part, second_part].map(|part| work_ns / elapsed * part);
         let held = self.unblocked_of.map(|unblocked| offered && is_seldom(unblocked));
-        Reading { work_ns, rate: rates[0].max(rates[1]), rates, offered, held, certain }
+        Reading { work_ns, rate: rates[0].max(rates[1]), rates, requests: mean_requests, offered, held, certain }
     }
 
     pub(crate) fn elapsed_ns(&self, now_ns: u64) -> u64 {

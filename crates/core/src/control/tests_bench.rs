@@ -33,6 +33,8 @@ pub(super) struct Device {
     pub(super) fixed_ns: u64,
     pub(super) speed: f64,
     pub(super) sigma: f64,
+    /// The speed of the whole device varies, anew every 20 ms: the standard deviation of its logarithm.
+    pub(super) weather: f64,
     pub(super) sizes: Sizes,
     pub(super) changes: Vec<(u64, Change)>,
 }
@@ -140,6 +142,7 @@ struct World<'a> {
     busy: Vec<usize>,
     servers: usize,
     speed: f64,
+    weather: (u64, f64),
     stall: (u64, u64),
     policy: Policy,
     source: Source,
@@ -169,6 +172,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         busy: vec![0; device.queues],
         servers: device.servers,
         speed: device.speed,
+        weather: (0, 1.0),
         stall: (0, 0),
         policy,
         source,
@@ -268,9 +272,17 @@ impl World<'_> {
         {
             self.busy[queue] += 1;
             let parallel = (self.device.queues * self.device.servers) as f64;
-            let service = cost_ns as f64 * parallel / self.speed * self.rng.lognormal(self.device.sigma);
+            let speed = self.speed * self.weather();
+            let service = cost_ns as f64 * parallel / speed * self.rng.lognormal(self.device.sigma);
             self.post(self.now_ns + (service as u64).max(1), Event::Served { queue, cost_ns, sent_ns });
         }
+    }
+
+    fn weather(&mut self) -> f64 {
+        if self.device.weather > 0.0 && self.now_ns >= self.weather.0 {
+            self.weather = (self.now_ns + 20 * MS, self.rng.lognormal(self.device.weather));
+        }
+        self.weather.1
     }
 
     fn complete(&mut self, cost_ns: u64, sent_ns: u64) {

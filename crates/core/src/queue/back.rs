@@ -1,13 +1,18 @@
-//! What comes back from the device, and what is taken out of the queue: completion, continuation, refusal, cancelling.
+//! What comes back from the device, and what is taken out of the queue: completion, continuation, refusal, cancelling, cutting.
+
+use std::num::NonZeroI32;
 
 use super::{
     CANCELLED, Cancel, Dispatch, Failure, Finished, IoQueue, Kind, Mode, Outcome, Progress, Stopped, fair_cost, weight,
 };
 use crate::bucket::ticks_with_carry;
 use crate::request::Direction;
-use crate::slots::RequestId;
+use crate::slots::{RequestId, Slot};
 use crate::target::Experience;
 use crate::tree::Turn;
+
+/// The number of an error that has none: Linux's `EIO`.
+const UNNAMED: NonZeroI32 = NonZeroI32::new(5).expect("it is not 0");
 
 impl IoQueue {
     /// A piece has come back from the device.
@@ -32,7 +37,7 @@ impl IoQueue {
             Outcome::Moved(moved) if piece.op.is_transfer() && moved > 0 && moved < piece.len_bytes => {
                 Progress::Continue(self.continue_short(now_ns, piece, moved))
             }
-            _ => self.settle(now_ns, device_ns, piece, outcome),
+            _ => self.settle(now_ns, device_ns, &piece, outcome),
         };
         // Last, right after the latency of the whole request: with many classes both miss the cache, at least together.
         if let Some(latencies) = &mut self.members[class].latencies[direction] {
@@ -78,7 +83,7 @@ impl IoQueue {
     }
 
     /// The piece is done with: what it means for its request.
-    pub(super) fn settle(&mut self, now_ns: u64, device_ns: u64, piece: Dispatch, outcome: Outcome) -> Progress {
+    pub(super) fn settle(&mut self, now_ns: u64, device_ns: u64, piece: &Dispatch, outcome: Outcome) -> Progress {
         self.in_flight -= 1;
         let member = &mut self.members[piece.class as usize];
         member.stats.in_flight -= 1;
@@ -86,7 +91,7 @@ impl IoQueue {
         member.starved_since_ns = now_ns;
         let (good_bytes, error) = match outcome {
             Outcome::Moved(moved) | Outcome::End(moved) => (moved.min(piece.len_bytes), None),
-            Outcome::Failed(code) => (0, Some(code)),
+            Outcome::Failed(code) => (0, Some(NonZeroI32::new(code).unwrap_or(UNNAMED))),
         };
         let slot = self.slots.get_mut(piece.slot);
         slot.outstanding -= 1;
@@ -107,15 +112,15 @@ impl IoQueue {
             return Progress::Pending;
         }
         let finished = self.finish(now_ns, piece.slot);
-        self.note_target(now_ns, &piece, Experience { total_ns: finished.total_ns, device_ns });
+        self.note_target(now_ns, piece, Experience { total_ns: finished.total_ns, device_ns });
         Progress::Finished(finished)
     }
 
     pub(super) fn finish(&mut self, now_ns: u64, at: u32) -> Finished {
-        let slot = *self.slots.get(at);
         self.slots.release(at);
+        let slot = self.slots.get(at);
         let moved_bytes = slot.prefix_bytes;
-        let result = slot.error.map_or(Ok(moved_bytes), |errno| Err(Failure { errno, moved_bytes }));
+        let result = slot.error.map_or(Ok(moved_bytes), |errno| Err(Failure { errno: errno.get(), moved_bytes }));
         let total_ns = now_ns.saturating_sub(slot.enqueued_ns);
         let member = &mut self.members[slot.class as usize];
         if let Some(latencies) = &mut member.latencies[slot.op.direction() as usize] {
@@ -129,8 +134,11 @@ impl IoQueue {
         };
         direction.requests += 1;
         direction.bytes += u64::from(slot.prefix_bytes);
-        self.free_if_left(slot.class);
-        Finished { user_data: slot.user_data, result, total_ns }
+        let (class, user_data) = (slot.class, slot.user_data);
+        if member.kind == Kind::Leaving {
+            self.free_if_left(class);
+        }
+        Finished { user_data, result, total_ns }
     }
 
     /// The backend refused the piece before the device saw it: the tokens taken for it are given back, and its request
@@ -139,7 +147,7 @@ impl IoQueue {
         self.leave_device(&piece);
         self.disk.bucket(usize::from(piece.bucket)).refund(piece.token_ticks);
         let device_ns = now_ns.saturating_sub(piece.dispatched_ns);
-        self.settle(now_ns, device_ns, piece, Outcome::Failed(error))
+        self.settle(now_ns, device_ns, &piece, Outcome::Failed(error))
     }
 
     /// Cancels what is still queued of a request. What is in the device stays there until it comes back.
@@ -154,12 +162,27 @@ impl IoQueue {
         }
     }
 
+    /// Makes a request end where its last dispatched piece ends: the rest is taken out of the queue, and no failure. Its length
+    /// from then on; `None`, and nothing has changed, where nothing of it is in the device or nothing of it is queued.
+    ///
+    /// For a caller that carries a request out in one go: it does what may go now, and asks again for what is left.
+    pub fn cut(&mut self, id: RequestId) -> Option<u32> {
+        let at = self.slots.find(id)?;
+        let Slot { queued, outstanding, dispatched_bytes, .. } = *self.slots.get(at);
+        if !queued || outstanding == 0 {
+            return None;
+        }
+        self.unqueue(at);
+        self.slots.get_mut(at).len_bytes = dispatched_bytes;
+        Some(dispatched_bytes)
+    }
+
     /// Takes the rest of a queued request out of the queue. What it was, if it has ended by that.
     pub(super) fn stop_queued(&mut self, at: u32) -> Option<Stopped> {
         self.unqueue(at);
         let slot = self.slots.get_mut(at);
         // A piece in the device may yet fail, or find the end of the file, before this.
-        slot.error = Some(CANCELLED);
+        slot.error = NonZeroI32::new(CANCELLED);
         slot.cancelled = true;
         let (class, outstanding) = (slot.class, slot.outstanding);
         let stopped = Stopped { user_data: slot.user_data, moved_bytes: slot.prefix_bytes };

@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use super::{IoQueue, Kind, Member, Stopped};
 use crate::classes::{self, ClassId, QueueError, Row};
-use crate::clock::Clock;
+use crate::clock;
 use crate::slots::NONE;
-use crate::stats::Latencies;
 use crate::target;
 use crate::tree::ROOT;
 
@@ -77,10 +76,10 @@ impl IoQueue {
         if member.kind == Kind::Free {
             *member = Member::new(kind, row.generation, Arc::clone(&row.qos));
             member.held = Some(row.clocks.clone());
-            for (lane, clock) in self.lanes.iter_mut().zip(&row.clocks) {
-                let clock =
-                    if shares_clocks { Arc::clone(clock) } else { Arc::new(Clock::new(row.effective_shares())) };
-                lane.tree.put(at, row.parent, row.effective_shares(), kind == Kind::Group, clock);
+            let shares = row.effective_shares();
+            let clocks = if shares_clocks { Arc::clone(&row.clocks) } else { clock::new_clocks(shares) };
+            for lane in &mut self.lanes {
+                lane.tree.put(at, row.parent, shares, kind == Kind::Group, Arc::clone(&clocks));
             }
             if at != ROOT {
                 new.push(at);
@@ -138,10 +137,7 @@ impl IoQueue {
         if member.kind == Kind::Leaving && member.stats.in_flight == 0 {
             member.kind = Kind::Free;
             member.held = None;
-            for mut latencies in member.latencies.iter_mut().filter_map(Option::take) {
-                *latencies = Latencies::default();
-                self.pool.push(latencies);
-            }
+            member.latencies = [None, None];
         }
     }
 }

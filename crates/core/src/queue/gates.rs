@@ -35,7 +35,7 @@ impl IoQueue {
         let long_ticks = self.disk.long_piece_ticks();
         let ahead_ticks = whole_ticks(ahead);
         let all_ticks = ahead_ticks.saturating_add(long_ticks);
-        let is_claimed = self.disk.claimed_until_ns() > now_ns;
+        let is_claimed = self.disk.claimed_until_ns(lane) > now_ns;
         if !is_claimed && self.disk.has_room(now_ns, lane, self.config.group, all_ticks).is_ok() {
             return Ok(Some(first));
         }
@@ -48,10 +48,13 @@ impl IoQueue {
         match self.disk.has_room(now_ns, lane, self.config.group, long_ticks) {
             Err(NoRoom::Device) => {
                 self.note_full_window(lane);
-                let until_turn_ns = ahead.as_fs() / crate::units::FS_PER_NS / 2;
+                let half_way_ns = now_ns.saturating_add(ahead.as_fs() / crate::units::FS_PER_NS / 2);
                 let least_ns = self.look_again_ns();
-                let wait_ns = until_turn_ns.clamp(least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS));
-                return Err((WaitReason::Depth, Some(now_ns.saturating_add(wait_ns))));
+                let [soon_ns, late_ns] =
+                    [least_ns, least_ns.max(FULL_DEVICE_RETRY_MAX_NS)].map(|wait_ns| now_ns.saturating_add(wait_ns));
+                let until_ns = half_way_ns.clamp(soon_ns, late_ns);
+                self.disk.sleeps_past(lane, half_way_ns, until_ns);
+                return Err((WaitReason::Depth, Some(until_ns)));
             }
             Err(NoRoom::Tokens(retry_ns)) => {
                 self.unreported.lanes[lane].token_blocks += 1;
@@ -60,7 +63,7 @@ impl IoQueue {
             Ok(()) => {}
         }
         // Who waits for room is not absent.
-        let since_ns = since_ns.max(self.disk.claimed_until_ns());
+        let since_ns = since_ns.max(self.disk.all_looked_ns(lane));
         let waited_ns = now_ns.saturating_sub(since_ns);
         if waited_ns < PATIENCE_NS {
             return Err((WaitReason::Fairness, Some(since_ns.saturating_add(PATIENCE_NS))));
@@ -120,13 +123,15 @@ impl IoQueue {
         let in_class_ticks = whole_ticks(pick.lag_in_class);
         let is_urgent = pick.turn != Turn::Picked;
         let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
-        let alone = self.lanes[lane].tree.clock(ROOT).queues() <= 1;
-        if !self.disk.try_enter(ticks, overdraft_ticks) {
+        self.queues_at_dispatch = self.lanes[lane].tree.clock(ROOT).queues();
+        let alone = self.queues_at_dispatch <= 1;
+        let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
+        if !self.disk.try_enter(ticks, overdraft_ticks, looks_first) {
             self.note_full_window(lane);
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
                 let soon_ns = now_ns.saturating_add(self.look_again_ns());
-                self.disk.claim(retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
+                self.disk.claim(lane, retry_ns.map_or(soon_ns, |retry_ns| retry_ns.min(soon_ns)));
             }
             return Err((WaitReason::Depth, retry_ns));
         }
@@ -134,6 +139,7 @@ impl IoQueue {
         let deeper_ticks = if alone && !is_urgent { 0 } else { overdraft_ticks };
         match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
             Ok((bucket, token_ticks)) => {
+                self.found_full = false;
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
@@ -146,7 +152,7 @@ impl IoQueue {
                 self.disk.leave(ticks);
                 self.unreported.lanes[lane].token_blocks += 1;
                 if !alone {
-                    self.disk.claim(retry_ns);
+                    self.disk.claim(lane, retry_ns);
                 }
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }

@@ -35,7 +35,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{IoQueue, Kind, Member, Mode};
-use crate::clock::Clock;
+use crate::clock::{self, Clocks};
 use crate::slots::{Fifo, NONE};
 use crate::tree::{ROOT, Tree};
 use crate::units::Cost;
@@ -65,12 +65,12 @@ impl IoQueue {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             // The old clocks hear that the queue has no work any more.
             let fifos = take_fifos(&mut lane.tree, self.members.len() as u32);
-            let old = std::mem::replace(&mut lane.tree, Tree::new(fairness));
+            let old = std::mem::replace(&mut lane.tree, Tree::new(fairness, number));
             for (at, member) in self.members.iter().enumerate() {
                 lane.tree.put_nothing();
-                let Some(clock) = clock_for(member, number, old.shares(at as u32), shares_clocks) else { continue };
+                let Some(clocks) = clocks_for(member, old.shares(at as u32), shares_clocks) else { continue };
                 let at = at as u32;
-                lane.tree.put(at, old.parent(at), old.shares(at), member.kind == Kind::Group, clock);
+                lane.tree.put(at, old.parent(at), old.shares(at), member.kind == Kind::Group, clocks);
             }
             // A group may have a higher number than its members.
             let present = self.members.iter().enumerate().filter(|(_, member)| is_present(member));
@@ -104,13 +104,13 @@ pub(super) fn take_fifos(tree: &mut Tree, nodes: u32) -> Vec<(u32, Fifo)> {
     fifos
 }
 
-/// The clock of a class or group in lane number `lane`; none for what has been removed.
-fn clock_for(member: &Member, lane: usize, shares: u32, is_shared: bool) -> Option<Arc<Clock>> {
+/// The clocks of a class or group; none for what has been removed.
+fn clocks_for(member: &Member, shares: u32, is_shared: bool) -> Option<Arc<Clocks>> {
     if !is_present(member) {
         return None;
     }
-    let shared = member.held.as_ref().and_then(|clocks| clocks.get(lane)).filter(|_| is_shared);
-    Some(shared.map_or_else(|| Arc::new(Clock::new(shares)), Arc::clone))
+    let shared = member.held.as_ref().filter(|_| is_shared);
+    Some(shared.map_or_else(|| clock::new_clocks(shares), Arc::clone))
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ pub enum Outcome {
     Moved(u32),
     /// So many bytes were moved, and there is no more (end of file).
     End(u32),
-    /// The device or the system said no: its error number.
+    /// The device or the system said no: its error number; 0, which is none, counts as 5 (`EIO`).
     Failed(i32),
 }
 

@@ -33,11 +33,22 @@ impl IoQueue {
         report.unloaded_work = report.unloaded_work.wrapping_add(unloaded_work(piece.ticks, least_ns));
         report.latency_ns = report.latency_ns.saturating_add(seen_ns.min(clip_ns));
         report.late_ns = report.late_ns.saturating_add(late_ns.min(clip_ns));
+        if self.unreported.outstanding_cap_ns.is_some() && self.in_device == 0 && self.queued() == 0 {
+            // What the classes of this queue lack bounds the window no longer: it has no work.
+            self.unreported.outstanding_cap_ns = None;
+            self.report_now(now_ns);
+            return;
+        }
         // Several queues' reports must not look like a jump of the rate when they happen to come together.
-        let queues = u64::from(self.lanes[0].tree.clock(ROOT).queues()).max(1);
-        if report.completions < (REPORT_COMPLETIONS / queues).max(1)
+        let queues = u64::from(self.queues_at_dispatch).max(1);
+        if (self.unreported.completions + 1) * queues <= REPORT_COMPLETIONS
             && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
         {
+            if self.in_device == 0 && self.disk.has_several_queues() {
+                // It may be long until the next report, and what is in the device is counted over all queues.
+                self.disk.count_passed(self.unreported.entered, self.unreported.left);
+                (self.unreported.entered, self.unreported.left) = (0, 0);
+            }
             return;
         }
         self.report_now(now_ns);
@@ -190,7 +201,7 @@ impl IoQueue {
         let ClassStats { queued, in_flight, queued_bytes, queued_fs, .. } = member.stats;
         member.stats = ClassStats { queued, in_flight, queued_bytes, queued_fs, ..ClassStats::default() };
         for latencies in member.latencies.iter_mut().flatten() {
-            **latencies = Latencies::default();
+            latencies.clear();
         }
         Ok(())
     }

@@ -145,12 +145,14 @@ impl IoQueue {
     }
 
     /// How long `class` and the groups above it have been at limits so far.
+    #[inline]
     pub(super) fn limited_ns(&self, class: u32, now_ns: u64) -> u64 {
+        if self.any_limits || self.any_targets { self.parked_ns(class, now_ns) } else { 0 }
+    }
+
+    fn parked_ns(&self, class: u32, now_ns: u64) -> u64 {
         let mut total_ns: u64 = 0;
         let mut at = class;
-        if !self.any_limits && !self.any_targets {
-            return 0;
-        }
         loop {
             let member = &self.members[at as usize];
             let running_ns = member.parked_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));

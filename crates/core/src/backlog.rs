@@ -1,0 +1,360 @@
+//! Controllers: background work gets the shares that its backlog asks for, and ingestion the rate that it leaves.
+//!
+//! # Why
+//! Static shares are wrong most of the time: compaction with too few falls behind, reads look into more and more files and
+//! the disk fills; with too many it takes the disk from queries although nothing is waiting. The right number is the one at
+//! which background work is as fast as what causes it, and the backlog says on which side of it one is.
+//!
+//! # How it works
+//! [`ShareCurve`] maps a backlog to shares, piece by piece linear; more backlog gives more shares, and where work comes in
+//! as fast as it is done both stand still. There is no integral term: the backlog is the integral. [`ShareController`] asks
+//! the curve at an interval and leaves small changes alone. [`size_tiered_bytes`] and [`leveled_bytes`] compute backlogs of
+//! log-structured trees. When all shares are given and backlog still grows, writes have to slow down: [`ingestion_delay_ns`]
+//! delays each by how full something is, [`IngestionRate`] bounds all of them by the debt.
+//!
+//! # Limits
+//! Pure functions of time and backlog; whoever calls gives the shares to the disk ([`crate::Disk::set_shares`]) and holds the
+//! writes back. The curves are ScyllaDB's, as are the two backlogs of its compaction (`compaction_controller.md`) and the
+//! delay (view flow control, 2018); the rate and the debt of levels are RocksDB's (`WriteController`,
+//! `EstimateCompactionBytesNeeded`).
+//!
+//! # Example
+//! ```
+//! use plimsoll_core::backlog::{ShareController, ShareCurve, TreeFile, size_tiered_bytes};
+//!
+//! let memory_bytes = 1e9;
+//! let mut compaction = ShareController::new(ShareCurve::compaction(), 250_000_000);
+//! let file = |bytes| TreeFile { bytes, compacted_bytes: 0 };
+//! let backlog = size_tiered_bytes(&[file(1_000_000_000); 4]) / memory_bytes;
+//! // Four files of 1 GB: each byte is to be written once more before they are one.
+//! assert!((backlog - 4.0).abs() < 1e-9);
+//! assert_eq!(compaction.update(0, backlog), Some(179));
+//! assert_eq!(compaction.update(100_000_000, 30.0), None, "not before the interval has passed");
+//! assert_eq!(compaction.update(250_000_000, 30.0), Some(1000));
+//! ```
+
+/// A map from backlog to shares: linear between its points, level before the first and after the last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShareCurve {
+    points: Vec<(f64, u32)>,
+}
+
+impl ShareCurve {
+    /// A curve through `points`, (backlog, shares). `None` when there are none, or when backlogs are not finite and rising.
+    #[must_use]
+    pub fn new(points: &[(f64, u32)]) -> Option<ShareCurve> {
+        let is_finite = points.iter().all(|(backlog, _)| backlog.is_finite());
+        let rises = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        (!points.is_empty() && is_finite && rises).then(|| ShareCurve { points: points.to_vec() })
+    }
+
+    /// ScyllaDB's for compaction; backlog in bytes to be written over bytes of memory: never below 50 shares, 100 at 1.5, 1000
+    /// at 30.
+    #[must_use]
+    pub fn compaction() -> ShareCurve {
+        ShareCurve { points: vec![(0.0, 50), (1.5, 100), (30.0, 1000)] }
+    }
+
+    /// ScyllaDB's for flushing memtables; backlog in dirty memory over what may be dirty: 10 shares at 0.6, 200 at 0.8, 1000 at 1.
+    #[must_use]
+    pub fn flush() -> ShareCurve {
+        ShareCurve { points: vec![(0.0, 0), (0.6, 10), (0.8, 200), (1.0, 1000)] }
+    }
+
+    /// Shares at `backlog`: at least 1. A backlog that is no number counts as none.
+    #[must_use]
+    pub fn shares(&self, backlog: f64) -> u32 {
+        let backlog = if backlog.is_nan() { f64::NEG_INFINITY } else { backlog };
+        let above = self.points.partition_point(|(point, _)| *point <= backlog);
+        let shares = match (above.checked_sub(1).map(|at| self.points[at]), self.points.get(above)) {
+            (Some((from, low)), Some((to, high))) => {
+                let part = (backlog - from) / (to - from);
+                f64::from(low) + part * (f64::from(*high) - f64::from(low))
+            }
+            (Some((_, last)), None) => f64::from(last),
+            (None, first) => first.map_or(1.0, |(_, shares)| f64::from(*shares)),
+        };
+        // Rounded: the sum is positive.
+        ((shares + 0.5) as u32).max(1)
+    }
+}
+
+/// The part of its shares by which a class has to be wrong before [`ShareController`] changes them.
+pub const DEAD_BAND: f64 = 0.02;
+
+/// Turns a backlog into shares, now and then.
+#[derive(Clone, Debug)]
+pub struct ShareController {
+    curve: ShareCurve,
+    interval_ns: u64,
+    next_ns: u64,
+    shares: u32,
+}
+
+impl ShareController {
+    /// A controller that looks at the backlog each `interval_ns`. ScyllaDB takes 50 ms for flushes and 250 ms for compaction.
+    #[must_use]
+    pub fn new(curve: ShareCurve, interval_ns: u64) -> ShareController {
+        ShareController { curve, interval_ns, next_ns: 0, shares: 0 }
+    }
+
+    /// The shares to set now, if it is time and they differ from those set last by more than [`DEAD_BAND`].
+    pub fn update(&mut self, now_ns: u64, backlog: f64) -> Option<u32> {
+        if now_ns < self.next_ns {
+            return None;
+        }
+        self.next_ns = now_ns.saturating_add(self.interval_ns);
+        let shares = self.curve.shares(backlog);
+        if f64::from(shares.abs_diff(self.shares)) <= DEAD_BAND * f64::from(self.shares) {
+            return None;
+        }
+        self.shares = shares;
+        Some(shares)
+    }
+
+    /// The shares that were set last; 0 before the first.
+    #[must_use]
+    pub fn shares(&self) -> u32 {
+        self.shares
+    }
+}
+
+/// A sorted file of a size-tiered tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Its length. Of a file that is being written: what there is of it.
+    pub bytes: u64,
+    /// What compactions that run now have read of it.
+    pub compacted_bytes: u64,
+}
+
+/// Files that are merged at a time in a size-tiered tree: each merge quadruples the length.
+const TIER: f64 = 4.0;
+
+/// Bytes that compaction has still to write until the files of a size-tiered tree are one: each byte of a file that has been
+/// compacted up to C is written log4(T/S) times more, S being the file's length and T that of the tree.
+#[must_use]
+pub fn size_tiered_bytes(files: &[TreeFile]) -> f64 {
+    let tree_bytes: f64 = files.iter().map(|file| file.bytes as f64).sum();
+    let of_file = |file: &TreeFile| {
+        let rest_bytes = file.bytes.saturating_sub(file.compacted_bytes) as f64;
+        rest_bytes * crate::math::ln(tree_bytes / (file.bytes as f64).max(1.0)) / crate::math::ln(TIER)
+    };
+    files.iter().filter(|file| file.bytes > 0).map(of_file).sum()
+}
+
+/// Bytes that compaction has still to read and write until no level of a leveled tree is above its target. `level_bytes`
+/// begins with level 0, whose target is nothing; level 1 may have `base_bytes`, each further one `fan_out` times more, and the
+/// last any number. What is above a target goes down and is merged with the part of the next level that it overlaps.
+#[must_use]
+pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 {
+    let (mut debt, mut from_above, mut target) = (0.0, 0.0, 0.0);
+    for (level, pair) in level_bytes.windows(2).enumerate() {
+        let (bytes, next_bytes) = (pair[0] as f64 + from_above, pair[1] as f64);
+        let excess = (bytes - target).max(0.0);
+        if excess > 0.0 {
+            debt += excess * (1.0 + next_bytes / bytes);
+        }
+        from_above = excess;
+        target = if level == 0 { base_bytes as f64 } else { target * f64::from(fan_out) };
+    }
+    debt as u64
+}
+
+/// How long to hold one write back: `fullness` cubed of `limit_ns`. Almost nothing while there is room, all of it when there is
+/// none; where writers wait for their answers, their rate settles where as much goes out as comes in.
+#[must_use]
+pub fn ingestion_delay_ns(fullness: f64, limit_ns: u64) -> u64 {
+    let fullness = if fullness.is_nan() { 0.0 } else { fullness.clamp(0.0, 1.0) };
+    (fullness * fullness * fullness * limit_ns as f64) as u64
+}
+
+/// What writes may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingestion {
+    /// All they want.
+    Free,
+    /// So many bytes a second in all.
+    Delayed {
+        /// At least 16 KiB.
+        bytes_per_s: u64,
+    },
+    /// Nothing.
+    Stopped,
+}
+
+/// When writes have to slow down, and how far.
+#[derive(Clone, Copy, Debug)]
+pub struct DebtLimits {
+    /// From this debt on writes are delayed.
+    pub soft_bytes: u64,
+    /// From this debt on they are stopped; at least `soft_bytes`.
+    pub hard_bytes: u64,
+    /// The rate to begin with, and never to exceed while delayed, in bytes a second; less than 16 KiB counts as that.
+    pub rate_max_bytes_per_s: u64,
+}
+
+/// Never slower than this, in bytes a second, while not stopped.
+const RATE_MIN_BYTES_PER_S: u64 = 16 << 10;
+
+/// Bounds ingestion by the debt of compaction: slower while it grows, faster while it falls, as RocksDB does.
+#[derive(Clone, Debug)]
+pub struct IngestionRate {
+    limits: DebtLimits,
+    rate_bytes_per_s: u64,
+    debt_bytes: u64,
+    now: Ingestion,
+}
+
+impl IngestionRate {
+    /// Nothing is delayed until [`IngestionRate::update`] has seen a debt.
+    #[must_use]
+    pub fn new(limits: DebtLimits) -> IngestionRate {
+        let rate_bytes_per_s = limits.rate_max_bytes_per_s.max(RATE_MIN_BYTES_PER_S);
+        IngestionRate { limits, rate_bytes_per_s, debt_bytes: 0, now: Ingestion::Free }
+    }
+
+    /// What writes may do at a debt of `debt_bytes`. To be called when a flush or a compaction has ended, as each call while
+    /// delayed is a step: x 0.8 when the debt has not fallen since the call before, x 1.25 when it has, x 0.6 in the last
+    /// quarter before the stop and after one, x 1.4 (for the next time) when the delay ends.
+    pub fn update(&mut self, debt_bytes: u64) -> Ingestion {
+        let DebtLimits { soft_bytes, hard_bytes, rate_max_bytes_per_s } = self.limits;
+        let near_stop_bytes = hard_bytes - hard_bytes.saturating_sub(soft_bytes) / 4;
+        let last_debt_bytes = std::mem::replace(&mut self.debt_bytes, debt_bytes);
+        let factor = match self.now {
+            _ if debt_bytes >= hard_bytes => 1.0,
+            Ingestion::Free if debt_bytes < soft_bytes => 1.0,
+            _ if debt_bytes < soft_bytes => 1.4,
+            Ingestion::Stopped => 0.6,
+            _ if debt_bytes >= near_stop_bytes => 0.6,
+            Ingestion::Free => 1.0,
+            Ingestion::Delayed { .. } if debt_bytes >= last_debt_bytes => 0.8,
+            Ingestion::Delayed { .. } => 1.25,
+        };
+        let most = rate_max_bytes_per_s.max(RATE_MIN_BYTES_PER_S);
+        self.rate_bytes_per_s = ((self.rate_bytes_per_s as f64 * factor) as u64).clamp(RATE_MIN_BYTES_PER_S, most);
+        self.now = match debt_bytes {
+            debt if debt >= hard_bytes => Ingestion::Stopped,
+            debt if debt >= soft_bytes => Ingestion::Delayed { bytes_per_s: self.rate_bytes_per_s },
+            _ => Ingestion::Free,
+        };
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(bytes: &[u64]) -> Vec<TreeFile> {
+        bytes.iter().map(|bytes| TreeFile { bytes: *bytes, compacted_bytes: 0 }).collect()
+    }
+
+    #[test]
+    fn a_curve_is_linear_between_its_points_and_level_beyond() {
+        let cases = [
+            (
+                ShareCurve::compaction(),
+                &[(-1.0, 50), (0.0, 50), (0.75, 75), (1.5, 100), (15.75, 550), (30.0, 1000)][..],
+            ),
+            (ShareCurve::compaction(), &[(31.0, 1000), (f64::INFINITY, 1000), (f64::NAN, 50)]),
+            // No class has no shares.
+            (ShareCurve::flush(), &[(0.0, 1), (0.3, 5), (0.7, 105), (0.9, 600), (1.0, 1000), (2.0, 1000)]),
+        ];
+        for (curve, points) in cases {
+            for (backlog, shares) in points {
+                assert_eq!(curve.shares(*backlog), *shares, "at {backlog} of {curve:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_curve_that_goes_back_is_none() {
+        assert_eq!(ShareCurve::new(&[]), None);
+        assert_eq!(ShareCurve::new(&[(1.0, 5), (1.0, 6)]), None);
+        assert_eq!(ShareCurve::new(&[(0.0, 5), (f64::NAN, 6)]), None);
+        assert_eq!(ShareCurve::new(&[(0.5, 7)]).map(|curve| curve.shares(9.0)), Some(7));
+    }
+
+    #[test]
+    fn shares_change_at_the_interval_and_not_for_a_trifle() {
+        let curve = ShareCurve::new(&[(0.0, 0), (1000.0, 1000)]).unwrap();
+        let mut controller = ShareController::new(curve, 100);
+        let steps = [(0, 500.0, Some(500)), (50, 900.0, None), (100, 505.0, None), (200, 520.0, Some(520))];
+        for (now_ns, backlog, expected) in steps {
+            assert_eq!(controller.update(now_ns, backlog), expected, "at {now_ns}");
+        }
+        assert_eq!(controller.shares(), 520);
+    }
+
+    #[test]
+    fn what_size_tiers_have_still_to_write() {
+        let gib = 1 << 30;
+        let cases = [
+            (files(&[]), 0.0),
+            (files(&[gib]), 0.0),
+            (files(&[0, gib]), 0.0),
+            // Two levels of merging: 16 GiB twice.
+            (files(&[gib; 16]), 32.0),
+            // Half of each is compacted already.
+            (vec![TreeFile { bytes: gib, compacted_bytes: gib / 2 }; 4], 2.0),
+            (vec![TreeFile { bytes: gib, compacted_bytes: 2 * gib }; 4], 0.0),
+        ];
+        for (files, expected_gib) in cases {
+            let found_gib = size_tiered_bytes(&files) / gib as f64;
+            assert!((found_gib - expected_gib).abs() < 1e-9, "{found_gib}, not {expected_gib}: {files:?}");
+        }
+    }
+
+    #[test]
+    fn what_levels_have_still_to_move() {
+        let cases: [(&[u64], u64); 6] = [
+            (&[], 0),
+            (&[50], 0),
+            (&[0, 100, 1000], 0),
+            // 40 of level 0 are merged with all of level 1; 40 too many there are merged with ten times as much below.
+            (&[40, 100, 1000], 40 + 100 + 40 + 285),
+            // The last level may have what it wants.
+            (&[0, 100, 999_999], 0),
+            // Too much in level 1 only, and nothing below it to be merged with.
+            (&[0, 150, 0], 50),
+        ];
+        for (levels, expected) in cases {
+            assert_eq!(leveled_bytes(levels, 100, 10), expected, "{levels:?}");
+        }
+    }
+
+    #[test]
+    fn writes_wait_with_the_cube_of_fullness() {
+        let cases = [(0.0, 0), (0.5, 125), (1.0, 1000), (7.0, 1000), (-1.0, 0), (f64::NAN, 0)];
+        for (fullness, delay_ns) in cases {
+            assert_eq!(ingestion_delay_ns(fullness, 1000), delay_ns, "at {fullness}");
+        }
+    }
+
+    #[test]
+    fn the_rate_follows_the_debt_and_recovers() {
+        let delayed = |bytes_per_s| Ingestion::Delayed { bytes_per_s };
+        let limits = DebtLimits { soft_bytes: 1000, hard_bytes: 2000, rate_max_bytes_per_s: 1_000_000 };
+        let mut rate = IngestionRate::new(limits);
+        let steps = [
+            (999, Ingestion::Free),
+            (1000, delayed(1_000_000)),
+            (1000, delayed(800_000)),
+            (1200, delayed(640_000)),
+            (1100, delayed(800_000)),
+            (1750, delayed(480_000)),
+            (2000, Ingestion::Stopped),
+            (1700, delayed(288_000)),
+            (900, Ingestion::Free),
+            (1100, delayed(403_200)),
+        ];
+        for (step, (debt_bytes, expected)) in steps.into_iter().enumerate() {
+            assert_eq!(rate.update(debt_bytes), expected, "step {step}");
+        }
+        for step in 0..100 {
+            rate.update(1200 + step);
+        }
+        assert_eq!(rate.update(1400), delayed(RATE_MIN_BYTES_PER_S));
+    }
+}

@@ -1,0 +1,217 @@
+//! The search for the window: which way to go, how far, and when enough is known.
+//!
+//! # Why
+//! A pair of probes tells how much throughput more window gives, and hardly ever exactly: services vary, and so does the whole
+//! disk. A search that follows each pair is carried off by noise, upwards above all, since a disk with too much in it shows no
+//! more than a little noise around an elasticity of 0. A search that waits for certainty never arrives.
+//!
+//! # How it works
+//! * **Whether.** What pairs gain beyond the goal is summed until the sum is two standard errors away from 0 (a sequential
+//!   test). The error is learnt from what successive pairs differ by. A pair far away decides alone; at the knee of a noisy disk
+//!   it takes tens. Where even [`PAIRS_MAX`] say nothing, the window is right.
+//! * **How far.** The step grows as long as decisions agree, and shrinks when they turn (resilient propagation, Riedmiller and
+//!   Braun 1993). Only signs count, so no outlier carries the window away.
+//! * **Downwards with patience.** A step too low costs throughput at once, one too high nearly nothing: short steps downwards
+//!   take some pairs in any case, and more after each that had to be taken back.
+//! * **How wide.** The noisier the disk, the farther apart the two windows of a pair, so that noise hides less.
+//!
+//! # Limits
+//! What a pair says counts for at most [`OUTLIER`] times the noise, so a change that comes in leaps is learnt slowly.
+//!
+//! # Example
+//! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 say up by 0.7 each time; one of 0 says
+//! down by 0.25; the next of 0 says nothing yet: short steps downwards take three pairs at least.
+
+use super::tuning::*;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// Since the last step: how many pairs, the sum of what they gained beyond the goal, and what they could have gained at
+    /// an elasticity of 1.
+    pairs: f64,
+    excess: f64,
+    range: f64,
+    last_gain: Option<f64>,
+    /// Standard deviation of what a pair gains, in ln(rate).
+    noise: f64,
+    /// The least half distance of the windows of a pair, in ln(window).
+    probe: f64,
+    /// Length of the next step, in ln(window).
+    step: f64,
+    was_upwards: Option<bool>,
+    /// Least pairs before a short step downwards.
+    patience: f64,
+}
+
+/// What a decision says: the change of ln(window), and the mean elasticity that led to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Step {
+    pub(super) ln_change: f64,
+    pub(super) elasticity: f64,
+}
+
+impl Search {
+    /// Returns the search at its beginning: nothing is known, so steps are long.
+    pub(super) fn new() -> Search {
+        Search {
+            pairs: 0.0,
+            excess: 0.0,
+            range: 0.0,
+            last_gain: None,
+            noise: NOISE_PRIOR,
+            probe: PROBE_LN,
+            step: STEP_FAR,
+            was_upwards: None,
+            patience: PATIENCE_MIN,
+        }
+    }
+
+    /// Returns whether steps are so long that rough figures do.
+    pub(super) fn is_far(&self) -> bool {
+        self.step >= STEP_IS_FAR
+    }
+
+    /// Returns how far the windows of a pair lie from the centre, in ln(window).
+    pub(super) fn probe_ln(&self) -> f64 {
+        let wide = if self.is_far() { PROBE_LN_MAX } else { self.noise * PROBE_PER_NOISE };
+        wide.clamp(self.probe, PROBE_LN_MAX)
+    }
+
+    /// Moves the windows of a pair apart: they admitted the same requests.
+    pub(super) fn widen(&mut self) {
+        self.probe = (self.probe * PROBE_WIDEN).min(PROBE_LN_MAX);
+    }
+
+    /// Begins anew with steps of `step`, because the disk has changed.
+    pub(super) fn begin_anew(&mut self, step: f64) {
+        *self = Search { noise: self.noise, step, ..Search::new() };
+    }
+
+    /// Forgets the evidence, but neither the noise of the disk nor the length of the step.
+    pub(super) fn forget(&mut self) {
+        (self.pairs, self.excess, self.range, self.last_gain) = (0.0, 0.0, 0.0, None);
+    }
+
+    /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`, and returns the step that
+    /// follows, if enough is known. `goal` is the elasticity sought.
+    pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64) -> Option<Step> {
+        let most = OUTLIER * self.noise;
+        let gain = ln_rate - goal * ln_window;
+        if let Some(last) = self.last_gain.replace(gain) {
+            let difference = (gain - last).abs().min(most * 2.0);
+            self.noise += (difference * DEVIATION_PER_DIFFERENCE - self.noise) * NOISE_SMOOTHING;
+            self.noise = self.noise.max(NOISE_MIN);
+        }
+        self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
+        self.pairs += 1.0;
+        self.range += ln_window;
+        self.excess += gain.clamp(-most, most);
+
+        let upwards = self.excess > 0.0;
+        let is_early = !upwards && !self.is_far() && self.pairs < self.patience;
+        let is_known = self.excess * self.excess > ERRORS_NEEDED * ERRORS_NEEDED * self.pairs * self.noise * self.noise;
+        if is_known && !is_early {
+            let elasticity = goal + self.excess / self.range;
+            self.turn(upwards);
+            self.forget();
+            return Some(Step {
+                ln_change: if upwards { self.step } else { -self.step.min(STEP_DOWN_MAX) },
+                elasticity,
+            });
+        }
+        if self.pairs >= PAIRS_MAX {
+            // As good as can be told. What was seen long ago counts less.
+            (self.pairs, self.excess, self.range) = (self.pairs / 2.0, self.excess / 2.0, self.range / 2.0);
+            self.stopped();
+        }
+        None
+    }
+
+    /// Shortens the steps: the last one ended at a bound, or nothing is left to find.
+    pub(super) fn stopped(&mut self) {
+        self.step = (self.step * STEP_SHRINK).max(STEP_MIN);
+    }
+
+    fn turn(&mut self, upwards: bool) {
+        let factor = match (self.was_upwards.replace(upwards), upwards) {
+            (None, _) => 1.0,
+            (Some(false), true) => {
+                self.patience = (self.patience * 2.0).min(PATIENCE_MAX);
+                STEP_SHRINK
+            }
+            (Some(true), false) => STEP_SHRINK,
+            (Some(_), _) => {
+                self.patience = PATIENCE_MIN;
+                STEP_GROW
+            }
+        };
+        self.step = (self.step * factor).clamp(STEP_MIN, STEP_FAR);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOAL: f64 = 0.08;
+    const WIDTH: f64 = 0.5;
+
+    /// Takes pairs of these elasticities and returns the steps, 0 where there was none.
+    fn steps(search: &mut Search, elasticities: &[f64]) -> Vec<f64> {
+        let step = |elasticity: &f64| search.pair(elasticity * WIDTH, WIDTH, GOAL);
+        elasticities.iter().map(step).map(|step| step.map_or(0.0, |step| step.ln_change)).collect()
+    }
+
+    #[test]
+    fn clear_pairs_decide_alone_and_steps_shorten_at_the_knee() {
+        let mut search = Search::new();
+        assert_eq!(steps(&mut search, &[1.0, 1.0]), [0.7, 0.7]);
+        // A quarter at the most downwards.
+        assert_eq!(steps(&mut search, &[-1.0]), [-0.25]);
+        let short = steps(&mut search, &[1.0]);
+        assert!(short[0] > 0.0 && short[0] < 0.2, "{short:?}");
+        // That one had to be taken back: twice as many pairs before the next.
+        let down = steps(&mut search, &[-1.0; 6]);
+        assert!(down[..5] == [0.0; 5] && down[5] < 0.0, "{down:?}");
+    }
+
+    #[test]
+    fn noise_around_the_goal_moves_nothing_far() {
+        // A knee where elasticity falls by 0.3 while the window grows e times, seen through noise of 1 on either side.
+        let mut search = Search::new();
+        let mut state = 1u64;
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1u64 << 31) as f64 * 2.0 - 1.0
+        };
+        let mut at = 0.0;
+        for pair in 0..20_000 {
+            let elasticity = GOAL - 0.3 * at + noise();
+            at += search.pair(elasticity * WIDTH, WIDTH, GOAL).map_or(0.0, |step| step.ln_change);
+            assert!(
+                pair < 200 || at.abs() < 0.8,
+                "ln(window) is {at:.2} away from where it belongs after {pair} pairs"
+            );
+        }
+    }
+
+    #[test]
+    fn one_outlier_is_no_step_up() {
+        let mut search = Search::new();
+        let calm = [0.2, -0.04, 0.16, 0.0, 0.12, 0.04, 0.1, 0.06].repeat(8);
+        steps(&mut search, &calm);
+        let after = steps(&mut search, &[2.0]);
+        assert!(after[0] < 0.1, "{after:?}");
+    }
+
+    #[test]
+    fn windows_that_admit_the_same_requests_are_moved_apart() {
+        let mut search = Search::new();
+        search.begin_anew(STEP_MIN);
+        search.noise = 0.0;
+        let before = search.probe_ln();
+        (0..20).for_each(|_| search.widen());
+        assert_eq!((before, search.probe_ln()), (PROBE_LN, PROBE_LN_MAX));
+    }
+}
