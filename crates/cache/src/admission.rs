@@ -20,9 +20,11 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_channel::oneshot;
+
+use crate::sync::lock;
 
 /// The largest number of a class.
 const LAST_CLASS: usize = 65_535;
@@ -79,7 +81,7 @@ impl Class {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Vec<Class>> {
-        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.classes)
     }
 
     /// With the class of that number, which is made if it is not there yet.

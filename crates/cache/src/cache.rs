@@ -48,31 +48,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::{Classes, Runtime, Shard};
 
-use crate::config::{CacheConfig, DiskSource};
-use crate::disk::lock;
-use crate::engine::{Engine, GetOptions, InsertOptions, Inserted, Lookup, read};
+use crate::config::{CacheConfig, CreateOptions, DiskSource};
+use crate::engine::Engine;
 use crate::error::CacheError;
 use crate::format::MemberState;
 use crate::host::{Host, HostOptions};
+use crate::insert::{InsertOptions, Inserted};
+use crate::lookup::{GetOptions, Lookup};
 use crate::open;
-use crate::stats::{CacheStats, DiskHealth, DiskStats, IoCounters};
-
-/// How a cache is made.
-#[derive(Clone, Debug)]
-pub struct CreateOptions {
-    /// A power of two, 1 to 32 MiB. Large slabs write in long runs, small ones suit small disks.
-    pub slab_bytes: u32,
-    /// The key, where blocks are to be encrypted.
-    pub encryption_key: Option<[u8; 32]>,
-    /// Overwrite what is on the disks.
-    pub force: bool,
-}
-
-impl Default for CreateOptions {
-    fn default() -> CreateOptions {
-        CreateOptions { slab_bytes: crate::MAX_SLAB_BYTES, encryption_key: None, force: false }
-    }
-}
+use crate::stats::{CacheStats, DiskHealth, DiskStats, DropReason, IoCounters, IoKind, MissReason, by_name};
+use crate::sync::{lock, read};
 
 /// An open cache. See the module's documentation.
 pub struct BlockCache {
@@ -103,10 +88,12 @@ impl BlockCache {
         on_shard(host, create).await?
     }
 
-    /// Opens a cache with shards of its own. Disks may be named in any order, and some may be missing.
+    /// Opens a cache with shards of its own. Disks may be named in any order, and some may be missing, blank or damaged:
+    /// [`BlockCache::findings`] says so, and their blocks are lost.
     ///
     /// # Errors
-    /// When a disk is not this cache's, is used by another process, or none can be used.
+    /// When a disk is another cache's or no member any more, holds data of somebody else, is used by another process or named
+    /// twice, or none can be used; also when a blank one is named though no disk is missing.
     pub async fn open(config: CacheConfig, disks: &[DiskSource], host: &HostOptions) -> Result<BlockCache, CacheError> {
         let models: Vec<_> = disks.iter().map(|disk| disk.model.clone()).collect();
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
@@ -267,6 +254,13 @@ impl BlockCache {
         self.engine.stats()
     }
 
+    /// What opening found to be wrong, a sentence each: a disk that is not used, damage and what it cost. Empty where all
+    /// is well.
+    #[must_use]
+    pub fn findings(&self) -> Vec<String> {
+        lock(&self.engine.findings).clone()
+    }
+
     /// Makes a last checkpoint and stops.
     ///
     /// # Errors
@@ -276,7 +270,7 @@ impl BlockCache {
         self.engine.bell.ring_to_stop();
         let end = last.await.map_err(|_| CacheError::Stopped("the cache has been closed".to_owned()))?;
         if let Some(runtime) = self.runtime.take() {
-            runtime.stop().map_err(|error| CacheError::Stopped(error.to_string()))?;
+            runtime.shutdown().await.map_err(|error| CacheError::Stopped(error.to_string()))?;
         }
         end.map(|_| ()).map_err(|_| CacheError::AllFailed)
     }
@@ -289,9 +283,13 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// Whoever keeps the shards does not keep the cache.
+    /// Whoever keeps the shards does not keep the cache. Shards of its own have stopped when this returns, so that its disks
+    /// can be opened again; [`BlockCache::close`] waits for them without blocking the thread.
     fn drop(&mut self) {
         self.engine.bell.ring_to_stop();
+        if let Some(runtime) = self.runtime.take() {
+            let _ = runtime.stop();
+        }
     }
 }
 
@@ -323,10 +321,10 @@ impl Engine {
             hits: counters.hits.load(Relaxed),
             memory_hits: counters.memory_hits.load(Relaxed),
             hit_bytes: counters.hit_bytes.load(Relaxed),
-            misses: counters.misses.each_ref().map(|count| count.load(Relaxed)),
+            misses: by_name(&MissReason::ALL, counters.misses.iter().map(|count| count.load(Relaxed))),
             inserts: counters.inserts.load(Relaxed),
             insert_bytes: counters.insert_bytes.load(Relaxed),
-            drops: counters.drops.each_ref().map(|count| count.load(Relaxed)),
+            drops: by_name(&DropReason::ALL, counters.drops.iter().map(|count| count.load(Relaxed))),
             removes: counters.removes.load(Relaxed),
             evictions: counters.evictions.load(Relaxed),
             evicted_bytes: counters.evicted_bytes.load(Relaxed),
@@ -366,7 +364,7 @@ impl Engine {
                     0
                 },
                 write_bytes_per_s: disk.as_ref().map_or(0.0, |disk| disk.write_bytes_per_s()),
-                io: disk.as_ref().map_or_else(Vec::new, |disk| disk.io.iter().map(IoCounters::look).collect()),
+                io: by_name(&IoKind::ALL, disk.iter().flat_map(|disk| &disk.io).map(IoCounters::look)),
             }
         };
         members.iter().map(stats).collect()

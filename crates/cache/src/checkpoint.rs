@@ -10,15 +10,17 @@
 //! 2. Each disk writes its log up to the cut, and is flushed: its blocks and its log are durable.
 //! 3. Each disk writes its superblock with the new generation, and is flushed. The first of them that is durable makes the
 //!    checkpoint: recovery takes the highest generation that it finds, and every log has that commit.
-//! 4. Freed space may be used again.
+//! 4. Each disk writes the superblock once more, over the older one, and is flushed: one that is damaged later, or was
+//!    never written though the disk said so, brings nothing back.
+//! 5. Freed space may be used again, and whoever asked for the checkpoint is told.
 //!
 //! Nothing but the cut holds a lock, and the cut does no I/O.
 //!
-//! A disk on which 2. fails is out of the cache from then on, and the checkpoint begins anew without it: the other logs must
-//! have first what it does not know (`away`). One on which 3. fails is out too, but has the commit in its log.
+//! A disk on which 2. fails is out of the cache from then on, and the checkpoint is made without it: it has missed one, and
+//! nothing that it says counts any more. One on which 3. fails is out too, but has the commit in its log.
 //!
 //! # Limits
-//! One at a time. Two flushes a disk.
+//! One at a time. Three flushes a disk.
 //!
 //! # Example
 //! A crash between the superblocks of disk 0 (generation 8) and disk 1 (still 7): recovery wants 8, and finds commit 8 in
@@ -29,14 +31,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::Shard;
-use plimsoll::buffer::AlignedBuf;
 
-use crate::disk::{CacheDisk, lock};
-use crate::engine::{Engine, add, read, write};
+use crate::disk::CacheDisk;
+use crate::engine::{Engine, add};
+use crate::error::CacheError;
 use crate::format::{self, Member, MemberState, RangeRecord, Record, StreamHead, Superblock};
-use crate::log::Sealed;
 use crate::race::all;
-use crate::stats::{DiskHealth, IoKind};
+use crate::sync::{lock, read, write};
 
 impl Engine {
     /// Makes everything until now durable. Its generation.
@@ -45,44 +46,41 @@ impl Engine {
     /// When no disk took it.
     pub(crate) async fn checkpoint(self: &Arc<Engine>, shard: &Shard) -> io::Result<u64> {
         let begin_ns = shard.now_ns();
-        // Each attempt but the last costs a disk.
-        loop {
-            let generation = self.attempts.fetch_add(1, Relaxed) + 1;
-            let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_metadata()).collect();
-            if disks.is_empty() {
-                return Err(io::Error::other("no disk of the cache could be written"));
-            }
-            if !self.attempt(shard, &disks, generation).await {
-                lock(&self.alloc).abort_checkpoint();
-                self.part_with_disks().await;
-                continue;
-            }
-            add(&self.counters.checkpoints, 1);
-            self.counters.last_checkpoint_ns.store(shard.now_ns().saturating_sub(begin_ns), Relaxed);
-            return Ok(generation);
+        let generation = self.attempts.fetch_add(1, Relaxed) + 1;
+        if !self.attempt(shard, generation).await {
+            return Err(io::Error::other("no disk of the cache could be written"));
         }
+        add(&self.counters.checkpoints, 1);
+        self.counters.last_checkpoint_ns.store(shard.now_ns().saturating_sub(begin_ns), Relaxed);
+        Ok(generation)
     }
 
-    /// Whether the checkpoint was made on the disks that are left. If a disk does not take its log, it is not: what had
-    /// left that disk must be in the logs of the others first.
-    async fn attempt(self: &Arc<Engine>, shard: &Shard, disks: &[Arc<CacheDisk>], generation: u64) -> bool {
-        let heads = self.cut(disks, generation);
+    /// Whether the checkpoint was made, on the disks that took it.
+    async fn attempt(self: &Arc<Engine>, shard: &Shard, generation: u64) -> bool {
+        self.part_with_disks().await;
+        let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| !disk.has_parted()).collect();
+        let heads = self.cut(&disks, generation);
         let flushed = all(disks.iter().map(|disk| self.write_log_and_flush(shard, disk))).await;
-        if flushed.contains(&false) {
-            return false;
-        }
-        for member in lock(&self.members).iter_mut() {
-            if disks.iter().any(|disk| disk.identity.guid == member.guid) {
-                member.generation = generation;
-            }
-        }
-        let commits = disks.iter().zip(heads).map(|(disk, head)| self.commit(shard, disk, generation, head));
-        let commits = all(commits).await;
+        self.part_with_disks().await;
+        let disks: Vec<_> =
+            disks.iter().zip(heads).zip(flushed).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();
+
+        let blocks: Vec<_> = disks
+            .into_iter()
+            .map(|(disk, (snapshot, log))| (disk, self.superblock(disk, generation, snapshot, log)))
+            .collect();
+        let commits = all(blocks.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
         if !commits.contains(&true) {
+            lock(&self.alloc).abort_checkpoint();
             return false;
         }
         self.generation.store(generation, Relaxed);
-        self.release(shard, disks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(disk, _)| disk));
+
+        let committed: Vec<_> =
+            blocks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();
+        // A disk that does not take the second copy is out, but it has the checkpoint.
+        all(committed.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
+        self.release(shard, committed.iter().map(|(disk, _)| *disk));
         true
     }
 
@@ -101,73 +99,25 @@ impl Engine {
     }
 
     /// Whether everything is durable that the disk's log says.
-    async fn write_log_and_flush(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
-        if lock(&disk.log).is_broken() {
+    pub(crate) async fn write_log_and_flush(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
+        if lock(&disk.log).is_short() {
             disk.judge(|health| health.set_failed("it has no free slab left for its log".to_owned()));
             return false;
         }
-        let is_written = self.write_log(shard, disk).await.is_ok();
-        is_written && self.flush(shard, disk).await
+        self.start_log(shard, disk).await.unwrap_or(false) && self.flush(shard, disk).await
     }
 
-    async fn flush(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
-        let end = disk.flush(shard, self.classes.checkpoint).await;
-        self.judge_metadata(disk, &end)
-    }
-
-    /// Writes the chunks that are ready.
-    ///
-    /// # Errors
-    /// When one could not be written: then the disk is out.
-    pub(crate) async fn write_log(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> io::Result<()> {
-        let sealed = lock(&disk.log).take_sealed();
-        let end = self.write_sealed(shard, disk, sealed).await;
-        self.judge_metadata(disk, &end);
-        end
-    }
-
-    pub(crate) async fn write_sealed(&self, shard: &Shard, disk: &CacheDisk, sealed: Vec<Sealed>) -> io::Result<()> {
-        for Sealed { offset, bytes } in sealed {
-            let mut buffer = AlignedBuf::new(bytes.len())?;
-            buffer.copy_from_slice(&bytes);
-            disk.write(shard, self.classes.checkpoint, IoKind::MetadataWrite, offset, buffer).await?;
-        }
-        Ok(())
-    }
-
-    /// A disk that does not take its metadata is of no use: what it has cannot be trusted after a crash.
-    ///
-    /// One that only takes no writes still serves what it has.
-    fn judge_metadata<T>(&self, disk: &CacheDisk, end: &io::Result<T>) -> bool {
-        if let Err(error) = end
-            && disk.health() != DiskHealth::ReadOnly
-        {
-            let why = format!("its log or superblock could not be written: {error}");
-            disk.judge(|health| health.set_failed(why));
-        }
-        end.is_ok()
-    }
-
-    async fn commit(
-        &self,
-        shard: &Shard,
-        disk: &Arc<CacheDisk>,
-        generation: u64,
-        (snapshot, log): (Option<StreamHead>, StreamHead),
-    ) -> bool {
-        let block = self.superblock(disk, generation, snapshot, log);
-        let end = self.write_superblock(shard, disk, &block).await;
+    /// Writes the superblock. Returns whether it is durable.
+    pub(crate) async fn commit(&self, shard: &Shard, disk: &Arc<CacheDisk>, block: &Superblock) -> bool {
+        let end = self.write_superblock(shard, disk, block).await;
         self.judge_metadata(disk, &end) && self.flush(shard, disk).await
     }
 
-    pub(crate) async fn write_superblock(&self, shard: &Shard, disk: &CacheDisk, block: &Superblock) -> io::Result<()> {
+    async fn write_superblock(&self, shard: &Shard, disk: &Arc<CacheDisk>, block: &Superblock) -> io::Result<()> {
         let bytes = format::encode(block).map_err(|error| io::Error::other(error.to_string()))?;
-        let mut buffer = AlignedBuf::new(bytes.len())?;
-        buffer.copy_from_slice(&bytes);
         // Never over the newest one: should this one be torn, that one still counts.
         let slot = 1 - disk.label_slot.load(Relaxed).min(1);
-        let offset = format::SLOT_OFFSETS[slot];
-        disk.write(shard, self.classes.checkpoint, IoKind::MetadataWrite, offset, buffer).await?;
+        self.write_metadata(shard, disk, format::SLOT_OFFSETS[slot], &bytes).await?;
         disk.label_slot.store(slot, Relaxed);
         Ok(())
     }
@@ -215,7 +165,7 @@ impl Engine {
         for member in &mut members {
             member.state = match self.disk(member.disk) {
                 Some(disk) if disk.is_removing() => MemberState::Removing,
-                Some(disk) if disk.takes_metadata() => MemberState::Active,
+                Some(disk) if disk.takes_metadata() && !disk.has_parted() => MemberState::Active,
                 _ => MemberState::Away,
             };
         }
@@ -232,5 +182,12 @@ impl Engine {
         }
         drop(alloc);
         self.start_discards(shard, empty);
+    }
+
+    /// The next checkpoint of the keeper's.
+    pub(crate) async fn checkpoint_soon(&self) -> Result<u64, CacheError> {
+        let answered = self.bell.ring_for_checkpoint().await;
+        let stopped = || CacheError::Stopped("the cache has been closed".to_owned());
+        answered.map_err(|_| stopped())?.map_err(|_| CacheError::AllFailed)
     }
 }

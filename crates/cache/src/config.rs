@@ -58,12 +58,32 @@ impl DiskSource {
     }
 }
 
+/// How many disks a running cache takes at the most beyond those it was opened with.
+pub const SPARE_DISKS: u16 = 8;
+
+/// How a cache is made.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// A power of two, 1 to 32 MiB. Large slabs write in long runs, small ones suit small disks.
+    pub slab_bytes: u32,
+    /// The key, where blocks are to be encrypted.
+    pub encryption_key: Option<[u8; 32]>,
+    /// Overwrite what is on the disks.
+    pub force: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions { slab_bytes: crate::entry::MAX_SLAB_BYTES, encryption_key: None, force: false }
+    }
+}
+
 /// How a cache runs. See the module's documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheConfig {
     /// A crash loses at most what was inserted in such a time. 1 ms to 1 day.
     pub checkpoint_interval: Duration,
-    /// So much of the capacity is kept free by eviction, in percent: 0.1 to 90.
+    /// So much of the capacity of the disks that take blocks is kept free by eviction, in percent: 0.1 to 90.
     pub target_free_blocks_pct: f64,
     /// Which slab the next block goes to.
     pub placement: Placement,

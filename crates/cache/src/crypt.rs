@@ -8,34 +8,40 @@
 //! AES-256-GCM (NIST SP 800-38D) with the crate `aes-gcm`. A stored block is
 //!
 //! ```text
-//! 12 nonce, random   ciphertext, as long as the block   16 tag
+//! 8 life   4 number   ciphertext, as long as the block   16 tag
 //! ```
-//! and the hash of its key is associated data, so a block that lies where another should be does not open. Nonces come
-//! from the system's random numbers (`getrandom(2)`), never from the cache's seed: two runs with one seed must not
-//! repeat them.
+//! and the hash of its key is associated data, so a block that lies where another should be does not open. A *life* is an
+//! opening of the cache, named by 64 bits of the system's random numbers (`getrandom(2)`), never of the cache's seed. Each
+//! life has a key of its own, derived from the caller's, and numbers its blocks: life and number are the nonce, so none
+//! comes twice under a key, and nothing has to be written down for that to hold after a crash. After 2^32 blocks another
+//! life begins.
 //!
-//! A wrong key is recognised when the cache is opened: the superblock holds the ciphertext and tag of 16 zero bytes
-//! under a nonce that no block ever gets ([`Cipher::seal`] draws again in the unlikely case). It says as much of the
-//! key as any block whose content is known: nothing that helps to find it. No second message has this nonce, which is
-//! what GCM asks.
+//! Keys are derived as those of AES-GCM-SIV are (RFC 8452, section 4): halves of blocks that the caller's key encrypts, of a
+//! counter and 12 bytes that say what for. The caller's key is used for nothing else. From it come, besides the lives' keys,
+//! 32 bytes in the superblock by which a wrong key is recognised, and the seed of the hashes of keys: what lies on the disk
+//! is its salt alone, so whoever has the disks cannot try out which keys are cached.
 //!
 //! # Limits
-//! With random nonces of 96 bits, a key is good for 2^32 blocks (SP 800-38D, 8.3: the chance that two share a nonce
-//! stays below 2^-32): 32 TiB of inserts and moves at 8 KiB, over all caches and lives that use the key. Beyond, two
-//! blocks with one nonce betray their difference to whoever has both, and blocks can be forged. Create the cache anew
-//! with another key in time; the chance grows with the square of the number, about 2^-25 at 512 TiB. What is not
-//! hidden: lengths, hashes of keys, how often something is used. A block that was replaced can be put back by whoever
-//! writes to the disk, where the index still points to it: its tag is right, and only the CRC-32C in the index tells
-//! them apart.
+//! Two lives with one name would share a key and its nonces: 2^-25 after a million openings with one key. What is not
+//! hidden: lengths, how often something is used, and which blocks are of one life. XXH3, which makes the hashes, is no
+//! cryptographic function: who can have keys of his choice cached and sees the disks may learn about its seed. A block that
+//! was replaced can be put back by whoever writes to the disk, where the index still points to it: its tag is right, and
+//! only the CRC-32C in the index tells them apart.
 //!
 //! # Example
 //! A block of 8192 bytes is stored as 8220, and takes 12 KiB on sectors of 4 KiB: with encryption, blocks of 8164
 //! bytes fit best.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
 use aes_gcm::aead::Generate;
+use aes_gcm::aes::Aes256;
+use aes_gcm::aes::cipher::BlockCipherEncrypt;
 use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit};
 
 use crate::key::KeyHash;
+use crate::sync::{lock, read, write};
 
 /// By how much a stored block is longer: nonce and tag.
 pub(crate) const OVERHEAD_BYTES: usize = NONCE_BYTES + TAG_BYTES;
@@ -43,8 +49,10 @@ pub(crate) const OVERHEAD_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 pub(crate) const NONCE_BYTES: usize = 12;
 const TAG_BYTES: usize = 16;
 
-/// The nonce of [`Cipher::key_check`] alone.
-const CHECK_NONCE: [u8; NONCE_BYTES] = *b"PLIMCHECKKEY";
+const LIFE_BYTES: usize = 8;
+
+/// Keys of other lives that are kept ready at the most.
+const MAX_LIVES: usize = 1024;
 
 /// Why a block was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +75,20 @@ impl std::fmt::Display for SealError {
 impl std::error::Error for SealError {}
 
 /// A key, ready for use. See the module's documentation.
-pub(crate) struct Cipher(Aes256Gcm);
+pub(crate) struct Cipher {
+    root: Aes256,
+    /// The life that blocks are encrypted in; `None` before the first block, and when all numbers of a life are used.
+    life: Mutex<Option<Life>>,
+    /// Keys of lives, as far as they were needed.
+    keys: RwLock<HashMap<[u8; LIFE_BYTES], Arc<Aes256Gcm>>>,
+}
+
+struct Life {
+    name: [u8; LIFE_BYTES],
+    key: Arc<Aes256Gcm>,
+    /// Number of the next block.
+    next: u32,
+}
 
 impl std::fmt::Debug for Cipher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,7 +99,56 @@ impl std::fmt::Debug for Cipher {
 impl Cipher {
     /// With this key, which should be random.
     pub(crate) fn new(key: &[u8; 32]) -> Cipher {
-        Cipher(Aes256Gcm::new(key.into()))
+        Cipher { root: Aes256::new(key.into()), life: Mutex::default(), keys: RwLock::default() }
+    }
+
+    /// 32 bytes that nobody can tell from random ones who does not have the key.
+    fn derive(&self, what: [u8; 4], which: [u8; LIFE_BYTES]) -> [u8; 32] {
+        let mut derived = [0; 32];
+        // The first two are those of another key in RFC 8452.
+        for (number, half) in (2_u32..).zip(derived.chunks_exact_mut(8)) {
+            let mut block = [0; 16];
+            let parts = number.to_le_bytes().into_iter().chain(what).chain(which);
+            block.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+            let mut block = block.into();
+            self.root.encrypt_block(&mut block);
+            half.iter_mut().zip(block).for_each(|(to, from)| *to = from);
+        }
+        derived
+    }
+
+    fn key_of(&self, life: [u8; LIFE_BYTES]) -> Arc<Aes256Gcm> {
+        if let Some(key) = read(&self.keys).get(&life) {
+            return Arc::clone(key);
+        }
+        let key = Arc::new(Aes256Gcm::new(&self.derive(*b"LIFE", life).into()));
+        let mut keys = write(&self.keys);
+        if keys.len() >= MAX_LIVES {
+            keys.clear();
+        }
+        keys.insert(life, Arc::clone(&key));
+        key
+    }
+
+    /// A nonce that never was, and its key.
+    fn next_nonce(&self) -> Result<([u8; NONCE_BYTES], Arc<Aes256Gcm>), SealError> {
+        let mut present = lock(&self.life);
+        let life = match present.take() {
+            Some(life) => life,
+            None => {
+                let name = <[u8; LIFE_BYTES]>::try_generate().map_err(|_| SealError::NoRandomness)?;
+                Life { name, key: self.key_of(name), next: 0 }
+            }
+        };
+        let mut nonce = [0; NONCE_BYTES];
+        let parts = life.name.into_iter().chain(life.next.to_le_bytes());
+        nonce.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+
+        let key = Arc::clone(&life.key);
+        if let Some(next) = life.next.checked_add(1) {
+            *present = Some(Life { next, ..life });
+        }
+        Ok((nonce, key))
     }
 
     /// Appends `plain`, encrypted for the key with that hash, to `out`: [`OVERHEAD_BYTES`] more than `plain`.
@@ -86,13 +156,13 @@ impl Cipher {
     /// # Errors
     /// See [`SealError`]; `out` is then as it was.
     pub(crate) fn seal(&self, hash: &KeyHash, plain: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
-        let nonce = random_nonce()?;
+        let (nonce, key) = self.next_nonce()?;
         let begin = out.len();
         out.reserve(plain.len() + OVERHEAD_BYTES);
         out.extend_from_slice(&nonce);
         out.extend_from_slice(plain);
         let body = out.get_mut(begin + NONCE_BYTES..).unwrap_or_default();
-        match self.0.encrypt_inout_detached(&nonce.into(), &hash.0, body.into()) {
+        match key.encrypt_inout_detached(&nonce.into(), &hash.0, body.into()) {
             Ok(tag) => {
                 out.extend_from_slice(&tag);
                 Ok(())
@@ -110,29 +180,21 @@ impl Cipher {
     pub(crate) fn open<'a>(&self, hash: &KeyHash, sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_BYTES>()?;
+        let key = self.key_of(*nonce.first_chunk::<LIFE_BYTES>()?);
         let (nonce, tag) = ((*nonce).into(), (*tag).into());
-        self.0.decrypt_inout_detached(&nonce, &hash.0, (&mut *body).into(), &tag).ok()?;
+        key.decrypt_inout_detached(&nonce, &hash.0, (&mut *body).into(), &tag).ok()?;
         Some(body)
     }
 
     /// What the superblock keeps to recognise a wrong key: the same whenever it is the same key, another for another.
     pub(crate) fn key_check(&self) -> [u8; 32] {
-        let mut check = [0; 32];
-        let (text, tag) = check.split_at_mut(TAG_BYTES);
-        // Fails only for texts of 64 GiB; a check that stays zero then is that of no key.
-        if let Ok(made) = self.0.encrypt_inout_detached(&CHECK_NONCE.into(), b"key check", (&mut *text).into()) {
-            tag.copy_from_slice(&made);
-        }
-        check
+        self.derive(*b"TEST", [0; LIFE_BYTES])
     }
-}
 
-fn random_nonce() -> Result<[u8; NONCE_BYTES], SealError> {
-    loop {
-        let nonce = <[u8; NONCE_BYTES]>::try_generate().map_err(|_| SealError::NoRandomness)?;
-        if nonce != CHECK_NONCE {
-            return Ok(nonce);
-        }
+    /// The seed of the hashes of keys, for the salt that the superblock has.
+    pub(crate) fn hash_seed(&self, salt: u64) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.derive(*b"HASH", salt.to_le_bytes());
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 }
 
@@ -213,9 +275,49 @@ mod tests {
              1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39",
         );
         let aad = bytes("feedfacedeadbeeffeedfacedeadbeefabaddad2");
-        let cipher = Cipher::new(&key.try_into().unwrap());
-        let tag = cipher.0.encrypt_inout_detached(&nonce.into(), &aad, text.as_mut_slice().into()).unwrap();
+        let cipher = Aes256Gcm::new(&<[u8; 32]>::try_from(key).unwrap().into());
+        let tag = cipher.encrypt_inout_detached(&nonce.into(), &aad, text.as_mut_slice().into()).unwrap();
         assert_eq!(tag.to_vec(), bytes("76fc6ece0f4e1768cddf8853bb2d551b"));
         assert_eq!(text[..4], bytes("522dc1f0"));
+    }
+
+    /// The first vector of RFC 8452, appendix C.2: its record encryption key.
+    #[test]
+    fn keys_are_derived_as_published() {
+        let mut key = [0; 32];
+        key[0] = 1;
+        let derived = Cipher::new(&key).derive([3, 0, 0, 0], [0; 8]);
+        let hex: String = derived.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, "b914f4742be9e1d7a2f84addbf96dec3456e3c6c05ecc157cdbf0700fedad222");
+    }
+
+    #[test]
+    fn a_life_numbers_its_blocks_and_has_a_key_of_its_own() {
+        let sealed = |cipher: &Cipher| {
+            let mut out = Vec::new();
+            cipher.seal(&hash(1), b"a block", &mut out).unwrap();
+            out
+        };
+        let (first, second) = (Cipher::new(&[7; 32]), Cipher::new(&[7; 32]));
+        let (one, two, other) = (sealed(&first), sealed(&first), sealed(&second));
+        assert_eq!(
+            (&one[8..12], &two[8..12], &other[8..12]),
+            (&[0, 0, 0, 0][..], &[1, 0, 0, 0][..], &[0, 0, 0, 0][..])
+        );
+        assert!(one[..8] == two[..8] && one[..8] != other[..8], "an opening is a life");
+        assert_eq!(second.open(&hash(1), &mut one.clone()).as_deref(), Some(&b"a block"[..]), "the next one reads it");
+
+        // When the numbers are used up, another life begins.
+        lock(&first.life).as_mut().unwrap().next = u32::MAX;
+        let (last, next) = (sealed(&first), sealed(&first));
+        assert!(last[..8] == one[..8] && last[8..12] == [0xff; 4]);
+        assert!(next[..8] != one[..8] && next[8..12] == [0; 4]);
+    }
+
+    #[test]
+    fn whoever_has_the_disks_has_no_seed_of_hashes() {
+        let seed = Cipher::new(&[7; 32]).hash_seed(1);
+        assert_eq!(seed, Cipher::new(&[7; 32]).hash_seed(1));
+        assert!(seed != 1 && seed != Cipher::new(&[7; 32]).hash_seed(2) && seed != Cipher::new(&[8; 32]).hash_seed(1));
     }
 }

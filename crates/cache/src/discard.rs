@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll::Shard;
 
-use crate::disk::lock;
 use crate::engine::Engine;
 use crate::entry::SlabId;
+use crate::sync::{lock, read};
 
 impl Engine {
     /// Queues `slabs`, and begins to work on the queue.
@@ -54,15 +54,18 @@ impl Engine {
     }
 
     async fn discard(&self, shard: &Shard, slab: SlabId) {
+        let Some((number, begin)) = self.place(slab) else { return };
+        let Some(disk) = self.disk(number) else { return };
         if lock(&self.alloc).claim_metadata(slab).is_err() {
             return;
         }
-        if let Some((number, begin)) = self.place(slab)
-            && let Some(disk) = self.disk(number)
-        {
-            let len_bytes = u64::from(self.identity.geometry.slab_bytes);
-            disk.discard(shard, self.classes.discard, begin, len_bytes).await;
+        let len_bytes = u64::from(self.identity.geometry.slab_bytes);
+        disk.discard(shard, self.classes.discard, begin, len_bytes).await;
+
+        // In another life of the disk the slab may be somebody's.
+        let _gate = read(&self.gate);
+        if self.is_member(&disk) {
+            lock(&self.alloc).return_slab(slab);
         }
-        lock(&self.alloc).return_slab(slab);
     }
 }

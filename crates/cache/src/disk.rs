@@ -21,15 +21,18 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Handle, Shard, SharedFile};
 
-use crate::health::Health;
+use crate::bell::Desk;
+use crate::health::{Health, is_passing};
 use crate::log::DiskLog;
 use crate::stats::{DiskHealth, IoCounters, IoKind};
+use crate::sync::lock;
 
 /// Runs of one class that are on their way at a time.
 const WRITES_IN_FLIGHT: u32 = 16;
@@ -39,11 +42,6 @@ const RUN_BYTES: usize = 256 << 10;
 
 /// A run has at most so many pieces: the most that the system takes in one call.
 const RUN_PIECES: usize = 1024;
-
-/// Locks that guard a state which is whole after every statement.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Called with the end of a write, on the disk's home shard.
 pub(crate) type WriteDone = Box<dyn FnOnce(io::Result<()>) + Send>;
@@ -149,13 +147,17 @@ pub(crate) struct CacheDisk {
     home: Handle,
     pub(crate) io: [IoCounters; IoKind::ALL.len()],
     pub(crate) log: Mutex<DiskLog>,
-    /// Which of the two slots has the newest superblock: the next one goes to the other.
+    /// Whoever wants the log written asks here.
+    pub(crate) desk: Desk,
+    /// Which of the two slots was written last, and has the newest superblock: the next one goes to the other.
     pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
     /// What `health` says, for those who look at every request.
     health_now: AtomicU8,
-    /// What follows from its taking no more metadata has been done.
+    /// It takes no more metadata, so nothing that is written to it counts any more, and nothing is.
     has_parted: AtomicBool,
+    /// What changes the disk and is under way, or waits to be.
+    changes: AtomicU32,
     reads: ReadsUnderWay,
     writes: Mutex<Writes>,
     /// Bytes of data on their way to it.
@@ -179,10 +181,12 @@ impl CacheDisk {
             home,
             io: Default::default(),
             log: Mutex::new(log),
+            desk: Desk::default(),
             label_slot: AtomicUsize::new(0),
             health: Mutex::new(Health::new()),
             health_now: AtomicU8::new(code(DiskHealth::Healthy)),
             has_parted: AtomicBool::new(false),
+            changes: AtomicU32::new(0),
             reads: ReadsUnderWay::default(),
             writes: Mutex::default(),
             backlog_bytes: AtomicU64::new(0),
@@ -214,9 +218,30 @@ impl CacheDisk {
         self.health() == DiskHealth::Removing
     }
 
-    /// Whether it has just stopped taking metadata: true once.
-    pub(crate) fn parts_now(&self) -> bool {
-        !self.has_parted.swap(true, Relaxed)
+    /// It takes no metadata any more: from now on nothing is written to it.
+    pub(crate) fn part(&self) {
+        self.has_parted.store(true, SeqCst);
+    }
+
+    /// Whether what is written to it counts no more. Under the gate, where it matters.
+    pub(crate) fn has_parted(&self) -> bool {
+        self.has_parted.load(SeqCst)
+    }
+
+    /// Whether something could still change what is on it.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.changes.load(SeqCst) > 0
+    }
+
+    /// Counts a change until it is dropped.
+    ///
+    /// # Errors
+    /// When the disk has parted.
+    pub(crate) fn begin_change(self: &Arc<CacheDisk>) -> io::Result<Change> {
+        // First counted, then looked: whoever parts and then finds nothing under way is right.
+        self.changes.fetch_add(1, SeqCst);
+        let change = Change(Arc::clone(self));
+        if self.has_parted() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(change) }
     }
 
     /// Size and age of the read that has been under way for the longest time.
@@ -258,7 +283,7 @@ impl CacheDisk {
         let counters = self.counters(kind);
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(counters);
-        let _watched = self.reads.watch(begin_ns);
+        let mut watched = self.watch_read(shard, begin_ns, len as u32);
         let (result, buffer) = shard.read_at(&self.file, class, offset, buffer).await;
         let result = match result {
             Ok(read) if read == len => Ok(()),
@@ -266,10 +291,11 @@ impl CacheDisk {
             Err(error) => Err(error),
         };
         let took_ns = shard.now_ns().saturating_sub(begin_ns);
+        watched.has_ended = true;
         under_way.ended(len as u64, took_ns, result.is_ok());
         self.judge(|health| match &result {
             Ok(()) => health.read_ok(shard.now_ns(), len as u32, took_ns),
-            Err(error) if is_refusal(error) => {}
+            Err(error) if is_passing(error) => {}
             Err(error) => health.read_error(shard.now_ns(), error.raw_os_error().unwrap_or(0)),
         });
         (result, buffer)
@@ -277,13 +303,14 @@ impl CacheDisk {
 
     /// Writes `buffer`; alone, for metadata.
     pub(crate) async fn write(
-        &self,
+        self: &Arc<CacheDisk>,
         shard: &Shard,
         class: Class,
         kind: IoKind,
         offset: u64,
         buffer: AlignedBuf,
     ) -> io::Result<()> {
+        let _change = self.begin_change()?;
         self.write_run(shard, class, kind, offset, vec![buffer]).await
     }
 
@@ -310,7 +337,7 @@ impl CacheDisk {
         under_way.ended(len_bytes, took_ns, result.is_ok());
         self.judge(|health| match &result {
             Ok(_) => health.write_ok(now_ns),
-            Err(error) if is_refusal(error) => {}
+            Err(error) if is_passing(error) => {}
             Err(error) => health.write_error(now_ns, error.raw_os_error().unwrap_or(0)),
         });
         result.map(|_| ())
@@ -323,7 +350,7 @@ impl CacheDisk {
         let result = shard.sync(&self.file, class, true).await;
         under_way.ended(0, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
         if let Err(error) = &result
-            && !is_refusal(error)
+            && !is_passing(error)
         {
             self.judge(|health| health.flush_error(shard.now_ns(), error.raw_os_error().unwrap_or(0)));
         }
@@ -331,7 +358,8 @@ impl CacheDisk {
     }
 
     /// Gives a range back to the device. That it cannot is no fault of the disk.
-    pub(crate) async fn discard(&self, shard: &Shard, class: Class, offset: u64, len_bytes: u64) {
+    pub(crate) async fn discard(self: &Arc<CacheDisk>, shard: &Shard, class: Class, offset: u64, len_bytes: u64) {
+        let Ok(_change) = self.begin_change() else { return };
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(self.counters(IoKind::Discard));
         let result = shard.discard(&self.file, class, offset, len_bytes).await;
@@ -339,15 +367,19 @@ impl CacheDisk {
     }
 
     /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard, or here
-    /// and now where that has no room for another job.
+    /// and now where that has no room for another job: hold no lock that it takes.
     pub(crate) fn submit_write(
         self: &Arc<CacheDisk>,
         class: Class,
         kind: IoKind,
-        offset: u64,
+        (change, offset): (Change, u64),
         buffer: AlignedBuf,
         done: impl FnOnce(io::Result<()>) + Send + 'static,
     ) {
+        let done = move |end| {
+            done(end);
+            drop(change);
+        };
         self.backlog_bytes.fetch_add(buffer.len() as u64, Relaxed);
         let mut writes = lock(&self.writes);
         writes.push(class, kind, offset, Waiting { buffer, done: Box::new(done) });
@@ -385,6 +417,19 @@ impl CacheDisk {
         }
     }
 
+    /// Ends the writes that wait, of a disk that has parted: they would only keep room from those of the others.
+    pub(crate) fn give_up_waiting(&self) {
+        let waiting: Vec<Waiting> = {
+            let mut writes = lock(&self.writes);
+            let lanes = writes.lanes.iter_mut();
+            lanes.flat_map(|lane| std::mem::take(&mut lane.by_offset).into_values()).collect()
+        };
+        for Waiting { buffer, done } in waiting {
+            self.backlog_bytes.fetch_sub(buffer.len() as u64, Relaxed);
+            done(Err(io::ErrorKind::NotConnected.into()));
+        }
+    }
+
     /// On the home shard: sends what may go.
     fn send_runs(self: &Arc<CacheDisk>, shard: &Shard) {
         loop {
@@ -418,9 +463,13 @@ impl CacheDisk {
     }
 }
 
-/// The scheduler had no room: that says nothing about the disk.
-pub(crate) fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
+/// Something that changes a disk, until it is dropped.
+pub(crate) struct Change(Arc<CacheDisk>);
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.0.changes.fetch_sub(1, SeqCst);
+    }
 }
 
 /// Counts an operation as under way until it has ended, or its future was dropped.
@@ -465,19 +514,36 @@ const READ_AGES: usize = 64;
 const READ_AGE_NS: u64 = 100_000_000;
 
 /// A read under way, until it is dropped.
-struct Watched<'a>(&'a AtomicU32);
+struct Watched<'a> {
+    disk: &'a CacheDisk,
+    shard: &'a Shard,
+    begin_ns: u64,
+    len_bytes: u32,
+    has_ended: bool,
+}
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.disk.reads.count(self.begin_ns).fetch_sub(1, Relaxed);
+        if !self.has_ended {
+            let now_ns = self.shard.now_ns();
+            let took_ns = now_ns.saturating_sub(self.begin_ns);
+            self.disk.judge(|health| health.read_given_up(now_ns, self.len_bytes, took_ns));
+        }
+    }
+}
+
+impl CacheDisk {
+    fn watch_read<'a>(&'a self, shard: &'a Shard, begin_ns: u64, len_bytes: u32) -> Watched<'a> {
+        self.reads.count(begin_ns).fetch_add(1, Relaxed);
+        Watched { disk: self, shard, begin_ns, len_bytes, has_ended: false }
     }
 }
 
 impl ReadsUnderWay {
-    fn watch(&self, begin_ns: u64) -> Watched<'_> {
-        let count = &self.0[(begin_ns / READ_AGE_NS) as usize % READ_AGES];
-        count.fetch_add(1, Relaxed);
-        Watched(count)
+    /// Those that began in the same tenth of a second.
+    fn count(&self, begin_ns: u64) -> &AtomicU32 {
+        &self.0[(begin_ns / READ_AGE_NS) as usize % READ_AGES]
     }
 
     fn oldest_ns(&self, now_ns: u64) -> Option<u64> {
@@ -592,7 +658,8 @@ mod tests {
         let write = |offset| {
             let (ends, buffer) = (ends.clone(), AlignedBuf::new(4096).unwrap());
             let done = move |end: io::Result<()>| ends.send(end.map_err(|error| error.kind())).unwrap();
-            disk.submit_write(Class::DEFAULT, IoKind::InsertWrite, offset, buffer, done);
+            let change = disk.begin_change().unwrap();
+            disk.submit_write(Class::DEFAULT, IoKind::InsertWrite, (change, offset), buffer, done);
         };
 
         (0..2).for_each(|_| home.spawn(|_| async {}).unwrap());

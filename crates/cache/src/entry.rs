@@ -64,3 +64,11 @@ pub(crate) struct Entry {
     /// When it was last used, on the index's clock of bytes (see `index::recency`).
     pub(crate) tick: u16,
 }
+
+impl Entry {
+    /// Whether both are the same block at the same place. The place alone says little: it may have been freed and written
+    /// again meanwhile, for the same key too.
+    pub(crate) fn is_same_block(&self, other: &Entry) -> bool {
+        (self.extent, self.checksum) == (other.extent, other.checksum)
+    }
+}

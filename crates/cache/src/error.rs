@@ -147,7 +147,7 @@ impl std::fmt::Display for CacheError {
             ),
             CacheError::NotEmpty { path, what } => write!(
                 f,
-                "{}: {what}; nothing was written. Use an empty device or file, or --force to overwrite what is there",
+                "{}: {what}; nothing was written. Use an empty device or file, or --destructive to overwrite what is there",
                 path.display()
             ),
             CacheError::NotACache { path, what } => {
@@ -160,24 +160,24 @@ impl std::fmt::Display for CacheError {
             CacheError::Version { path, found } => write!(
                 f,
                 "{}: written in format {found}, this program knows format {}; use the program that wrote it, or create \
-                 the cache anew with --force",
+                 the cache anew with --destructive",
                 path.display(),
                 crate::format::VERSION
             ),
             CacheError::Damaged { path, what } => write!(
                 f,
-                "{}: both superblocks are damaged ({what}); remove it from the list and add it anew with --force",
+                "{}: both superblocks are damaged ({what}); remove it from the list and add it anew with --destructive",
                 path.display()
             ),
             CacheError::OtherCache { path, found, expected } => write!(
                 f,
                 "{}: it belongs to cache {found:032x}, not to {expected:032x}; take it out of the list, or add it anew \
-                 with --force",
+                 with --destructive",
                 path.display()
             ),
             CacheError::NotAMember { path } => write!(
                 f,
-                "{}: it is no member of this cache (any more, or not yet); take it out of the list, or add it with --force",
+                "{}: it is no member of this cache (any more, or not yet); take it out of the list, or add it with --destructive",
                 path.display()
             ),
             CacheError::Twice { path } => write!(f, "{}: the same disk is named twice", path.display()),
@@ -207,7 +207,7 @@ impl std::fmt::Display for CacheError {
                 f,
                 "no room for another disk: a cache has at most 128, and a running one takes at most {} more than it was \
                  opened with (open it again)",
-                crate::host::SPARE_DISKS
+                crate::config::SPARE_DISKS
             ),
             CacheError::Full => write!(f, "the other disks have no room for its blocks"),
             CacheError::AllFailed => write!(f, "no disk of the cache works any more"),

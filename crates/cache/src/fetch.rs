@@ -7,7 +7,8 @@
 //! # How it works
 //! The first who misses leads a *flight*; who misses the same key meanwhile follows it. The leader calls its `fetch` with
 //! its class. When somebody of a class with more shares joins, `fetch` is called once more with that class, beside the
-//! first call, and whichever ends first wins (priority inheritance). What was fetched is inserted and then given to all.
+//! first call, and whichever ends first wins (priority inheritance). What was fetched is given to all, and inserted before
+//! that unless the key was inserted or removed since the fetch began: then it may be older than what came (a *lease*).
 //! A leader whose fetch fails, or who goes away, hands over to one follower, which then fetches itself.
 //!
 //! # Limits
@@ -17,16 +18,14 @@
 //! A prefetch (10 shares) has begun to fetch a block, a query (1000 shares) wants it: the query's own request goes out beside
 //! it, and both have the block when the faster one is back.
 
-use std::sync::Arc;
-
 use plimsoll::Class;
 
 use crate::block::Block;
 use crate::cache::BlockCache;
-use crate::engine::{GetOptions, InsertOptions, Lookup};
 use crate::error::CacheError;
 use crate::flight::{Followed, Joined, Leader, Ranked, race_on_promotion};
 use crate::key::KeyHash;
+use crate::lookup::{GetOptions, Lookup};
 
 /// Where a block came from.
 #[derive(Clone, Debug)]
@@ -111,10 +110,10 @@ impl BlockCache {
     where
         F: Future<Output = Result<Vec<u8>, E>>,
     {
+        let lease = self.engine().lease(hash);
         let value = race_on_promotion(leader.urgency(), fetch).await.map_err(FetchError::Origin)?;
-        let insert = InsertOptions { class: options.class, wait: false };
-        // A value that cannot be cached (empty, too long) is still what was asked for.
-        let _ = Arc::clone(self.engine()).insert(hash, &value, insert).await;
+        // A value that cannot be cached (empty, too long, out of date by now) is still what was asked for.
+        let _ = self.engine().insert_fetched(lease, &value, options.class).await;
         let block = Block::from_vec(value);
         leader.finish(block.clone());
         Ok(Fetched::Origin(block))

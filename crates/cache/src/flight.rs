@@ -31,20 +31,16 @@
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use plimsoll::Class;
 
 use crate::key::KeyHash;
+use crate::sync::lock;
 
 /// Parts of the table, each behind a lock of its own.
 const TABLE_SHARDS: usize = 64;
-
-/// Nothing panics while it holds one of these locks, and if it did the state would still be whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A class and how urgent it is among the classes; the higher the rank, the more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

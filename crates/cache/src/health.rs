@@ -29,6 +29,7 @@
 //! comparison with their peers: Panda et al., "IASO: A Fail-Slow Detection and Mitigation Framework for Distributed
 //! Storage Services", ATC 2019. The figures are ours.
 //!
+//! A read that its reader gave up counts as long as it had waited, at the least.
 //! Latencies of reads are smoothed (each new one counts an eighth) in three classes of size: to 16 KiB, to 128 KiB,
 //! larger; each is compared with the same class of the other disks. A read that has not come back yet counts as soon
 //! as it is older than the limit, so a disk that hangs is slow after 2 s too. Writes are not compared: placement
@@ -147,6 +148,18 @@ fn meaning(errno: i32) -> Meaning {
     }
 }
 
+/// Whether an error is of the machine, or of the moment, and says nothing about the disk.
+pub(crate) fn is_passing(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::WouldBlock
+        || error.raw_os_error().is_some_and(|errno| meaning(errno) == Meaning::Nothing)
+}
+
+/// Whether another try would end alike: the device is gone, takes no writes, or does not answer.
+pub(crate) fn is_final(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::NotConnected)
+        || error.raw_os_error().is_some_and(|errno| matches!(meaning(errno), Meaning::Gone | Meaning::ReadOnly))
+}
+
 /// What the operations have shown; the worse is the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
@@ -211,6 +224,16 @@ impl Health {
         self.read_errors = ErrorRun::default();
         if let Some(smoothed) = self.reads.get_mut(size_class(len_bytes)) {
             smoothed.add(now_ns, latency_ns);
+        }
+    }
+
+    /// A read was given up `waited_ns` after it was given to the disk: it takes that long at the least. One that was given up
+    /// early says nothing.
+    pub(crate) fn read_given_up(&mut self, now_ns: u64, len_bytes: u32, waited_ns: u64) {
+        if let Some(smoothed) = self.reads.get_mut(size_class(len_bytes))
+            && waited_ns >= smoothed.mean_ns / 2
+        {
+            smoothed.add(now_ns, waited_ns.max(smoothed.mean_ns));
         }
     }
 

@@ -172,3 +172,36 @@ fn removing_comes_from_outside() {
     disk.set_failed("its superblock is that of another cache".to_string());
     assert_eq!((disk.state(), disk.why().as_str()), (DiskHealth::Failed, "its superblock is that of another cache"));
 }
+
+#[test]
+fn reads_that_were_given_up_count_as_long_as_they_waited() {
+    let mut health = Health::new();
+    let peers = [[Some(100_000), None, None]];
+    for at in 0..400 {
+        let now_ns = at * 10_000_000;
+        health.read_given_up(now_ns, 8192, 20_000_000);
+        health.judge(now_ns, &peers, None);
+    }
+    assert_eq!(health.state(), DiskHealth::Slow, "a disk whose reads are all dropped");
+
+    let mut sound = Health::new();
+    for at in 0..400 {
+        sound.read_ok(at * 10_000_000, 8192, 100_000);
+        // Its reader went away at once: that says nothing.
+        sound.read_given_up(at * 10_000_000, 8192, 1000);
+    }
+    assert_eq!(sound.typical()[0], Some(100_000));
+}
+
+#[test]
+fn errors_of_the_moment_are_told_from_those_that_last() {
+    let error = std::io::Error::from_raw_os_error;
+    for errno in [errno::EINTR, errno::EAGAIN, errno::ENOMEM, errno::EBUSY] {
+        assert!(is_passing(&error(errno)) && !is_final(&error(errno)), "{errno}");
+    }
+    for errno in [errno::ENODEV, errno::ENXIO, errno::EROFS] {
+        assert!(!is_passing(&error(errno)) && is_final(&error(errno)), "{errno}");
+    }
+    let medium = error(5);
+    assert!(!is_passing(&medium) && !is_final(&medium), "worth another try");
+}

@@ -29,10 +29,8 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::DiskConfig;
 use plimsoll::{Class, Classes, DiskSetup, Handle, Runtime, ShardOptions, Topology};
 
+use crate::config::SPARE_DISKS;
 use crate::error::CacheError;
-
-/// How many disks a running cache takes at the most beyond those it was opened with.
-pub const SPARE_DISKS: u16 = 8;
 
 /// How shards are made for a cache that brings its own.
 #[derive(Clone, Debug)]
@@ -143,7 +141,7 @@ impl Host {
     /// seed is to do the same. Caches made so may take one another's disks for their own: never for real ones.
     #[must_use]
     pub fn seeded(self, seed: u64) -> Host {
-        crate::label::seed_random(seed);
+        crate::random::seed_random(seed);
         self
     }
 

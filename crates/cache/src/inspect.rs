@@ -22,22 +22,19 @@ use plimsoll::Shard;
 
 use crate::alloc::SlabReport;
 use crate::config::{CacheConfig, DiskSource};
-use crate::disk::lock;
 use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::error::CacheError;
 use crate::host::{Host, HostOptions};
-use crate::index::{Cursor, Verdict};
+use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
 use crate::open;
 use crate::race::all;
 use crate::stats::{CacheStats, IoKind, MissReason};
+use crate::sync::lock;
 
 /// Blocks read at a time.
 const READS: usize = 64;
-
-/// Entries visited at a time.
-const PASS_ENTRIES: usize = 4096;
 
 /// What a cache that is not open looks like.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,13 +1,13 @@
-//! A device before it is a disk of the cache: opened, locked, measured, looked at, labelled.
+//! A device before it is a disk of the cache: opened, locked, measured, looked at.
 //!
 //! # Why
 //! Nothing that is not ours may be overwritten, and nothing that another process uses may be touched. Whoever makes,
-//! opens, adds or removes passes through here.
+//! opens or adds passes through here.
 //!
 //! # How it works
 //! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it; a block device is opened exclusively
 //! besides, which the system refuses while it is mounted, swap, or part of another device. [`check_empty`] reads the first
-//! and the last MiB: anything but zeros is somebody's. [`wipe`] writes zeros over both superblock slots.
+//! and the last MiB: anything but zeros is somebody's.
 //!
 //! # Limits
 //! `flock` keeps out whoever asks for it, as this program does; it cannot keep out others.
@@ -15,22 +15,18 @@
 //! # Example
 //! A device with an ext4 file system: its superblock lies at 1024, and `create` refuses with "data that is not a cache's".
 
-use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll::backend::{FileInfo, OpenOptions};
-use plimsoll::buffer::AlignedBuf;
-use plimsoll::{Class, Shard, SharedFile};
+use plimsoll::{Shard, SharedFile};
 
 use crate::config::DiskSource;
-use crate::disk::CacheDisk;
 use crate::error::CacheError;
-use crate::format::{SLOT_BYTES, SLOT_OFFSETS, SlotError};
+use crate::format::SlotError;
 use crate::host::HostParts;
 use crate::recover::{self, Label, Source};
-use crate::stats::IoKind;
 
 /// Where the slabs of a disk begin, in bytes: behind the superblocks, on any erase block's border.
 pub(crate) const SLABS_AT_BYTES: u64 = 1 << 20;
@@ -114,7 +110,7 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
     let from = Source { shard, file: &prepared.file, class: host.classes.checkpoint };
     let len_bytes = prepared.info.len_bytes;
     let what = match recover::read_superblock(from).await {
-        Ok(Label::Ours(block)) => Some(format!("it is a disk of cache {:032x}", block.cache_guid)),
+        Ok(Label::Ours(found)) => Some(format!("it is a disk of cache {:032x}", found.block.cache_guid)),
         Ok(Label::Not(SlotError::Empty)) => None,
         Ok(Label::Not(SlotError::Foreign)) => Some("it holds data that is not a cache's".to_owned()),
         Ok(Label::Not(error)) => Some(format!("it holds {error}")),
@@ -159,50 +155,4 @@ pub(crate) fn slabs_that_fit(prepared: &Prepared, slab_bytes: u32) -> Result<u32
         return Err(CacheError::TooSmall { path: prepared.source.path.clone(), has_bytes, needs_bytes });
     }
     Ok(u32::try_from(slabs).unwrap_or(u32::MAX))
-}
-
-/// Zeros over both superblocks, durable.
-///
-/// # Errors
-/// When the disk cannot be written.
-pub(crate) async fn wipe(shard: &Shard, disk: &CacheDisk, class: Class) -> io::Result<()> {
-    for offset in SLOT_OFFSETS {
-        disk.write(shard, class, IoKind::MetadataWrite, offset, AlignedBuf::new(SLOT_BYTES)?).await?;
-    }
-    disk.flush(shard, class).await
-}
-
-thread_local! {
-    /// In simulated worlds: where the numbers come from.
-    static SEEDED: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
-}
-
-/// From now on this thread's numbers come from `seed`: for simulated worlds only, where the same seed is to do the same.
-pub(crate) fn seed_random(seed: u64) {
-    SEEDED.set(Some(seed));
-}
-
-/// The next state and number of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// 2014.
-fn splitmix(state: u64) -> (u64, u64) {
-    let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (state, mixed ^ (mixed >> 31))
-}
-
-/// A number that nobody else has.
-pub(crate) fn random_u128() -> u128 {
-    (u128::from(random_u64()) << 64) | u128::from(random_u64())
-}
-
-/// From the randomness with which the standard library seeds its hash tables, which is the system's.
-pub(crate) fn random_u64() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    if let Some(state) = SEEDED.get() {
-        let next = splitmix(state);
-        SEEDED.set(Some(next.0));
-        return next.1;
-    }
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

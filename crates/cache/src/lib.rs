@@ -8,11 +8,11 @@
 //!
 //! # How it works
 //! ```text
-//!   BlockCache     get, insert, remove, get_or_fetch: async, from any runtime          (cache, fetch, engine)
+//!   BlockCache     get, insert, remove, get_or_fetch: async, from any runtime          (cache, fetch, lookup, insert)
 //!     index        80 bits of a key's hash -> slab, offset, length, checksum           (index)
 //!     allocator    slabs of one size of block each; the disk that will be done first   (alloc)
 //!     disks        reads; writes merged into runs; health; one log and snapshot each   (disk, health, log)
-//!   keeper         evicts, makes checkpoints, lets disks come and go                   (keeper, checkpoint, members)
+//!   keeper         evicts, makes checkpoints, lets disks come and go                   (keeper, space, checkpoint, members)
 //!   mover          empties slabs and disks, fills new ones                             (mover)
 //! ```
 //! A checkpoint (every minute, on demand, or when space is short) makes everything before it durable on all disks or on none,
@@ -34,7 +34,7 @@
 
 mod admission;
 mod alloc;
-mod away;
+mod bell;
 mod block;
 mod cache;
 mod checkpoint;
@@ -42,6 +42,7 @@ mod config;
 mod crypt;
 mod discard;
 mod disk;
+mod disks;
 mod engine;
 mod entry;
 mod error;
@@ -51,11 +52,13 @@ mod format;
 mod health;
 mod host;
 mod index;
+mod insert;
 mod inspect;
 mod keeper;
 mod key;
 mod label;
 mod log;
+mod lookup;
 mod members;
 mod memory;
 mod mover;
@@ -64,20 +67,25 @@ pub mod object_store;
 mod open;
 mod pool;
 mod race;
+mod random;
 mod recover;
 #[cfg(feature = "sim")]
 pub mod scenario;
+mod scribe;
 mod snapshot;
+mod space;
 pub mod stats;
+mod sync;
 
 pub use alloc::{BucketReport, SlabReport};
 pub use block::Block;
-pub use cache::{BlockCache, CreateOptions};
-pub use config::{BadConfig, CacheConfig, DiskSource, Placement};
-pub use engine::{GetOptions, InsertOptions, Inserted, Lookup};
+pub use cache::BlockCache;
+pub use config::{BadConfig, CacheConfig, CreateOptions, DiskSource, Placement, SPARE_DISKS};
 pub use entry::{MAX_BLOCK_BYTES, MAX_SLAB_BYTES, MIN_SLAB_BYTES};
 pub use error::CacheError;
 pub use fetch::{FetchError, Fetched};
-pub use host::{Host, HostOptions, SPARE_DISKS};
+pub use host::{Host, HostOptions};
+pub use insert::{InsertOptions, Inserted};
 pub use inspect::{CheckReport, Inspection, check, check_on, inspect, inspect_on};
 pub use key::KeyHash;
+pub use lookup::{GetOptions, Lookup};

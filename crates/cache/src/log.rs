@@ -15,8 +15,8 @@
 //! Streams have random numbers: chunks that an earlier life left behind never continue a stream of this one.
 //!
 //! # Limits
-//! When the disk has no slab left for its log, the log is *broken*: the disk takes no more writes and keeps its last
-//! checkpoint. The reserve of free slabs makes that the last thing that happens.
+//! When the disk has no slab left for its log, records wait in memory; if there is none at the next checkpoint either, the
+//! disk begins anew. The reserve of free slabs makes that the last thing that happens.
 //!
 //! # Example
 //! 92,000 inserts a second of 8 KiB are 2.3 MB/s of log; after a minute 138 MB. The snapshot of 10 million blocks has
@@ -26,8 +26,7 @@ use std::collections::VecDeque;
 
 use crate::entry::SlabId;
 use crate::format::{ChunkWriter, Record, StreamHead};
-use crate::key::KeyHash;
-use crate::label::random_u64;
+use crate::random::random_u64;
 
 /// A slab for metadata and where it begins on its disk.
 pub(crate) type TakeSlab<'a> = &'a mut dyn FnMut() -> Option<(SlabId, u64)>;
@@ -160,11 +159,10 @@ pub(crate) struct DiskLog {
     mark: Option<(StreamHead, SlabId, u64)>,
     /// Complete, and named by the superblock from the next checkpoint on.
     next_snapshot: Option<Snapshot>,
-    /// Whose blocks have left the disk since its last checkpoint.
-    left: Left,
     /// The checkpoint that is being made names `next_snapshot`.
     is_switching: bool,
-    is_broken: bool,
+    /// There was no slab for what comes next; it waits.
+    is_short: bool,
 }
 
 impl DiskLog {
@@ -202,35 +200,26 @@ impl DiskLog {
             snapshot,
             mark: None,
             next_snapshot: None,
-            left: Left::default(),
             is_switching: false,
-            is_broken: false,
+            is_short: false,
         }
     }
 
     /// Notes a record. Whether a chunk is there to be written.
     pub(crate) fn append(&mut self, record: &Record, take: TakeSlab<'_>) -> bool {
-        if let Record::Remove { hash, .. } = record {
-            self.left.add(*hash);
-        }
-        if !self.is_broken && self.stream.push(record, take).is_err() {
-            self.is_broken = true;
-        }
+        self.is_short = self.stream.push(record, take).is_err();
         !self.stream.sealed.is_empty()
     }
 
-    /// There was no slab for a record: it can not be durable any more.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken
+    /// Whether there was no slab for what was noted: it is not durable.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// The end of what belongs to checkpoint `generation`.
     pub(crate) fn cut(&mut self, commit: &Record, take: TakeSlab<'_>) {
-        self.left.cut();
         self.append(commit, take);
-        if self.stream.seal(take).is_err() {
-            self.is_broken = true;
-        }
+        self.is_short = self.stream.seal(take).is_err();
     }
 
     pub(crate) fn take_sealed(&mut self) -> Vec<Sealed> {
@@ -282,14 +271,8 @@ impl DiskLog {
         }
     }
 
-    /// The disk has failed: keys whose blocks had left it and that it may still think it has; `None`: too many to say.
-    pub(crate) fn take_left(&mut self) -> Option<Vec<KeyHash>> {
-        std::mem::take(&mut self.left).into_hashes()
-    }
-
     /// The superblock with [`DiskLog::heads`] is durable: slabs that nobody needs any more.
     pub(crate) fn checkpointed(&mut self) -> Vec<SlabId> {
-        self.left.checkpointed();
         if !std::mem::take(&mut self.is_switching) {
             return Vec::new();
         }
@@ -305,52 +288,6 @@ impl DiskLog {
         self.old_bytes = 0;
         self.stream.len_bytes -= len_bytes;
         unused
-    }
-}
-
-/// Keys whose blocks have left a disk and that its last checkpoint still has. Should the disk fail now and return later,
-/// it would bring them back, though they were removed, stored elsewhere, or evicted there.
-struct Left {
-    /// Before the cut of the checkpoint that is being made; `None`: too many to keep.
-    before: Option<Vec<KeyHash>>,
-    since: Option<Vec<KeyHash>>,
-}
-
-/// So many are kept for each disk before and after the cut.
-const MAX_LEFT: usize = 1 << 18;
-
-impl Default for Left {
-    fn default() -> Left {
-        Left { before: Some(Vec::new()), since: Some(Vec::new()) }
-    }
-}
-
-impl Left {
-    fn add(&mut self, hash: KeyHash) {
-        match &mut self.since {
-            Some(since) if since.len() < MAX_LEFT => since.push(hash),
-            _ => self.since = None,
-        }
-    }
-
-    fn cut(&mut self) {
-        let since = self.since.replace(Vec::new());
-        self.before = match (self.before.take(), since) {
-            (Some(mut before), Some(since)) => {
-                before.extend(since);
-                Some(before)
-            }
-            _ => None,
-        };
-    }
-
-    fn checkpointed(&mut self) {
-        self.before = Some(Vec::new());
-    }
-
-    fn into_hashes(mut self) -> Option<Vec<KeyHash>> {
-        self.cut();
-        self.before
     }
 }
 

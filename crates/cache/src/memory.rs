@@ -25,8 +25,11 @@ const SHARD_BYTES: u64 = 2 * crate::entry::MAX_BLOCK_BYTES as u64;
 /// As many shards as spare the threads of a large machine most collisions.
 const MAX_SHARDS: u64 = 64;
 
-/// By what the table is sized at first; it grows when blocks are smaller.
-const TYPICAL_BLOCK_BYTES: u64 = 64 << 10;
+/// By what the table and its list of ghosts are sized; blocks are rarely smaller.
+const TYPICAL_BLOCK_BYTES: u64 = 8 << 10;
+
+/// More are not provided for: the table grows.
+const MAX_ITEMS: u64 = 1 << 24;
 
 #[derive(Clone, Debug)]
 struct ByBytes;
@@ -54,7 +57,7 @@ impl MemoryTier {
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
             .shards(shards as usize)
-            .estimated_items_capacity((capacity_bytes / TYPICAL_BLOCK_BYTES).clamp(16, 1 << 20) as usize)
+            .estimated_items_capacity((capacity_bytes / TYPICAL_BLOCK_BYTES).clamp(16, MAX_ITEMS) as usize)
             .weight_capacity(capacity_bytes)
             .build();
         // The builder refuses only what lacks a capacity.

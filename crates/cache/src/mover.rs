@@ -17,6 +17,8 @@
 //! A cache full of 8 KiB blocks gets 64 KiB ones: no free slab, 5 % free slots of 8 KiB. The emptiest slabs, say 40 % full, are
 //! emptied into the free slots of the others: 13 MB of copies for each 32 MiB slab.
 
+use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
@@ -25,19 +27,18 @@ use futures_channel::oneshot;
 use plimsoll::Shard;
 
 use crate::alloc::DiskLoad;
-use crate::disk::lock;
-use crate::engine::{Engine, add, read};
+use crate::disk::CacheDisk;
+use crate::engine::{Engine, add};
 use crate::entry::{Entry, Extent};
-use crate::index::{Cursor, Verdict};
+use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::key::KeyHash;
-use crate::race::{all, yield_now};
-use crate::stats::IoKind;
+use crate::race::{all, race, yield_now};
+use crate::scribe::DEADLINE;
+use crate::stats::{IoKind, MissReason};
+use crate::sync::{lock, read};
 
 /// Copies under way at a time.
 const COPIES: usize = 32;
-
-/// Entries visited at a time.
-const PASS_ENTRIES: usize = 4096;
 
 /// Evacuation makes so many free slabs at a time, as a part of all slabs.
 const EVACUATED_PART: f64 = 0.01;
@@ -139,9 +140,14 @@ impl Engine {
     fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64) -> Vec<(KeyHash, Entry)> {
         let mut lot = Vec::new();
         let mut lot_bytes = moved_bytes;
+        // Looked up once, and not under the allocator's lock for each entry.
+        let evacuating = match task {
+            Task::Evacuate => lock(&self.alloc).evacuating_slabs(),
+            Task::Balance { .. } => HashSet::new(),
+        };
         self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
             let is_wanted = match task {
-                Task::Evacuate => lock(&self.alloc).is_evacuating(entry.extent.slab),
+                Task::Evacuate => evacuating.contains(&entry.extent.slab),
                 Task::Balance { from, bytes, .. } => {
                     lot_bytes < bytes && self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == from)
                 }
@@ -166,35 +172,47 @@ impl Engine {
     /// Moves one block. Bytes moved.
     async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
         let class = self.classes.evacuate;
-        let buffer = match self.read_stored(shard, &entry, class, IoKind::EvacuateRead).await {
+        let stored = self.read_stored(shard, &entry, class, IoKind::EvacuateRead);
+        let buffer = match race(stored, shard.sleep(DEADLINE)).await.unwrap_or(Err(MissReason::Deadline)) {
             Ok(buffer) => buffer,
             Err(reason) => {
                 if self.is_lost(&entry, reason) {
-                    self.forget(&hash, &entry.extent);
+                    self.forget(&hash, &entry);
                 }
                 return 0;
             }
         };
+        let gate = read(&self.gate);
         let Some(to) = self.new_place(&entry, task) else {
+            drop(gate);
             // No room anywhere: the block goes, unless it may stay where it is.
-            if matches!(task, Task::Evacuate) && self.forget(&hash, &entry.extent) {
+            if matches!(task, Task::Evacuate) && self.forget(&hash, &entry) {
                 add(&self.counters.evictions, 1);
                 add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
             }
             return 0;
         };
-        let Some((disk, offset)) = self.locate(&to) else { return 0 };
+        let place = self.locate(&to).and_then(|(disk, offset)| Some((disk.begin_change().ok()?, disk, offset)));
+        let Some((change, disk, offset)) = place else {
+            lock(&self.alloc).free(&to);
+            return 0;
+        };
+        drop(gate);
+
         let (answer, answered) = oneshot::channel();
-        let engine = Arc::clone(self);
-        disk.submit_write(class, IoKind::EvacuateWrite, offset, buffer, move |result| {
-            let is_moved = result.is_ok() && engine.point_to(&hash, &entry.extent, to);
-            if !is_moved {
-                lock(&engine.alloc).abandon(&to);
-            }
+        let (engine, written) = (Arc::clone(self), Arc::clone(&disk));
+        let done = move |result: io::Result<()>| {
+            let is_moved = engine.point_to(&hash, &entry, to, &written, result.is_ok());
             // The mover may have been stopped.
             let _ = answer.send(is_moved);
-        });
-        if answered.await.unwrap_or(false) { u64::from(entry.extent.len_bytes) } else { 0 }
+        };
+        disk.submit_write(class, IoKind::EvacuateWrite, (change, offset), buffer, done);
+        // A write that hangs must not hold up those to other disks; should it end, the block is moved.
+        if race(answered, shard.sleep(DEADLINE)).await.is_some_and(|end| end.unwrap_or(false)) {
+            u64::from(entry.extent.len_bytes)
+        } else {
+            0
+        }
     }
 
     fn new_place(&self, entry: &Entry, task: Task) -> Option<Extent> {
@@ -209,15 +227,14 @@ impl Engine {
         lock(&self.alloc).allocate_elsewhere(entry.extent.len_bytes, not_on, &loads).ok()
     }
 
-    /// The index finds the block in its new place from now on, if it has not changed.
-    fn point_to(&self, hash: &KeyHash, from: &Extent, to: Extent) -> bool {
-        let gate = read(&self.gate);
-        let is_moved = self.index.relocate(hash, from, to, |old, new| self.note_put(hash, Some(old), &new));
-        drop(gate);
-        if is_moved {
-            lock(&self.alloc).free(from);
-            add(&self.counters.moves, 1);
-        }
+    /// The index finds the block in its new place from now on, if it was written and has not changed.
+    fn point_to(&self, hash: &KeyHash, from: &Entry, to: Extent, disk: &CacheDisk, is_written: bool) -> bool {
+        let _gate = read(&self.gate);
+        let note = |old, new| self.note_put(hash, Some(old), &new);
+        let is_moved = is_written && !disk.has_parted() && self.index.relocate(hash, from, to, note);
+
+        lock(&self.alloc).free(if is_moved { &from.extent } else { &to });
+        add(&self.counters.moves, u64::from(is_moved));
         is_moved
     }
 }

@@ -1,17 +1,19 @@
 //! Making a cache, and opening one: what its disks know, put together.
 //!
 //! # Why
-//! Disks are found in any order, some may be missing, some may be somebody else's, one may have left days ago and be
-//! back. What comes out must be one cache, as of one checkpoint.
+//! Disks are found in any order, some may be missing, some may be somebody else's, one may be blank, one may have left days
+//! ago and be back. What comes out must be one cache, as of one checkpoint.
 //!
 //! # How it works
-//! 1. Every device is opened, locked and its superblock read. All must be of one cache; the highest generation wins, and
-//!    its superblock says who the members are.
-//! 2. A disk of that generation, or with its commit in the log, is *current*; any other was away, and is *stale*.
+//! 1. Every device is opened, locked and its superblock read. The highest generation wins, and its superblock says who the
+//!    members are. What is a disk's own trouble (absent, damaged, too small, blank in the place of another) costs that disk,
+//!    and is said; what looks like somebody's mistake (data of others, another cache's disk, one that is no member or in use,
+//!    the same twice) stops the opening before anything has changed.
+//! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: what it
+//!    says may be out of date, so it begins anew, without its blocks.
 //! 3. Snapshots and logs of the current disks give the index. A block is the one whose record removed the other; a key that
 //!    two disks have (only damage can do that) keeps one.
-//! 4. A stale disk adds what no current one has and what has not changed while it was away.
-//! 5. The extents of all entries are claimed; what is not claimed is free. An entry whose place is taken is dropped.
+//! 4. The extents of all entries are claimed; what is not claimed is free. An entry whose place is taken is dropped.
 //!
 //! A disk whose snapshot or log is damaged is emptied and goes on as a new one: its blocks are lost, no more.
 //!
@@ -19,37 +21,33 @@
 //! Reading takes what reading logs and snapshots takes, about 25 to 75 bytes a block. One pass over the index claims.
 //!
 //! # Example
-//! Three disks, generations 8, 8 and 5; the third has no commit 8: stale. Its 40,000 blocks come back but the 312 keys that
-//! the others' logs name as changed since.
+//! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks. The
+//! third has not: it was away, and is empty now.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll::{Handle, Shard};
 
-use crate::admission::Admission;
-use crate::alloc::{Allocator, Geometry, SlabRange};
-use crate::away::Away;
-use crate::cache::CreateOptions;
-use crate::config::{CacheConfig, DiskSource};
+use crate::alloc::{Geometry, SlabRange};
+use crate::config::{CacheConfig, CreateOptions, DiskSource};
 use crate::crypt::Cipher;
-use crate::disk::{DiskIdentity, lock};
-use crate::engine::{CacheIdentity, Corrupt, Counters, Engine};
+use crate::disk::DiskIdentity;
+use crate::engine::{CacheIdentity, Engine};
 use crate::entry::{Entry, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 use crate::error::CacheError;
-use crate::flight::Flights;
 use crate::format::{Member, MemberState, RangeRecord, Record, SlotError, Superblock};
 use crate::host::HostParts;
-use crate::index::{Cursor, Index, Verdict};
-use crate::keeper::Bell;
+use crate::index::{Cursor, Verdict};
 use crate::key::KeyHash;
 use crate::label::{self, Prepared};
 use crate::log::{DiskLog, FoundLog};
-use crate::memory::MemoryTier;
 use crate::race::yield_now;
-use crate::recover::{self, Label, ReplayError, Source};
+use crate::random::{random_u64, random_u128};
+use crate::recover::{self, Found, Label, ReplayError, Source};
+use crate::sync::lock;
 
 /// Generation of a cache that was just made.
 const FIRST_GENERATION: u64 = 1;
@@ -63,7 +61,7 @@ pub(crate) async fn create(
     sources: &[DiskSource],
 ) -> Result<(), CacheError> {
     let config = CacheConfig { encryption_key: options.encryption_key, ..CacheConfig::default() };
-    make(host, handles, shard, options, config, label::random_u64(), sources).await.map(|_| ())
+    make(host, handles, shard, options, config, random_u64(), sources).await.map(|_| ())
 }
 
 /// As [`create`]; what was made could be used as it is. `key_seed` decides which index shard a key belongs to.
@@ -93,7 +91,7 @@ pub(crate) async fn make(
     let cipher = options.encryption_key.as_ref().map(Cipher::new);
     let key_check = cipher.as_ref().map_or([0; 32], Cipher::key_check);
     let geometry = Geometry { slab_bytes, sector_bytes };
-    let identity = CacheIdentity { guid: label::random_u128(), key_seed, key_check, geometry };
+    let identity = CacheIdentity { guid: random_u128(), key_seed, key_check, geometry };
     let engine = Engine::empty(config, identity, host.clone(), handles, FIRST_GENERATION - 1, 0)?;
     let mut first = 0;
     let mut disks = Vec::new();
@@ -101,18 +99,17 @@ pub(crate) async fn make(
         let (slab, disk) = (SlabId(first), number);
         engine.add_slabs(SlabRange { first: slab, count, disk, offset_bytes: label::SLABS_AT_BYTES });
         first += count;
-        let guid = label::random_u128();
-        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active, generation: 0 });
+        let guid = random_u128();
+        lock(&engine.members).push(Member { disk, guid, state: MemberState::Active });
         let log = engine.new_log(number, guid, &device.source.path)?;
         let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
-        let write_bytes_per_s = device.source.write_bytes_per_s;
-        disks.push((engine.make_disk(identity, device, log, write_bytes_per_s)).into());
+        disks.push(Arc::new(engine.make_disk(identity, device, log)));
     }
     for (number, disk) in (0_u16..).zip(disks) {
-        let disk: Arc<crate::disk::CacheDisk> = disk;
-        let path = disk.identity.path.clone();
-        let refused = |error| CacheError::Io { path: path.clone(), what: "cannot write its superblock", error };
-        label::wipe(shard, &disk, host.classes.checkpoint).await.map_err(refused)?;
+        if !engine.wipe(shard, &disk).await {
+            let (path, error) = (disk.identity.path.clone(), std::io::Error::other(disk.why()));
+            return Err(CacheError::Io { path, what: "cannot write its superblock", error });
+        }
         engine.set_disk(number, Some(disk));
     }
     let engine = Arc::new(engine);
@@ -150,9 +147,11 @@ fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Resul
 struct Labelled {
     device: Prepared,
     block: Superblock,
+    /// Which slot the superblock was in.
+    slot: usize,
+    /// What is wrong with the other slot.
+    damage: Option<String>,
     is_current: bool,
-    /// The last checkpoint was made without it; else, if it is not current, it is damaged.
-    was_away: bool,
 }
 
 /// Opens the cache that `sources` are the disks of. `writes`: whether it will be used; otherwise it is only looked at, and
@@ -165,15 +164,13 @@ pub(crate) async fn open(
     sources: &[DiskSource],
     writes: bool,
 ) -> Result<Engine, CacheError> {
-    let mut labelled = read_labels(&host, shard, sources).await?;
+    let (mut labelled, mut absent) = read_labels(&host, shard, sources).await?;
     let target = labelled.iter().map(|disk| disk.block.generation).max().unwrap_or(0);
     let newest = labelled.iter().find(|disk| disk.block.generation == target).map(|disk| disk.block.clone());
     let Some(newest) = newest else { return Err(CacheError::NoDisks) };
     check_key(&config, &newest)?;
+    check_members(&labelled, &newest, &mut absent)?;
     for disk in &mut labelled {
-        check_member(disk, &newest)?;
-        let is_it = |member: &&Member| member.guid == disk.block.disk_guid;
-        disk.was_away = newest.members.iter().find(is_it).is_some_and(|member| member.state == MemberState::Away);
         disk.is_current = disk.block.generation == target || {
             let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
             recover::has_commit(source, &disk.block, target).await.unwrap_or(false)
@@ -187,6 +184,8 @@ pub(crate) async fn open(
     };
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
     *lock(&engine.members) = newest.members.clone();
+    let unused = |error: &CacheError| format!("the cache is opened without a disk: {error}");
+    *lock(&engine.findings) = absent.iter().map(unused).collect();
     engine.index.set_now(newest.now_tick);
     // The current ones first: what they know counts.
     labelled.sort_by_key(|disk| !disk.is_current);
@@ -194,14 +193,19 @@ pub(crate) async fn open(
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
     engine.load(shard, labelled, target, writes).await?;
     if writes {
-        engine.begin_life(&newest, sources.len());
+        engine.begin_life(sources.len());
     }
     Ok(engine)
 }
 
-async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Result<Vec<Labelled>, CacheError> {
+/// The disks that can be used, and what is wrong with the others.
+async fn read_labels(
+    host: &HostParts,
+    shard: &Shard,
+    sources: &[DiskSource],
+) -> Result<(Vec<Labelled>, Vec<CacheError>), CacheError> {
     let mut labelled: Vec<Labelled> = Vec::new();
-    let mut absent = None;
+    let mut absent = Vec::new();
     if sources.is_empty() {
         return Err(CacheError::NoDisks);
     }
@@ -212,29 +216,30 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
         let device = match label::prepare(host, shard, source, slot) {
             Ok(device) => device,
             Err(error @ CacheError::Io { .. }) => {
-                // Not there, or does not answer: the cache opens without it.
-                absent = Some(error);
+                absent.push(error);
                 continue;
             }
             Err(error) => return Err(label::or_twice(error, sources, at)),
         };
         let path = source.path.clone();
         let from = Source { shard, file: &device.file, class: host.classes.checkpoint };
-        let block = match recover::read_superblock(from).await {
-            Ok(Label::Ours(block)) => *block,
+        let Found { block, slot, damage } = match recover::read_superblock(from).await {
+            Ok(Label::Ours(found)) => found,
             Ok(Label::Not(SlotError::Version { found })) => return Err(CacheError::Version { path, found }),
-            Ok(Label::Not(error @ (SlotError::Empty | SlotError::Foreign))) => {
-                let what =
-                    if error == SlotError::Empty { "it is empty".to_owned() } else { format!("it holds {error}") };
-                return Err(CacheError::NotACache { path, what });
+            Ok(Label::Not(SlotError::Foreign)) => {
+                return Err(CacheError::NotACache { path, what: format!("it holds {}", SlotError::Foreign) });
+            }
+            Ok(Label::Not(SlotError::Empty)) => {
+                // New, in the place of one that was lost.
+                absent.push(CacheError::NotACache { path, what: "it is empty".to_owned() });
+                continue;
             }
             Ok(Label::Not(error)) => {
-                // As if it were missing: the others have theirs.
-                absent = Some(CacheError::Damaged { path, what: error.to_string() });
+                absent.push(CacheError::Damaged { path, what: error.to_string() });
                 continue;
             }
             Err(error) => {
-                absent = Some(CacheError::Io { path, what: "cannot read its superblock", error });
+                absent.push(CacheError::Io { path, what: "cannot read its superblock", error });
                 continue;
             }
         };
@@ -248,14 +253,32 @@ async fn read_labels(host: &HostParts, shard: &Shard, sources: &[DiskSource]) ->
         let has_bytes = device.info.len_bytes;
         let needs_bytes = block.ranges.iter().map(|range| end_of(range, block.slab_bytes)).max().unwrap_or(0);
         if has_bytes < needs_bytes {
-            return Err(CacheError::Shrunk { path, has_bytes, needs_bytes });
+            absent.push(CacheError::Shrunk { path, has_bytes, needs_bytes });
+            continue;
         }
-        label::check_sectors(&device, block.sector_bytes)?;
-        labelled.push(Labelled { device, block, is_current: false, was_away: false });
+        if let Err(error) = label::check_sectors(&device, block.sector_bytes) {
+            absent.push(error);
+            continue;
+        }
+        labelled.push(Labelled { device, block: *block, slot, damage, is_current: false });
     }
-    match absent {
-        Some(error) if labelled.is_empty() => Err(error),
-        _ => Ok(labelled),
+    if labelled.is_empty() {
+        return Err(absent.into_iter().next().unwrap_or(CacheError::NoDisks));
+    }
+    Ok((labelled, absent))
+}
+
+/// Whether all are disks of the cache. A blank one may stand in the place of one that is missing; where none is, it is named
+/// by mistake.
+fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<CacheError>) -> Result<(), CacheError> {
+    let is_member = |disk: &&Labelled| newest.members.iter().any(|member| member.guid == disk.block.disk_guid);
+    if let Some(stranger) = labelled.iter().find(|disk| !is_member(disk)) {
+        return Err(CacheError::NotAMember { path: stranger.device.source.path.clone() });
+    }
+    let is_blank = |error: &CacheError| matches!(error, CacheError::NotACache { .. });
+    match absent.iter().position(is_blank) {
+        Some(blank) if labelled.len() == newest.members.len() => Err(absent.swap_remove(blank)),
+        _ => Ok(()),
     }
 }
 
@@ -275,97 +298,25 @@ fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError>
     }
 }
 
-fn check_member(disk: &Labelled, newest: &Superblock) -> Result<(), CacheError> {
-    let is_member = newest.members.iter().any(|member| member.guid == disk.block.disk_guid);
-    if is_member { Ok(()) } else { Err(CacheError::NotAMember { path: disk.device.source.path.clone() }) }
-}
-
 impl Engine {
-    /// Of a cache with nothing in it.
-    pub(crate) fn empty(
-        config: CacheConfig,
-        identity: CacheIdentity,
-        host: HostParts,
-        handles: Vec<Handle>,
-        generation: u64,
-        next_slab: u32,
-    ) -> Result<Engine, CacheError> {
-        config.check()?;
-        let slots = host.disks.start;
-        Ok(Engine {
-            cipher: config.encryption_key.as_ref().map(Cipher::new),
-            index: Index::new(0, config.ghost_pct),
-            alloc: Mutex::new(Allocator::new(identity.geometry, config.placement, config.seed)),
-            places: RwLock::default(),
-            disks: RwLock::default(),
-            gate: RwLock::default(),
-            admission: Admission::new(config.in_flight_bytes),
-            memory: MemoryTier::new(config.memory_bytes),
-            buffers: Arc::default(),
-            counters: Counters::default(),
-            generation: AtomicU64::new(generation),
-            attempts: AtomicU64::new(generation),
-            members: Mutex::default(),
-            sources: Mutex::default(),
-            next_slab: AtomicU32::new(next_slab),
-            next_slot: AtomicU16::new(slots),
-            away: Away::default(),
-            look_again_ns: AtomicU64::new(0),
-            is_writing_snapshot: AtomicBool::new(false),
-            is_moving: AtomicBool::new(false),
-            is_starved: AtomicBool::new(false),
-            is_rebalancing: AtomicBool::new(false),
-            allocations: AtomicU64::new(0),
-            discards: Mutex::default(),
-            is_discarding: AtomicBool::new(false),
-            corrupt: Corrupt::default(),
-            flights: Flights::new(),
-            findings: Mutex::default(),
-            double_references: AtomicU64::new(0),
-            bell: Bell::default(),
-            classes: host.classes,
-            handles,
-            host,
-            identity,
-            config,
-        })
-    }
-
-    pub(crate) fn new_log(&self, number: u16, guid: u128, path: &std::path::Path) -> Result<DiskLog, CacheError> {
-        let full = |_| CacheError::TooSmall { path: path.to_owned(), has_bytes: 0, needs_bytes: label::SLABS_AT_BYTES };
-        DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).map_err(full)
-    }
-
     /// Index, allocator and disks from what was read.
     async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64, writes: bool) -> Result<(), CacheError> {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
         let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
-        let mut knows_changes = false;
         for disk in labelled {
+            self.tell_damage(&disk, target);
             self.add_slabs_of(&disk.block);
             let from = Source { shard, file: &disk.device.file, class: self.classes.checkpoint };
             let found = if disk.is_current {
-                // What one log clears, another may have after a damaged place of the first.
-                let away = Away::default();
-                let mut apply = |record: &Record| self.apply(record, &mut other, &away);
-                let found = recover::replay(from, &disk.block, target, &mut apply).await;
-                away.records().iter().for_each(|record| self.away.replay(record));
-                knows_changes |= found.is_ok();
-                found
-            } else if disk.was_away {
-                if !knows_changes {
-                    // Nobody is left who has noted what changed while it was away.
-                    self.away.give_up();
-                }
-                self.load_stale(from, &disk.block, &mut rejected).await
+                let mut apply = |record: &Record| self.apply(record, &mut other);
+                recover::replay(from, &disk.block, target, &mut apply).await
             } else {
-                // It took part in the last checkpoint, and what changed for it was noted nowhere else.
-                Err(ReplayError::Damaged("its log does not reach its last checkpoint"))
+                Err(ReplayError::Missed { last: disk.block.generation, wanted: target })
             };
             if let Err(error) = &found {
                 let path = disk.device.source.path.display();
-                lock(&self.findings).push(format!("{path}: its metadata is damaged ({error}); its blocks are lost"));
+                lock(&self.findings).push(format!("{path}: {error}; its blocks are lost"));
                 self.unload(disk.block.disk, &mut other).await;
             }
             loaded.push((disk, found));
@@ -376,15 +327,26 @@ impl Engine {
         }
         self.claim_all(&mut rejected).await;
         for (disk, found) in loaded {
-            self.take_in(shard, disk, found, writes, &mut other).await?;
+            self.take_in(disk, found, writes, &mut other).await?;
         }
         // Or the next opening would find them again.
         rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
         if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
     }
 
+    /// Says aloud that a superblock is damaged.
+    fn tell_damage(&self, disk: &Labelled, target: u64) {
+        let Some(what) = &disk.damage else { return };
+        let (path, generation) = (disk.device.source.path.display(), disk.block.generation);
+        let finding = format!(
+            "{path}: one of its superblocks is not right ({what}); the other is of checkpoint {generation}, the cache \
+             is opened as of {target}"
+        );
+        lock(&self.findings).push(finding);
+    }
+
     /// One record of a current disk.
-    fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>, away: &Away) {
+    fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>) {
         match record {
             Record::Put { hash, entry } => {
                 if let Some(displaced) = self.index.restore(*hash, *entry)
@@ -404,28 +366,12 @@ impl Engine {
                     waiting.retain(|entry| entry.extent != *extent);
                 }
             }
-            record => away.replay(record),
+            _ => {}
         }
     }
 
     fn disk_of(&self, entry: &Entry) -> Option<u16> {
         self.place(entry.extent.slab).map(|(disk, _)| disk)
-    }
-
-    /// What a disk that was away still knows and nobody has changed; the rest is `rejected`.
-    async fn load_stale(
-        &self,
-        from: Source<'_>,
-        block: &Superblock,
-        rejected: &mut Vec<(KeyHash, Entry)>,
-    ) -> Result<FoundLog, ReplayError> {
-        let (known, found) = recover::own_blocks(from, block, self.known_generation(block.disk_guid)).await?;
-        for (hash, entry) in known {
-            if !(self.away.is_unchanged(&hash) && self.index.restore_if_absent(hash, entry)) {
-                rejected.push((hash, entry));
-            }
-        }
-        Ok(found)
     }
 
     /// Forgets what was loaded of a disk whose metadata is damaged; what it had taken the place of is back.
@@ -471,15 +417,12 @@ impl Engine {
     /// The disk is one of the cache's from now on.
     async fn take_in(
         &self,
-        shard: &Shard,
         disk: Labelled,
         found: Result<FoundLog, ReplayError>,
         writes: bool,
         other: &mut HashMap<KeyHash, Vec<Entry>>,
     ) -> Result<(), CacheError> {
-        let Labelled { device, block, .. } = disk;
-        let from = Source { shard, file: &device.file, class: self.classes.checkpoint };
-        let label_slot = recover::slot_of(from, block.generation).await;
+        let Labelled { device, block, slot, .. } = disk;
         let (number, guid) = (block.disk, block.disk_guid);
         let path = device.source.path.clone();
         // A log that will never be written takes no slab.
@@ -488,19 +431,15 @@ impl Engine {
         let take: &mut dyn FnMut() -> Option<(SlabId, u64)> = if writes { &mut real } else { &mut none };
         let log = match found {
             Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
-            Err(_) => {
-                self.disown(guid);
-                DiskLog::new(self.shape(guid), take).ok()
-            }
+            Err(_) => DiskLog::new(self.shape(guid), take).ok(),
         };
         let log = match log {
             Some(log) => log,
             None => self.empty_disk(&block, &path, other).await?,
         };
-        let write_bytes_per_s = device.source.write_bytes_per_s;
         let identity = DiskIdentity { number, guid, path };
-        let disk = self.make_disk(identity, device, log, write_bytes_per_s);
-        disk.label_slot.store(label_slot, Relaxed);
+        let disk = self.make_disk(identity, device, log);
+        disk.label_slot.store(slot, Relaxed);
         let member = lock(&self.members).iter().find(|member| member.guid == guid).copied();
         if member.is_some_and(|member| member.state == MemberState::Removing) {
             disk.judge(|health| health.set_removing(true));
@@ -519,28 +458,19 @@ impl Engine {
         other: &mut HashMap<KeyHash, Vec<Entry>>,
     ) -> Result<DiskLog, CacheError> {
         lock(&self.findings).push(format!("{}: it has no free slab for its log; its blocks are lost", path.display()));
-        self.disown(block.disk_guid);
         self.unload(block.disk, other).await;
         self.forget_slabs(block.disk);
         self.add_slabs_of(block);
         self.new_log(block.disk, block.disk_guid, path)
     }
 
-    /// From now on it is used: what is away is noted.
-    fn begin_life(&self, newest: &Superblock, sources: usize) {
+    /// From now on it is used.
+    fn begin_life(&self, sources: usize) {
         // Logs may hold commits of checkpoints that an earlier life has not finished: this one's have other numbers.
-        let skip = 1 + (label::random_u64() & 0xffff);
+        let skip = 1 + (random_u64() & 0xffff);
         self.attempts.fetch_add(skip, Relaxed);
         let used = self.host.disks.start + sources as u16;
         self.next_slot.store(used, Relaxed);
-        let is_missing = |member: &Member| self.disk(member.disk).is_none();
-        if newest.members.iter().any(is_missing) {
-            self.away.begin();
-            self.all_disks().iter().for_each(|disk| self.tell_changes(disk.identity.number));
-        } else if !self.away.records().is_empty() {
-            self.away.end();
-            self.note_everywhere(&Record::ChangesCleared);
-        }
         self.set_reserves();
     }
 }

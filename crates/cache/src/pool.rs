@@ -21,9 +21,8 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
+use crate::sync::lock;
 use plimsoll::buffer::{AlignedBuf, BufferError};
-
-use crate::disk::lock;
 
 /// A power of two, and more than the lengths that are in use at a time.
 const SHELVES: usize = 16;

@@ -5,7 +5,8 @@
 //! read here, and nothing is changed.
 //!
 //! # How it works
-//! [`read_superblock`] takes the newer of the two slots that is right. [`replay`] follows the snapshot to its end and the
+//! [`read_superblock`] takes the newer of the two slots that is right; after a checkpoint that was acknowledged both are of
+//! it, so one that is damaged brings nothing back. [`replay`] follows the snapshot to its end and the
 //! log to the commit of the wanted checkpoint, and gives every record to its caller, those of one key in their order; half
 //! a million are sorted by key first, so that the index is not visited all over for each. What lies behind that commit
 //! was never promised and is not looked at.
@@ -15,17 +16,16 @@
 //!
 //! # Example
 //! Of three disks two say generation 8 and one says 7: 8 is wanted. The third's log is asked with [`has_commit`] whether it
-//! has commit 8: after a crash between superblocks it does; of a disk that failed before it does not, and then it counts
-//! as one that had left at 7.
+//! has commit 8: after a crash between superblocks it does; that of a disk that failed before does not, and then nothing
+//! that it says counts.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Class, Shard, SharedFile};
 
-use crate::entry::{Entry, SlabId};
+use crate::entry::SlabId;
 use crate::format::{
     self, Chunk, ChunkEnd, Expect, MAX_CHUNK_BYTES, Record, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock,
 };
@@ -35,7 +35,7 @@ use crate::log::{FoundLog, Snapshot};
 /// Read at a time, in bytes.
 const WINDOW_BYTES: u32 = 2 * MAX_CHUNK_BYTES;
 
-/// A read that fails is tried so often.
+/// A read that fails, or of which nothing can be made, is tried so often.
 const READ_ATTEMPTS: u32 = 3;
 
 /// A disk to read from.
@@ -71,56 +71,72 @@ impl Source<'_> {
 /// What the superblock slots of a disk say.
 pub(crate) enum Label {
     /// A cache's.
-    Ours(Box<Superblock>),
+    Ours(Found),
     /// None is right; the more telling of the two reasons.
     Not(SlotError),
 }
 
-/// The newest superblock that is right.
+/// The newest superblock of a disk that is right.
+pub(crate) struct Found {
+    pub(crate) block: Box<Superblock>,
+    /// Which slot it is in: the next superblock goes to the other one first.
+    pub(crate) slot: usize,
+    /// What is wrong with the other slot, where a superblock should be.
+    pub(crate) damage: Option<String>,
+}
+
+/// The newest superblock that is right. One that is not is read again: it may have been damaged on its way only.
 ///
 /// # Errors
 /// When the disk cannot be read.
 pub(crate) async fn read_superblock(source: Source<'_>) -> io::Result<Label> {
-    let mut best: Option<Superblock> = None;
+    let mut best: Option<(Superblock, usize)> = None;
     let mut why = SlotError::Empty;
     let mut failed = None;
-    for offset in SLOT_OFFSETS {
-        let slot = match source.read(offset, SLOT_BYTES as u32).await {
-            Ok(slot) => slot,
-            Err(error) => {
-                failed = Some(error);
-                continue;
+    let mut damage = None;
+
+    for (slot, offset) in SLOT_OFFSETS.into_iter().enumerate() {
+        match read_slot(source, offset).await {
+            Ok(Ok(block)) if best.as_ref().is_none_or(|(best, _)| best.generation < block.generation) => {
+                best = Some((block, slot));
             }
-        };
-        match format::decode(&slot) {
-            Ok(block) if best.as_ref().is_none_or(|best| best.generation < block.generation) => best = Some(block),
-            Ok(_) => {}
-            Err(error) if weight(error) > weight(why) => why = error,
-            Err(_) => {}
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                if error != SlotError::Empty {
+                    damage = Some(error.to_string());
+                }
+                if weight(error) > weight(why) {
+                    why = error;
+                }
+            }
+            Err(error) => {
+                damage = Some(error.to_string());
+                failed = Some(error);
+            }
         }
     }
+
     // A newer program may have written one slot only.
     if let SlotError::Version { .. } = why {
         return Ok(Label::Not(why));
     }
     match (best, failed) {
-        (Some(block), _) => Ok(Label::Ours(Box::new(block))),
+        (Some((block, slot)), _) => Ok(Label::Ours(Found { block: Box::new(block), slot, damage })),
         // What cannot be read may be anything.
         (None, Some(error)) => Err(error),
         (None, None) => Ok(Label::Not(why)),
     }
 }
 
-/// Which slot holds the superblock of `generation`; the next one goes to the other.
-pub(crate) async fn slot_of(source: Source<'_>, generation: u64) -> usize {
-    for (slot, offset) in SLOT_OFFSETS.into_iter().enumerate() {
-        if let Ok(bytes) = source.read(offset, SLOT_BYTES as u32).await
-            && format::decode(&bytes).is_ok_and(|block| block.generation == generation)
-        {
-            return slot;
+async fn read_slot(source: Source<'_>, offset: u64) -> io::Result<Result<Superblock, SlotError>> {
+    let mut attempt = 1;
+    loop {
+        let decoded = format::decode(&source.read(offset, SLOT_BYTES as u32).await?);
+        if decoded.is_ok() || attempt == READ_ATTEMPTS {
+            return Ok(decoded);
         }
+        attempt += 1;
     }
-    0
 }
 
 fn weight(error: SlotError) -> u8 {
@@ -139,13 +155,21 @@ pub(crate) enum ReplayError {
     Io(io::Error),
     /// What was expected is not there.
     Damaged(&'static str),
+    /// It was away when checkpoint `wanted` was made.
+    Missed {
+        last: u64,
+        wanted: u64,
+    },
 }
 
 impl std::fmt::Display for ReplayError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ReplayError::Io(error) => error.fmt(f),
-            ReplayError::Damaged(what) => f.write_str(what),
+            ReplayError::Io(error) => write!(f, "its metadata cannot be read ({error})"),
+            ReplayError::Damaged(what) => write!(f, "its metadata is damaged ({what})"),
+            ReplayError::Missed { last, wanted } => {
+                write!(f, "it has checkpoint {last}, and missed {wanted}")
+            }
         }
     }
 }
@@ -193,6 +217,7 @@ impl<'a> Reader<'a> {
             sector_bytes: self.block.sector_bytes,
         };
         let mut need_bytes = self.block.sector_bytes;
+        let mut attempt = 1;
         loop {
             let room = self.block.slab_bytes - self.at.offset_bytes;
             if need_bytes > room {
@@ -204,6 +229,12 @@ impl<'a> Reader<'a> {
             match format::decode_chunk(bytes, &expect) {
                 Ok(chunk) => return Ok(Some(self.go_on(chunk))),
                 Err(ChunkEnd::ShortRead { need_bytes: more }) => need_bytes = more.max(need_bytes + 1),
+                // It may have been damaged on its way only, and a whole disk may depend on it.
+                Err(ChunkEnd::NotOne | ChunkEnd::Damaged) if attempt < READ_ATTEMPTS => {
+                    attempt += 1;
+                    need_bytes = self.block.sector_bytes;
+                    self.window = None;
+                }
                 Err(ChunkEnd::NotOne | ChunkEnd::Damaged) => return Ok(None),
             }
         }
@@ -339,28 +370,4 @@ pub(crate) async fn replay(
         len_bytes: reader.len_bytes,
         snapshot,
     })
-}
-
-/// What a disk that was away knew at `generation`, the last checkpoint that the others know it to have, and its log. Its
-/// superblock may be older: it is written last.
-///
-/// # Errors
-/// As [`replay`].
-pub(crate) async fn own_blocks(
-    source: Source<'_>,
-    block: &Superblock,
-    generation: u64,
-) -> Result<(HashMap<KeyHash, Entry>, FoundLog), ReplayError> {
-    let mut known: HashMap<KeyHash, Entry> = HashMap::new();
-    let mut apply = |record: &Record| match record {
-        Record::Put { hash, entry } => {
-            known.insert(*hash, *entry);
-        }
-        Record::Remove { hash, extent } if known.get(hash).is_some_and(|entry| entry.extent == *extent) => {
-            known.remove(hash);
-        }
-        _ => {}
-    };
-    let found = replay(source, block, generation, &mut apply).await?;
-    Ok((known, found))
 }

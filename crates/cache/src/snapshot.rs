@@ -23,21 +23,17 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use plimsoll::Shard;
 
-use crate::disk::{CacheDisk, lock};
-use crate::engine::{Engine, write};
-use crate::format::{Record, StreamHead};
-use crate::index::{Cursor, Verdict};
+use crate::disk::CacheDisk;
+use crate::engine::Engine;
+use crate::entry::SlabId;
+use crate::format::{MAX_RECORD_BYTES, Record, StreamHead};
+use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::log::{Snapshot, Stream};
 use crate::race::yield_now;
-
-/// Bytes of an entry in a log or snapshot.
-pub(crate) const RECORD_BYTES: u64 = 25;
+use crate::sync::{lock, read, write};
 
 /// Logs shorter than this are never worth a snapshot.
 const MIN_LOG_BYTES: u64 = 4 << 20;
-
-/// Entries that are visited before chunks are written and others get a turn.
-const PASS_ENTRIES: usize = 4096;
 
 /// A disk's snapshot while it is written.
 struct Growing {
@@ -52,7 +48,8 @@ impl Engine {
     pub(crate) fn start_snapshot(self: &Arc<Engine>, shard: &Shard) {
         let disks = self.all_disks();
         let parts = disks.len().max(1) as u64;
-        let limit = (2 * RECORD_BYTES * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
+        let limit =
+            (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
         let is_long = |disk: &Arc<CacheDisk>| {
             disk.takes_metadata() && {
@@ -99,15 +96,14 @@ impl Engine {
             return;
         }
         for mut to in growing {
-            for record in self.away.records() {
-                self.put(&mut to, &record);
-            }
             self.put(&mut to, &Record::End);
-            let number = to.disk.identity.number;
-            to.is_whole &= to.stream.seal(&mut || self.metadata_slab(number)).is_ok();
+            to.is_whole = to.is_whole && to.stream.seal(&mut || self.slab_for(&to.disk)).is_ok();
             self.write_out(shard, &mut to).await;
             let slabs = to.stream.slabs().collect();
-            if to.is_whole {
+            let _gate = read(&self.gate);
+            if !self.is_member(&to.disk) {
+                // Its slabs are not its own any more.
+            } else if to.is_whole {
                 lock(&to.disk.log).snapshot_written(Snapshot { head: to.head, slabs });
             } else {
                 lock(&to.disk.log).snapshot_failed();
@@ -130,8 +126,12 @@ impl Engine {
     }
 
     fn put(&self, to: &mut Growing, record: &Record) {
-        let number = to.disk.identity.number;
-        to.is_whole = to.is_whole && to.stream.push(record, &mut || self.metadata_slab(number)).is_ok();
+        to.is_whole = to.is_whole && to.stream.push(record, &mut || self.slab_for(&to.disk)).is_ok();
+    }
+
+    /// Returns the next slab of a snapshot, or `None` if the disk has left: its slabs belong to its next life.
+    fn slab_for(&self, disk: &Arc<CacheDisk>) -> Option<(SlabId, u64)> {
+        if self.is_member(disk) { self.metadata_slab(disk.identity.number) } else { None }
     }
 
     async fn write_out(&self, shard: &Shard, to: &mut Growing) {

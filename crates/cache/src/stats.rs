@@ -23,6 +23,8 @@
 //! assert_eq!(IoKind::ALL.len(), 8);
 //! ```
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets of a histogram: bucket b counts values from 2^b to 2^(b+1) - 1 (0 goes to bucket 0).
@@ -149,10 +151,20 @@ pub struct IoStats {
     pub size_bytes_log2: Vec<u64>,
 }
 
+/// Figures by the names that [`IoKind::ALL`], [`MissReason::ALL`] or [`DropReason::ALL`] give them.
+pub type ByName<T> = BTreeMap<Cow<'static, str>, T>;
+
+/// Puts figures that stand in the order of `all` under their names.
+pub(crate) fn by_name<K, T>(all: &[(K, &'static str)], figures: impl IntoIterator<Item = T>) -> ByName<T> {
+    all.iter().map(|(_, name)| Cow::Borrowed(*name)).zip(figures).collect()
+}
+
 /// How a disk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum DiskHealth {
     /// As it should be.
+    #[default]
     Healthy,
     /// Much slower than the others, or than it was: reads past their deadline are misses, little new goes there.
     Slow,
@@ -237,7 +249,8 @@ impl MissReason {
 }
 
 /// A disk of the cache.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct DiskStats {
     /// Number in the cache; stays with the disk.
     pub number: u16,
@@ -263,12 +276,13 @@ pub struct DiskStats {
     pub to_move_bytes: u64,
     /// Bytes per second that placement thinks it writes.
     pub write_bytes_per_s: f64,
-    /// What it did, by kind, in the order of [`IoKind::ALL`].
-    pub io: Vec<IoStats>,
+    /// What it did, by the names of [`IoKind::ALL`]; empty for one that is missing.
+    pub io: ByName<IoStats>,
 }
 
 /// Everything. See the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct CacheStats {
     /// When, in nanoseconds of the backend's clock.
     pub at_ns: u64,
@@ -288,14 +302,14 @@ pub struct CacheStats {
     pub memory_hits: u64,
     /// Bytes of both.
     pub hit_bytes: u64,
-    /// Look-ups that gave nothing, in the order of [`MissReason::ALL`].
-    pub misses: [u64; 6],
+    /// Look-ups that gave nothing, by the names of [`MissReason::ALL`].
+    pub misses: ByName<u64>,
     /// Blocks stored.
     pub inserts: u64,
     /// Their bytes.
     pub insert_bytes: u64,
-    /// Inserts not stored, in the order of [`DropReason::ALL`].
-    pub drops: [u64; 5],
+    /// Inserts not stored, by the names of [`DropReason::ALL`].
+    pub drops: ByName<u64>,
     /// Blocks removed by the caller.
     pub removes: u64,
     /// Blocks evicted.

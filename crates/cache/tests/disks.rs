@@ -68,7 +68,7 @@ fn state(town: &Town, disk: usize, state: SimDiskState) {
 }
 
 #[test]
-fn a_disk_leaves_under_load_and_brings_back_what_has_not_changed() {
+fn a_disk_leaves_under_load_and_begins_anew_when_it_returns() {
     for (what, crash) in [(SimDiskState::Gone, false), (SimDiskState::Failed, false), (SimDiskState::Gone, true)] {
         let town = town(3);
         let life = town.open(&quiet());
@@ -102,20 +102,21 @@ fn a_disk_leaves_under_load_and_brings_back_what_has_not_changed() {
             nap(&life, 12).await;
             let stats = cache.stats();
             assert_eq!(health(&stats, 1), DiskHealth::Healthy, "{}", stats.disks[1].why);
-            // A disk that answers with errors counts as failed after eight of them: so many blocks are given up.
-            let back = hits(cache, 200..600, 1).await.len();
-            let least = if what == SimDiskState::Gone { 400 } else { 390 };
-            assert!(back >= least, "{back} of 400 after {what:?}, crash: {crash}");
+            assert_eq!(stats.disks[1].allocated_bytes, 0, "it missed a checkpoint");
+            let there = hits(cache, 200..600, 1).await.len();
+            assert!((150..400).contains(&there), "two disks of three: {there}, after {what:?}, crash: {crash}");
             assert_eq!(hits(cache, 100..150, 2).await.len(), 50);
             // On the disk that left there may have been some of these.
             hits(cache, 0..50, 2).await;
             assert_eq!(hits(cache, 50..100, 1).await, [0_u32; 0], "removed before it left");
             assert_eq!(hits(cache, 150..200, 1).await, [0_u32; 0], "removed while it was away");
+            insert(cache, 600..900, 1).await;
+            assert!(cache.stats().disks[1].allocated_bytes > 0, "it is used again");
         });
         life.close();
         let life = town.open(&quiet());
         life.run(async |cache| {
-            assert!(hits(cache, 200..600, 1).await.len() >= 390);
+            assert_eq!(hits(cache, 600..900, 1).await.len(), 300);
             assert_eq!(hits(cache, 50..100, 1).await, [0_u32; 0]);
         });
     }
@@ -145,7 +146,10 @@ fn a_cache_opens_without_a_disk_and_takes_it_back_at_the_next_opening() {
         life.run(async |cache| {
             assert_eq!(hits(cache, 0..100, 2).await.len(), 100);
             assert_eq!(hits(cache, 100..200, 1).await, [0_u32; 0]);
-            assert_eq!(hits(cache, 200..300, 1).await.len(), 100);
+            let there = hits(cache, 200..300, 1).await.len();
+            assert!((30..100).contains(&there), "{there}");
+            assert_eq!(health(&cache.stats(), 2), DiskHealth::Healthy);
+            assert_eq!(cache.stats().disks[2].allocated_bytes, 0);
         });
         life.close();
     }
@@ -181,7 +185,8 @@ fn a_disk_that_takes_no_writes_serves_on() {
     life.run(async |cache| {
         assert_eq!(hits(cache, 0..50, 2).await.len(), 50);
         assert_eq!(hits(cache, 50..100, 1).await, [0_u32; 0]);
-        assert_eq!(hits(cache, 100..300, 1).await.len(), 200);
+        let there = hits(cache, 100..300, 1).await.len();
+        assert!((50..200).contains(&there), "{there}");
     });
 }
 
@@ -288,7 +293,7 @@ fn a_disk_that_has_grown_is_used() {
     assert_eq!(life.run(async |cache| hits(cache, 0..12_000, 1).await.len()), 12_000);
     life.close();
     town.set_len(1, 48 << 20);
-    let error = town.try_open(&quiet()).err().unwrap();
+    let error = town.try_open_of(&quiet(), &town.disks[1..]).err().unwrap();
     assert!(matches!(error, CacheError::Shrunk { .. }), "{error}");
 }
 
@@ -308,7 +313,7 @@ fn disks_that_are_not_what_they_should_be_are_refused() {
     assert!(matches!(end, Some(CacheError::OtherCache { .. })), "{end:?}");
     let end = refusal(&none, &[&ours[0], &ours[0]]);
     assert!(matches!(end, Some(CacheError::Twice { .. })), "{end:?}");
-    let end = refusal(&none, &[&ours[0], &town.disks[4]]);
+    let end = refusal(&none, &[&town.disks[4]]);
     assert!(matches!(end, Some(CacheError::NotACache { .. })), "{end:?}");
     let end = refusal(&none, &[]);
     assert!(matches!(end, Some(CacheError::NoDisks)), "{end:?}");
@@ -344,4 +349,167 @@ fn an_encrypted_cache_survives_a_crash_and_opens_with_its_key_only() {
     life.crash();
     let life = town.open(&with(Some([3; 32])));
     assert_eq!(life.run(async |cache| hits(cache, 0..300, 1).await.len()), 300);
+}
+
+/// Every operation takes 100 s and more: none comes back while it is looked.
+const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
+
+#[test]
+fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
+    let town = town(3);
+    let life = town.open(&CacheConfig { checkpoint_interval: Duration::from_secs(5), ..quiet() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..600, 1).await;
+        cache.checkpoint().await.unwrap();
+        state(&town, 1, HANGS);
+        let begin_ns = shard.now_ns();
+        let (mut there, mut late, mut stored, mut longest_ns) = (0, 0, 0, 0);
+        let options = GetOptions { deadline: Some(Duration::from_millis(20)), ..GetOptions::default() };
+        let mut next = 1000;
+        while shard.now_ns() - begin_ns < 60_000_000_000 {
+            for n in (0..600).step_by(7) {
+                let asked_ns = shard.now_ns();
+                match cache.get_with(&key(n), options).await.unwrap() {
+                    Lookup::Hit(block) => {
+                        assert_eq!(block[..], value_of(n + 10_000, 8192));
+                        there += 1;
+                        longest_ns = longest_ns.max(shard.now_ns() - asked_ns);
+                    }
+                    Lookup::Miss(MissReason::Deadline) => late += 1,
+                    Lookup::Miss(_) => {}
+                }
+            }
+            // One that goes to the disk that hangs is not waited for.
+            let value = value_of(next + 10_000, 8192);
+            let (insert_key, limit) = (key(next), shard.sleep(Duration::from_millis(500)));
+            let mut insert = std::pin::pin!(cache.insert(&insert_key, &value));
+            let mut limit = std::pin::pin!(limit);
+            std::future::poll_fn(|context| {
+                if let std::task::Poll::Ready(end) = insert.as_mut().poll(context) {
+                    stored += u32::from(end.unwrap() == Inserted::Stored);
+                    return std::task::Poll::Ready(());
+                }
+                limit.as_mut().poll(context)
+            })
+            .await;
+            next += 1;
+            shard.sleep(Duration::from_millis(50)).await;
+        }
+        // The first 2 s show that the disk is slow, 10 s that it does not take its log.
+        assert!(there > 30_000 && longest_ns < 5_000_000, "{there} hits, one took {longest_ns} ns");
+        assert!(late < 2000, "{late} look-ups waited for the disk that hangs");
+        assert!(stored > 500 && stored + 60 > next - 1000, "{stored} of {}", next - 1000);
+        let stats = cache.stats();
+        assert!(stats.checkpoints >= 9, "{} checkpoints", stats.checkpoints);
+        assert!(matches!(health(&stats, 1), DiskHealth::Failed | DiskHealth::Missing), "{}", stats.disks[1].why);
+
+        state(&town, 1, SimDiskState::Healthy);
+        // What hung comes back one after the other.
+        nap(&life, 10_000).await;
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "it answers again: {}", cache.stats().disks[1].why);
+        insert(cache, 5000..5300, 1).await;
+        assert_eq!(hits(cache, 5000..5300, 1).await.len(), 300);
+    });
+    life.close();
+    let life = town.open(&quiet());
+    assert_eq!(life.run(async |cache| hits(cache, 5000..5300, 1).await.len()), 300);
+}
+
+#[test]
+fn metadata_is_not_written_again_to_a_disk_that_takes_none() {
+    let town = town(1);
+    let life = town.open(&quiet());
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        insert(cache, 0..10, 1).await;
+        town.world.set_faults(SimFaults { write_error_probability: 1.0, ..SimFaults::default() }).unwrap();
+        let begin_ns = shard.now_ns();
+        cache.checkpoint().await.unwrap_err();
+        let took_ns = shard.now_ns() - begin_ns;
+
+        // Tried again after 1, 10 and 100 ms: the fourth error in a row makes it read-only. A fifth would end like it, a
+        // second later.
+        assert_eq!(health(&cache.stats(), 0), DiskHealth::ReadOnly);
+        assert!((111_000_000..500_000_000).contains(&took_ns), "{took_ns} ns");
+    });
+}
+
+#[test]
+fn a_disk_that_hangs_as_it_returns_does_not_keep_another_out() {
+    let town = town(3);
+    let life = town.open(&quiet());
+    life.run(async |cache| {
+        insert(cache, 0..300, 1).await;
+        state(&town, 1, SimDiskState::Gone);
+        state(&town, 2, SimDiskState::Gone);
+        hits(cache, 0..300, 1).await;
+        nap(&life, 1).await;
+
+        // A look every 5 s: one has begun, and waits for disk 1.
+        state(&town, 1, HANGS);
+        nap(&life, 6).await;
+        state(&town, 2, SimDiskState::Healthy);
+        nap(&life, 30).await;
+        assert_eq!(health(&cache.stats(), 2), DiskHealth::Healthy, "{}", cache.stats().disks[2].why);
+        assert_eq!(health(&cache.stats(), 1), DiskHealth::Missing);
+    });
+}
+
+#[test]
+fn a_new_disk_that_hangs_is_refused_in_time() {
+    for force in [false, true] {
+        let town = Town::new(2, 48 << 20, 7);
+        town.create_of(SLAB_BYTES, &town.disks[..1]);
+        let life = town.try_open_of(&quiet(), &town.disks[..1]).unwrap();
+        let shard = life.runtime().shard(0).clone();
+        life.run(async |cache| {
+            let capacity_bytes = cache.stats().disks[0].capacity_bytes;
+            state(&town, 1, HANGS);
+            let begin_ns = shard.now_ns();
+            let error = cache.add_disk(&town.disks[1], force).await.unwrap_err();
+            let took_ns = shard.now_ns() - begin_ns;
+            assert!(matches!(error, CacheError::Io { .. }), "{error}");
+            assert!((10_000_000_000..11_000_000_000).contains(&took_ns), "{took_ns} ns, force: {force}");
+
+            let stats = cache.stats();
+            let capacities: Vec<_> = stats.disks.iter().map(|disk| disk.capacity_bytes).collect();
+            assert_eq!(capacities, [capacity_bytes], "nothing of it stays behind");
+            insert(cache, 0..10, 1).await;
+        });
+    }
+}
+
+#[test]
+fn eviction_keeps_the_space_that_it_should_while_a_new_disk_is_labelled() {
+    let town = Town::new(2, 48 << 20, 7);
+    town.create_of(SLAB_BYTES, &town.disks[..1]);
+    let config = CacheConfig { target_free_blocks_pct: 10.0, ..quiet() };
+    let life = town.try_open_of(&config, &town.disks[..1]).unwrap();
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        for n in 0..8000 {
+            cache.insert(&key(n), &value_of(n, 8192)).await.unwrap();
+        }
+        nap(&life, 5).await;
+        let evictions = cache.stats().evictions;
+        state(&town, 1, HANGS);
+        let work = async {
+            nap(&life, 2).await;
+            assert_eq!(cache.stats().evictions, evictions, "of its capacity nothing is to be kept free yet");
+            let mut stored = 0;
+            for n in 10_000..13_000 {
+                stored += u32::from(cache.insert(&key(n), &value_of(n, 8192)).await.unwrap() == Inserted::Stored);
+                shard.sleep(Duration::from_millis(1)).await;
+            }
+            assert!(stored > 2900, "{stored} of 3000 are stored");
+        };
+        let (mut adding, mut work) = (std::pin::pin!(cache.add_disk(&town.disks[1], true)), std::pin::pin!(work));
+        std::future::poll_fn(|context| {
+            assert!(adding.as_mut().poll(context).is_pending(), "the disk does not hang");
+            work.as_mut().poll(context)
+        })
+        .await;
+        adding.await.unwrap_err();
+    });
 }

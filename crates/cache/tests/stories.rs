@@ -4,14 +4,17 @@
 
 mod world;
 
+use std::task::Poll;
+use std::time::Duration;
+
 use plimsoll_cache::stats::{DiskHealth, DropReason, MissReason};
-use plimsoll_cache::{CacheConfig, Inserted, Lookup};
+use plimsoll_cache::{CacheConfig, GetOptions, Inserted, Lookup};
 use world::{Town, value_of};
 
 #[test]
 fn what_was_checkpointed_survives_a_crash() {
     let town = Town::new(2, 64 << 20, 1);
-    let config = CacheConfig { checkpoint_interval: std::time::Duration::from_secs(3600), ..CacheConfig::default() };
+    let config = CacheConfig { checkpoint_interval: Duration::from_secs(3600), ..CacheConfig::default() };
     town.create(1 << 20);
     let life = town.open(&config);
     life.run(async |cache| {
@@ -49,14 +52,14 @@ fn closing_keeps_everything_and_full_caches_evict() {
                 Inserted::Stored => {}
                 Inserted::Dropped(DropReason::NoSpace) => {
                     no_space += 1;
-                    shard.sleep(std::time::Duration::from_millis(1)).await;
+                    shard.sleep(Duration::from_millis(1)).await;
                 }
                 Inserted::Dropped(other) => panic!("{other:?}"),
             }
         }
         assert!(no_space < 4_000, "{no_space} of 40,000 found no space");
         // Eviction has its time.
-        shard.sleep(std::time::Duration::from_secs(1)).await;
+        shard.sleep(Duration::from_secs(1)).await;
         cache.stats()
     });
     assert!(stats.evictions > 20_000 && stats.blocks > 5_000, "{stats:?}");
@@ -90,4 +93,73 @@ fn a_value_that_is_dropped_takes_the_older_one_with_it() {
         assert!(matches!(cache.get(b"k").await.unwrap(), Lookup::Miss(MissReason::Absent)));
         assert_eq!(large.await.unwrap(), Inserted::Stored);
     });
+}
+
+/// What was fetched is as old as the beginning of the fetch: whatever happened to the key meanwhile is newer.
+#[test]
+fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
+    let town = Town::new(1, 16 << 20, 6);
+    town.create(1 << 20);
+    let life = town.open(&CacheConfig { memory_bytes: 1 << 20, ..CacheConfig::default() });
+    let shard = life.runtime().shard(0).clone();
+    life.run(async |cache| {
+        let (old, new) = (value_of(1, 8192), value_of(2, 8192));
+        for is_removal in [false, true] {
+            let fetch = async |_| {
+                shard.sleep(Duration::from_millis(5)).await;
+                Ok::<_, ()>(old.clone())
+            };
+            let fetched = cache.get_or_fetch(b"k", GetOptions::default(), fetch);
+            let change = async {
+                shard.sleep(Duration::from_millis(1)).await;
+                if is_removal {
+                    cache.remove(b"k").await.unwrap();
+                } else {
+                    assert_eq!(cache.insert(b"k", &new).await.unwrap(), Inserted::Stored);
+                }
+            };
+            let (fetched, ()) = both(fetched, change).await;
+            assert_eq!(fetched.unwrap().into_block()[..], old[..]);
+            match cache.get(b"k").await.unwrap() {
+                Lookup::Hit(block) => assert!(!is_removal && block[..] == new[..], "the older value is back"),
+                Lookup::Miss(_) => assert!(is_removal, "the newer value is lost"),
+            }
+            cache.remove(b"k").await.unwrap();
+        }
+
+        // A fetch that nothing disturbs is cached, also after one that failed and one that was given up.
+        let failed = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>("no")).await;
+        assert!(failed.is_err());
+        {
+            let mut given_up = std::pin::pin!(cache.get_or_fetch(b"k", GetOptions::default(), async |_| {
+                std::future::pending::<Result<Vec<u8>, ()>>().await
+            }));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(given_up.as_mut().poll(&mut context).is_pending());
+        }
+        cache.get_or_fetch(b"k", GetOptions::default(), async |_| Ok::<_, ()>(new.clone())).await.unwrap();
+        let Lookup::Hit(block) = cache.get(b"k").await.unwrap() else { panic!("it was not cached") };
+        assert_eq!(block[..], new[..]);
+    });
+}
+
+/// Two futures, and what both gave.
+async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
+    let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
+    let (mut a, mut b) = (None, None);
+    std::future::poll_fn(|context| {
+        if a.is_none()
+            && let Poll::Ready(value) = first.as_mut().poll(context)
+        {
+            a = Some(value);
+        }
+        if b.is_none()
+            && let Poll::Ready(value) = second.as_mut().poll(context)
+        {
+            b = Some(value);
+        }
+        if a.is_some() && b.is_some() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    (a.unwrap(), b.unwrap())
 }

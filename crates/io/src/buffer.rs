@@ -26,7 +26,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -253,6 +253,57 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
+/// A part of an [`AlignedBuf`], with the whole of it: what a read of any range gives out without a copy.
+///
+/// It is a slice of bytes; `bytes::Bytes::from_owner` takes it as it is.
+///
+/// # Example
+/// ```
+/// # async fn example(file: plimsoll::File) -> std::io::Result<bytes::Bytes> {
+/// let value = file.read_exact_at(12_345, 678).await?;
+/// Ok(bytes::Bytes::from_owner(value))
+/// # }
+/// ```
+pub struct OwnedSlice {
+    buffer: AlignedBuf,
+    range: Range<usize>,
+}
+
+impl OwnedSlice {
+    /// The part of `buffer` that `range` names, as far as there is one.
+    #[must_use]
+    pub fn new(buffer: AlignedBuf, range: Range<usize>) -> OwnedSlice {
+        let end = range.end.min(buffer.len());
+        OwnedSlice { range: range.start.min(end)..end, buffer }
+    }
+
+    /// Gives the whole buffer back, to be used again.
+    #[must_use]
+    pub fn into_buffer(self) -> AlignedBuf {
+        self.buffer
+    }
+}
+
+impl Deref for OwnedSlice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for OwnedSlice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for OwnedSlice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnedSlice({} of {} bytes)", self.range.len(), self.buffer.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +342,19 @@ mod tests {
         let last = buffers.pop();
         drop(buffers);
         assert!(last.is_some_and(|b| b.iter().all(|&byte| byte == 0) && (b.as_ptr() as usize).is_multiple_of(4096)));
+        Ok(())
+    }
+
+    #[test]
+    fn a_slice_is_the_part_that_there_is() -> Result<(), BufferError> {
+        // Range asked for, and what of it lies in a buffer of 8 bytes.
+        for (range, expected) in [(2..5, 2..5), (0..9, 0..8), (7..7, 7..7), (9..12, 8..8)] {
+            let mut buffer = AlignedBuf::new(8)?;
+            buffer.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]);
+            let slice = OwnedSlice::new(buffer, range);
+            assert_eq!(slice.as_ref(), expected.map(|n| n as u8).collect::<Vec<_>>());
+            assert_eq!(slice.into_buffer().len(), 8);
+        }
         Ok(())
     }
 

@@ -95,6 +95,7 @@ const CHECKS: &[(&str, bool, bool, Check)] = &[
     ("a durable write and both syncs", false, false, syncs),
     ("a discarded range reads as zeros", true, false, discard),
     ("allocate grows the file unless told not to", true, false, allocate),
+    ("an operation sets the length", true, false, lengths),
     ("registered memory", true, false, registered_memory),
     ("16 MiB in one operation", true, false, large),
     ("unaligned direct I/O ends", true, false, unaligned),
@@ -193,7 +194,7 @@ impl Kit<'_> {
     /// A new file, direct where `direct` and the file system allow it.
     fn create(&mut self, rig: &mut Rig, direct: bool) -> Result<(FileId, FileInfo), String> {
         let path = self.path();
-        let options = OpenOptions { write: true, create_new: true, direct, dsync: false };
+        let options = OpenOptions { write: true, create_new: true, direct, dsync: false, directory: false };
         match rig.backend.open(&path, &options) {
             Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
                 rig.backend.open(&path, &OpenOptions { direct: false, ..options }).map_err(|error| error.to_string())
@@ -377,7 +378,7 @@ fn short_reads(kit: &mut Kit<'_>) -> Verdict {
 fn syncs(kit: &mut Kit<'_>) -> Verdict {
     let mut data = buffer(BLOCK)?;
     let mut rig = kit.backend()?;
-    let options = OpenOptions { write: true, create_new: true, direct: false, dsync: true };
+    let options = OpenOptions { write: true, create_new: true, direct: false, dsync: true, directory: false };
     let (file, _) = rig.backend.open(&kit.path(), &options).map_err(|error| error.to_string())?;
     rig.all(Kind::Write, file, 0, &mut data)?;
     for data_only in [true, false] {
@@ -416,6 +417,26 @@ fn allocate(kit: &mut Kit<'_>) -> Verdict {
     expect("length grown", &rig.len(file)?, &len_bytes)?;
     rig.all(Kind::Read, file, len_bytes - BLOCK as u64, &mut back)?;
     expect("allocated space reads as zeros", &back.iter().all(|&byte| byte == 0), &true)?;
+    Ok(None)
+}
+
+fn lengths(kit: &mut Kit<'_>) -> Verdict {
+    let mut back = buffer(BLOCK)?;
+    let mut rig = kit.backend()?;
+    let file = kit.filled(&mut rig, false, 2, 7)?;
+    let mut first = buffer(2 * BLOCK)?;
+    pattern(&mut first, 7);
+    for len_bytes in [BLOCK as u64 - 1, 3 * BLOCK as u64, BLOCK as u64 - 1, 0] {
+        expect("a length is set", &rig.plain(Kind::SetLen { len_bytes }, file, 0)?, &true)?;
+        expect("length", &rig.len(file)?, &len_bytes)?;
+        if len_bytes > BLOCK as u64 {
+            rig.all(Kind::Read, file, 0, &mut back)?;
+            let (kept, cut) = (&first[..BLOCK - 1], 0);
+            same("what was kept, and a zero where it was cut", &back, &[kept, &[cut]].concat())?;
+        }
+    }
+    let too_long = rig.operation(Kind::SetLen { len_bytes: u64::MAX }, file, 0, Memory::None);
+    expect("a length beyond all files", &rig.one(too_long)?, &Err(libc::EINVAL))?;
     Ok(None)
 }
 

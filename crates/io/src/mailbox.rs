@@ -10,6 +10,8 @@
 //! what comes later, and what still lay there, goes back to its sender with an error or is dropped (a dropped task breaks
 //! the channel of whoever waits for it). Nobody waits for a shard that is gone.
 //!
+//! Requests of handles lie in a list of their own ([`Inbox`]), in slots from a pool.
+//!
 //! # Limits
 //! What goes into a mailbox is bounded, so that what comes back always finds room: every request and every answer holds
 //! a place in the bounded table of the shard that asked; every job of a handle a [`JobPlace`], of which a shard has as many
@@ -19,11 +21,12 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crossbeam_queue::SegQueue;
+use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use crate::backend::WakeHandle;
 use crate::request::{Done, Request, RequestError};
 use crate::shard::Job;
+use crate::slot::{Inbox, JobPlace, POOLED_MAX, Slot, Taken};
 
 /// What can be said to a shard.
 pub(crate) enum Message {
@@ -40,23 +43,17 @@ pub(crate) enum Message {
     Close { number: u32, uid: u64 },
 }
 
-#[derive(Default)]
 struct Peer {
     messages: SegQueue<Message>,
+    /// Requests of handles.
+    inbox: Inbox,
+    /// Slots that carry none.
+    pool: ArrayQueue<Arc<Slot>>,
     reach: RwLock<Reach>,
-    /// Jobs of handles that were not started yet.
+    /// Jobs and requests of handles that were not started yet.
     jobs: Arc<AtomicUsize>,
     /// Jobs that were refused because too many waited.
     refused_jobs: AtomicU64,
-}
-
-/// Room for one job of a handle, taken until the job is started or dropped: the job holds it.
-pub(crate) struct JobPlace(Arc<AtomicUsize>);
-
-impl Drop for JobPlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 /// Whether a shard reads its mail.
@@ -67,6 +64,8 @@ enum Reach {
     NotYet,
     /// It does; wake it.
     Open(WakeHandle),
+    /// A gate has its place, which has no mail.
+    Gate,
     /// It is gone.
     Closed,
 }
@@ -81,7 +80,15 @@ pub(crate) struct Mailboxes {
 
 impl Mailboxes {
     pub(crate) fn new(shards: u16, max_jobs: usize) -> Mailboxes {
-        Mailboxes { peers: (0..shards).map(|_| Peer::default()).collect(), max_jobs }
+        let peer = |_| Peer {
+            messages: SegQueue::new(),
+            inbox: Inbox::default(),
+            pool: ArrayQueue::new(max_jobs.clamp(1, POOLED_MAX)),
+            reach: RwLock::default(),
+            jobs: Arc::default(),
+            refused_jobs: AtomicU64::new(0),
+        };
+        Mailboxes { peers: (0..shards).map(peer).collect(), max_jobs }
     }
 
     /// Takes room for a job in the mailbox of `shard`; `None` where as many wait as may.
@@ -97,6 +104,42 @@ impl Mailboxes {
         Some(place)
     }
 
+    /// Takes a slot from the pool of `shard`; `None` when all are in use.
+    pub(crate) fn slot(&self, shard: u16) -> Option<Arc<Slot>> {
+        self.peers.get(usize::from(shard))?.pool.pop()
+    }
+
+    /// Gives a slot back whose end was taken.
+    pub(crate) fn give_back(&self, shard: u16, slot: Arc<Slot>) {
+        if let Some(peer) = self.peers.get(usize::from(shard)) {
+            // Dropped where the pool is full.
+            let _ = peer.pool.push(slot);
+        }
+    }
+
+    /// Sends a slot to `shard`, and wakes it unless it has others to look at. Returns `false`, and drops it unanswered, when
+    /// nobody will look.
+    pub(crate) fn submit(&self, shard: u16, slot: Arc<Slot>) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        let reach = peer.reach.read().unwrap_or_else(PoisonError::into_inner);
+        let wake = match &*reach {
+            Reach::NotYet => None,
+            Reach::Open(wake) => Some(wake),
+            Reach::Gate | Reach::Closed => return false,
+        };
+        if peer.inbox.push(slot)
+            && let Some(wake) = wake
+        {
+            wake.wake();
+        }
+        true
+    }
+
+    /// Takes what was submitted to `shard`, in order.
+    pub(crate) fn submitted(&self, shard: u16) -> Option<Taken> {
+        self.peers.get(usize::from(shard)).map(|peer| peer.inbox.take())
+    }
+
     /// Jobs of handles refused so far, for all shards.
     pub(crate) fn refused_jobs(&self) -> u64 {
         self.peers.iter().map(|peer| peer.refused_jobs.load(Relaxed)).sum()
@@ -107,11 +150,29 @@ impl Mailboxes {
     pub(crate) fn open(&self, shard: u16, wake: WakeHandle) -> bool {
         let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
         let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
-        let is_free = !matches!(*reach, Reach::Open(_));
+        let is_free = !matches!(*reach, Reach::Open(_) | Reach::Gate);
         if is_free {
             *reach = Reach::Open(wake);
         }
         is_free
+    }
+
+    /// From now on a gate is in the place of `shard`, until it is closed. `false` when somebody is.
+    pub(crate) fn open_gate(&self, shard: u16) -> bool {
+        let Some(peer) = self.peers.get(usize::from(shard)) else { return false };
+        {
+            let mut reach = peer.reach.write().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*reach, Reach::Open(_) | Reach::Gate) {
+                return false;
+            }
+            *reach = Reach::Gate;
+        }
+        // What came while a shard was expected here.
+        drop(peer.inbox.take());
+        while let Some(message) = peer.messages.pop() {
+            self.bounce(message);
+        }
+        true
     }
 
     /// `shard` reads no mail any more, until it is opened again.
@@ -121,7 +182,10 @@ impl Mailboxes {
         *reach = Reach::Closed;
         // Before anybody can open the shard again: what comes then is not this reactor's.
         let left: Vec<Message> = std::iter::from_fn(|| peer.messages.pop()).collect();
+        let submitted = peer.inbox.take();
         drop(reach);
+        // Each is answered that the shard is gone.
+        drop(submitted);
         left.into_iter().for_each(|message| self.bounce(message));
     }
 
@@ -134,18 +198,19 @@ impl Mailboxes {
                 peer.messages.push(message);
                 wake.wake();
             }
-            Reach::Closed => {
+            Reach::Gate | Reach::Closed => {
                 drop(reach);
                 self.bounce(message);
             }
         }
     }
 
-    /// Nobody will read `message`: a request is answered, everything else is dropped.
+    /// Nobody will read `message`: a request is answered as a handle's would be, with the error number of a broken pipe;
+    /// everything else is dropped.
     fn bounce(&self, message: Message) {
         if let Message::Request { from, serial, request } = message {
             let Request { tag, data, .. } = request;
-            let done = Done { tag, result: Err(RequestError::failed(libc::ESHUTDOWN)), data, total_ns: 0 };
+            let done = Done { tag, result: Err(RequestError::failed(libc::EPIPE)), data, total_ns: 0 };
             self.send(from, Message::Done { serial, done });
         }
     }
@@ -160,7 +225,7 @@ impl Mailboxes {
     }
 
     pub(crate) fn has_mail(&self, shard: u16) -> bool {
-        self.peers.get(usize::from(shard)).is_some_and(|peer| !peer.messages.is_empty())
+        self.peers.get(usize::from(shard)).is_some_and(|peer| !peer.messages.is_empty() || !peer.inbox.is_empty())
     }
 }
 

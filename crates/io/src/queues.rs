@@ -238,6 +238,14 @@ impl DiskQueue {
         self.queue.cancel(id)
     }
 
+    pub(crate) fn cut(&mut self, id: RequestId) -> Option<u32> {
+        self.queue.cut(id)
+    }
+
+    pub(crate) fn queued(&self) -> u32 {
+        self.queue.queued()
+    }
+
     pub(crate) fn blocked_on(&self) -> Option<WaitReason> {
         self.queue.blocked_on()
     }

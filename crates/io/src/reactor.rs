@@ -221,7 +221,7 @@ pub struct Reactor {
 
 impl Reactor {
     /// The reactor of shard number `shard` of `topology`. Call it on the thread that will turn it. A shard has one reactor at
-    /// a time; when it is dropped, what others want of it ends with `ESHUTDOWN`.
+    /// a time; when it is dropped, what others want of it ends with `EPIPE`.
     ///
     /// # Errors
     /// See [`ReactorError`].

@@ -43,6 +43,11 @@ pub enum RequestKind {
         /// Leave the file's length as it is.
         keep_size: bool,
     },
+    /// Set the length of the file. The request's offset means nothing.
+    SetLen {
+        /// The new length in bytes.
+        len_bytes: u64,
+    },
 }
 
 impl RequestKind {
@@ -52,7 +57,8 @@ impl RequestKind {
             RequestKind::Write { .. } => Op::Write,
             RequestKind::Sync { .. } => Op::Flush,
             RequestKind::Discard { .. } => Op::Discard,
-            RequestKind::Allocate { .. } => Op::Allocate,
+            // To the scheduler both are a change of where a file lies.
+            RequestKind::Allocate { .. } | RequestKind::SetLen { .. } => Op::Allocate,
         }
     }
 
@@ -67,7 +73,7 @@ impl RequestKind {
 /// The memory of a request.
 #[derive(Debug, Default)]
 pub enum Data {
-    /// None: sync, discard, allocate.
+    /// None: everything but reads and writes.
     #[default]
     None,
     /// One buffer.
@@ -108,7 +114,7 @@ pub struct Request {
 pub struct Done {
     /// [`Request::tag`].
     pub tag: u64,
-    /// Bytes moved (0 for sync, discard, allocate), fewer than asked only where a file ends or has no room; or why not.
+    /// Bytes moved (0 for all but reads and writes), fewer than asked only where a file ends or has no room; or why not.
     pub result: Result<u32, RequestError>,
     /// The request's memory, back again. [`Data::None`] where the backend broke down (see [`RefusedReason::Broken`]) while it
     /// had the memory: the reactor keeps it then, because the system may still write to it.

@@ -6,13 +6,14 @@
 //!
 //! # How it works
 //! [`run_shards`] starts one pinned thread a shard and gives each its [`Reactor`]; what runs there is the caller's. A
-//! [`Runtime`] runs a [`Shard`] on each, which takes jobs by mail. A handle sends a job that does the I/O on its shard
-//! and answers through a one-shot channel.
+//! [`Runtime`] runs a [`Shard`] on each, which takes requests and jobs of handles.
+//!
+//! A pinned shard wants its CPU. Where other threads have much to do, keep them on [`Runtime::other_cpus`]
+//! ([`sys::pin::restrict_current_thread`], from Tokio's `on_thread_start`), or do not pin ([`ShardOptions::pin`]).
 //!
 //! # Limits
-//! Pinned shards are at most as many as the CPUs that the process may use. As many jobs of handles wait to be started on a
-//! shard as requests may be under way there ([`ReactorConfig::max_requests`](crate::ReactorConfig)); more are refused with
-//! `EAGAIN` ([`std::io::ErrorKind::WouldBlock`]): wait for some, or shed load. [`Topology::refused_jobs`] counts them.
+//! Pinned shards are at most as many as the CPUs that the process may use. [`Runtime::stop`] waits for the shards on the
+//! calling thread; from async code use [`Runtime::shutdown`]. Dropping a runtime waits for nothing.
 //!
 //! # Example
 //! ```
@@ -41,7 +42,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -49,13 +49,11 @@ use std::thread::JoinHandle;
 
 use futures_channel::oneshot;
 
+use crate::backend::Backend;
 use crate::backend::choose::{BackendKind, Choice, OpenBackendError, probe};
 use crate::backend::memory::MemoryBackend;
-use crate::backend::{Backend, explained};
-use crate::buffer::AlignedBuf;
-use crate::class::Class;
-use crate::file::SharedFile;
-use crate::mailbox::{JobPlace, Message};
+use crate::handle::Handle;
+use crate::mailbox::Message;
 use crate::placement::cpus_of_shards;
 use crate::reactor::{Reactor, ReactorError};
 use crate::shard::Shard;
@@ -69,7 +67,8 @@ pub struct ShardOptions {
     pub backend: Option<BackendKind>,
     /// Operations that a backend takes at once (1 to 32768).
     pub entries: u32,
-    /// Pin each shard to a CPU of its own.
+    /// Pin each shard to a CPU of its own. Other threads of the program, such as Tokio's workers, then belong on
+    /// [`Runtime::other_cpus`].
     pub pin: bool,
 }
 
@@ -131,18 +130,26 @@ pub fn run_shards<R: Send + 'static>(
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
 ) -> Result<Vec<R>, StartError> {
-    join(start_threads(topology, options, body)?.0)
+    join(start_threads(topology, options, body)?.threads)
 }
 
 type ShardThread<R> = JoinHandle<Option<R>>;
+
+struct Started<R> {
+    threads: Vec<ShardThread<R>>,
+    /// The first shard's backend.
+    choice: Choice,
+    /// Of each shard, where they are pinned.
+    cpus: Vec<usize>,
+}
 
 fn start_threads<R: Send + 'static>(
     topology: &Topology,
     options: &ShardOptions,
     body: impl Fn(Reactor, &Choice) -> R + Send + Clone + 'static,
-) -> Result<(Vec<ShardThread<R>>, Choice), StartError> {
+) -> Result<Started<R>, StartError> {
     let shards = topology.shards();
-    let cpus = if options.pin { Some(cpus_to_pin(topology)?) } else { None };
+    let cpus = if options.pin { cpus_to_pin(topology)? } else { Vec::new() };
     // Each shard says whether it is ready, and waits to hear that all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
@@ -151,7 +158,7 @@ fn start_threads<R: Send + 'static>(
     for shard in 0..shards {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
-        let cpu = cpus.as_ref().and_then(|cpus| cpus.get(usize::from(shard)).copied());
+        let cpu = cpus.get(usize::from(shard)).copied();
         let (start, started) = mpsc::channel::<()>();
         starts.push(start);
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
@@ -180,7 +187,7 @@ fn start_threads<R: Send + 'static>(
     for start in starts {
         let _ = start.send(());
     }
-    Ok((threads, choice))
+    Ok(Started { threads, choice, cpus })
 }
 
 /// A processor for each shard, on the node where the topology has the shard.
@@ -253,11 +260,15 @@ fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
     ends.into_iter().enumerate().map(end).collect()
 }
 
-/// Running shards. Dropping it stops them.
+/// Running shards. Dropping it tells them to stop and waits for nothing: their threads end by themselves, when what is in
+/// their devices has come back.
 pub struct Runtime {
     topology: Topology,
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
+    other_cpus: Vec<usize>,
+    /// Its sender is shared by the threads: it is gone when the last of them is through.
+    ended: oneshot::Receiver<()>,
 }
 
 impl Runtime {
@@ -266,8 +277,16 @@ impl Runtime {
     /// # Errors
     /// See [`StartError`].
     pub fn start(topology: &Topology, options: &ShardOptions) -> Result<Runtime, StartError> {
-        let (threads, backend) = start_threads(topology, options, |reactor, _| Shard::new(reactor).run())?;
-        Ok(Runtime { topology: topology.clone(), threads, backend })
+        let (running, ended) = oneshot::channel();
+        let running = Arc::new(running);
+        let body = move |reactor: Reactor, _: &Choice| {
+            let _running = Arc::clone(&running);
+            Shard::new(reactor).run()
+        };
+        let Started { threads, choice, cpus } = start_threads(topology, options, body)?;
+        let mut other_cpus = sys::pin::allowed_cpus().map_err(StartError::System)?;
+        other_cpus.retain(|cpu| !cpus.contains(cpu));
+        Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
     }
 
     /// The backend that carries the I/O of the first shard, and why that one.
@@ -276,18 +295,47 @@ impl Runtime {
         &self.backend
     }
 
+    /// The CPUs that the process may use and no shard is pinned to, ascending: all of them without pinning, none where each
+    /// has its shard.
+    #[must_use]
+    pub fn other_cpus(&self) -> &[usize] {
+        &self.other_cpus
+    }
+
     /// A way to shard number `shard` (taken modulo the number of shards) from any thread.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
     }
 
-    /// Stops the shards when their present turn ends and waits for them.
+    /// A way to the shards, each in its turn, from any thread: for code that does not care which of them does its I/O. Its
+    /// clones share the turns.
+    #[must_use]
+    pub fn any_shard(&self) -> Handle {
+        Handle::to_any(&self.topology)
+    }
+
+    /// Stops the shards when their present turn ends and waits for them, on this thread.
     ///
     /// # Errors
     /// The first error that ended a shard before, [`StartError::Panicked`] included.
     pub fn stop(mut self) -> Result<(), StartError> {
         self.tell_to_stop();
+        self.join()
+    }
+
+    /// As [`Runtime::stop`], for async code: no thread is blocked while the shards come to their end.
+    ///
+    /// # Errors
+    /// As [`Runtime::stop`].
+    pub async fn shutdown(mut self) -> Result<(), StartError> {
+        self.tell_to_stop();
+        // Nothing is ever sent: the senders go.
+        let _ = (&mut self.ended).await;
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), StartError> {
         let ends = join(std::mem::take(&mut self.threads))?;
         ends.into_iter().collect::<io::Result<()>>().map_err(StartError::System)
     }
@@ -303,196 +351,6 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
             self.tell_to_stop();
-            let _ = join(std::mem::take(&mut self.threads));
         }
-    }
-}
-
-/// Reaches one shard from any thread and any executor. Clones are cheap.
-#[derive(Clone)]
-pub struct Handle {
-    topology: Topology,
-    shard: u16,
-}
-
-const GONE: &str = "the shard has stopped, or what it was to run has panicked";
-const FULL: &str = "as many jobs wait for the shard as may: wait for some to end, or shed load";
-
-impl Handle {
-    pub(crate) fn new(topology: &Topology, shard: u16) -> Handle {
-        Handle { topology: topology.clone(), shard: shard % topology.shards() }
-    }
-
-    /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
-    ///
-    /// # Errors
-    /// `WouldBlock` when as many jobs wait for the shard as may (`body` is dropped); `BrokenPipe` when the shard has
-    /// stopped, or `body` panicked there (the shard then goes on).
-    pub async fn run<T, F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        self.run_in(self.reserve()?, body).await
-    }
-
-    /// Takes room for a job: what the job needs is given away only after this.
-    fn reserve(&self) -> io::Result<JobPlace> {
-        let place = self.topology.mailboxes().reserve_job(self.shard);
-        place.ok_or_else(|| explained(libc::EAGAIN, FULL.to_owned()))
-    }
-
-    async fn run_in<T, F>(&self, place: JobPlace, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + 'static,
-    {
-        let (answer, answered) = oneshot::channel();
-        self.spawn_in(place, move |shard| async move {
-            let value = body(shard).await;
-            // The one who asked may be gone.
-            let _ = answer.send(value);
-        });
-        answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
-    }
-
-    /// Runs `body` on the shard and waits for nothing. It is dropped where the shard has stopped. A panic in it, or in its
-    /// future, ends that task alone; nobody is told but by the panic's own message.
-    ///
-    /// # Errors
-    /// `WouldBlock` when as many jobs wait for the shard as may; `body` is dropped.
-    pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<()>
-    where
-        F: Future<Output = ()> + 'static,
-    {
-        self.spawn_in(self.reserve()?, body);
-        Ok(())
-    }
-
-    fn spawn_in<F>(&self, place: JobPlace, body: impl FnOnce(Shard) -> F + Send + 'static)
-    where
-        F: Future<Output = ()> + 'static,
-    {
-        let job = move |shard: &Shard| {
-            drop(place);
-            let own = shard.clone();
-            // Called by the task: the executor keeps a panic there.
-            shard.spawn(async move { body(own).await }).detach();
-        };
-        self.topology.mailboxes().send(self.shard, Message::Run(Box::new(job)));
-    }
-
-    /// Number of the shard it reaches.
-    #[must_use]
-    pub fn shard(&self) -> u16 {
-        self.shard
-    }
-
-    /// As [`Shard::read_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
-    pub async fn read_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let place = match self.reserve() {
-            Ok(place) => place,
-            Err(error) => return (Err(error), buffer),
-        };
-        let file = file.clone();
-        let run = self.run_in(place, move |shard| async move { shard.read_at(&file, class, offset, buffer).await });
-        let end = run.await;
-        end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
-    }
-
-    /// As [`Shard::write_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
-    pub async fn write_at(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> (io::Result<usize>, AlignedBuf) {
-        let place = match self.reserve() {
-            Ok(place) => place,
-            Err(error) => return (Err(error), buffer),
-        };
-        let file = file.clone();
-        let run = self.run_in(place, move |shard| async move { shard.write_at(&file, class, offset, buffer).await });
-        let end = run.await;
-        end.unwrap_or_else(|error| (Err(error), AlignedBuf::empty()))
-    }
-
-    /// As [`Shard::read_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
-    pub async fn read_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let place = match self.reserve() {
-            Ok(place) => place,
-            Err(error) => return (Err(error), buffers),
-        };
-        let file = file.clone();
-        let run =
-            self.run_in(place, move |shard| async move { shard.read_vectored(&file, class, offset, buffers).await });
-        let end = run.await;
-        end.unwrap_or_else(|error| (Err(error), Vec::new()))
-    }
-
-    /// As [`Shard::write_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
-    pub async fn write_vectored(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        buffers: Vec<AlignedBuf>,
-    ) -> (io::Result<usize>, Vec<AlignedBuf>) {
-        let place = match self.reserve() {
-            Ok(place) => place,
-            Err(error) => return (Err(error), buffers),
-        };
-        let file = file.clone();
-        let run =
-            self.run_in(place, move |shard| async move { shard.write_vectored(&file, class, offset, buffers).await });
-        let end = run.await;
-        end.unwrap_or_else(|error| (Err(error), Vec::new()))
-    }
-
-    /// As [`Shard::discard`], on this handle's shard.
-    ///
-    /// # Errors
-    /// What the system said, or as [`Handle::run`].
-    pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
-        let file = file.clone();
-        self.run(move |shard| async move { shard.discard(&file, class, offset, len_bytes).await }).await?
-    }
-
-    /// As [`Shard::allocate`], on this handle's shard.
-    ///
-    /// # Errors
-    /// What the system said, or as [`Handle::run`].
-    pub async fn allocate(
-        &self,
-        file: &Arc<SharedFile>,
-        class: Class,
-        offset: u64,
-        len_bytes: u64,
-        keep_size: bool,
-    ) -> io::Result<()> {
-        let file = file.clone();
-        self.run(move |shard| async move { shard.allocate(&file, class, offset, len_bytes, keep_size).await }).await?
-    }
-
-    /// As [`Shard::sync`], on this handle's shard.
-    ///
-    /// # Errors
-    /// What the system said, or as [`Handle::run`].
-    pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
-        let file = file.clone();
-        self.run(move |shard| async move { shard.sync(&file, class, data_only).await }).await?
     }
 }

@@ -60,8 +60,10 @@ use crate::backend::WakeHandle;
 use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
+use crate::handle::Handle;
 use crate::reactor::{Reactor, ReactorView, Ticket};
 use crate::request::{Data, Done, Refused, Request, RequestError, RequestKind};
+use crate::slot::{Order, Submission};
 
 /// Something to run on a shard's thread.
 pub type Job = Box<dyn FnOnce(&Shard) + Send>;
@@ -84,6 +86,8 @@ enum Operation {
     Done(Done),
     /// The future is gone; the request goes on alone.
     Abandoned,
+    /// Somebody outside waits for it.
+    Submitted(Submission),
 }
 
 #[derive(Default)]
@@ -153,6 +157,13 @@ impl Shard {
     #[must_use]
     pub fn number(&self) -> u16 {
         self.0.reactor.borrow().shard()
+    }
+
+    /// A way to this shard from other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        let reactor = self.0.reactor.borrow();
+        Handle::new(reactor.topology(), reactor.shard())
     }
 
     /// The engine below, for what is not a request: statistics, opening, buffers. Do not hold it across an `await`.
@@ -272,6 +283,14 @@ impl Shard {
         self.request(file, class, kind, offset, Data::None).await.0.map(|_| ())
     }
 
+    /// Sets the length of the file: what is beyond is gone, what is added reads as zeros.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
+        self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
+    }
+
     async fn request(
         &self,
         file: &Arc<SharedFile>,
@@ -328,29 +347,75 @@ impl Shard {
         }
     }
 
-    /// Wakes the tasks whose requests have ended, and starts what came by mail.
+    /// Wakes the tasks whose requests have ended, and starts what came from outside.
     fn reap(&self, done: &mut Vec<Done>) {
         self.0.reactor.borrow_mut().reap(done);
         for end in done.drain(..) {
-            let key = end.tag as usize;
-            let mut operations = self.0.operations.borrow_mut();
-            let old = operations.get_mut(key).map(|slot| std::mem::replace(slot, Operation::Done(end)));
-            match old {
-                Some(Operation::Waiting(waker)) => {
-                    drop(operations);
-                    waker.wake();
-                }
-                Some(Operation::Abandoned) => {
-                    operations.remove(key);
-                }
-                Some(Operation::Done(_)) | None => {}
-            }
+            self.is_done(end);
         }
+
+        let submitted = {
+            let reactor = self.0.reactor.borrow();
+            reactor.topology().mailboxes().submitted(reactor.shard())
+        };
+        for submission in submitted.into_iter().flatten() {
+            self.start(submission);
+        }
+
         // No more than tasks are polled in a turn: the rest keep their places, so that the bound on waiting jobs is felt.
         for _ in 0..TASKS_PER_TURN {
             let job = self.0.reactor.borrow_mut().next_job();
             let Some(job) = job else { break };
             job(self);
+        }
+    }
+
+    /// Wakes whoever waits for a request that has ended.
+    fn is_done(&self, end: Done) {
+        let key = end.tag as usize;
+        let mut operations = self.0.operations.borrow_mut();
+        let Some(operation) = operations.get_mut(key) else { return };
+        match std::mem::replace(operation, Operation::Abandoned) {
+            Operation::Waiting(waker) => {
+                *operation = Operation::Done(end);
+                drop(operations);
+                waker.wake();
+            }
+            Operation::Submitted(submission) => {
+                operations.remove(key);
+                drop(operations);
+                submission.finish((end.result.map_err(io::Error::from), end.data));
+            }
+            Operation::Abandoned => {
+                operations.remove(key);
+            }
+            done @ Operation::Done(_) => *operation = done,
+        }
+    }
+
+    /// Does what somebody outside asks for: a request, or its cancelling.
+    fn start(&self, submission: Submission) {
+        let mut request = match submission.open() {
+            Order::Start(request) => request,
+            Order::Cancel(ticket) => {
+                self.0.reactor.borrow_mut().cancel(ticket);
+                return;
+            }
+            Order::Nothing => return,
+        };
+        let mut operations = self.0.operations.borrow_mut();
+        let place = operations.vacant_entry();
+        request.tag = place.key() as u64;
+        match self.0.reactor.borrow_mut().submit(request) {
+            Ok(ticket) => {
+                submission.is_queued(ticket);
+                place.insert(Operation::Submitted(submission));
+            }
+            Err(refused) => {
+                drop(operations);
+                let Refused { reason, request } = *refused;
+                submission.finish((Err(reason.into()), request.data));
+            }
         }
     }
 
@@ -454,33 +519,33 @@ async fn run_tasks(executor: &LocalExecutor<'static>) {
     }
 }
 
-fn transfer_len(len: usize) -> Result<u32, std::num::TryFromIntError> {
+pub(crate) fn transfer_len(len: usize) -> Result<u32, std::num::TryFromIntError> {
     u32::try_from(len)
 }
 
-fn too_long() -> io::Error {
+pub(crate) fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "a request moves at most 4 GiB - 1 bytes: divide it")
 }
 
-fn total_len(buffers: &[AlignedBuf]) -> usize {
+pub(crate) fn total_len(buffers: &[AlignedBuf]) -> usize {
     buffers.iter().map(|b| b.len()).sum()
 }
 
-fn all_written(written: u32, wanted: u32) -> io::Result<usize> {
+pub(crate) fn all_written(written: u32, wanted: u32) -> io::Result<usize> {
     if written == wanted {
         return Ok(written as usize);
     }
     Err(io::Error::new(io::ErrorKind::WriteZero, format!("wrote {written} of {wanted} bytes: is the disk full?")))
 }
 
-fn one(data: Data) -> AlignedBuf {
+pub(crate) fn one(data: Data) -> AlignedBuf {
     match data {
         Data::One(buffer) => buffer,
         Data::None | Data::Many(_) => AlignedBuf::empty(),
     }
 }
 
-fn many(data: Data) -> Vec<AlignedBuf> {
+pub(crate) fn many(data: Data) -> Vec<AlignedBuf> {
     match data {
         Data::Many(buffers) => buffers,
         Data::One(buffer) => vec![buffer],

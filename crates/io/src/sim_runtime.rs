@@ -50,8 +50,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::backend::sim::{Pace, SimWorld};
+use crate::handle::Handle;
 use crate::reactor::{Reactor, ReactorError};
-use crate::runtime::Handle;
 use crate::shard::{Shard, Turns};
 use crate::topology::Topology;
 
@@ -165,6 +165,12 @@ impl SimRuntime {
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
+    }
+
+    /// As [`Runtime::any_shard`](crate::Runtime::any_shard).
+    #[must_use]
+    pub fn any_shard(&self) -> Handle {
+        Handle::to_any(&self.topology)
     }
 
     /// Runs all shards until `future`, which runs on shard number `shard` (taken modulo their number), is ready.

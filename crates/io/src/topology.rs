@@ -12,20 +12,23 @@
 //! # Limits
 //! Queues are never fewer than the NUMA nodes that the shards are on (an error says so), so that no message crosses one.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use plimsoll_core::{Disk, DiskConfig, IoQueue, Mode, QueueConfig, depth_of_queue};
 
-use crate::backend::OpenOptions;
 use crate::backend::memory::MemoryStore;
+use crate::backend::{OpenOptions, explained};
 use crate::class::Classes;
 use crate::file::SharedFile;
+use crate::gate::{self, GateStartError};
 use crate::mailbox::Mailboxes;
 use crate::placement::{node_count, nodes_of_shards, queues_of_shards};
 use crate::queues::{DiskClasses, DiskQueue};
 use crate::reactor::ReactorConfig;
+use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
 /// What holds a disk's requests back.
@@ -55,6 +58,9 @@ pub struct DiskSetup {
     pub max_requests: u32,
     /// See [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
+    /// Directories on the disk, or device nodes: by them [`Topology::disk_of`] finds it. None: it is not found by path,
+    /// unless it is the only disk.
+    pub mountpoints: Vec<PathBuf>,
 }
 
 impl DiskSetup {
@@ -68,7 +74,8 @@ impl DiskSetup {
     #[must_use]
     pub fn new(config: DiskConfig) -> DiskSetup {
         let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
-        DiskSetup { config, mode: DiskMode::Scheduled, num_io_queues: None, max_requests, wakeup_credit_ns }
+        let (mode, num_io_queues, mountpoints) = (DiskMode::Scheduled, None, Vec::new());
+        DiskSetup { config, mode, num_io_queues, max_requests, wakeup_credit_ns, mountpoints }
     }
 }
 
@@ -127,6 +134,8 @@ struct Inner {
     next_uid: AtomicU64,
     recorder: Arc<Recorder>,
     memory: MemoryStore,
+    /// Gates that are in the place of shards.
+    gates: Mutex<Vec<Weak<gate::Inner>>>,
 }
 
 impl Drop for Inner {
@@ -216,6 +225,7 @@ impl Topology {
             next_uid: AtomicU64::new(0),
             recorder,
             memory: MemoryStore::default(),
+            gates: Mutex::default(),
         })))
     }
 
@@ -251,6 +261,36 @@ impl Topology {
     #[must_use]
     pub fn disk(&self, disk: u16) -> Option<&Arc<Disk>> {
         self.0.disks.get(usize::from(disk)).map(|disk| &disk.disk)
+    }
+
+    /// Returns the number of the disk that holds `path`, which need not exist where its directory does. Waits for the file
+    /// system.
+    ///
+    /// # Errors
+    /// `ENODEV` where the mount points of no disk are on its device; the message lists them. Nothing is ever scheduled by the
+    /// figures of another disk, or by none.
+    pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
+        if let [only] = self.0.disks.as_slice()
+            && only.setup.mountpoints.is_empty()
+        {
+            return Ok(0);
+        }
+        let device = device::device_for(path);
+        let holds = |disk: &TopologyDisk| device.is_some_and(|device| device::is_on(&disk.setup.mountpoints, device));
+        if let Some(disk) = self.0.disks.iter().position(holds) {
+            return Ok(disk as u16);
+        }
+        let mountpoints = self.0.disks.iter().flat_map(|disk| &disk.setup.mountpoints);
+        let places: Vec<String> = mountpoints
+            .map(|place| format!("{} (device {})", place.display(), device::name(device::device_of(place))))
+            .collect();
+        let places = if places.is_empty() { "nowhere".to_owned() } else { places.join(", ") };
+        let (path, device) = (path.display(), device::name(device));
+        let message = format!(
+            "no disk holds {path} (device {device}): they are at {places}; add a disk whose mount point is on the same device, \
+             or name the disk's number (Topology::file)"
+        );
+        Err(explained(libc::ENODEV, message))
     }
 
     /// What holds the requests of disk number `disk` back now.
@@ -369,6 +409,38 @@ impl Topology {
     /// The I/O queues that `shard` coordinates, by disk.
     pub(crate) fn queues_of(&self, shard: u16) -> Vec<Option<DiskQueue>> {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
+    }
+
+    /// The I/O queue of `disk` for a gate in the place of `shard`, which nobody else can be from then on.
+    pub(crate) fn queue_for_gate(&self, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
+        if shard >= self.0.shards {
+            return Err(GateStartError::NoSuchShard { shard });
+        }
+        if disk >= self.disks() {
+            return Err(GateStartError::NoSuchDisk { disk });
+        }
+        if self.queue_count(disk) < self.0.shards {
+            return Err(GateStartError::QueuesAreShared { disk });
+        }
+        if !self.mailboxes().open_gate(shard) {
+            return Err(GateStartError::IsOpen { shard });
+        }
+        let queue = self.queue_of(disk, shard);
+        queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| self.mailboxes().close(shard))
+    }
+
+    /// Whoever looks at all shards is to find this one.
+    pub(crate) fn add_gate(&self, gate: &Arc<gate::Inner>) {
+        let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|gate| gate.strong_count() > 0);
+        gates.push(Arc::downgrade(gate));
+    }
+
+    /// The gates that there are.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn gates(&self) -> Vec<Arc<gate::Inner>> {
+        let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn queue_of(&self, disk: u16, shard: u16) -> Option<DiskQueue> {

@@ -1,4 +1,5 @@
-//! Nothing is allocated per request: not natively, and not by a task that awaits one after the other.
+//! Nothing is allocated per request: not natively, not by a task that awaits one after the other, and not from outside of
+//! the shards.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -11,7 +12,10 @@ use common::{CREATE, disk};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::buffer::AlignedBuf;
 use plimsoll::core::LatencyGoal;
-use plimsoll::{Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestKind, Shard, SharedFile, Topology};
+use plimsoll::{
+    Class, Classes, Data, DiskSetup, Done, Reactor, Request, RequestKind, Runtime, Shard, ShardOptions, SharedFile,
+    Topology,
+};
 
 const BATCH: u64 = 64;
 
@@ -42,6 +46,9 @@ fn batch(reactor: &mut Reactor, file: &Arc<SharedFile>, buffers: &mut Vec<Aligne
     }
 }
 
+/// Three histograms of one class and direction: each may reach each of 35 powers of two later than before, in each of four digits.
+const HISTOGRAMS_GROW: u64 = 3 * 35 * 4;
+
 #[test]
 fn the_native_path_allocates_nothing() {
     for disk in disks() {
@@ -54,7 +61,7 @@ fn the_native_path_allocates_nothing() {
                 batch(&mut reactor, &file, &mut buffers, &mut done);
             }
         });
-        assert_eq!(info.count_total, 0, "allocations in {} requests", 1000 * BATCH);
+        assert!(info.count_total <= HISTOGRAMS_GROW, "{} allocations in {} requests", info.count_total, 1000 * BATCH);
     }
 }
 
@@ -76,9 +83,72 @@ fn awaiting_in_one_task_allocates_nothing() {
         let of = |count| measure(|| shard.block_on(reads(&shard, &file, count)).unwrap()).count_total;
         of(1000);
         let (few, many) = (of(1), of(10_000));
-        assert_eq!(few, many, "allocations of 1 and of 10 000 reads");
+        assert!(many <= few + HISTOGRAMS_GROW, "{few} allocations of 1 read, {many} of 10 000");
         println!("a block_on with any number of reads: {many} allocations");
     }
+}
+
+/// Asks by a handle on the shard's own thread, so that both ends are counted.
+async fn reads_by_handle(shard: &Shard, file: &Arc<SharedFile>, count: u64) {
+    let handle = shard.handle();
+    let mut buffer = AlignedBuf::new(4096).unwrap();
+    for _ in 0..count {
+        let (read, back) = handle.read_at(file, Class::DEFAULT, 0, buffer).await;
+        assert_eq!(read.unwrap(), 4096);
+        buffer = back;
+    }
+}
+
+#[test]
+fn a_handle_allocates_nothing_on_either_side() {
+    for disk in disks() {
+        let (reactor, file) = reactor(disk, BackendKind::Null);
+        let shard = Shard::new(reactor);
+        let of = |count| measure(|| shard.block_on(reads_by_handle(&shard, &file, count)).unwrap()).count_total;
+        of(1000);
+        let (few, many) = (of(1), of(10_000));
+        assert!(many <= few + HISTOGRAMS_GROW, "{few} allocations of 1 read, {many} of 10 000");
+    }
+}
+
+/// A file's buffer goes to and fro; what Tokio itself allocates is in the first read.
+#[test]
+fn a_task_of_tokio_allocates_nothing_per_operation() {
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+    let options = ShardOptions { backend: Some(BackendKind::Null), pin: false, entries: 64 };
+    let runtime = Runtime::start(&topology, &options).unwrap();
+    let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let file = executor.block_on(runtime.any_shard().open("file", &CREATE)).unwrap();
+    let reads = |count: u64| {
+        let file = &file;
+        executor.block_on(async move {
+            let mut buffer = AlignedBuf::new(4096).unwrap();
+            for _ in 0..count {
+                let (read, back) = file.read_buffer_at(0, buffer).await;
+                assert_eq!(read.unwrap(), 4096);
+                buffer = back;
+            }
+        });
+    };
+    let of = |count| measure(|| reads(count)).count_total;
+    of(100);
+    let (few, many) = (of(1), of(10_000));
+    assert_eq!(many, few, "{few} allocations of 1 read, {many} of 10 000");
+    // What a read gives out is all that it allocates: the memory, and its owner.
+    let of_ranges = |count: u64| {
+        let all = || {
+            executor.block_on(async {
+                for n in 0..count {
+                    file.read_exact_at(n, 100).await.unwrap();
+                }
+            })
+        };
+        measure(all).count_total
+    };
+    of_ranges(100);
+    let (few, many) = (of_ranges(1), of_ranges(1001));
+    assert_eq!(many - few, 2000);
+    executor.block_on(runtime.shutdown()).unwrap();
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn an_existing_file_is_never_taken_for_a_new_one() {
     }
 }
 
-/// The number of a closed file is used again at once, with and without a turn of the shard in between.
+/// Numbers of closed files are used again, with and without a turn of the shard since the last was closed.
 #[test]
 fn numbers_of_files_are_used_again_without_confusion() {
     let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();

@@ -21,7 +21,7 @@
 
 use plimsoll_core::{ClassStats, Histogram};
 
-use crate::world::DiskCounters;
+use crate::world::counters::DiskCounters;
 
 /// Percentiles of one histogram, in nanoseconds; all 0 when nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -8,6 +8,7 @@ use plimsoll_core::Op;
 use plimsoll_sim::workload::{Arrival, JobSpec, Load, Pattern, Region, ShardSet, SizeDist};
 use plimsoll_sim::world::{
     Action, Change, ClassSpec, EventKind, Hog, ShardSpec, WorldError, WorldSpec, run, run_logged, run_observed,
+    run_steered,
 };
 use world_common::*;
 
@@ -184,4 +185,24 @@ fn errors_can_be_matched() {
     let mut spec = world(vec![reads("a", 1)]);
     spec.duration_ns = 0;
     assert_eq!(run(&spec).map(|_| ()), Err(WorldError::BadDuration));
+}
+
+#[test]
+fn a_world_can_be_steered_by_what_is_seen_of_it() {
+    let mut spec = world(vec![reads("left", 64), reads("right", 64)]);
+    (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (0, 200 * MS, 10 * MS);
+    let mut bytes = [[0; 2]; 2];
+    run_steered(&spec, &mut |sample| {
+        let half = usize::from(sample.at_ns > 100 * MS);
+        (0..2).for_each(|class| bytes[half][class] += sample.classes[class].bytes);
+        let turns = sample.at_ns == 100 * MS;
+        let change = turns.then(|| Change::SetShares { class: "left".into(), shares: spec.classes[1].shares * 3 });
+        change.into_iter().collect()
+    })
+    .unwrap();
+    let [before, after] = bytes.map(|[left, right]| left as f64 / right as f64);
+    assert!((0.95..1.05).contains(&before) && (2.8..3.2).contains(&after), "{before}, then {after}");
+
+    let unknown = run_steered(&spec, &mut |_| vec![Change::StopJob { job: "nobody".into() }]);
+    assert!(unknown.unwrap_err().to_string().contains("nobody"));
 }

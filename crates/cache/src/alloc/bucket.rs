@@ -20,8 +20,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Geometry, SlabId};
-use crate::entry::{MAX_BLOCK_BYTES, UNIT_BYTES};
+use super::geometry::Geometry;
+use crate::entry::{MAX_BLOCK_BYTES, SlabId, UNIT_BYTES};
 
 /// Above this many bytes, blocks of mixed lengths share slabs.
 const SLOTS_MAX_BYTES: u32 = 16 << 10;

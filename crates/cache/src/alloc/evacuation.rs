@@ -17,8 +17,11 @@
 //! # Example
 //! Ten slabs of 8 KiB blocks, each 80 % full: two are chosen, since their contents fill the other eight.
 
+use std::collections::HashSet;
+
+use super::allocator::Allocator;
 use super::slab::{Place, Slab};
-use super::{Allocator, SlabId, UNIT_BYTES};
+use crate::entry::{SlabId, UNIT_BYTES};
 
 impl Allocator {
     /// At most `want_free_slabs` more slabs that can be emptied, the emptiest first. They take no blocks from now on.
@@ -67,15 +70,20 @@ impl Allocator {
         self.allocated_bytes(disk)
     }
 
+    /// Slabs whose blocks are to be moved.
+    pub(crate) fn evacuating_slabs(&self) -> HashSet<SlabId> {
+        self.evacuating.iter().copied().collect()
+    }
+
     /// Whether the blocks of a slab are to be moved.
+    #[cfg(test)]
     pub(crate) fn is_evacuating(&self, slab: SlabId) -> bool {
         self.slab(slab).and_then(Slab::data).is_some_and(|data| data.place == Place::Evacuating)
     }
 
     /// Bytes that are still to be moved out of slabs being emptied, on all disks.
     pub(crate) fn evacuating_bytes(&self) -> u64 {
-        let slabs = self.ranges.iter().flat_map(|range| &range.slabs).filter_map(Slab::data);
-        let evacuating = slabs.filter(|data| data.place == Place::Evacuating);
+        let evacuating = self.evacuating.iter().filter_map(|slab| self.slab(*slab)).filter_map(Slab::data);
         evacuating.map(|data| u64::from(data.space.counts().allocated)).sum::<u64>() * u64::from(UNIT_BYTES)
     }
 }

@@ -9,9 +9,10 @@
 //! A slab of 128 slots is filled while open, then passed over. 40 of its blocks are freed, a checkpoint begins and
 //! finishes: 88 slots are allocated, and it is a candidate with that rank.
 
-use super::bucket::Key;
+use super::allocator::Allocator;
 use super::slab::{Data, Place, Slab, Space};
-use super::{Allocator, Placement, SlabId};
+use crate::config::Placement;
+use crate::entry::SlabId;
 
 impl Allocator {
     /// What has been freed until now belongs to this checkpoint. One that is under way is given up first.
@@ -72,15 +73,6 @@ impl Allocator {
         emptied
     }
 
-    /// A new rank; lots are drawn anew.
-    pub(super) fn key(&mut self, slab: SlabId, allocated_units: u32) -> Key {
-        let discriminant = match self.placement {
-            Placement::Discriminant => (self.lots.draw() >> 48) as u16,
-            Placement::Seed | Placement::Load => 0,
-        };
-        Key { allocated_units, discriminant, slab }
-    }
-
     /// A free slab becomes one of a bucket's.
     pub(super) fn begin_data(&mut self, slab: SlabId, bucket: usize, place: Place) {
         let Some(at) = self.find(slab) else { return };
@@ -105,6 +97,7 @@ impl Allocator {
         self.put(slab, Place::Evacuating);
         let key = self.key(slab, 0);
         let Some(at) = self.find(slab) else { return };
+        self.evacuating.remove(&slab);
         self.ranges[at.range].slabs[at.slab] = Slab::Free(key);
         self.disks[at.disk].free.insert(key);
     }
@@ -151,18 +144,14 @@ impl Allocator {
             Place::Candidate(key) => _ = bucket.candidates.remove(&key),
             Place::Passed(units) => _ = bucket.passed.remove(&(units, slab)),
             Place::Open => *open = None,
-            Place::Evacuating => {}
+            Place::Evacuating => _ = self.evacuating.remove(&slab),
         }
         match place {
             Place::Unsorted => _ = disk.unsorted.insert(slab),
             Place::Candidate(key) => _ = bucket.candidates.insert(key),
             Place::Passed(units) => _ = bucket.passed.insert((units, slab)),
             Place::Open => *open = Some(slab),
-            Place::Evacuating => {}
+            Place::Evacuating => _ = self.evacuating.insert(slab),
         }
-    }
-
-    pub(super) fn slab_mut(&mut self, slab: SlabId) -> Option<&mut Slab> {
-        self.find(slab).map(|at| &mut self.ranges[at.range].slabs[at.slab])
     }
 }

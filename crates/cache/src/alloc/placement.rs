@@ -22,6 +22,8 @@
 //! Two idle disks of 100 and 200 MB/s, blocks of 1 MB: starts at 0, 10, 20 ms on the first and 0, 5, 10, 15 ms on the
 //! second. Of 300 blocks the first gets 100.
 
+use crate::random::splitmix;
+
 /// Of what a disk does when it is well, so much is asked of a slow one.
 const SLOW_SHARE: f64 = 1.0 / 64.0;
 
@@ -93,16 +95,14 @@ impl Turns {
     }
 }
 
-/// Small random numbers from a seed: SplitMix64 (Steele, Lea and Flood, 2014).
+/// Small random numbers from a seed.
 #[derive(Debug)]
 pub(super) struct Lots(pub(super) u64);
 
 impl Lots {
     pub(super) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let (state, drawn) = splitmix(self.0);
+        self.0 = state;
+        drawn
     }
 }

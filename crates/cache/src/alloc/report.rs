@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::slab::{Place, Slab};
-use super::{Allocator, Disk, SlabId, UNIT_BYTES};
+use super::allocator::{Allocator, Disk, disk_index};
+use super::slab::{Data, Place, Slab};
+use crate::entry::{SlabId, UNIT_BYTES};
 
 /// Slabs of one disk that belong to one bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +82,12 @@ impl Allocator {
         self.disks.iter().map(|disk| u64::from(disk.slabs)).sum::<u64>() * u64::from(self.geometry.slab_bytes)
     }
 
+    /// All slabs of the disks that take blocks, in bytes.
+    pub(crate) fn writable_bytes(&self) -> u64 {
+        let slabs = self.disks.iter().filter(|disk| disk.is_writable).map(|disk| u64::from(disk.slabs));
+        slabs.sum::<u64>() * u64::from(self.geometry.slab_bytes)
+    }
+
     /// What blocks take on a disk, in bytes, padding included.
     pub(crate) fn allocated_bytes(&self, disk: u16) -> u64 {
         self.disk(disk).map_or(0, |disk| disk.allocated_units * u64::from(UNIT_BYTES))
@@ -102,7 +109,7 @@ impl Allocator {
     }
 
     fn disk(&self, number: u16) -> Option<&Disk> {
-        super::disk_index(&self.disks, number).map(|index| &self.disks[index])
+        disk_index(&self.disks, number).map(|index| &self.disks[index])
     }
 
     /// Everything by disk and bucket.
@@ -133,7 +140,7 @@ impl Allocator {
         report
     }
 
-    fn add_to_row(&self, row: &mut BucketReport, data: &super::slab::Data) {
+    fn add_to_row(&self, row: &mut BucketReport, data: &Data) {
         let counts = data.space.counts();
         let bytes = |units: u32| u64::from(units) * u64::from(UNIT_BYTES);
         row.slabs += 1;
@@ -188,7 +195,11 @@ impl Allocator {
             }
             Slab::Free(_) | Slab::Metadata => (false, false),
         };
-        if is_listed(&self.freeing, freeing) && is_listed(&self.leaving, leaving) {
+        let evacuating = slab.data().is_some_and(|data| data.place == Place::Evacuating);
+        if is_listed(&self.freeing, freeing)
+            && is_listed(&self.leaving, leaving)
+            && is_listed(&self.evacuating, evacuating)
+        {
             Ok(())
         } else {
             Err("what the next checkpoints know of it is wrong".to_string())
@@ -240,7 +251,7 @@ impl Allocator {
         if kept == sums { Ok(()) } else { Err(format!("sums {kept:?}, its slabs have {sums:?}")) }
     }
 
-    fn is_in_its_list(&self, disk: usize, slab: SlabId, data: &super::slab::Data) -> bool {
+    fn is_in_its_list(&self, disk: usize, slab: SlabId, data: &Data) -> bool {
         let lists = &self.disks[disk].buckets[data.bucket];
         match data.place {
             Place::Unsorted => self.disks[disk].unsorted.contains(&slab),

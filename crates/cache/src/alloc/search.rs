@@ -11,20 +11,23 @@
 //! A slab of the 64 KiB bucket has a range of 40 KiB left. A block of 64 KiB passes it over and opens a free slab. When
 //! there are no more free slabs, a block of 20 KiB opens the first one again.
 
+use super::allocator::{Allocator, At, Disk, disk_index};
 use super::bucket::Key;
+use super::geometry::{ClaimError, NoSpace};
 use super::placement::{DiskLoad, DiskLoads};
 use super::slab::{Place, Slab};
-use super::{Allocator, At, Disk, Extent, NoSpace, Placement, SlabId, disk_index};
+use crate::config::Placement;
+use crate::entry::{Extent, SlabId, UNIT_BYTES};
 
 /// Whose slabs may be opened for a block, and in which order.
 #[derive(Clone, Copy)]
-pub(super) struct Lane<'a> {
+struct Lane<'a> {
     /// This disk's only, by its index.
-    pub(super) disk: Option<usize>,
-    pub(super) loads: &'a DiskLoads,
-    pub(super) not_on: Option<u16>,
+    disk: Option<usize>,
+    loads: &'a DiskLoads,
+    not_on: Option<u16>,
     /// Free slabs, too.
-    pub(super) takes_free: bool,
+    takes_free: bool,
 }
 
 impl Lane<'_> {
@@ -40,7 +43,63 @@ impl Lane<'_> {
 }
 
 impl Allocator {
-    pub(super) fn place(&mut self, len_bytes: u32, lane: Lane<'_>) -> Result<Extent, NoSpace> {
+    /// A place for a block that is inserted. It is the caller's until it is freed.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn allocate(&mut self, len_bytes: u32, loads: &DiskLoads) -> Result<Extent, NoSpace> {
+        self.place(len_bytes, Lane { disk: None, loads, not_on: None, takes_free: true })
+    }
+
+    /// A place for a block that is moved: not in a slab that is being emptied, not on the disk `not_on`, and in a free
+    /// slab only if there is no room elsewhere.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn allocate_elsewhere(
+        &mut self,
+        len_bytes: u32,
+        not_on: Option<u16>,
+        loads: &DiskLoads,
+    ) -> Result<Extent, NoSpace> {
+        let lane = Lane { disk: None, loads, not_on, takes_free: false };
+        match self.place(len_bytes, lane) {
+            Err(NoSpace::UntilCheckpoint | NoSpace::Full) => self.place(len_bytes, Lane { takes_free: true, ..lane }),
+            found => found,
+        }
+    }
+
+    /// Takes the place of an entry that was there before.
+    ///
+    /// # Errors
+    /// Why it cannot be so; nothing has changed then.
+    pub(crate) fn claim(&mut self, extent: &Extent) -> Result<(), ClaimError> {
+        let at = self.find(extent.slab).ok_or(ClaimError::OutsideOfDisk)?;
+        let (bucket, units) = self.buckets.of(extent.len_bytes).ok_or(ClaimError::BadLength)?;
+        let offset = u32::from(extent.offset_units);
+        let align_units = self.buckets.slot_units(bucket).unwrap_or(self.geometry.sector_bytes / UNIT_BYTES);
+        if !offset.is_multiple_of(align_units) {
+            return Err(ClaimError::Misaligned);
+        }
+        if offset + units > self.slab_units() {
+            return Err(ClaimError::OutsideOfDisk);
+        }
+        match &self.ranges[at.range].slabs[at.slab] {
+            Slab::Metadata | Slab::FreedMetadata { .. } => return Err(ClaimError::MetadataSlab),
+            Slab::Data(data) if data.bucket != bucket => return Err(ClaimError::WrongClass),
+            Slab::Data(_) => {}
+            Slab::Free(_) => self.begin_data(extent.slab, bucket, Place::Unsorted),
+        }
+        let Some(data) = self.ranges[at.range].slabs[at.slab].data_mut() else { return Err(ClaimError::MetadataSlab) };
+        data.space.claim(offset, units)?;
+        let is_evacuating = data.place == Place::Evacuating;
+        let disk = &mut self.disks[at.disk];
+        disk.allocated_units += u64::from(units);
+        disk.free_units -= if is_evacuating { 0 } else { u64::from(units) };
+        Ok(())
+    }
+
+    fn place(&mut self, len_bytes: u32, lane: Lane<'_>) -> Result<Extent, NoSpace> {
         let (bucket, units) = self.buckets.of(len_bytes).ok_or(NoSpace::BadLength)?;
         let found = match self.placement {
             Placement::Load => self.place_by_load(len_bytes, bucket, units, lane),

@@ -23,8 +23,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ClaimError;
 use super::bucket::Key;
+use super::geometry::ClaimError;
 
 /// What a slab is used for.
 #[derive(Debug)]

@@ -4,7 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::bucket::Buckets;
+use super::geometry::ClaimError;
+use super::placement::DiskLoads;
 use super::*;
+use crate::config::Placement;
+use crate::entry::{Extent, SlabId, UNIT_BYTES};
 
 const MIB: u32 = 1 << 20;
 

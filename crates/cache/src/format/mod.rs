@@ -21,7 +21,7 @@
 //!
 //! # Example
 //! A disk that was used by a cache and then given away: its slots are [`SlotError::Foreign`], and `create` does not
-//! touch it without `--force`. A new one is [`SlotError::Empty`] in both slots.
+//! touch it without `--destructive`. A new one is [`SlotError::Empty`] in both slots.
 
 mod bytes;
 mod stream;
@@ -30,7 +30,9 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use stream::{Chunk, ChunkEnd, ChunkWriter, Expect, MAX_CHUNK_BYTES, Record, decode_chunk};
+pub(crate) use stream::{
+    Chunk, ChunkEnd, ChunkWriter, Expect, MAX_CHUNK_BYTES, MAX_RECORD_BYTES, Record, decode_chunk,
+};
 pub(crate) use superblock::{
     Member, MemberState, RangeRecord, SLOT_BYTES, SLOT_OFFSETS, SlotError, StreamHead, Superblock, VERSION, decode,
     encode,

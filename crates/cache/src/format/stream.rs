@@ -26,10 +26,7 @@
 //! | 2 remove | 19 | 10 hash, 3 slab, 2 offset, 3 bytes stored less one |
 //! | 3 next slab | 12 | 3 slab, 8 number of the stream from there on |
 //! | 4 commit | 11 | 8 generation, 2 tick |
-//! | 5 changed | 11 | 10 hash |
-//! | 6 too many changes | 1 | |
-//! | 7 changes cleared | 1 | |
-//! | 8 end | 1 | |
+//! | 5 end | 1 | |
 //!
 //! A put into slab 2^24 - 1 is a ghost: an entry whose block is gone.
 //!
@@ -54,8 +51,8 @@ pub(crate) const MAX_CHUNK_BYTES: u32 = 1 << 20;
 const MAGIC: [u8; 8] = *b"PLIMCHNK";
 const HEADER_BYTES: usize = 52;
 const HEADER_CHECKED_BYTES: usize = 48;
-/// The largest record.
-const MAX_RECORD_BYTES: usize = 25;
+/// The largest record, and the one that there are most of: that of a block.
+pub(crate) const MAX_RECORD_BYTES: usize = 25;
 
 /// What a log or a snapshot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +85,6 @@ pub(crate) enum Record {
         /// The cache's clock of recency.
         now_tick: u16,
     },
-    /// The key changed while a disk was away: what that disk says of it is out of date.
-    Changed {
-        /// Which.
-        hash: KeyHash,
-    },
-    /// More keys changed than are listed.
-    ChangedOverflow,
-    /// No disk is away any more: what was listed counts no longer.
-    ChangesCleared,
     /// The snapshot is complete.
     End,
 }
@@ -206,17 +194,8 @@ fn put_record(out: &mut Writer<'_>, record: &Record) {
         Record::Commit { generation, now_tick } => {
             out.u8(4).u64(*generation).u16(*now_tick);
         }
-        Record::Changed { hash } => {
-            out.u8(5).bytes(&hash.0);
-        }
-        Record::ChangedOverflow => {
-            out.u8(6);
-        }
-        Record::ChangesCleared => {
-            out.u8(7);
-        }
         Record::End => {
-            out.u8(8);
+            out.u8(5);
         }
     }
 }
@@ -235,10 +214,7 @@ fn read_record(fields: &mut Reader<'_>) -> Option<Record> {
         2 => Record::Remove { hash: KeyHash(fields.array()?), extent: read_extent(fields)? },
         3 => Record::NextSlab { slab: SlabId(fields.u24()?), stream: fields.u64()? },
         4 => Record::Commit { generation: fields.u64()?, now_tick: fields.u16()? },
-        5 => Record::Changed { hash: KeyHash(fields.array()?) },
-        6 => Record::ChangedOverflow,
-        7 => Record::ChangesCleared,
-        8 => Record::End,
+        5 => Record::End,
         _ => return None,
     })
 }

@@ -5,17 +5,17 @@
 //! after a crash at any point, and must know which disks belong to it when some are missing.
 //!
 //! # How it works
-//! Two slots, at the beginning of the disk and 32 KiB on; a new superblock never goes where the newest is, so that the
-//! last one is whole while the next is written. A slot is 4096 bytes, and the last four are the CRC-32C of all others:
+//! Two slots, at the beginning of the disk and 32 KiB on. A new superblock first goes to one, so that the last one is
+//! whole in the other while it is written, and when all disks have it also to the other. A slot is 4096 bytes, and the last four are the CRC-32C of all others:
 //!
 //! ```text
 //!    0  8   "PLIMCACH"
-//!    8  4   version (1)
+//!    8  4   version (2)
 //!   12  4   flags: 1 blocks are encrypted, 2 there is a snapshot; others 0
 //!   16  16  identity of the cache
 //!   32  16  identity of the disk
 //!   48  8   generation of the checkpoint
-//!   56  8   seed of the hashes of keys
+//!   56  8   seed of the hashes of keys, or, where blocks are encrypted, what it is derived from with the key
 //!   64  32  by which a wrong encryption key is recognised; 0 where blocks are not encrypted
 //!   96  4   bytes of a slab, a power of two from 1 to 32 MiB
 //!  100  4   bytes of a sector, a power of two from 512 to 4096
@@ -27,8 +27,7 @@
 //!  160  2   number of ranges r
 //!  162  2   number of members m
 //!  164  16r ranges of slabs on this disk: 4 first slab, 4 how many, 8 offset of the first on the disk in bytes
-//!       27m disks of the cache, this one among them: 2 number, 16 identity, 1 state (0 active, 1 removing, 2 away),
-//!           8 generation of the last checkpoint that is in its log, 0 where nothing in its log counts
+//!       19m disks of the cache, this one among them: 2 number, 16 identity, 1 state (0 active, 1 removing, 2 away)
 //!       0   to the end
 //! 4092  4   CRC-32C of the 4092 bytes before
 //! ```
@@ -36,13 +35,13 @@
 //! newer format.
 //!
 //! # Limits
-//! `16 r + 27 m` is at most 3928: 144 disks and 1 range, or 100 disks and 76 ranges. More is refused by [`encode`],
+//! `16 r + 19 m` is at most 3928: 205 disks and 1 range, or 100 disks and 126 ranges. More is refused by [`encode`],
 //! with the figures. A later, larger slot could have 255 disks; more are refused in any case.
 //!
 //! # Example
 //! A disk of 1 GiB, cache of two disks, slabs of 32 MiB: one range `{first 0, count 31, offset 64 KiB}` and two
-//! members, 164 + 16 + 54 = 234 bytes used. Generation 6 is at 0, so generation 7 is written at 32 KiB; if the power goes
-//! then, generation 6 is still at 0.
+//! members, 164 + 16 + 38 = 218 bytes used. Generation 6 is in both slots, and generation 7 is written at 32 KiB; if the
+//! power goes then, generation 6 is still at 0.
 
 use std::fmt;
 
@@ -59,13 +58,13 @@ pub(crate) const SLOT_BYTES: usize = 4096;
 pub(crate) const SUPERBLOCK_BYTES: u64 = 64 << 10;
 
 const MAGIC: [u8; 8] = *b"PLIMCACH";
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 const FLAG_ENCRYPTED: u32 = 1;
 const FLAG_SNAPSHOT: u32 = 2;
 const CHECKSUM_AT: usize = SLOT_BYTES - 4;
 const FIXED_BYTES: usize = 164;
 const RANGE_BYTES: usize = 16;
-const MEMBER_BYTES: usize = 27;
+const MEMBER_BYTES: usize = 19;
 const MAX_MEMBERS: usize = 255;
 
 /// See the module's documentation.
@@ -77,7 +76,7 @@ pub(crate) struct Superblock {
     pub(crate) disk: u16,
     /// Number of the checkpoint.
     pub(crate) generation: u64,
-    /// Seed of `KeyHash::of`: a secret of the cache.
+    /// Seed of `KeyHash::of`, or its salt where blocks are encrypted.
     pub(crate) key_seed: u64,
     /// A power of two, 1 to 32 MiB.
     pub(crate) slab_bytes: u32,
@@ -116,8 +115,6 @@ pub(crate) struct Member {
     pub(crate) disk: u16,
     pub(crate) guid: u128,
     pub(crate) state: MemberState,
-    /// The last checkpoint that is durable in its log: what happened later, it does not know. 0: nothing in it counts.
-    pub(crate) generation: u64,
 }
 
 /// What the cache wants of a disk.
@@ -305,7 +302,7 @@ pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError
         out.u32(range.first.0).u32(range.count).u64(range.offset_bytes);
     }
     for member in &block.members {
-        out.u16(member.disk).u128(member.guid).u8(member.state as u8).u64(member.generation);
+        out.u16(member.disk).u128(member.guid).u8(member.state as u8);
     }
     let mut slot = [0; SLOT_BYTES];
     let (content, checksum) = slot.split_at_mut(CHECKSUM_AT);
@@ -411,5 +408,5 @@ fn read_member(fields: &mut Reader<'_>) -> Option<Member> {
         2 => MemberState::Away,
         _ => return None,
     };
-    Some(Member { disk, guid, state, generation: fields.u64()? })
+    Some(Member { disk, guid, state })
 }

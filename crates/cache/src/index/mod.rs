@@ -49,16 +49,20 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::entry::{Entry, Extent, SlabId};
 use crate::key::{INDEX_SHARDS, KeyHash};
 use crate::stats::HitCurve;
+use crate::sync::lock;
 use recency::{CLAMP_TICKS, FIRST_TICK, OLDEST_AGE, Recency, Ring, TURN_TICKS, short};
 use table::{ALLOCATION_OVERHEAD_BYTES, Place, Rest, Table};
 
 /// What an insert in flight costs in memory: its part of a tree's node, in bytes; an estimate.
 const IN_FLIGHT_BYTES: usize = 32;
+
+/// How many entries to visit in one call of [`Index::sweep`]: then other tasks should have a turn.
+pub(crate) const PASS_ENTRIES: usize = 4096;
 
 /// What a look-up found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +75,7 @@ pub(crate) enum Found {
     Block(Entry),
 }
 
-/// An insert in flight. Given back to [`Index::finish_insert`] or [`Index::abort_insert`], or it stays in memory.
+/// An insert in flight, or a fetch that may become one. Given back to [`Index::finish_insert`] or [`Index::abort_insert`], or it stays in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
@@ -123,6 +127,14 @@ struct Shard {
 }
 
 impl Shard {
+    /// The token of an insert that begins now. Those of the same key that are in flight are superseded.
+    fn begin_insert(&mut self, rest: Rest) -> Token {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        self.in_flight.insert(rest, token);
+        token
+    }
+
     /// Sets what is older than [`OLDEST_AGE`] to that age, when it is time. All ticks here are those of the last time,
     /// or older by [`OLDEST_AGE`], or up to [`CLAMP_TICKS`] newer: less than 2^16 together, so each means one moment,
     /// however long ago that was.
@@ -193,7 +205,7 @@ impl Index {
 
     /// The shard, locked, and the time.
     fn lock(&self, number: usize) -> (MutexGuard<'_, Shard>, u64) {
-        let mut shard = self.shards[number % INDEX_SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = lock(&self.shards[number % INDEX_SHARDS]);
         // Read under the lock, so that no entry of the shard is newer.
         let now = self.recency.now();
         shard.clamp_ages(now, &self.recency);
@@ -247,10 +259,15 @@ impl Index {
     /// An insert begins: it supersedes those of the same key that are in flight. What is cached stays until it ends.
     pub(crate) fn begin_insert(&self, hash: &KeyHash) -> Token {
         let (mut shard, _) = self.lock(hash.shard());
-        let token = Token(shard.next_token);
-        shard.next_token += 1;
-        shard.in_flight.insert(hash.rest(), token);
-        token
+        shard.begin_insert(hash.rest())
+    }
+
+    /// What is about to be fetched may be inserted, unless an insert or removal of the key begins before the fetch has
+    /// ended, or one is in flight now: those are newer. `None`: one is.
+    pub(crate) fn lease(&self, hash: &KeyHash) -> Option<Token> {
+        let (mut shard, _) = self.lock(hash.shard());
+        let is_free = !shard.in_flight.contains_key(&hash.rest());
+        is_free.then(|| shard.begin_insert(hash.rest()))
     }
 
     /// The block of an insert lies at `extent`: it is found from now on, unless the insert was superseded.
@@ -308,12 +325,21 @@ impl Index {
         self.take(&mut shard, now, place, entry, log)
     }
 
-    /// Removes a block if it still lies at `extent`: one that turned out to be corrupt or unreadable. Inserts in flight
+    /// Runs `act` if the key still has this block, under the lock: whoever changes the key does so before or after it.
+    pub(crate) fn while_current(&self, hash: &KeyHash, known: &Entry, act: impl FnOnce()) {
+        let (shard, _) = self.lock(hash.shard());
+        let current = shard.table.find(&hash.rest());
+        if current.is_some_and(|(_, entry)| !is_ghost(&entry) && entry.is_same_block(known)) {
+            act();
+        }
+    }
+
+    /// Removes a block if it is still this one: one that turned out to be corrupt or unreadable. Inserts in flight
     /// are left alone, for they will heal it.
-    pub(crate) fn remove_at(&self, hash: &KeyHash, extent: &Extent, log: impl FnOnce(Entry)) -> Option<Entry> {
+    pub(crate) fn remove_same(&self, hash: &KeyHash, known: &Entry, log: impl FnOnce(Entry)) -> Option<Entry> {
         let (mut shard, now) = self.lock(hash.shard());
         let (place, entry) = shard.table.find(&hash.rest())?;
-        if is_ghost(&entry) || entry.extent != *extent {
+        if is_ghost(&entry) || !entry.is_same_block(known) {
             return None;
         }
         self.take(&mut shard, now, place, entry, log)
@@ -327,12 +353,12 @@ impl Index {
         Some(entry)
     }
 
-    /// A block was copied: from now on it is found at `to`. Returns false, and changes nothing, when it does not lie at
-    /// `from` any more. `log` runs under the lock with the entry as it was and as it is.
-    pub(crate) fn relocate(&self, hash: &KeyHash, from: &Extent, to: Extent, log: impl FnOnce(Entry, Entry)) -> bool {
+    /// A block was copied: from now on it is found at `to`. Returns false, and changes nothing, when it is not `from` any
+    /// more. `log` runs under the lock with the entry as it was and as it is.
+    pub(crate) fn relocate(&self, hash: &KeyHash, from: &Entry, to: Extent, log: impl FnOnce(Entry, Entry)) -> bool {
         let (mut shard, now) = self.lock(hash.shard());
         let Some((place, old)) = shard.table.find(&hash.rest()) else { return false };
-        if is_ghost(&old) || old.extent != *from {
+        if is_ghost(&old) || !old.is_same_block(from) {
             return false;
         }
         let new = Entry { extent: to, ..old };
@@ -352,11 +378,6 @@ impl Index {
         let age = if age > u16::MAX - 16_384 { 0 } else { age.min(OLDEST_AGE) };
         let entry = Entry { tick: short(now).wrapping_sub(age), ..entry };
         self.put(&mut shard, now, &hash.rest(), &entry)
-    }
-
-    /// As [`Index::restore`], unless the key has a block. Whether it has this one now.
-    pub(crate) fn restore_if_absent(&self, hash: KeyHash, entry: Entry) -> bool {
-        self.peek(&hash).is_none() && self.restore(hash, entry).is_none()
     }
 
     /// Recovery: a key (or ghost) that was removed; returns the block that was known.

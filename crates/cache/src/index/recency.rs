@@ -37,9 +37,10 @@
 //! MiB). The hit counts for all caches of 300 MiB and more, point 14 of the curve (15 x 20.5 MiB) and up.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, TryLockError};
 
 use crate::stats::HitCurve;
+use crate::sync::lock;
 
 /// Uses of the whole capacity take so many ticks of the clock.
 const TICKS_PER_CAPACITY: u64 = 512;
@@ -229,7 +230,7 @@ impl Recency {
 
     /// Advances the clock to the next moment whose 16 bits are `tick`. For an index without entries.
     pub(super) fn set_now(&self, tick: u16) {
-        let _guard = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.advancing);
         self.advance(u64::from(tick.wrapping_sub(short(self.now()))));
     }
 
@@ -283,7 +284,7 @@ impl Recency {
 
     /// Computes the sums of everything since each tick, and what is beyond the budget of ghosts.
     pub(super) fn refresh(&self) {
-        let _guard = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.advancing);
         self.sum_up(self.now());
     }
 

@@ -238,6 +238,10 @@ fn parts(entry: Entry) -> (Extent, u32) {
     (entry.extent, entry.checksum)
 }
 
+fn known((extent, checksum): (Extent, u32)) -> Entry {
+    Entry { extent, checksum, tick: 0 }
+}
+
 fn apply(index: &Index, model: &mut Model, op: &Op) {
     match *op {
         Op::Begin(key) => {
@@ -277,20 +281,20 @@ fn apply(index: &Index, model: &mut Model, op: &Op) {
             model.newest.remove(&key);
         }
         Op::RemoveAt(key, is_right) => {
-            let place = model.block(key).filter(|_| is_right).map_or(extent(1, 100_001), |(place, _)| place);
             let expected = model.block(key).filter(|_| is_right);
-            assert_eq!(index.remove_at(&hash(key), &place, |_| ()).map(parts), expected);
+            let known = known(expected.unwrap_or((extent(1, 100_001), 0)));
+            assert_eq!(index.remove_same(&hash(key), &known, |_| ()).map(parts), expected);
             if expected.is_some() {
                 model.known.remove(&key);
             }
         }
         Op::Relocate(key, is_right, to) => {
-            let from = model.block(key).filter(|_| is_right).map_or(extent(1, 100_001), |(place, _)| place);
-            let (to, mut logged) = (extent(to, from.len_bytes), None);
-            let is_moved = index.relocate(&hash(key), &from, to, |old, new| logged = Some((old, new)));
+            let from = model.block(key).filter(|_| is_right).unwrap_or((extent(1, 100_001), 0));
+            let (to, mut logged) = (extent(to, from.0.len_bytes), None);
+            let is_moved = index.relocate(&hash(key), &known(from), to, |old, new| logged = Some((old, new)));
             assert_eq!((is_moved, logged.is_some()), (model.block(key).is_some() && is_right, is_moved));
             if let Some((old, new)) = logged {
-                assert_eq!((old.extent, new), (from, Entry { extent: to, ..old }));
+                assert_eq!((parts(old), new), (from, Entry { extent: to, ..old }));
                 model.known.insert(key, (Some(to), old.checksum));
             }
         }
@@ -352,7 +356,7 @@ proptest! {
 #[test]
 fn whoever_began_last_wins() {
     let index = Index::new(1 << 20, 100.0);
-    let (key, place) = (hash(1), extent(1, 100));
+    let (key, place) = (hash(1), known((extent(1, 100), 1)));
     let finish = |token, number| index.finish_insert(&key, token, extent(number, 100), number, |_, _| ());
     let (first, second) = (index.begin_insert(&key), index.begin_insert(&key));
     assert_eq!(finish(second, 2), Finish::Indexed { displaced: None });
@@ -365,8 +369,48 @@ fn whoever_began_last_wins() {
     assert_eq!(index.lookup(&key), Found::Absent);
     // A corrupt block is removed while its successor is written: that one stays.
     let fourth = index.begin_insert(&key);
-    assert_eq!(index.remove_at(&key, &place, |_| ()), None);
+    assert_eq!(index.remove_same(&key, &place, |_| ()), None);
     assert_eq!(finish(fourth, 4), Finish::Indexed { displaced: None });
+}
+
+/// A place that was freed is written again: what was known of the former block says nothing of the present one.
+#[test]
+fn another_block_at_the_same_place_is_another_block() {
+    let index = Index::new(1 << 20, 100.0);
+    let (key, place) = (hash(1), extent(1, 100));
+    let (former, present) = (known((place, 7)), known((place, 8)));
+    let token = index.begin_insert(&key);
+    index.finish_insert(&key, token, place, 8, |_, _| ());
+
+    assert_eq!(index.remove_same(&key, &former, |_| ()), None);
+    assert!(!index.relocate(&key, &former, extent(2, 100), |_, _| ()));
+    index.while_current(&key, &former, || panic!("it is not current"));
+
+    let mut is_done = false;
+    index.while_current(&key, &present, || {
+        assert!(index.shards[key.shard()].try_lock().is_err(), "nobody can change it meanwhile");
+        is_done = true;
+    });
+    assert!(is_done && index.relocate(&key, &present, extent(2, 100), |_, _| ()));
+    assert!(index.remove_same(&key, &known((extent(2, 100), 8)), |_| ()).is_some());
+}
+
+#[test]
+fn whatever_happens_to_a_key_ends_its_lease() {
+    let index = Index::new(1 << 20, 100.0);
+    let key = hash(1);
+    let finish = |token, number| index.finish_insert(&key, token, extent(number, 100), number, |_, _| ());
+    let lease = index.lease(&key).unwrap();
+    assert_eq!(index.lease(&key), None, "somebody else's is there");
+    let insert = index.begin_insert(&key);
+    assert_eq!(index.lease(&key), None, "an insert is in flight");
+    assert_eq!(finish(lease, 1), Finish::Superseded);
+    assert_eq!(finish(insert, 2), Finish::Indexed { displaced: None });
+    let lease = index.lease(&key).unwrap();
+    index.remove(&key, |_| ());
+    assert_eq!(finish(lease, 3), Finish::Superseded);
+    let lease = index.lease(&key).unwrap();
+    assert_eq!(finish(lease, 4), Finish::Indexed { displaced: None });
 }
 
 #[test]

@@ -1,42 +1,15 @@
 //! How a [`CachedStore`] is set up.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::object_store::path::Path;
-use ::object_store::{Extensions, OBJECT_STORE_COALESCE_DEFAULT, ObjectStore};
+use ::object_store::{Extensions, ObjectStore};
 
-use super::store::Core;
-use super::{Blocks, CachedStore, IoClass, ReadOp};
-
-const MIN_BLOCK_BYTES: u32 = 4 << 10;
-const MAX_BLOCK_BYTES: u32 = 64 << 10;
-
-/// A block size that is not a power of two from 4 to 64 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadBlockSize(pub u32);
-
-impl fmt::Display for BadBlockSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "blocks of {} bytes: take a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}", self.0)
-    }
-}
-
-impl std::error::Error for BadBlockSize {}
-
-/// The hook that tells a read's class.
-pub(super) type Classify = Box<dyn Fn(&Extensions, ReadOp, &Path) -> IoClass + Send + Sync>;
-
-pub(super) struct Options {
-    pub(super) block_bytes: u64,
-    pub(super) fetch_bytes: u64,
-    pub(super) gap_bytes: u64,
-    pub(super) meta_ttl: Duration,
-    pub(super) meta_objects: usize,
-    pub(super) namespace: String,
-    pub(super) classify: Classify,
-}
+use super::blocks::{Blocks, IoClass, ReadOp};
+use super::options::{BadBlockSize, Options};
+use super::shared::Core;
+use super::store::CachedStore;
 
 /// Sets up a [`CachedStore`]; see [`CachedStore::builder`].
 pub struct CachedStoreBuilder {
@@ -45,30 +18,23 @@ pub struct CachedStoreBuilder {
     options: Options,
 }
 
-impl CachedStoreBuilder {
-    pub(super) fn new(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>) -> CachedStoreBuilder {
-        let options = Options {
-            block_bytes: 16 << 10,
-            fetch_bytes: 4 << 20,
-            gap_bytes: OBJECT_STORE_COALESCE_DEFAULT,
-            meta_ttl: Duration::ZERO,
-            meta_objects: 1 << 16,
-            namespace: inner.to_string(),
-            classify: Box::new(|extensions, _, _| extensions.get().copied().unwrap_or_default()),
-        };
+impl CachedStore {
+    /// Begins to set up: reads of `inner` go through `cache`.
+    #[must_use]
+    pub fn builder(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>) -> CachedStoreBuilder {
+        let options = Options::new(inner.to_string());
         CachedStoreBuilder { inner, cache, options }
     }
+}
 
+impl CachedStoreBuilder {
     /// Bytes of a block: a power of two from 4 to 64 KiB; 16 KiB unless told. Stores of different block sizes may share
     /// a cache, but not each other's blocks.
     ///
     /// # Errors
     /// Any other size.
     pub fn block_bytes(mut self, bytes: u32) -> Result<CachedStoreBuilder, BadBlockSize> {
-        if !bytes.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&bytes) {
-            return Err(BadBlockSize(bytes));
-        }
-        self.options.block_bytes = u64::from(bytes);
+        self.options.set_block_bytes(bytes)?;
         Ok(self)
     }
 

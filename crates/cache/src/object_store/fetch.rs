@@ -1,112 +1,35 @@
 //! Blocks of an object: from the cache, from a fetch that is under way, or fetched.
 //!
 //! # How it works
-//! Fetches under way are in a map by block key. Each is a shared future: everybody who waits for it may drive it, so
-//! none depends on another's being polled. The map holds it weakly; it takes its blocks out of the map when it ends, or
-//! when the last reader has gone.
-//!
-//! # Limits
-//! The map's lock is never held while a shared future could be dropped: its end takes the same lock.
+//! Fetches under way are in a map by block key (`flying`). Each is a shared future: everybody who waits for it may drive
+//! it, so none depends on another's being polled. The map holds it weakly; it takes its blocks out of the map when it
+//! ends, or when the last reader has gone.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use ::object_store::{Error, Extensions, GetOptions, GetRange};
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared, join_all};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
-use super::IoClass;
+use super::blocks::IoClass;
+use super::flying::{Failure, Fetched, Fetching, Flight, Flying};
 use super::known::Object;
-use super::store::{Core, NAME};
+use super::shared::{Core, NAME};
 use crate::block::Block;
+use crate::sync::lock;
 
 /// Range requests that one read has under way at the same time.
 const PARALLEL_FETCHES: usize = 10;
-
-/// What a [`super::CachedStore`] has done; counters only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CachedStoreStats {
-    /// Blocks taken from the cache.
-    pub hit_blocks: u64,
-    /// Blocks fetched because the cache did not have them, or was not asked.
-    pub missed_blocks: u64,
-    /// Blocks that another read was fetching.
-    pub joined_blocks: u64,
-    /// Range requests to the store.
-    pub fetches: u64,
-    /// Bytes they gave.
-    pub fetched_bytes: u64,
-    /// Requests for metadata to the store.
-    pub meta_requests: u64,
-    /// Reads that found the object changed under their hands.
-    pub changes: u64,
-}
-
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) hit_blocks: AtomicU64,
-    pub(super) missed_blocks: AtomicU64,
-    pub(super) joined_blocks: AtomicU64,
-    pub(super) fetches: AtomicU64,
-    pub(super) fetched_bytes: AtomicU64,
-    pub(super) meta_requests: AtomicU64,
-    pub(super) changes: AtomicU64,
-}
-
-impl Counters {
-    pub(super) fn look(&self) -> CachedStoreStats {
-        CachedStoreStats {
-            hit_blocks: self.hit_blocks.load(Relaxed),
-            missed_blocks: self.missed_blocks.load(Relaxed),
-            joined_blocks: self.joined_blocks.load(Relaxed),
-            fetches: self.fetches.load(Relaxed),
-            fetched_bytes: self.fetched_bytes.load(Relaxed),
-            meta_requests: self.meta_requests.load(Relaxed),
-            changes: self.changes.load(Relaxed),
-        }
-    }
-}
 
 /// Why blocks could not be read.
 pub(super) enum ReadError {
     /// The object is not what it was when its metadata were asked for.
     Changed,
     Origin(Error),
-}
-
-/// The same, for all who wait for one fetch: the first of them takes the error, as errors cannot be cloned.
-enum Failure {
-    Changed,
-    Origin(Mutex<Option<Error>>),
-}
-
-type Fetched = Result<Bytes, Arc<Failure>>;
-type Fetching = Shared<BoxFuture<'static, Fetched>>;
-
-/// Fetches under way, by block key.
-#[derive(Default)]
-pub(super) struct InFlight(Mutex<Flying>);
-
-#[derive(Default)]
-struct Flying {
-    next_id: u64,
-    blocks: HashMap<Vec<u8>, Flight>,
-}
-
-struct Flight {
-    id: u64,
-    first_block: u64,
-    fetching: WeakShared<BoxFuture<'static, Fetched>>,
-    admit: Arc<AtomicBool>,
-}
-
-impl InFlight {
-    fn lock(&self) -> MutexGuard<'_, Flying> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Takes a fetch's blocks out of the map when it ends, however it ends.
@@ -244,7 +167,7 @@ impl Reader {
                     }
                 }
                 Some((flight, fetching)) => {
-                    // Kept until the lock is gone: see the module's documentation.
+                    // Kept until the lock is gone: see `flying`.
                     parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
                     own.push(*block);
                 }
@@ -336,7 +259,7 @@ impl Reader {
             Ok(bytes) => (part.first_block, bytes),
             Err(failure) => {
                 let Failure::Origin(error) = &*failure else { return Err(ReadError::Changed) };
-                if let Some(error) = error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                if let Some(error) = lock(error).take() {
                     return Err(ReadError::Origin(error));
                 }
                 // Somebody else has the error, and this read tries again, together with the others. Each round ends at

@@ -6,13 +6,15 @@
 //! brings back what a put has ended.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use ::object_store::path::Path;
 use ::object_store::{Attributes, ObjectMeta};
 use quick_cache::DefaultHashBuilder;
 use quick_cache::sync::Cache;
+
+use crate::sync::lock;
 
 const STRIPES: usize = 64;
 
@@ -78,7 +80,7 @@ impl Known {
         let mut hasher = self.hash.build_hasher();
         hasher.write(location.as_ref().as_bytes());
         let stripe = &self.invalidations[hasher.finish() as usize % STRIPES];
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(stripe)
     }
 
     /// The object, if it was learned less than the time to live ago.

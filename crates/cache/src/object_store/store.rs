@@ -14,82 +14,19 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 
-use super::builder::Options;
-use super::fetch::{CachedStoreStats, Counters, InFlight, ReadError, Reader};
-use super::known::{Known, Object};
+use super::blocks::{IoClass, ReadOp};
+use super::fetch::{ReadError, Reader};
+use super::known::Object;
+use super::options::Options;
+use super::shared::{Core, NAME};
+use super::stats::CachedStoreStats;
 use super::writes::{Deletion, Upload, Write};
-use super::{Blocks, CachedStoreBuilder, IoClass, ReadOp};
-
-/// As errors name it.
-pub(super) const NAME: &str = "CachedStore";
 
 /// How often a read begins anew when the object changes under its hands; then it goes past the cache.
 const ATTEMPTS: usize = 3;
 
 /// Range requests' worth of a stream that are read at the same time, the one that is being handed out included.
 const READ_AHEAD: usize = 2;
-
-/// Blocks of an object that are taken out of the cache when it is overwritten; those of larger ones age out.
-const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
-
-/// What all clones and all answers share.
-pub(super) struct Core {
-    pub(super) inner: Arc<dyn ObjectStore>,
-    pub(super) cache: Arc<dyn Blocks>,
-    pub(super) options: Options,
-    pub(super) in_flight: InFlight,
-    pub(super) counters: Counters,
-    known: Known,
-}
-
-impl Core {
-    pub(super) fn new(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>, options: Options) -> Core {
-        let known = Known::new(options.meta_objects, options.meta_ttl);
-        Core { inner, cache, options, in_flight: InFlight::default(), counters: Counters::default(), known }
-    }
-
-    /// To be called when something may have changed what is at `location`, and is over.
-    pub(super) fn invalidate(&self, location: &Path) {
-        if let Some(object) = self.known.invalidate(location) {
-            self.remove_blocks(&object);
-        }
-    }
-
-    fn remove_blocks(&self, object: &Object) {
-        let blocks = object.meta.size.div_ceil(self.options.block_bytes);
-        if blocks <= MAX_REMOVED_BLOCKS {
-            (0..blocks).for_each(|block| self.cache.remove(&object.block_key(block)));
-        }
-    }
-
-    /// The object as it is, or was a time to live ago.
-    ///
-    /// # Errors
-    /// The store's: not found, a condition that does not hold, and so on.
-    async fn object(&self, location: &Path, options: &GetOptions, is_fresh: bool) -> Result<Arc<Object>> {
-        if !is_fresh && let Some(object) = self.known.get(location) {
-            return Ok(object);
-        }
-        let epoch = self.known.epoch(location);
-        let head = GetOptions { head: true, range: None, ..options.clone() };
-        self.counters.meta_requests.fetch_add(1, Relaxed);
-        let answer = self.inner.get_opts(location, head).await;
-        let answer = answer.map_err(|error| self.note_error(location, error))?;
-        let Options { namespace, block_bytes, .. } = &self.options;
-        let object = Arc::new(Object::new(namespace, *block_bytes, answer.meta, answer.attributes));
-        if let Some(replaced) = self.known.learn(&object, epoch) {
-            self.remove_blocks(&replaced);
-        }
-        Ok(object)
-    }
-
-    fn note_error(&self, location: &Path, error: Error) -> Error {
-        if matches!(error, Error::NotFound { .. }) {
-            self.invalidate(location);
-        }
-        error
-    }
-}
 
 /// See the documentation of the module. Clones share everything.
 #[derive(Clone)]
@@ -132,12 +69,6 @@ fn answer_of(object: &Object, range: Range<u64>, bytes: BoxStream<'static, Resul
 }
 
 impl CachedStore {
-    /// Begins to set up: reads of `inner` go through `cache`.
-    #[must_use]
-    pub fn builder(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>) -> CachedStoreBuilder {
-        CachedStoreBuilder::new(inner, cache)
-    }
-
     pub(super) fn new(core: Core) -> CachedStore {
         CachedStore(Arc::new(core))
     }

@@ -2,14 +2,15 @@
 //! dropped half way (the store may have done them all the same).
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::object_store::path::Path;
 use ::object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt};
 
-use super::store::Core;
+use super::shared::Core;
+use crate::sync::lock;
 
 /// A write under way; its end invalidates.
 pub(super) struct Write<'a, const N: usize> {
@@ -72,12 +73,12 @@ pub(super) struct Deletion {
 
 impl Deletion {
     fn begun(&self, location: Path) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(location);
+        lock(&self.pending).insert(location);
     }
 
     fn ended(&self, location: &Path) {
         self.core.invalidate(location);
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(location);
+        lock(&self.pending).remove(location);
     }
 
     /// The store's own deletions, each of them invalidating before its answer is handed out.
@@ -103,7 +104,7 @@ impl Deletion {
     }
 
     fn invalidate_pending(&self) {
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending = lock(&self.pending);
         pending.iter().for_each(|location| self.core.invalidate(location));
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use plimsoll::backend::OpenOptions;
 use plimsoll::backend::sim::{SimConfig, SimDisk, SimDiskState, SimFaults, SimWorld};
+use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, Host, SPARE_DISKS};
 
@@ -65,6 +66,13 @@ impl Town {
         }
     }
 
+    /// What the cache of all disks looks like to somebody who only looks.
+    pub(crate) fn inspect(&self) -> plimsoll_cache::Inspection {
+        let (runtime, topology) = self.runtime();
+        let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
+        runtime.block_on(0, plimsoll_cache::inspect_on(&self.disks, None, &host)).unwrap().unwrap()
+    }
+
     fn make_files(&self, bytes: u64) {
         let (runtime, topology) = self.runtime();
         for (number, disk) in self.disks.iter().enumerate() {
@@ -84,6 +92,24 @@ impl Town {
         let shard = runtime.shard(0).clone();
         shard.reactor().set_file_len(&file, bytes).unwrap();
         runtime.block_on(0, async { shard.sync(&file, plimsoll::Class::DEFAULT, false).await }).unwrap().unwrap();
+    }
+
+    /// Reads `len` bytes of the file on a disk, lets `change` have them, and writes them back, durable.
+    pub(crate) fn edit(&self, disk: usize, offset: u64, len: usize, change: impl FnOnce(&mut [u8])) {
+        let (runtime, topology) = self.runtime();
+        let options = OpenOptions { write: true, ..OpenOptions::default() };
+        let file = topology.file(&self.disks[disk].path, options, disk as u16);
+        let shard = runtime.shard(0).clone();
+        let class = plimsoll::Class::DEFAULT;
+        let edit = async {
+            let buffer = AlignedBuf::new(len).unwrap();
+            let (read, mut buffer) = shard.read_at(&file, class, offset, buffer).await;
+            assert_eq!(read.unwrap(), len);
+            change(&mut buffer);
+            shard.write_at(&file, class, offset, buffer).await.0.unwrap();
+            shard.sync(&file, class, false).await.unwrap();
+        };
+        runtime.block_on(0, edit).unwrap();
     }
 
     fn runtime(&self) -> (SimRuntime, Topology) {

@@ -46,7 +46,7 @@ impl OsFile {
     /// Opens `path`; see [`super::Backend::open`].
     pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<(Self, FileInfo)> {
         let file = open_file(path, options)?;
-        let described = describe(path, &file, options.direct);
+        let described = describe(path, &file, options);
         match described {
             Ok(info) => Ok((Self { file, is_block_device: info.is_block_device }, info)),
             Err(error) => {
@@ -85,6 +85,10 @@ pub(crate) fn unknown_file(file: FileId) -> io::Error {
 }
 
 fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    if options.directory && (options.write || options.create_new || options.direct || options.dsync) {
+        let message = format!("cannot open {}: a directory is opened with `directory` alone", path.display());
+        return Err(explained(libc::EINVAL, message));
+    }
     // A new file is made without O_DIRECT, which is then switched on: a file system that refuses it would otherwise
     // leave the new file behind and look like a failed open.
     let direct_at_open = options.direct && !options.create_new;
@@ -94,6 +98,9 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
     if options.dsync {
         flags |= libc::O_DSYNC;
+    }
+    if options.directory {
+        flags |= libc::O_DIRECTORY;
     }
     // O_NONBLOCK: opening a named pipe must not hang. It is switched off below, because io_uring answers EAGAIN for
     // files that have it, instead of waiting.
@@ -129,6 +136,7 @@ fn open_error(path: &Path, options: &OpenOptions, direct: bool, error: &io::Erro
         io::ErrorKind::NotFound if options.create_new => ": its directory must exist",
         io::ErrorKind::NotFound => ": check the path, or ask for the file to be created",
         io::ErrorKind::PermissionDenied => ": check its owner and mode (block devices usually need root or group disk)",
+        io::ErrorKind::NotADirectory if options.directory => ": only a directory is opened with `directory`",
         io::ErrorKind::ReadOnlyFilesystem => ": open it for reading only",
         _ => "",
     };
@@ -145,14 +153,15 @@ fn direct_refused(path: &Path) -> io::Error {
     explained(libc::EINVAL, message)
 }
 
-fn describe(path: &Path, file: &File, direct: bool) -> io::Result<FileInfo> {
+fn describe(path: &Path, file: &File, options: &OpenOptions) -> io::Result<FileInfo> {
     let metadata = file.metadata()?;
     let is_block_device = metadata.file_type().is_block_device();
-    if !is_block_device && !metadata.is_file() {
+    if !is_block_device && !metadata.is_file() && !options.directory {
         let message = format!("cannot use {}: neither a regular file nor a block device", path.display());
         return Err(explained(libc::EINVAL, message));
     }
-    let (memory_align_bytes, offset_align_bytes, align_source) = alignment(path, file, is_block_device, direct)?;
+    let (memory_align_bytes, offset_align_bytes, align_source) =
+        alignment(path, file, is_block_device, options.direct)?;
     Ok(FileInfo {
         len_bytes: len_bytes(file, is_block_device)?,
         memory_align_bytes,
@@ -201,7 +210,7 @@ pub(crate) fn validate(operation: &Operation) -> Result<(), i32> {
         (Kind::Read | Kind::Write, Memory::Vectored { count, .. }) if count > IOV_MAX => return Err(libc::EINVAL),
         (Kind::Read | Kind::Write, Memory::Vectored { .. }) | (Kind::Sync { .. }, _) => 0,
         (Kind::Read | Kind::Write, Memory::Contiguous { len_bytes, .. }) => u64::from(len_bytes),
-        (Kind::Discard { len_bytes } | Kind::Allocate { len_bytes, .. }, _) => len_bytes,
+        (Kind::Discard { len_bytes } | Kind::Allocate { len_bytes, .. } | Kind::SetLen { len_bytes }, _) => len_bytes,
     };
     let end = operation.offset.checked_add(len_bytes).ok_or(libc::EINVAL)?;
     if operation.key == u64::MAX || end > i64::MAX as u64 { Err(libc::EINVAL) } else { Ok(()) }

@@ -208,7 +208,11 @@ unsafe impl Backend for MemoryBackend {
     }
 
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
-        let contents = self.store.open(path, options.create_new)?;
+        let contents = match options.directory {
+            // Names in memory need nothing to be durable.
+            true => SharedContents::default(),
+            false => self.store.open(path, options.create_new)?,
+        };
         let info = FileInfo {
             len_bytes: lock(&contents).len_bytes,
             memory_align_bytes: 1,
@@ -315,6 +319,10 @@ unsafe fn execute(operation: &Operation, file: &OpenFile) -> OpResult {
             if !keep_size {
                 contents.len_bytes = contents.len_bytes.max(operation.offset.saturating_add(len_bytes));
             }
+            Ok(0)
+        }
+        Kind::SetLen { len_bytes } => {
+            contents.set_len(len_bytes);
             Ok(0)
         }
         // SAFETY: passed on from the caller.

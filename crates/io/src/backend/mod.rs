@@ -73,6 +73,8 @@ pub struct OpenOptions {
     pub direct: bool,
     /// `O_DSYNC`: a write completes when its data is durable.
     pub dsync: bool,
+    /// Open a directory, which can be synced and nothing else: that makes the names in it durable. Stands alone.
+    pub directory: bool,
 }
 
 /// What is known of an opened file.
@@ -127,12 +129,17 @@ pub enum Kind {
         /// Leave the file's length as it is.
         keep_size: bool,
     },
+    /// Set the length of the file (`ftruncate`): what is beyond is gone, what is added reads as zeros. The offset means nothing.
+    SetLen {
+        /// The new length in bytes.
+        len_bytes: u64,
+    },
 }
 
 /// The memory of an operation. Raw: see "Who owns the memory" in the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {
-    /// No memory: sync, discard, allocate.
+    /// No memory: everything but reads and writes.
     None,
     /// One contiguous piece.
     Contiguous {

@@ -100,7 +100,7 @@ unsafe impl Backend for NullBackend {
         Submit::Done(match operation.kind {
             // SAFETY: our caller keeps the list of pieces alive until this call returns.
             Kind::Read | Kind::Write => unsafe { full_length(operation.memory) },
-            Kind::Sync { .. } | Kind::Discard { .. } | Kind::Allocate { .. } => Ok(0),
+            Kind::Sync { .. } | Kind::Discard { .. } | Kind::Allocate { .. } | Kind::SetLen { .. } => Ok(0),
         })
     }
 

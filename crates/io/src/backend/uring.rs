@@ -14,7 +14,8 @@
 //! *Sleeping.* A read of the doorbell's eventfd is kept in the ring, so that one enter sleeps on completions and
 //! wake-ups together, with the deadline as its timeout. Its completion is recognised by the key `u64::MAX` and not
 //! counted.
-//! Discard on a block device has no entry of its own before Linux 6.12; a helper thread does it.
+//! Discard on a block device has no entry of its own before Linux 6.12, a change of length none before 6.9; a helper thread
+//! does them.
 //!
 //! # Limits
 //! Linux 5.11 at least. Bound to the thread that made it. Memory of the ring, and registered regions, may count against
@@ -369,8 +370,8 @@ fn transfer_entry(operation: &Operation, file: Fd, region: Option<u16>) -> squeu
             let mode = if keep_size { libc::FALLOC_FL_KEEP_SIZE } else { 0 };
             opcode::Fallocate::new(file, len_bytes).offset(offset).mode(mode).build()
         }
-        // Not reached after `validate`; harmless if it were.
-        (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
+        // The helper's; and not reached after `validate`. Harmless if they were.
+        (Kind::SetLen { .. }, ..) | (Kind::Read | Kind::Write, Memory::None, _) => opcode::Nop::new().build(),
     }
 }
 
@@ -474,7 +475,12 @@ unsafe impl Backend for UringBackend {
         if self.in_flight() >= self.capacity {
             return Submit::Busy;
         }
-        if matches!(operation.kind, Kind::Discard { .. }) && file.os.is_block_device {
+        let is_helpers = match operation.kind {
+            Kind::Discard { .. } => file.os.is_block_device,
+            Kind::SetLen { .. } => true,
+            _ => false,
+        };
+        if is_helpers {
             let file = Arc::clone(&file.os);
             return self.submit_to_helper(operation, file);
         }

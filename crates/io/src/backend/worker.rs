@@ -20,7 +20,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync, fsync, ftruncate};
 
 use super::doorbell::Doorbell;
 use super::file::OsFile;
@@ -192,7 +192,9 @@ unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
             unsafe { libc::pwritev64(fd, iov, count as libc::c_int, offset) }
         }
         (Kind::Read | Kind::Write, Memory::None) => return Err(libc::EINVAL),
-        (Kind::Sync { .. } | Kind::Discard { .. } | Kind::Allocate { .. }, _) => return change(operation, file),
+        (Kind::Sync { .. } | Kind::Discard { .. } | Kind::Allocate { .. } | Kind::SetLen { .. }, _) => {
+            return change(operation, file);
+        }
     };
     u32::try_from(moved).map_err(|_| last_errno())
 }
@@ -212,6 +214,7 @@ fn change(operation: &Operation, file: &OsFile) -> OpResult {
             let mode = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
             fallocate(&file.file, mode, operation.offset, len_bytes)
         }
+        Kind::SetLen { len_bytes } => ftruncate(&file.file, len_bytes),
         Kind::Read | Kind::Write => return Err(libc::EINVAL),
     };
     done.map(|()| 0).map_err(|errno| errno.raw_os_error())

@@ -56,7 +56,7 @@ mod server;
 mod traces;
 
 pub use client::{Client, ClientError};
-pub use place::{directory, programs, socket_of};
+pub use place::{directory, prepare, programs, socket_of};
 pub use protocol::{
     Answer, ClassInfo, ClassState, DiskInfo, DiskState, ErrorCode, Hello, LINE_MAX_BYTES, Limit, LimitsChange, Mode,
     PROTOCOL, Percentiles, Recent, Request, Snapshot, TraceStopped,

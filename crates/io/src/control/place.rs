@@ -98,11 +98,11 @@ fn is_running(pid: u32) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Makes the directory where it is missing, and sees that it is this user's alone.
+/// Makes `directory` if it is missing, and checks that it is this user's alone: owner, mode, and that it is no link.
 ///
 /// # Errors
-/// What the system said, and `PermissionDenied` with a sentence where it is not.
-pub(super) fn prepare(directory: &Path) -> io::Result<()> {
+/// What the system said, and `PermissionDenied` with a sentence if it is not.
+pub fn prepare(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

@@ -19,21 +19,10 @@
 //! # Example
 //! `plimsoll_io_queue_total_bytes{program="my-database",pid="7",disk="0",class="query"} 4096`
 
-use super::figures::{ClassMetrics, DirectionMetrics, DiskMetrics, LatencyMetrics, ModelMetrics, ProgramMetrics};
-use super::text::{Exposition, Kind};
-
-/// Upper bounds of the latency histograms in nanoseconds: 2^13 (8.2 us) to 2^33 (8.6 s), two for each power of two.
-/// Each is also a border of the fine histograms' buckets, so that nothing is counted in parts.
-pub const LATENCY_BOUNDS_NS: [u64; 41] = {
-    let mut bounds = [0; 41];
-    let mut at = 0;
-    while at < bounds.len() {
-        let power = 1 << (13 + at / 2);
-        bounds[at] = if at % 2 == 0 { power } else { power + power / 2 };
-        at += 1;
-    }
-    bounds
+use super::figures::{
+    ClassMetrics, DirectionMetrics, DiskMetrics, LATENCY_BOUNDS_NS, LatencyMetrics, ModelMetrics, ProgramMetrics,
 };
+use super::text::{Exposition, Kind};
 
 /// Name (after the prefix), what it means, kind, and the figure.
 type Family<T> = (&'static str, &'static str, Kind, fn(&T) -> f64);

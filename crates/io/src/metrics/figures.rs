@@ -18,11 +18,23 @@ use plimsoll_core::{Direction, FS_PER_NS, Histogram, Latencies, WaitReason};
 #[cfg(feature = "control")]
 use serde::{Deserialize, Serialize};
 
-use super::encode::LATENCY_BOUNDS_NS;
 use super::look::Look;
 use crate::class::ClassInfo;
 use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
+
+/// Upper bounds of the latency histograms in nanoseconds: 2^13 (8.2 us) to 2^33 (8.6 s), two for each power of two.
+/// Each is also a border of the fine histograms' buckets, so that nothing is counted in parts.
+pub const LATENCY_BOUNDS_NS: [u64; 41] = {
+    let mut bounds = [0; 41];
+    let mut at = 0;
+    while at < bounds.len() {
+        let power = 1 << (13 + at / 2);
+        bounds[at] = if at % 2 == 0 { power } else { power + power / 2 };
+        at += 1;
+    }
+    bounds
+};
 
 /// A program.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -123,10 +123,25 @@ impl Looker {
         }
     }
 
-    fn ask(&self) -> Receiver<ShardView> {
+    /// Gates need not be asked. Returns the shards whose place they have.
+    fn look_at_gates(&mut self) -> Vec<u16> {
+        let gates = self.topology.gates();
+        for gate in &gates {
+            let now_ns = now_ns();
+            let mut disks = Vec::new();
+            disks.resize_with(usize::from(self.topology.disks()), Vec::new);
+            if let Some(views) = disks.get_mut(usize::from(gate.disk())) {
+                *views = gate.class_views(now_ns);
+            }
+            self.keep(ShardView { shard: gate.shard(), now_ns, disks });
+        }
+        gates.iter().map(|gate| gate.shard()).collect()
+    }
+
+    fn ask(&self, gates: &[u16]) -> Receiver<ShardView> {
         let (sender, answers) = channel();
         for (shard, is_asked) in self.is_asked.iter().enumerate() {
-            if is_asked.swap(true, Ordering::AcqRel) {
+            if gates.contains(&(shard as u16)) || is_asked.swap(true, Ordering::AcqRel) {
                 continue;
             }
             let question = Question { is_asked: Arc::clone(is_asked), answers: sender.clone() };
@@ -138,8 +153,9 @@ impl Looker {
 
     /// Asks, and keeps what is answered by `until`. Returns the shards that have not answered.
     fn collect(&mut self, until: Instant) -> Vec<u16> {
-        let answers = self.ask();
-        let mut missing: Vec<u16> = (0..self.topology.shards()).collect();
+        let gates = self.look_at_gates();
+        let answers = self.ask(&gates);
+        let mut missing: Vec<u16> = (0..self.topology.shards()).filter(|shard| !gates.contains(shard)).collect();
         loop {
             match answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(view) => {

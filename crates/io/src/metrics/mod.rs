@@ -52,10 +52,11 @@ mod text;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-pub use encode::{LATENCY_BOUNDS_NS, encode};
+pub use encode::encode;
 pub(crate) use figures::of_program;
 pub use figures::{
-    ClassMetrics, DirectionMetrics, DiskMetrics, LatencyMetrics, ModelMetrics, ProgramMetrics, ReasonMetrics,
+    ClassMetrics, DirectionMetrics, DiskMetrics, LATENCY_BOUNDS_NS, LatencyMetrics, ModelMetrics, ProgramMetrics,
+    ReasonMetrics,
 };
 pub use text::{CONTENT_TYPE, Exposition, Kind};
 

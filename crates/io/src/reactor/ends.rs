@@ -124,7 +124,7 @@ impl Drop for Reactor {
                 break;
             }
         }
-        self.end_all(libc::ESHUTDOWN);
+        self.end_all(libc::EPIPE);
         // Before others may open the shard: their requests must have other numbers.
         self.topology.recorder().set_last_number(self.shard, self.number);
         self.topology.mailboxes().close(self.shard);

@@ -153,6 +153,7 @@ impl Reactor {
                 return Operation { key: key as u64, file, kind, offset: part_offset, memory: Memory::None };
             }
             RequestKind::Allocate { len_bytes, keep_size } => (Kind::Allocate { len_bytes, keep_size }, Memory::None),
+            RequestKind::SetLen { len_bytes } => (Kind::SetLen { len_bytes }, Memory::None),
         };
         // At the end of what a number can say an offset stays too large, and is refused; it must not come round to 0.
         Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }

@@ -179,7 +179,9 @@ fn of_piece(piece: &Piece, pending: &Pending, kind: EventKind, time_ns: u64) -> 
             let (offset, len_bytes) = discard_part(pending);
             (offset, saturated(len_bytes))
         }
-        RequestKind::Sync { .. } | RequestKind::Allocate { .. } => (event.offset_bytes, event.len_bytes),
+        RequestKind::Sync { .. } | RequestKind::Allocate { .. } | RequestKind::SetLen { .. } => {
+            (event.offset_bytes, event.len_bytes)
+        }
     };
     Event { offset_bytes, len_bytes, piece: piece.number, ..event }
 }
@@ -207,7 +209,7 @@ fn bytes_and_errno(result: OpResult, kind: RequestKind) -> (u32, u32) {
 fn len_bytes(kind: RequestKind) -> u32 {
     match kind {
         RequestKind::Read { len_bytes } | RequestKind::Write { len_bytes } => len_bytes,
-        RequestKind::Sync { .. } => 0,
+        RequestKind::Sync { .. } | RequestKind::SetLen { .. } => 0,
         RequestKind::Discard { len_bytes } | RequestKind::Allocate { len_bytes, .. } => saturated(len_bytes),
     }
 }

@@ -18,6 +18,7 @@
 
 pub mod block;
 pub mod clock;
+pub mod device;
 pub mod diskstats;
 pub mod mounts;
 pub mod pin;

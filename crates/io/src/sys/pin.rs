@@ -61,6 +61,23 @@ pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Keeps the calling thread, and those that it starts, on `cpus`. Tokio's workers do so in `on_thread_start`, with the CPUs
+/// that the shards leave them ([`Runtime::other_cpus`](crate::Runtime::other_cpus)).
+///
+/// # Errors
+/// `InvalidInput` when `cpus` is empty; what the system said, for one that is not there or not allowed.
+pub fn restrict_current_thread(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() {
+        let message = "cannot keep a thread on no processor: where each has a shard, start fewer or do not pin them";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        set.set(cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 /// Lets timers of the calling thread fire on time: the kernel otherwise adds up to 50 us so that wake-ups coincide, longer
 /// than a fast disk takes for a request.
 ///
@@ -88,6 +105,22 @@ mod tests {
             Ok(Err(error)) => skip(format_args!("the processors of this machine cannot be asked or set: {error}")),
             Err(_) => panic!("the pinned thread panicked"),
         }
+    }
+
+    #[test]
+    fn a_thread_can_be_kept_on_some_processors() {
+        let result = std::thread::spawn(|| {
+            let cpus: Vec<usize> = allowed_cpus()?.into_iter().take(2).collect();
+            restrict_current_thread(&cpus)?;
+            Ok::<_, io::Error>((cpus, allowed_cpus()?))
+        })
+        .join();
+        match result {
+            Ok(Ok((wanted, allowed))) => assert_eq!(allowed, wanted),
+            Ok(Err(error)) => skip(format_args!("the processors of this machine cannot be asked or set: {error}")),
+            Err(_) => panic!("the thread panicked"),
+        }
+        assert!(restrict_current_thread(&[]).unwrap_err().to_string().contains("start fewer"));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! remembers the count of changes at which it was made, so that [`NamesTold`] finds what is new since it looked last.
 //!
 //! # Limits
-//! A path is kept as text; what of it is no UTF-8 is told with a mark in its place.
+//! A number is used again when [`USED_AGAIN_AFTER`] files have gone after its own: until then events of that file may lie in
+//! buffers, and would have the new file's name. A path is kept as text; what of it is no UTF-8 is told with a mark in its place.
 //!
 //! # Example
 //! ```text
@@ -23,7 +24,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::format::{ClassName, FileName, Names};
 use crate::class::Classes;
 
-/// The files of a program by number. A number that is given back is used again, the oldest first.
+/// Files that go before the number of one that has gone is used again.
+const USED_AGAIN_AFTER: usize = 64;
+
+/// The files of a program by number. A number that is given back is used again some time, the oldest first.
 #[derive(Default)]
 pub(crate) struct FileTable(Mutex<Files>);
 
@@ -46,7 +50,7 @@ impl FileTable {
         let mut files = self.files();
         files.changes += 1;
         let entry = Entry { path: path.to_owned(), disk, changed_at: files.changes };
-        let used_again = files.free.pop_front();
+        let used_again = if files.free.len() > USED_AGAIN_AFTER { files.free.pop_front() } else { None };
         if let Some(number) = used_again
             && let Some(place) = files.entries.get_mut(number as usize)
         {
@@ -121,8 +125,10 @@ mod tests {
         let names = told.what_is_new(&classes, &files, &["disk".to_owned()]).unwrap();
         assert_eq!((names.classes.len(), names.files[&a].path.as_str(), names.disks.len()), (1, "/a", 1));
         assert_eq!(told.what_is_new(&classes, &files, &[]), None);
-        let class = classes.add_class("late", None, 7).unwrap();
         files.give_back(a);
+        (0..USED_AGAIN_AFTER).for_each(|_| files.give_back(files.take("/other".as_ref(), 0)));
+        assert!(told.what_is_new(&classes, &files, &[]).is_some());
+        let class = classes.add_class("late", None, 7).unwrap();
         let b = files.take("/b".as_ref(), 3);
         assert_eq!(a, b, "the number is used again");
         let names = told.what_is_new(&classes, &files, &[]).unwrap();

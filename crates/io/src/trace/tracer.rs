@@ -60,6 +60,12 @@ impl Tracer {
         self.on.is_some()
     }
 
+    /// Whether it knows of the record that goes on, or that none does.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.recorder.epoch() == self.epoch
+    }
+
     /// Where events go, if they are wanted.
     #[inline]
     pub(crate) fn on(&mut self) -> Option<&mut On> {

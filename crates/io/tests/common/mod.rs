@@ -85,8 +85,10 @@ pub(crate) fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Out
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-pub(crate) const CREATE: OpenOptions = OpenOptions { write: true, create_new: true, direct: false, dsync: false };
-pub(crate) const EXISTING: OpenOptions = OpenOptions { write: true, create_new: false, direct: false, dsync: false };
+pub(crate) const CREATE: OpenOptions =
+    OpenOptions { write: true, create_new: true, direct: false, dsync: false, directory: false };
+pub(crate) const EXISTING: OpenOptions =
+    OpenOptions { write: true, create_new: false, direct: false, dsync: false, directory: false };
 
 /// A disk with these operations and bytes a second.
 pub(crate) fn disk(iops: u64, bytes_per_s: u64, latency_goal: LatencyGoal) -> DiskSetup {
@@ -174,9 +176,13 @@ pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
     pub(crate) fn new(name: &str) -> TempDir {
+        TempDir::new_in(&std::env::temp_dir(), name)
+    }
+
+    pub(crate) fn new_in(place: &Path, name: &str) -> TempDir {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("plimsoll-{name}-{}-{serial}", std::process::id()));
+        let path = place.join(format!("plimsoll-{name}-{}-{serial}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         TempDir(path)
     }

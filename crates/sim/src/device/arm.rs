@@ -14,7 +14,6 @@
 //! # Example
 //! 0.8 to 16 ms and 7200 rpm: a random request takes 0.8 + 15.2 * 8/15 + 4.17 = 13.1 ms in the mean.
 
-use super::member::Part;
 use super::spec::{DeviceSpec, HddSpec};
 use crate::dist::uniform;
 use crate::rng::Rng;
@@ -34,15 +33,16 @@ impl Arm {
         Arm { spec: spec.clone(), capacity_bytes, at_bytes: u64::MAX }
     }
 
-    /// Seek and rotation before a transfer; nothing for what follows the last one.
-    pub(super) fn move_ns(&mut self, part: &Part, rng: &mut Rng) -> f64 {
+    /// Seek and rotation before a transfer of `len_bytes` at `offset_bytes` with `depth` requests waiting; nothing for what
+    /// follows the last one.
+    pub(super) fn move_ns(&mut self, offset_bytes: u64, len_bytes: u64, depth: usize, rng: &mut Rng) -> f64 {
         let from_bytes = self.at_bytes;
-        self.at_bytes = part.offset_bytes.saturating_add(part.len_bytes);
-        if part.offset_bytes == from_bytes {
+        self.at_bytes = offset_bytes.saturating_add(len_bytes);
+        if offset_bytes == from_bytes {
             return 0.0;
         }
-        let waiting = part.depth.clamp(1, self.spec.elevator_depth as usize) as f64;
-        let distance = part.offset_bytes.abs_diff(from_bytes) as f64 / self.capacity_bytes / waiting;
+        let waiting = depth.clamp(1, self.spec.elevator_depth as usize) as f64;
+        let distance = offset_bytes.abs_diff(from_bytes) as f64 / self.capacity_bytes / waiting;
         let longest_ns = (self.spec.seek_max_ns - self.spec.seek_min_ns).max(0.0);
         let seek_ns = self.spec.seek_min_ns + longest_ns * distance.min(1.0).sqrt();
         seek_ns + uniform(rng) * self.spec.rotation_ns

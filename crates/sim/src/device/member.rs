@@ -247,7 +247,8 @@ impl Member {
 
     fn serve_with_arm(&mut self, part: &Part, speed: f64, rng: &mut Rng) -> f64 {
         let (Some(arm), [lane, _]) = (&mut self.arm, &mut self.lanes) else { return 0.0 };
-        let move_ns = if part.op.is_transfer() { arm.move_ns(part, rng) } else { 0.0 };
+        let &Part { op, offset_bytes, len_bytes, depth, .. } = part;
+        let move_ns = if op.is_transfer() { arm.move_ns(offset_bytes, len_bytes, depth, rng) } else { 0.0 };
         let transfer_ns = match part.op {
             Op::Read => self.read.cost_ns(part.len_bytes),
             Op::Write => self.write.cost_ns(part.len_bytes),

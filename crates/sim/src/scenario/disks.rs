@@ -6,7 +6,7 @@
 //!
 //! # How it works
 //! `sizes` and `mixes` compare with what the device can do; `limit` has a model that promises too much; `changes` has
-//! devices that change; `far` has network volumes; `odd` has those that never were like the model.
+//! devices that change; `far` has network volumes and `presets` a disk of each family; `odd` has those that never were like the model.
 //!
 //! # Limits
 //! Devices are models, and their knees known. Speed of the simulator itself is a benchmark, not a scenario.
@@ -21,6 +21,7 @@ mod far;
 mod limit;
 mod mixes;
 mod odd;
+mod presets;
 mod sizes;
 
 /// The scenarios of this module.
@@ -48,6 +49,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         title: "network volumes: is the scheduler the limit?",
         seed_items: &["0.04"],
         run: far::far_disks,
+    },
+    Scenario {
+        name: "known-disks",
+        title: "a disk of each family that is known: is the scheduler the limit?",
+        seed_items: &["0.04", "0.38"],
+        run: presets::known_disks,
     },
     Scenario {
         name: "capacity-falls",

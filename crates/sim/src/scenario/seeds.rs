@@ -21,6 +21,7 @@ use super::Scenario;
 mod classes;
 mod figures;
 mod fill;
+mod ingest;
 mod isolation;
 mod plateau;
 mod queues;
@@ -28,6 +29,12 @@ mod sweep;
 
 /// The scenarios of this module.
 pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "ingest-controllers",
+        title: "a database ingests until its disk is full and slow: static shares, a cap, controllers",
+        seed_items: &["4.11", "4.12", "4.14", "4.15", "1.37"],
+        run: ingest::ingest_controllers,
+    },
     Scenario {
         name: "unconfigured",
         title: "a disk without properties: the plateau of old defaults, and no limit at all",

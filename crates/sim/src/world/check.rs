@@ -245,7 +245,7 @@ fn place_problem(job: &JobSpec) -> Option<&'static str> {
     None
 }
 
-fn check_change(spec: &WorldSpec, at_ns: u64, change: &Change) -> Result<(), WorldError> {
+pub(super) fn check_change(spec: &WorldSpec, at_ns: u64, change: &Change) -> Result<(), WorldError> {
     let item = format!("the action at {at_ns} ns");
     match change {
         Change::SetShares { shares: 0, .. } => Err(invalid(item, "0 shares: give at least 1")),

@@ -32,12 +32,12 @@ pub(super) fn new_runs<'a>(spec: &'a WorldSpec, queues: &[QueueState]) -> Vec<Ru
 }
 
 impl World<'_> {
-    /// An action happens.
-    pub(super) fn act(&mut self, action: usize) {
+    /// A change happens.
+    pub(super) fn act(&mut self, change: &Change) {
         let spec = self.spec;
         let class_of = |name: &str| spec.classes.iter().position(|class| class.name == name);
         let job_of = |name: &str| spec.jobs.iter().position(|job| job.name == name);
-        match &spec.actions[action].change {
+        match change {
             Change::SetShares { class, shares } => {
                 if let Some(class) = class_of(class) {
                     self.classes.set_shares(&self.disks, class, *shares);

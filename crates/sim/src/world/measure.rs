@@ -3,8 +3,8 @@
 use plimsoll_core::{ClassStats, FS_PER_NS, Histogram, Latencies};
 
 use super::agenda::NEVER;
-use super::spec::WorldSpec;
-use super::{DiskState, World};
+use super::spec::{Change, WorldSpec};
+use super::{DiskState, Steer, World};
 use crate::report::{
     ClassOnShard, ClassReport, ClassSample, DiskReport, DiskSample, JobCounts, JobOnShard, JobReport, LatencySummary,
     Sample, ShardReport, ShardSample, WorldReport,
@@ -68,7 +68,7 @@ struct Interval {
 
 /// The state of counting.
 pub(crate) struct Measures<'a> {
-    observe: Option<&'a mut dyn FnMut(&Sample)>,
+    steer: Option<Steer<'a>>,
     classes: usize,
     sample_ns: u64,
     next_sample_ns: u64,
@@ -83,20 +83,20 @@ pub(crate) struct Measures<'a> {
 }
 
 impl<'a> Measures<'a> {
-    pub(crate) fn new(spec: &WorldSpec, observe: Option<&'a mut dyn FnMut(&Sample)>) -> Measures<'a> {
+    pub(crate) fn new(spec: &WorldSpec, steer: Option<Steer<'a>>) -> Measures<'a> {
         let (classes, shards) = (spec.classes.len(), spec.shards.len());
-        let cells = if observe.is_some() { spec.disks.len() * classes } else { 0 };
+        let cells = if steer.is_some() { spec.disks.len() * classes } else { 0 };
         let mut intervals = Vec::new();
         intervals.resize_with(cells, Interval::default);
         Measures {
             classes,
             sample_ns: spec.sample_ns,
-            next_sample_ns: if observe.is_some() { spec.sample_ns } else { NEVER },
+            next_sample_ns: if steer.is_some() { spec.sample_ns } else { NEVER },
             sampled_ns: 0,
             queue_times: vec![(0, 0.0); cells * shards],
             cpu_ns: vec![0; shards],
             intervals,
-            observe,
+            steer,
             sample: Sample::default(),
         }
     }
@@ -148,11 +148,11 @@ impl World<'_> {
         self.measures.cpu_ns.iter_mut().for_each(|before| *before = 0);
     }
 
-    /// Tells the observer what has happened since the last sample.
-    pub(super) fn sample(&mut self) {
+    /// Tells the observer what has happened since the last sample. What it wants to be changed.
+    pub(super) fn sample(&mut self) -> Vec<Change> {
         let interval_ns = self.now_ns - self.measures.sampled_ns;
-        if self.measures.observe.is_none() || interval_ns == 0 {
-            return;
+        if self.measures.steer.is_none() || interval_ns == 0 {
+            return Vec::new();
         }
         let mut sample = std::mem::take(&mut self.measures.sample);
         sample.at_ns = self.now_ns;
@@ -171,12 +171,11 @@ impl World<'_> {
             sample.shards.push(ShardSample { cpu_ns: shard.used_cpu_ns - *before_ns });
             *before_ns = shard.used_cpu_ns;
         }
-        if let Some(observe) = &mut self.measures.observe {
-            observe(&sample);
-        }
+        let changes = self.measures.steer.as_mut().map(|steer| steer(&sample)).unwrap_or_default();
         self.measures.sample = sample;
         self.measures.sampled_ns = self.now_ns;
         self.measures.next_sample_ns = self.now_ns.saturating_add(self.measures.sample_ns);
+        changes
     }
 
     fn sample_class(&mut self, disk: usize, class: usize) -> ClassSample {

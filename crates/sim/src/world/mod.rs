@@ -55,7 +55,7 @@
 mod agenda;
 mod check;
 mod classes;
-mod counters;
+pub(crate) mod counters;
 mod jobs;
 mod log;
 mod measure;
@@ -88,6 +88,9 @@ use crate::report::{Sample, Totals, WorldReport};
 /// Turns at one moment after which time is taken to stand still.
 const MAX_TURNS_AT_ONE_MOMENT: u64 = 10_000_000;
 
+/// Who looks at a world, and changes it.
+type Steer<'a> = &'a mut dyn FnMut(&Sample) -> Vec<Change>;
+
 /// Runs a world to its end.
 ///
 /// # Errors
@@ -101,7 +104,18 @@ pub fn run(spec: &WorldSpec) -> Result<WorldReport, WorldError> {
 /// # Errors
 /// As [`run`].
 pub fn run_observed(spec: &WorldSpec, observe: &mut dyn FnMut(&Sample)) -> Result<WorldReport, WorldError> {
-    World::new(spec, Some(observe), None)?.run()
+    run_steered(spec, &mut |sample| {
+        observe(sample);
+        Vec::new()
+    })
+}
+
+/// As [`run_observed`]; what `steer` returns happens at once: a program that looks at its disk and turns its own knobs.
+///
+/// # Errors
+/// As [`run`], and at the first change that names what is not there or cannot be.
+pub fn run_steered(spec: &WorldSpec, steer: &mut dyn FnMut(&Sample) -> Vec<Change>) -> Result<WorldReport, WorldError> {
+    World::new(spec, Some(steer), None)?.run()
 }
 
 /// As [`run`]; `log` gets every event as it happens.
@@ -194,7 +208,7 @@ enum WorldChange {
 impl<'a> World<'a> {
     fn new(
         spec: &'a WorldSpec,
-        observe: Option<&'a mut dyn FnMut(&Sample)>,
+        steer: Option<Steer<'a>>,
         log: Option<&'a mut dyn FnMut(&Event)>,
     ) -> Result<World<'a>, WorldError> {
         check::check(spec)?;
@@ -208,7 +222,7 @@ impl<'a> World<'a> {
             end_ns: spec.warmup_ns + spec.duration_ns,
             agenda: Agenda::new(1 + disks.len() + shards.len()),
             runs: jobs::new_runs(spec, &queues),
-            measures: Measures::new(spec, observe),
+            measures: Measures::new(spec, steer),
             disks,
             queues,
             shards,
@@ -266,7 +280,7 @@ impl<'a> World<'a> {
                 return Err(WorldError::StandsStill { at_ns });
             }
             if actor == WORLD {
-                if self.world_turn() {
+                if self.world_turn()? {
                     return Ok(self.report());
                 }
             } else if actor <= disks {
@@ -278,7 +292,7 @@ impl<'a> World<'a> {
     }
 
     /// Changes, samples, the end: says whether it is reached.
-    fn world_turn(&mut self) -> bool {
+    fn world_turn(&mut self) -> Result<bool, WorldError> {
         while let Some((at_ns, change)) = self.changes.last().copied()
             && at_ns <= self.now_ns
             && at_ns < self.end_ns
@@ -287,15 +301,18 @@ impl<'a> World<'a> {
             match change {
                 WorldChange::Measure => self.start_measuring(),
                 WorldChange::Start { job } => self.start_job(job),
-                WorldChange::Act { action } => self.act(action),
+                WorldChange::Act { action } => self.act(&self.spec.actions[action].change),
             }
         }
         let is_end = self.now_ns >= self.end_ns;
         if is_end || self.now_ns >= self.measures.next_sample_ns() {
-            self.sample();
+            for change in self.sample() {
+                check::check_change(self.spec, self.now_ns, &change)?;
+                self.act(&change);
+            }
         }
         self.plan_world();
-        is_end
+        Ok(is_end)
     }
 
     /// What a device has finished goes to the shards whose queues sent it.

@@ -51,6 +51,7 @@ impl Flight {
             Kind::Allocate { len_bytes, keep_size: false } => {
                 Some(Change::Grow { len_bytes: offset.saturating_add(len_bytes) })
             }
+            Kind::SetLen { len_bytes } => Some(Change::SetLen { len_bytes }),
             Kind::Allocate { .. } | Kind::Read | Kind::Sync { .. } => None,
         }
     }

@@ -108,7 +108,9 @@ impl Machine {
         if let Some(disk) = disk {
             self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
         }
-        match (found, options.create_new, disk) {
+        // A directory is a file without contents: a sync of it costs what a sync costs. Names are durable at once.
+        match (found, options.create_new || options.directory, disk) {
+            (Some(file), ..) if options.directory => Ok(file),
             (Some(_), true, _) => refuse(libc::EEXIST, "it exists in the simulated world already"),
             (Some(file), false, _) => Ok(file),
             (None, false, _) => refuse(libc::ENOENT, "no such file in the simulated world: create it first"),
@@ -195,6 +197,7 @@ impl Machine {
             Kind::Sync { .. } => (Op::Flush, 0),
             Kind::Discard { len_bytes } => (Op::Discard, u32::try_from(len_bytes).unwrap_or(u32::MAX)),
             Kind::Allocate { len_bytes, .. } => (Op::Allocate, u32::try_from(len_bytes).unwrap_or(u32::MAX)),
+            Kind::SetLen { .. } => (Op::Allocate, 0),
         };
         let (disk, sync_before) = (file.disk, file.next_serial());
         let offset_bytes = self.address(file, flight.offset, len_bytes);
@@ -287,6 +290,11 @@ impl Machine {
                     self.check_space(flight.file, len_bytes)?;
                     self.apply(flight.file, Change::Grow { len_bytes }, false)?;
                 }
+                Ok((0, Vec::new()))
+            }
+            Kind::SetLen { len_bytes } => {
+                self.check_space(flight.file, len_bytes)?;
+                self.apply(flight.file, Change::SetLen { len_bytes }, false)?;
                 Ok((0, Vec::new()))
             }
         }

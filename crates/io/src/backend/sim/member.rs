@@ -124,7 +124,7 @@ impl SimBackend {
         let (mut len_bytes, mut is_aligned, mut data) = (0_usize, true, Vec::new());
         match operation.kind {
             Kind::Discard { len_bytes: 0 } | Kind::Allocate { len_bytes: 0, .. } => return Err(libc::EINVAL),
-            Kind::Discard { .. } | Kind::Allocate { .. } | Kind::Sync { .. } => {}
+            Kind::Discard { .. } | Kind::Allocate { .. } | Kind::Sync { .. } | Kind::SetLen { .. } => {}
             Kind::Read | Kind::Write => {
                 let align = open.align_bytes as usize;
                 let mut measure = |ptr: *mut u8, len: usize| {

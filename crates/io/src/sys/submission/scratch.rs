@@ -43,7 +43,7 @@ impl Scratch {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = directory.join(format!("plimsoll-probe-{}-{serial}", std::process::id()));
-        let options = OpenOptions { write: true, create_new: true, direct: true, dsync: false };
+        let options = OpenOptions { write: true, create_new: true, direct: true, dsync: false, directory: false };
         let (id, info) = backend.open(&path, &options)?;
         let flags = libc::O_DIRECT | libc::O_NOFOLLOW;
         let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);

@@ -94,7 +94,7 @@ pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
 }
 
 /// What the figures promise for requests of `len_bytes`: each of their pieces pays for itself.
-fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
+pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
     let piece_bytes = Disk::new(config.clone()).piece_max_bytes(op.direction());
     let whole_s = f64::from(len_bytes / piece_bytes) * config.model.cost(op, piece_bytes).as_secs_f64();
     let rest_s = match len_bytes % piece_bytes {

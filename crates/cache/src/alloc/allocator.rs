@@ -1,0 +1,307 @@
+//! The allocator's state: disks, their slabs, and what becomes of a slab as a whole.
+//!
+//! # How it works
+//! Slabs lie in ranges, which are found by number. Each disk has its free slabs and its lists by bucket, and sums that are
+//! kept up to date. Rooms above this one move slabs of blocks between lists (`lists`), find places (`search`), empty slabs
+//! (`evacuation`) and look (`report`).
+//!
+//! # Example
+//! A disk of 100 slabs: 100 keys in `free`. Its log takes one, so `metadata_slabs` is 1; `free_metadata_slab` counts it as
+//! freeing until a checkpoint is durable.
+
+use std::collections::BTreeSet;
+
+use super::bucket::{Buckets, DiskBucket, Key};
+use super::geometry::{ClaimError, Geometry, SlabRange};
+use super::placement::{Lots, Turns};
+use super::slab::Slab;
+use crate::config::Placement;
+use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
+
+/// A disk: its lists, and the sums over its slabs, in units.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) number: u16,
+    pub(super) is_writable: bool,
+    pub(super) reserve_slabs: u32,
+    pub(super) slabs: u32,
+    pub(super) metadata_slabs: u32,
+    /// Freed metadata counts as freeing.
+    pub(super) freeing_units: u64,
+    pub(super) allocated_units: u64,
+    /// Free in slabs of blocks, without those that are being emptied.
+    pub(super) free_units: u64,
+    pub(super) free: BTreeSet<Key>,
+    pub(super) buckets: Vec<DiskBucket>,
+    pub(super) unsorted: BTreeSet<SlabId>,
+}
+
+/// A [`SlabRange`] and its slabs.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) place: SlabRange,
+    pub(super) slabs: Vec<Slab>,
+}
+
+/// Where a slab is in the allocator's lists.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) range: usize,
+    pub(super) slab: usize,
+    pub(super) disk: usize,
+}
+
+/// The allocator; see the documentation of `alloc`.
+#[derive(Debug)]
+pub(crate) struct Allocator {
+    pub(super) geometry: Geometry,
+    pub(super) placement: Placement,
+    pub(super) buckets: Buckets,
+    /// By number of the first slab.
+    pub(super) ranges: Vec<Range>,
+    /// By number.
+    pub(super) disks: Vec<Disk>,
+    /// By bucket, if all disks are one lane.
+    pub(super) shared_open: Vec<Option<SlabId>>,
+    pub(super) turns: Turns,
+    pub(super) lots: Lots,
+    /// Slabs where something is freeing, and where something is leaving.
+    pub(super) freeing: BTreeSet<SlabId>,
+    pub(super) leaving: BTreeSet<SlabId>,
+    /// Slabs that are being emptied.
+    pub(super) evacuating: BTreeSet<SlabId>,
+    /// How often something was freed that was not allocated: a defect of the caller.
+    pub(super) wrong_frees: u64,
+}
+
+impl Allocator {
+    /// No disks yet. `seed` is where the lots of [`Placement::Discriminant`] come from.
+    pub(crate) fn new(geometry: Geometry, placement: Placement, seed: u64) -> Allocator {
+        let power = |bytes: u32, least: u32, most: u32| bytes.clamp(least, most).next_power_of_two();
+        let geometry = Geometry {
+            slab_bytes: power(geometry.slab_bytes, MIN_SLAB_BYTES, MAX_SLAB_BYTES),
+            sector_bytes: power(geometry.sector_bytes, UNIT_BYTES, 16 << 10),
+        };
+        let buckets = Buckets::new(geometry);
+        Allocator {
+            shared_open: vec![None; buckets.count()],
+            geometry,
+            placement,
+            buckets,
+            ranges: Vec::new(),
+            disks: Vec::new(),
+            turns: Turns::default(),
+            lots: Lots(seed),
+            freeing: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            evacuating: BTreeSet::new(),
+            wrong_frees: 0,
+        }
+    }
+
+    /// Slabs of a new disk, or more of one that is there: all free, and in use at once.
+    ///
+    /// # Errors
+    /// [`ClaimError::Overlap`] if a slab is known already, [`ClaimError::OutsideOfDisk`] if numbers do not suffice.
+    pub(crate) fn add_range(&mut self, range: SlabRange) -> Result<(), ClaimError> {
+        let end = u64::from(range.first.0) + u64::from(range.count);
+        if end > u64::from(SlabId::END) {
+            return Err(ClaimError::OutsideOfDisk);
+        }
+        let at = self.ranges.partition_point(|other| other.place.first < range.first);
+        let before_end = at.checked_sub(1).and_then(|before| self.ranges.get(before));
+        let before_end = before_end.map_or(0, |before| before.place.first.0 + before.place.count);
+        let after = self.ranges.get(at).map_or(SlabId::END, |after| after.place.first.0);
+        if range.first.0 < before_end || u64::from(after) < end {
+            return Err(ClaimError::Overlap);
+        }
+        if range.count == 0 {
+            return Ok(());
+        }
+        let keys: Vec<Key> =
+            (range.first.0..range.first.0 + range.count).map(|number| self.key(SlabId(number), 0)).collect();
+        let slabs = keys.iter().map(|key| Slab::Free(*key)).collect();
+        let disk = self.disk_or_new(range.disk);
+        disk.slabs += range.count;
+        disk.free.extend(keys);
+        self.ranges.insert(at, Range { place: range, slabs });
+        Ok(())
+    }
+
+    fn disk_or_new(&mut self, number: u16) -> &mut Disk {
+        let index = self.disks.partition_point(|disk| disk.number < number);
+        if self.disks.get(index).is_none_or(|disk| disk.number != number) {
+            let mut buckets = Vec::new();
+            buckets.resize_with(self.buckets.count(), DiskBucket::default);
+            let disk = Disk {
+                number,
+                is_writable: true,
+                reserve_slabs: 0,
+                slabs: 0,
+                metadata_slabs: 0,
+                freeing_units: 0,
+                allocated_units: 0,
+                free_units: 0,
+                free: BTreeSet::new(),
+                buckets,
+                unsorted: BTreeSet::new(),
+            };
+            self.disks.insert(index, disk);
+        }
+        &mut self.disks[index]
+    }
+
+    /// Forgets all slabs of a disk; frees of what was there do nothing from now on.
+    pub(crate) fn remove_disk(&mut self, disk: u16) {
+        self.ranges.retain(|range| range.place.disk != disk);
+        self.disks.retain(|other| other.number != disk);
+        let ranges = &self.ranges;
+        let is_known = |slab: SlabId| {
+            let after = ranges.partition_point(|range| range.place.first <= slab);
+            after > 0 && slab.0 - ranges[after - 1].place.first.0 < ranges[after - 1].place.count
+        };
+        self.freeing.retain(|slab| is_known(*slab));
+        self.leaving.retain(|slab| is_known(*slab));
+        self.evacuating.retain(|slab| is_known(*slab));
+        for open in &mut self.shared_open {
+            *open = open.filter(|slab| is_known(*slab));
+        }
+    }
+
+    /// Whether a disk takes new blocks; a new one does. Logs and snapshots always find room.
+    pub(crate) fn set_writable(&mut self, disk: u16, yes: bool) {
+        if let Some(disk) = self.disk_mut(disk) {
+            disk.is_writable = yes;
+        }
+    }
+
+    /// Blocks never take the last `slabs` free ones of a disk; 0 at first.
+    pub(crate) fn set_reserve(&mut self, disk: u16, slabs: u32) {
+        if let Some(disk) = self.disk_mut(disk) {
+            disk.reserve_slabs = slabs;
+        }
+    }
+
+    /// The disk that has a slab, and where it begins there, in bytes.
+    #[cfg(test)]
+    pub(crate) fn locate(&self, slab: SlabId) -> Option<(u16, u64)> {
+        let at = self.find(slab)?;
+        let range = &self.ranges[at.range].place;
+        Some((range.disk, range.offset_bytes + at.slab as u64 * u64::from(self.geometry.slab_bytes)))
+    }
+
+    /// Bytes that a block takes, its slot or range whole.
+    pub(crate) fn space_of(&self, extent: &Extent) -> u64 {
+        self.buckets.of(extent.len_bytes).map_or(0, |(_, units)| u64::from(units) * u64::from(UNIT_BYTES))
+    }
+
+    /// Takes a slab that a log or a snapshot had before.
+    ///
+    /// # Errors
+    /// [`ClaimError::OutsideOfDisk`], or [`ClaimError::Overlap`] if it is not free; nothing has changed then.
+    pub(crate) fn claim_metadata(&mut self, slab: SlabId) -> Result<(), ClaimError> {
+        let at = self.find(slab).ok_or(ClaimError::OutsideOfDisk)?;
+        let place = &mut self.ranges[at.range].slabs[at.slab];
+        let Slab::Free(key) = *place else { return Err(ClaimError::Overlap) };
+        *place = Slab::Metadata;
+        let disk = &mut self.disks[at.disk];
+        disk.free.remove(&key);
+        disk.metadata_slabs += 1;
+        Ok(())
+    }
+
+    /// A block's place is no longer needed, or never was: its write failed, or came too late. It can be allocated again when the next checkpoint that begins is durable.
+    pub(crate) fn free(&mut self, extent: &Extent) {
+        let Some(at) = self.find(extent.slab) else { return };
+        let found = self.buckets.of(extent.len_bytes);
+        let slab_units = self.slab_units();
+        let freed = self.ranges[at.range].slabs[at.slab].data_mut().and_then(|data| {
+            let (bucket, units) = found?;
+            let offset = u32::from(extent.offset_units);
+            let is_freed = bucket == data.bucket && offset + units <= slab_units && data.space.free(offset, units);
+            is_freed.then_some(units)
+        });
+        let Some(units) = freed else {
+            self.wrong_frees += 1;
+            return;
+        };
+        let disk = &mut self.disks[at.disk];
+        disk.allocated_units -= u64::from(units);
+        disk.freeing_units += u64::from(units);
+        self.freeing.insert(extent.slab);
+    }
+
+    /// A whole free slab of a disk for a log or a snapshot; the reserve is for them.
+    pub(crate) fn take_metadata_slab(&mut self, disk: u16) -> Option<SlabId> {
+        let slab = self.disk_mut(disk)?.free.last()?.slab;
+        self.claim_metadata(slab).ok().map(|()| slab)
+    }
+
+    /// A slab that was claimed from the free ones and never written goes back at once.
+    pub(crate) fn return_slab(&mut self, slab: SlabId) {
+        let key = self.key(slab, 0);
+        let Some(at) = self.find(slab) else { return };
+        let place = &mut self.ranges[at.range].slabs[at.slab];
+        if !matches!(place, Slab::Metadata) {
+            self.wrong_frees += 1;
+            return;
+        }
+        *place = Slab::Free(key);
+        let disk = &mut self.disks[at.disk];
+        disk.metadata_slabs -= 1;
+        disk.free.insert(key);
+    }
+
+    /// As [`Allocator::free`], of a log's or a snapshot's slab.
+    pub(crate) fn free_metadata_slab(&mut self, slab: SlabId) {
+        let Some(at) = self.find(slab) else { return };
+        let slab_units = u64::from(self.slab_units());
+        let place = &mut self.ranges[at.range].slabs[at.slab];
+        if !matches!(place, Slab::Metadata) {
+            self.wrong_frees += 1;
+            return;
+        }
+        *place = Slab::FreedMetadata { is_leaving: false };
+        let disk = &mut self.disks[at.disk];
+        disk.metadata_slabs -= 1;
+        disk.freeing_units += slab_units;
+        self.freeing.insert(slab);
+    }
+
+    pub(super) fn slab_units(&self) -> u32 {
+        self.geometry.slab_bytes / UNIT_BYTES
+    }
+
+    pub(super) fn find(&self, slab: SlabId) -> Option<At> {
+        let range = self.ranges.partition_point(|range| range.place.first <= slab).checked_sub(1)?;
+        let place = &self.ranges[range].place;
+        let index = slab.0 - place.first.0;
+        let disk = disk_index(&self.disks, place.disk)?;
+        (index < place.count).then_some(At { range, slab: index as usize, disk })
+    }
+
+    pub(super) fn slab(&self, slab: SlabId) -> Option<&Slab> {
+        self.find(slab).map(|at| &self.ranges[at.range].slabs[at.slab])
+    }
+
+    pub(super) fn slab_mut(&mut self, slab: SlabId) -> Option<&mut Slab> {
+        self.find(slab).map(|at| &mut self.ranges[at.range].slabs[at.slab])
+    }
+
+    /// A new rank; lots are drawn anew.
+    pub(super) fn key(&mut self, slab: SlabId, allocated_units: u32) -> Key {
+        let discriminant = match self.placement {
+            Placement::Discriminant => (self.lots.draw() >> 48) as u16,
+            Placement::Seed | Placement::Load => 0,
+        };
+        Key { allocated_units, discriminant, slab }
+    }
+
+    fn disk_mut(&mut self, number: u16) -> Option<&mut Disk> {
+        disk_index(&self.disks, number).map(|index| &mut self.disks[index])
+    }
+}
+
+pub(super) fn disk_index(disks: &[Disk], number: u16) -> Option<usize> {
+    disks.binary_search_by_key(&number, |disk| disk.number).ok()
+}

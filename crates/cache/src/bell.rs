@@ -1,0 +1,156 @@
+//! How tasks of a cache hear from others: the keeper's bell, and the desk of each disk's scribe.
+//!
+//! # Why
+//! Whoever needs space, a checkpoint or a log written must not wait for the one who does it, and need not know him.
+//!
+//! # How it works
+//! Calls are noted under a lock and wake the one who answers; he takes all of them at once.
+//!
+//! # Limits
+//! One keeper, and one scribe for each desk.
+//!
+//! # Example
+//! An insert that finds no space calls [`Bell::ring_for_space`] and is dropped; the keeper evicts, and makes a checkpoint.
+
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
+
+use futures_channel::oneshot;
+
+use crate::sync::lock;
+
+/// Who waits for a checkpoint.
+pub(crate) type Waiters = Vec<oneshot::Sender<Result<u64, String>>>;
+
+/// What is wanted.
+#[derive(Default)]
+pub(crate) struct Calls {
+    pub(crate) needs_space: bool,
+    pub(crate) has_log: bool,
+    pub(crate) is_stopping: bool,
+    pub(crate) waiters: Waiters,
+}
+
+#[derive(Default)]
+struct Rung {
+    calls: Calls,
+    is_rung: bool,
+    waker: Option<Waker>,
+}
+
+/// What the keeper hears from others.
+#[derive(Default)]
+pub(crate) struct Bell(Mutex<Rung>);
+
+impl Bell {
+    fn ring(&self, change: impl FnOnce(&mut Calls)) {
+        let mut rung = lock(&self.0);
+        change(&mut rung.calls);
+        rung.is_rung = true;
+        let waker = rung.waker.take();
+        drop(rung);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// An insert found no space.
+    pub(crate) fn ring_for_space(&self) {
+        if !lock(&self.0).calls.needs_space {
+            self.ring(|calls| calls.needs_space = true);
+        }
+    }
+
+    /// A chunk of a log is ready.
+    pub(crate) fn ring_for_log(&self) {
+        if !lock(&self.0).calls.has_log {
+            self.ring(|calls| calls.has_log = true);
+        }
+    }
+
+    /// Something has changed that the keeper should look at.
+    pub(crate) fn ring_for_change(&self) {
+        self.ring(|_| {});
+    }
+
+    /// A checkpoint that begins after this.
+    pub(crate) fn ring_for_checkpoint(&self) -> oneshot::Receiver<Result<u64, String>> {
+        let (answer, answered) = oneshot::channel();
+        self.ring(|calls| calls.waiters.push(answer));
+        answered
+    }
+
+    /// The last checkpoint, then no more.
+    pub(crate) fn ring_to_stop(&self) {
+        self.ring(|calls| calls.is_stopping = true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        lock(&self.0).calls.is_stopping
+    }
+
+    /// Takes what is wanted; that the end is wanted stays.
+    pub(crate) fn answer(&self) -> Calls {
+        let calls = &mut lock(&self.0).calls;
+        let is_stopping = calls.is_stopping;
+        std::mem::replace(calls, Calls { is_stopping, ..Calls::default() })
+    }
+
+    /// Waits until it is rung.
+    pub(crate) async fn rung(&self) {
+        std::future::poll_fn(|context| {
+            let mut rung = lock(&self.0);
+            if std::mem::take(&mut rung.is_rung) {
+                return Poll::Ready(());
+            }
+            rung.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Who waits for a disk's log.
+#[derive(Default)]
+pub(crate) struct Desk(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    is_writing: bool,
+    waiters: Vec<oneshot::Sender<bool>>,
+}
+
+impl Desk {
+    /// Whether there is no scribe yet.
+    pub(crate) fn ask(&self, waiter: oneshot::Sender<bool>) -> bool {
+        let mut waiting = lock(&self.0);
+        waiting.waiters.push(waiter);
+        !std::mem::replace(&mut waiting.is_writing, true)
+    }
+
+    /// Who has asked since the last time; `None`: nobody, and the scribe goes.
+    pub(crate) fn next(&self) -> Option<Vec<oneshot::Sender<bool>>> {
+        let mut waiting = lock(&self.0);
+        waiting.is_writing = !waiting.waiters.is_empty();
+        waiting.is_writing.then(|| std::mem::take(&mut waiting.waiters))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bell_keeps_what_was_said() {
+        let bell = Bell::default();
+        bell.ring_for_space();
+        let waits = bell.ring_for_checkpoint();
+        assert!(lock(&bell.0).is_rung);
+        bell.ring_to_stop();
+        let calls = bell.answer();
+        assert!(calls.needs_space && calls.is_stopping && calls.waiters.len() == 1);
+        let calls = bell.answer();
+        assert!(!calls.needs_space && calls.is_stopping && calls.waiters.is_empty());
+        drop(waits);
+    }
+}

@@ -1,0 +1,212 @@
+//! The disks of an open cache: which there are, where their slabs lie, what is written into their logs, and parting.
+//!
+//! # Why
+//! Look-ups, inserts, checkpoints and the mover all ask where something lies. Who adds, opens or takes back a disk, and who
+//! forgets one, must change the same four tables alike: disks, places, allocator, sources.
+//!
+//! # How it works
+//! Places are looked up without the allocator's lock, in a list of ranges that is in order of slabs. A record goes into the
+//! log of the disk that has its slab.
+//!
+//! A disk *parts* when it does not take its metadata any more: from that moment on no block that is written to it is
+//! indexed. If it does not even read, its blocks and slabs are forgotten.
+//!
+//! # Limits
+//! Numbers of slabs and disks are not used twice.
+//!
+//! # Example
+//! An insert in a disk's last moment: it holds the gate until its write is under way, so the disk parts before, and the
+//! write is refused, or after, and its end sees that the disk has parted.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll::Handle;
+
+use crate::alloc::{DiskLoad, SlabRange};
+use crate::disk::{CacheDisk, DiskIdentity};
+use crate::engine::Engine;
+use crate::entry::{Entry, Extent, SlabId};
+use crate::error::CacheError;
+use crate::format::{Record, Superblock};
+use crate::index::{Cursor, PASS_ENTRIES, Verdict};
+use crate::key::KeyHash;
+use crate::label::{self, Prepared};
+use crate::log::{DiskLog, StreamShape};
+use crate::race::yield_now;
+use crate::stats::DiskHealth;
+use crate::sync::{lock, read, write};
+
+/// Which disks there are, and where blocks and slabs lie.
+impl Engine {
+    pub(crate) fn disk(&self, number: u16) -> Option<Arc<CacheDisk>> {
+        read(&self.disks).get(usize::from(number))?.clone()
+    }
+
+    /// All that are there.
+    pub(crate) fn all_disks(&self) -> Vec<Arc<CacheDisk>> {
+        read(&self.disks).iter().flatten().cloned().collect()
+    }
+
+    /// The disk of a slab, and where on it the slab begins.
+    pub(crate) fn place(&self, slab: SlabId) -> Option<(u16, u64)> {
+        let places = read(&self.places);
+        let range = places.get(places.partition_point(|range| range.first <= slab).checked_sub(1)?)?;
+        let number = slab.0 - range.first.0;
+        let begin = range.offset_bytes + u64::from(number) * u64::from(self.identity.geometry.slab_bytes);
+        (number < range.count).then_some((range.disk, begin))
+    }
+
+    /// The disk of an extent, and where on it.
+    pub(crate) fn locate(&self, extent: &Extent) -> Option<(Arc<CacheDisk>, u64)> {
+        let (disk, begin) = self.place(extent.slab)?;
+        Some((self.disk(disk)?, begin + u64::from(extent.offset_bytes())))
+    }
+
+    /// Whether what is written to a disk counts: not if it has parted, or is one of a former life.
+    pub(crate) fn is_member(&self, disk: &Arc<CacheDisk>) -> bool {
+        !disk.has_parted() && self.disk(disk.identity.number).is_some_and(|now| Arc::ptr_eq(&now, disk))
+    }
+
+    /// The shard that carries out a disk's writes.
+    pub(crate) fn home_of(&self, disk: u16) -> Handle {
+        self.handles[usize::from(disk) % self.handles.len()].clone()
+    }
+
+    /// A slab for a disk's own metadata, and where it begins.
+    pub(crate) fn metadata_slab(&self, disk: u16) -> Option<(SlabId, u64)> {
+        let slab = lock(&self.alloc).take_metadata_slab(disk)?;
+        Some((slab, self.place(slab)?.1))
+    }
+
+    /// What each disk has to do, for the allocator.
+    pub(crate) fn loads(&self) -> Vec<DiskLoad> {
+        let load = |disk: &Arc<CacheDisk>| DiskLoad {
+            disk: disk.identity.number,
+            write_bytes_per_s: disk.write_bytes_per_s(),
+            backlog_bytes: disk.backlog_bytes(),
+            is_writable: disk.takes_writes(),
+            is_slow: disk.health() == DiskHealth::Slow,
+        };
+        read(&self.disks).iter().flatten().map(load).collect()
+    }
+}
+
+/// Disks and slabs that come and go.
+impl Engine {
+    pub(crate) fn shape(&self, disk_guid: u128) -> StreamShape {
+        let geometry = self.identity.geometry;
+        StreamShape { disk_guid, slab_bytes: geometry.slab_bytes, sector_bytes: geometry.sector_bytes }
+    }
+
+    pub(crate) fn make_disk(&self, identity: DiskIdentity, prepared: Prepared, log: DiskLog) -> CacheDisk {
+        let home = self.home_of(identity.number);
+        let Prepared { file, lock: kept, slot, source, .. } = prepared;
+        let write_bytes_per_s = source.write_bytes_per_s;
+        lock(&self.sources).insert(identity.guid, (source, slot));
+        CacheDisk::new(identity, file, kept, home, log, write_bytes_per_s)
+    }
+
+    pub(crate) fn set_disk(&self, number: u16, disk: Option<Arc<CacheDisk>>) {
+        let mut disks = write(&self.disks);
+        if disks.len() <= usize::from(number) {
+            disks.resize(usize::from(number) + 1, None);
+        }
+        if let Some(place) = disks.get_mut(usize::from(number)) {
+            *place = disk;
+        }
+    }
+
+    pub(crate) fn add_slabs(&self, range: SlabRange) {
+        // Numbers of slabs are given out once, so it cannot overlap; what does is not used.
+        if lock(&self.alloc).add_range(range).is_ok() {
+            let mut places = write(&self.places);
+            places.push(range);
+            places.sort_by_key(|range| range.first);
+        }
+    }
+
+    /// All slabs that a disk's superblock names.
+    pub(crate) fn add_slabs_of(&self, block: &Superblock) {
+        for range in &block.ranges {
+            let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
+            self.add_slabs(SlabRange { first, count, disk: block.disk, offset_bytes });
+        }
+    }
+
+    pub(crate) fn claim_metadata<'a>(&self, slabs: impl Iterator<Item = &'a SlabId>) {
+        let mut alloc = lock(&self.alloc);
+        for slab in slabs {
+            // A slab of two streams is claimed already.
+            let _ = alloc.claim_metadata(*slab);
+        }
+    }
+
+    pub(crate) fn forget_slabs(&self, disk: u16) {
+        write(&self.places).retain(|range| range.disk != disk);
+        lock(&self.alloc).remove_disk(disk);
+    }
+
+    pub(crate) fn new_log(&self, number: u16, guid: u128, path: &Path) -> Result<DiskLog, CacheError> {
+        let full = |_| CacheError::TooSmall { path: path.to_owned(), has_bytes: 0, needs_bytes: label::SLABS_AT_BYTES };
+        DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).map_err(full)
+    }
+
+    /// Parts with disks that keep no log any more; what does not even read is forgotten.
+    pub(crate) async fn part_with_disks(&self) {
+        for disk in self.all_disks().iter().filter(|disk| !disk.takes_metadata()) {
+            if !disk.has_parted() {
+                // Nobody is in the middle of a change: what ends from now on hears of it.
+                let closed = write(&self.gate);
+                disk.part();
+                drop(closed);
+                disk.give_up_waiting();
+            }
+            if disk.health() == DiskHealth::Failed {
+                self.forget_disk(disk.identity.number).await;
+            }
+        }
+    }
+
+    /// Forgets the blocks of a disk without touching it, and its slabs.
+    async fn forget_disk(&self, number: u16) {
+        if !read(&self.places).iter().any(|range| range.disk == number) {
+            return;
+        }
+        let mut cursor = Cursor::default();
+        while !cursor.is_done() {
+            self.index.sweep(&mut cursor, PASS_ENTRIES, |_, entry| {
+                let is_there = self.place(entry.extent.slab).is_some_and(|(disk, _)| disk == number);
+                if is_there { Verdict::Drop } else { Verdict::Keep }
+            });
+            yield_now().await;
+        }
+        let _closed = write(&self.gate);
+        self.forget_slabs(number);
+    }
+}
+
+/// What is written into logs.
+impl Engine {
+    /// Into the logs: a block is there, in the place of another one or of none.
+    pub(crate) fn note_put(&self, hash: &KeyHash, old: Option<Entry>, new: &Entry) {
+        if let Some(old) = old {
+            self.note_remove(hash, &old);
+        }
+        self.note(new.extent.slab, &Record::Put { hash: *hash, entry: *new });
+    }
+
+    /// Into the log: a block is gone.
+    pub(crate) fn note_remove(&self, hash: &KeyHash, gone: &Entry) {
+        self.note(gone.extent.slab, &Record::Remove { hash: *hash, extent: gone.extent });
+    }
+
+    fn note(&self, slab: SlabId, record: &Record) {
+        let disk = self.place(slab).and_then(|(number, _)| self.disk(number));
+        let Some(disk) = disk.filter(|disk| !disk.has_parted()) else { return };
+        let is_sealed = lock(&disk.log).append(record, &mut || self.metadata_slab(disk.identity.number));
+        if is_sealed {
+            self.bell.ring_for_log();
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! An insert, and a removal: what changes a key.
+//!
+//! # Why
+//! Whatever is cached came in here, and a key must never have a value that is older than the last one inserted or removed.
+//!
+//! # How it works
+//! ```text
+//!   insert  room in flight? -> extent -> write at the disk's home shard -> index and log -> old extent freed
+//!   remove  index and log -> extent freed
+//! ```
+//! The index knows a block only once it has been written, so what is found can be read. Whatever is not stored takes the
+//! older value of its key with it. A [`Lease`] lets what was fetched in only if the key has not changed meanwhile.
+//!
+//! # Limits
+//! Nothing waits for space: what finds none is dropped, and the keeper is called.
+//!
+//! # Example
+//! An insert whose caller goes away is finished all the same: the end of its write is a function that belongs to the
+//! write, not to the caller.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use futures_channel::oneshot;
+use plimsoll::Class;
+use plimsoll::buffer::AlignedBuf;
+
+use crate::admission::Permit;
+use crate::alloc::NoSpace;
+use crate::block::Block;
+use crate::crypt::OVERHEAD_BYTES;
+use crate::disk::CacheDisk;
+use crate::engine::{Engine, add};
+use crate::entry::{Entry, Extent};
+use crate::error::CacheError;
+use crate::index::{Finish, Token};
+use crate::key::KeyHash;
+use crate::stats::{DropReason, IoKind};
+use crate::sync::{lock, read};
+
+/// What became of an insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    /// It is cached; durable with the next checkpoint.
+    Stored,
+    /// It is not, and why.
+    Dropped(DropReason),
+}
+
+/// How to insert something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InsertOptions {
+    /// The class of the write; `None`: the cache's own (`cache.fill`).
+    pub class: Option<Class>,
+    /// Wait until the class has room for it, instead of dropping it.
+    pub wait: bool,
+}
+
+/// Allocations between two checks of the free-space target. The keeper also checks every 200 ms.
+const LOOK_EVERY: u64 = 64;
+
+/// The right to insert what is fetched, as long as nothing newer has come.
+pub(crate) struct Lease {
+    engine: Arc<Engine>,
+    hash: KeyHash,
+    /// `None`: something newer was there at once.
+    token: Option<Token>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.engine.index.abort_insert(&self.hash, token);
+        }
+    }
+}
+
+impl Engine {
+    /// The bytes of a block as they go to the disk, padded to whole sectors, and how many of them count.
+    fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> io::Result<(AlignedBuf, u32)> {
+        let overhead = if self.cipher.is_some() { OVERHEAD_BYTES } else { 0 };
+        let len = value.len() + overhead;
+        let mut buffer = AlignedBuf::new(len.next_multiple_of(self.identity.geometry.sector_bytes as usize))?;
+        let place = buffer.get_mut(..len).unwrap_or_default();
+        match &self.cipher {
+            None => place.copy_from_slice(value),
+            Some(cipher) => {
+                let mut sealed = Vec::new();
+                cipher.seal(hash, value, &mut sealed).map_err(io::Error::other)?;
+                place.copy_from_slice(&sealed);
+            }
+        }
+        Ok((buffer, len as u32))
+    }
+
+    /// Stores `value`. What the future has begun is finished even where it is dropped.
+    pub(crate) async fn insert(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        value: &[u8],
+        options: InsertOptions,
+    ) -> Result<Inserted, CacheError> {
+        let max_bytes = self.max_value_bytes();
+        if value.is_empty() || value.len() > max_bytes as usize {
+            return Err(CacheError::ValueLength { len_bytes: value.len(), max_bytes });
+        }
+        let class = options.class.unwrap_or(self.classes.fill);
+        let permit = match self.admission.try_enter(class.index(), value.len() as u64) {
+            Some(permit) => permit,
+            None if options.wait => self.admission.enter(class.index(), value.len() as u64).await,
+            None => return Ok(self.refused(&hash, DropReason::InFlight)),
+        };
+        let (answer, answered) = oneshot::channel();
+        let token = self.index.begin_insert(&hash);
+        match self.begin_insert(hash, token, value, class, permit, answer) {
+            Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
+            Err(reason) => Ok(self.refused(&hash, reason)),
+        }
+    }
+
+    /// Stores `value`, which was fetched under `lease`, unless the key has changed meanwhile.
+    pub(crate) async fn insert_fetched(
+        self: &Arc<Engine>,
+        mut lease: Lease,
+        value: &[u8],
+        class: Option<Class>,
+    ) -> Inserted {
+        let hash = lease.hash;
+        let Some(token) = lease.token.take() else { return self.dropped(DropReason::Superseded) };
+        let (answer, answered) = oneshot::channel();
+        match self.begin_if_room(hash, token, value, class, answer) {
+            Ok(()) => answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk)),
+            Err(reason) => {
+                // What is cached is older, unless it came meanwhile.
+                if self.index.abort_insert(&hash, token) {
+                    self.take_out(&hash);
+                }
+                self.dropped(reason)
+            }
+        }
+    }
+
+    /// Begins to store `value`. The caller does not learn how it ends.
+    #[cfg(feature = "object_store")]
+    pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
+        let (answer, _) = oneshot::channel();
+        let token = self.index.begin_insert(&hash);
+        if let Err(reason) = self.begin_if_room(hash, token, value, class, answer) {
+            self.refused(&hash, reason);
+        }
+    }
+
+    /// What is fetched from now on may be inserted unless the key changes meanwhile.
+    pub(crate) fn lease(self: &Arc<Engine>, hash: KeyHash) -> Lease {
+        Lease { engine: Arc::clone(self), hash, token: self.index.lease(&hash) }
+    }
+
+    /// Begins to store `value`.
+    ///
+    /// # Errors
+    /// If its length is wrong, or its class, the disks or memory have no room for it now.
+    fn begin_if_room(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        token: Token,
+        value: &[u8],
+        class: Option<Class>,
+        answer: oneshot::Sender<Inserted>,
+    ) -> Result<(), DropReason> {
+        if value.is_empty() || value.len() > self.max_value_bytes() as usize {
+            return Err(DropReason::NoSpace);
+        }
+        let class = class.unwrap_or(self.classes.fill);
+        let permit = self.admission.try_enter(class.index(), value.len() as u64).ok_or(DropReason::InFlight)?;
+        self.begin_insert(hash, token, value, class, permit, answer)
+    }
+
+    fn begin_insert(
+        self: &Arc<Engine>,
+        hash: KeyHash,
+        token: Token,
+        value: &[u8],
+        class: Class,
+        permit: Permit,
+        answer: oneshot::Sender<Inserted>,
+    ) -> Result<(), DropReason> {
+        let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
+        let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
+        // Who parts with the disk waits for the write, or the write is refused.
+        let gate = read(&self.gate);
+        let extent = self.allocate(len_bytes)?;
+        let place = self.locate(&extent).and_then(|(disk, offset)| Some((disk.begin_change().ok()?, disk, offset)));
+        let Some((change, disk, offset)) = place else {
+            lock(&self.alloc).free(&extent);
+            return Err(DropReason::NoDisk);
+        };
+        drop(gate);
+
+        let in_memory = self.memory.is_on().then(|| Block::copy_from_slice(value));
+        let (engine, written) = (Arc::clone(self), Arc::clone(&disk));
+        let done = move |result| {
+            let end = engine.end_insert(&hash, token, &written, (extent, checksum), in_memory, result);
+            drop(permit);
+            // The one who asked may be gone.
+            let _ = answer.send(end);
+        };
+        disk.submit_write(class, IoKind::InsertWrite, (change, offset), buffer, done);
+        Ok(())
+    }
+
+    /// Space for a block on the disk that suits best; rings for a checkpoint or eviction where there is none.
+    fn allocate(&self, len_bytes: u32) -> Result<Extent, DropReason> {
+        let loads = self.loads();
+        let mut alloc = lock(&self.alloc);
+        let extent = alloc.allocate(len_bytes, &loads);
+        // A checkpoint would help less than emptying slabs of other sizes.
+        let is_starved = extent.is_err() && alloc.free_bytes() > alloc.freeing_bytes();
+        drop(alloc);
+        if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
+            self.bell.ring_for_change();
+        }
+        extent.map_err(|why| {
+            if matches!(why, NoSpace::NoDisk) {
+                return DropReason::NoDisk;
+            }
+            if is_starved || matches!(why, NoSpace::Full) {
+                self.is_starved.store(true, Relaxed);
+            }
+            self.bell.ring_for_space();
+            DropReason::NoSpace
+        })
+    }
+
+    fn end_insert(
+        &self,
+        hash: &KeyHash,
+        token: Token,
+        disk: &CacheDisk,
+        (extent, checksum): (Extent, u32),
+        in_memory: Option<Block>,
+        result: io::Result<()>,
+    ) -> Inserted {
+        let gate = read(&self.gate);
+        if result.is_err() || disk.has_parted() {
+            lock(&self.alloc).free(&extent);
+            drop(gate);
+            if self.index.abort_insert(hash, token) {
+                self.take_out(hash);
+            }
+            return self.dropped(DropReason::WriteFailed);
+        }
+        let log = |old, new: Entry| {
+            self.note_put(hash, old, &new);
+            // Here, so that nobody finds the new block and then the old one. The new one may be too large.
+            self.memory.remove(hash);
+            if let Some(block) = in_memory {
+                self.memory.insert(*hash, block);
+            }
+        };
+        let finish = self.index.finish_insert(hash, token, extent, checksum, log);
+        let unused = match &finish {
+            Finish::Superseded => Some(extent),
+            Finish::Indexed { displaced } => displaced.map(|old| old.extent),
+        };
+        if let Some(unused) = unused {
+            lock(&self.alloc).free(&unused);
+        }
+        drop(gate);
+
+        match finish {
+            Finish::Superseded => self.dropped(DropReason::Superseded),
+            Finish::Indexed { .. } => {
+                if self.corrupt.is_healed(hash) {
+                    add(&self.counters.healed, 1);
+                }
+                add(&self.counters.inserts, 1);
+                add(&self.counters.insert_bytes, u64::from(extent.len_bytes));
+                Inserted::Stored
+            }
+        }
+    }
+
+    /// An insert that is not stored: an older value under its key is out of date, and goes.
+    fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
+        self.take_out(hash);
+        self.dropped(reason)
+    }
+
+    fn dropped(&self, reason: DropReason) -> Inserted {
+        add(&self.counters.drops[reason as usize], 1);
+        Inserted::Dropped(reason)
+    }
+
+    /// Forgets a key. Whether there was something.
+    pub(crate) fn remove(&self, hash: &KeyHash) -> bool {
+        let was_there = self.take_out(hash);
+        if was_there {
+            add(&self.counters.removes, 1);
+        }
+        was_there
+    }
+
+    /// Whatever is cached under a key, or on its way there, is not any more.
+    fn take_out(&self, hash: &KeyHash) -> bool {
+        let gate = read(&self.gate);
+        let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));
+        if let Some(gone) = &gone {
+            lock(&self.alloc).free(&gone.extent);
+        }
+        drop(gate);
+        self.memory.remove(hash);
+        gone.is_some()
+    }
+}

@@ -1,0 +1,78 @@
+//! What all clones of a store and all its answers share: the origin, the cache, and what is known of objects.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ::object_store::path::Path;
+use ::object_store::{Error, GetOptions, ObjectStore, Result};
+
+use super::blocks::Blocks;
+use super::flying::InFlight;
+use super::known::{Known, Object};
+use super::options::Options;
+use super::stats::Counters;
+
+/// As errors name it.
+pub(super) const NAME: &str = "CachedStore";
+
+/// Blocks of an object that are taken out of the cache when it is overwritten; those of larger ones age out.
+const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
+
+/// What all clones and all answers share.
+pub(super) struct Core {
+    pub(super) inner: Arc<dyn ObjectStore>,
+    pub(super) cache: Arc<dyn Blocks>,
+    pub(super) options: Options,
+    pub(super) in_flight: InFlight,
+    pub(super) counters: Counters,
+    known: Known,
+}
+
+impl Core {
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>, options: Options) -> Core {
+        let known = Known::new(options.meta_objects, options.meta_ttl);
+        Core { inner, cache, options, in_flight: InFlight::default(), counters: Counters::default(), known }
+    }
+
+    /// To be called when something may have changed what is at `location`, and is over.
+    pub(super) fn invalidate(&self, location: &Path) {
+        if let Some(object) = self.known.invalidate(location) {
+            self.remove_blocks(&object);
+        }
+    }
+
+    fn remove_blocks(&self, object: &Object) {
+        let blocks = object.meta.size.div_ceil(self.options.block_bytes);
+        if blocks <= MAX_REMOVED_BLOCKS {
+            (0..blocks).for_each(|block| self.cache.remove(&object.block_key(block)));
+        }
+    }
+
+    /// The object as it is, or was a time to live ago.
+    ///
+    /// # Errors
+    /// The store's: not found, a condition that does not hold, and so on.
+    pub(super) async fn object(&self, location: &Path, options: &GetOptions, is_fresh: bool) -> Result<Arc<Object>> {
+        if !is_fresh && let Some(object) = self.known.get(location) {
+            return Ok(object);
+        }
+        let epoch = self.known.epoch(location);
+        let head = GetOptions { head: true, range: None, ..options.clone() };
+        self.counters.meta_requests.fetch_add(1, Relaxed);
+        let answer = self.inner.get_opts(location, head).await;
+        let answer = answer.map_err(|error| self.note_error(location, error))?;
+        let Options { namespace, block_bytes, .. } = &self.options;
+        let object = Arc::new(Object::new(namespace, *block_bytes, answer.meta, answer.attributes));
+        if let Some(replaced) = self.known.learn(&object, epoch) {
+            self.remove_blocks(&replaced);
+        }
+        Ok(object)
+    }
+
+    pub(super) fn note_error(&self, location: &Path, error: Error) -> Error {
+        if matches!(error, Error::NotFound { .. }) {
+            self.invalidate(location);
+        }
+        error
+    }
+}

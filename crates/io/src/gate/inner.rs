@@ -1,0 +1,450 @@
+//! What is behind a gate: the queue, who waits for it, and who keeps the time for them.
+//!
+//! # Why
+//! Threads that sleep can be forgotten. Everything that decides who is woken is in this file.
+//!
+//! # How it works
+//! One lock. Whoever holds it and has changed something lets the queue dispatch ([`State::run`]): each piece goes to the
+//! thread whose call it is of. A thread that got pieces is called; what is left of its call is cut off. Before the lock is
+//! let go [`State::appoint`] sees to it that somebody keeps the time while anybody waits: the thread that looks again when
+//! the queue wants it, and at least every [`LOOK_NS`], for shares and limits that were changed meanwhile. The futexes are
+//! woken when the lock is free.
+//!
+//! # Limits
+//! The lock is held for as long as the queue needs to dispatch all that may go.
+//!
+//! # Example
+//! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first ends
+//! its permit, dispatches the second's piece, and wakes it.
+
+use std::sync::{Arc, PoisonError};
+
+use plimsoll_core::{ClassStats, Direction, Dispatch, Latencies, Outcome, Progress, QueueError, RequestId};
+use slab::Slab;
+
+use super::parker::{Mutex, MutexGuard, Parker};
+use super::{Call, GateError, GateStartError, Passed};
+use crate::class::Class;
+use crate::queues::DiskQueue;
+use crate::sys::clock::now_ns;
+use crate::topology::Topology;
+use crate::trace::Tracer;
+
+/// While threads wait, the classes are looked at so often.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Pieces of one call that go together: they follow each other, from the beginning of the call on.
+pub(crate) struct Pieces {
+    first: Dispatch,
+    more: Vec<Dispatch>,
+}
+
+impl Pieces {
+    fn len_bytes(&self) -> u32 {
+        let last = self.more.last().unwrap_or(&self.first);
+        if last.op().is_transfer() { last.offset_bytes().saturating_add(last.len_bytes()) } else { 0 }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Dispatch> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+}
+
+/// A call at the gate, until it is over.
+pub(super) struct Entry {
+    pub(super) call: Call,
+    id: RequestId,
+    /// Its number in traces.
+    pub(super) number: u64,
+    asked_ns: u64,
+    /// That of its thread while it sleeps.
+    parker: Option<Arc<Parker>>,
+    /// What may go of it; none while it waits.
+    pub(super) pieces: Option<Pieces>,
+    /// Its class was removed.
+    is_stopped: bool,
+}
+
+/// A call that may go.
+#[derive(Clone, Copy)]
+pub(crate) struct Admitted {
+    key: usize,
+    pub(super) len_bytes: u32,
+}
+
+/// The thread that keeps the time, and until when it sleeps at the longest.
+#[derive(Clone, Copy)]
+struct Keeper {
+    key: usize,
+    until_ns: u64,
+}
+
+pub(super) struct State {
+    queue: DiskQueue,
+    calls: Slab<Entry>,
+    keeper: Option<Keeper>,
+    classes_epoch: u64,
+    /// Threads that got pieces in this round.
+    granted: Vec<usize>,
+    /// Whom to wake when the lock is free.
+    to_wake: Vec<Arc<Parker>>,
+    pub(super) tracer: Tracer,
+    number: u64,
+}
+
+pub(crate) struct Inner {
+    topology: Topology,
+    shard: u16,
+    disk: u16,
+    state: Mutex<State>,
+}
+
+impl Inner {
+    pub(super) fn new(topology: &Topology, shard: u16, disk: u16) -> Result<Arc<Inner>, GateStartError> {
+        let queue = topology.queue_for_gate(shard, disk)?;
+        let state = State {
+            queue,
+            calls: Slab::new(),
+            keeper: None,
+            classes_epoch: 0,
+            granted: Vec::new(),
+            to_wake: Vec::new(),
+            tracer: Tracer::new(topology.recorder(), shard),
+            number: topology.recorder().last_number(shard),
+        };
+        let gate = Arc::new(Inner { topology: topology.clone(), shard, disk, state: Mutex::new(state) });
+        gate.follow(&mut gate.lock(), now_ns());
+        topology.add_gate(&gate);
+        Ok(gate)
+    }
+
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The disk that it is the gate of.
+    pub(crate) fn disk(&self) -> u16 {
+        self.disk
+    }
+
+    #[cfg(feature = "metrics")]
+    pub(crate) fn shard(&self) -> u16 {
+        self.shard
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics half-way on input; a broken invariant elsewhere must not stop all threads of a program.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `call` may go; `None` at `until_ns`.
+    pub(super) fn enter(&self, call: &Call, until_ns: Option<u64>) -> Result<Option<Admitted>, GateError> {
+        let mut now_ns = now_ns();
+        let mut state = self.lock();
+        if state.is_behind(&self.topology) {
+            self.follow(&mut state, now_ns);
+        }
+        let key = match state.queue_call(now_ns, call, self.disk) {
+            Ok(key) => key,
+            Err(error) => {
+                self.release(state, now_ns, None);
+                return Err(error);
+            }
+        };
+        let mut parker: Option<Arc<Parker>> = None;
+        loop {
+            state.run(now_ns, self.disk);
+            if let Some(admitted) = state.admitted(key) {
+                self.release(state, now_ns, None);
+                return Ok(Some(admitted));
+            }
+            if state.calls.get(key).is_none_or(|entry| entry.is_stopped) {
+                state.forget(key);
+                self.release(state, now_ns, None);
+                return Err(GateError::ClassRemoved);
+            }
+            if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+                state.give_up(key, now_ns);
+                // Its place may be what others of its class waited for.
+                state.run(now_ns, self.disk);
+                self.release(state, now_ns, None);
+                return Ok(None);
+            }
+            let parker = parker.get_or_insert_with(Parker::mine);
+            parker.quiet();
+            if let Some(entry) = state.calls.get_mut(key) {
+                entry.parker = Some(Arc::clone(parker));
+            }
+            let keeps_until_ns = self.release(state, now_ns, Some(key));
+            let wakes_ns = keeps_until_ns.into_iter().chain(until_ns).min();
+            parker.wait(wakes_ns);
+            now_ns = crate::sys::clock::now_ns();
+            state = self.lock();
+            if let Some(entry) = state.calls.get_mut(key) {
+                entry.parker = None;
+            }
+            if state.is_behind(&self.topology) {
+                self.follow(&mut state, now_ns);
+            }
+        }
+    }
+
+    /// The call is over.
+    pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
+        let now_ns = now_ns();
+        let mut state = self.lock();
+        let Some(Entry { call, number, asked_ns, pieces: Some(pieces), .. }) = state.calls.try_remove(admitted.key)
+        else {
+            debug_assert!(false, "a permit without a call");
+            return Passed::default();
+        };
+        if state.tracer.is_on() {
+            state.note_over(now_ns, &call, number, &pieces, result, self.disk);
+        }
+        let Pieces { first, more } = pieces;
+        let passed = Passed {
+            waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
+            total_ns: now_ns.saturating_sub(asked_ns),
+            at_ns: now_ns,
+        };
+        for piece in std::iter::once(first).chain(more) {
+            let outcome = outcome(&piece, result);
+            if let Progress::Continue(rest) = state.queue.complete(now_ns, 0, piece, outcome) {
+                debug_assert!(false, "no piece is said to be short and to go on");
+                let _ = state.queue.refuse(now_ns, rest, libc::ECANCELED);
+            }
+        }
+        if state.queue.queued() == 0 {
+            return passed;
+        }
+        if state.is_behind(&self.topology) {
+            self.follow(&mut state, now_ns);
+        }
+        state.run(now_ns, self.disk);
+        self.release(state, now_ns, None);
+        passed
+    }
+
+    /// Lets the lock go and wakes whom it concerns. Until when `key`, who is about to sleep, keeps the time, if it does.
+    fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
+        state.appoint(now_ns, key);
+        let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
+        let to_wake = std::mem::take(&mut state.to_wake);
+        drop(state);
+        to_wake.iter().for_each(|parker| parker.wake());
+        keeps
+    }
+
+    /// Brings the queue up to the registry of classes and the mode of the disk, and the trace to its switch.
+    fn follow(&self, state: &mut State, now_ns: u64) {
+        if let Some(after) = state.tracer.follow() {
+            state.number = state.number.max(after);
+        }
+        let epoch = self.topology.classes().epoch();
+        if epoch == state.classes_epoch {
+            return;
+        }
+        state.classes_epoch = epoch;
+        let table = self.topology.classes().list();
+        let mut stopped = Vec::new();
+        if let Some((classes, per_shard)) = self.topology.disk_classes(usize::from(self.disk)) {
+            state.queue.follow_classes(classes, epoch, &table, per_shard, &mut stopped);
+        }
+        state.queue.set_mode(now_ns, self.topology.queue_mode(self.disk, self.shard));
+        for stopped in stopped {
+            state.stop(stopped.user_data as usize, now_ns);
+        }
+    }
+
+    pub(super) fn class_stats(&self, class: Class) -> Option<ClassStats> {
+        self.lock().queue.class_stats(class)
+    }
+
+    pub(super) fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(Direction, &Latencies)) {
+        self.lock().queue.class_latencies(class, visit);
+    }
+
+    /// What a look at all shards wants to know of this one.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn class_views(&self, now_ns: u64) -> Vec<crate::queues::ClassView> {
+        self.lock().queue.class_views(now_ns)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let number = self.lock().number;
+        self.topology.recorder().set_last_number(self.shard, number);
+        self.topology.mailboxes().close(self.shard);
+    }
+}
+
+impl State {
+    /// Whether classes, modes or the trace have changed since the queue followed them.
+    fn is_behind(&self, topology: &Topology) -> bool {
+        topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
+    }
+
+    fn queue_call(&mut self, now_ns: u64, call: &Call, disk: u16) -> Result<usize, GateError> {
+        let place = self.calls.vacant_entry();
+        let key = place.key();
+        let queued = self.queue.enqueue(now_ns, call.class, 0, call.op, call.len_bytes, key as u64);
+        let id = queued.map_err(|error| match error {
+            QueueError::Full => GateError::Full,
+            QueueError::Overloaded { expected_ns } => GateError::Overloaded { expected_ns },
+            _ => GateError::UnknownClass,
+        })?;
+        self.number = self.number.wrapping_add(1);
+        let number = self.number;
+        place.insert(Entry {
+            call: *call,
+            id,
+            number,
+            asked_ns: now_ns,
+            parker: None,
+            pieces: None,
+            is_stopped: false,
+        });
+        if self.tracer.is_on() {
+            self.note_queued(now_ns, call, number, disk);
+        }
+        Ok(key)
+    }
+
+    /// Lets the queue dispatch until nothing more may go.
+    fn run(&mut self, now_ns: u64, disk: u16) {
+        loop {
+            while let Some(piece) = self.queue.poll_dispatch(now_ns) {
+                let key = piece.user_data() as usize;
+                let Some(entry) = self.calls.get_mut(key) else {
+                    debug_assert!(false, "a piece of nobody's call");
+                    let _ = self.queue.refuse(now_ns, piece, libc::ECANCELED);
+                    continue;
+                };
+                match &mut entry.pieces {
+                    Some(pieces) => pieces.more.push(piece),
+                    None => {
+                        entry.pieces = Some(Pieces { first: piece, more: Vec::new() });
+                        self.granted.push(key);
+                    }
+                }
+                if self.queue.queued() == 0 {
+                    break;
+                }
+            }
+            let mut any_cut = false;
+            for at in 0..self.granted.len() {
+                let key = self.granted[at];
+                let Some(entry) = self.calls.get_mut(key) else { continue };
+                let is_cut = self.queue.cut(entry.id).is_some();
+                any_cut |= is_cut;
+                if let Some(parker) = entry.parker.take() {
+                    parker.call();
+                    self.to_wake.push(parker);
+                }
+                self.keeper = self.keeper.filter(|keeper| keeper.key != key);
+                if self.tracer.is_on() {
+                    self.note_granted(now_ns, key, is_cut, disk);
+                }
+            }
+            self.granted.clear();
+            // What was cut off held back the calls behind it.
+            if !any_cut {
+                break;
+            }
+        }
+        if self.tracer.is_on() {
+            self.note_blocked(now_ns, disk);
+        }
+    }
+
+    /// Sees to it that somebody keeps the time while anybody waits. `key`: who is about to sleep anyway.
+    fn appoint(&mut self, now_ns: u64, key: Option<usize>) {
+        if self.queue.queued() == 0 {
+            self.keeper = None;
+            return;
+        }
+        let latest_ns = now_ns.saturating_add(LOOK_NS);
+        let until_ns = self.queue.next_wakeup().map_or(latest_ns, |at_ns| at_ns.min(latest_ns));
+        match (self.keeper, key) {
+            (Some(keeper), Some(key)) if keeper.key == key => self.keeper = Some(Keeper { key, until_ns }),
+            (Some(keeper), _) if keeper.until_ns <= until_ns => {}
+            (_, Some(key)) => self.keeper = Some(Keeper { key, until_ns }),
+            (Some(keeper), None) => self.call_keeper(keeper.key, until_ns),
+            (None, None) => {
+                let waits = |entry: &Entry| entry.pieces.is_none() && !entry.is_stopped;
+                let other = self.calls.iter().find(|(_, entry)| waits(entry)).map(|(key, _)| key);
+                debug_assert!(other.is_some(), "something is queued, and nobody waits for it");
+                other.into_iter().for_each(|key| self.call_keeper(key, until_ns));
+            }
+        }
+    }
+
+    /// Has the thread of `key` look, and keep the time from then on.
+    fn call_keeper(&mut self, key: usize, until_ns: u64) {
+        self.keeper = Some(Keeper { key, until_ns });
+        // Without a parker it is awake, and will take the lock.
+        if let Some(parker) = self.calls.get(key).and_then(|entry| entry.parker.as_ref()) {
+            parker.call();
+            self.to_wake.push(Arc::clone(parker));
+        }
+    }
+
+    /// Returns what may go of the call under `key`; `None` while it waits.
+    fn admitted(&self, key: usize) -> Option<Admitted> {
+        let pieces = self.calls.get(key)?.pieces.as_ref()?;
+        Some(Admitted { key, len_bytes: pieces.len_bytes() })
+    }
+
+    fn forget(&mut self, key: usize) {
+        self.keeper = self.keeper.filter(|keeper| keeper.key != key);
+        let _ = self.calls.try_remove(key);
+    }
+
+    /// The call of `key` does not go.
+    fn give_up(&mut self, key: usize, now_ns: u64) {
+        if let Some(entry) = self.calls.get(key) {
+            let (id, call, number) = (entry.id, entry.call, entry.number);
+            let _ = self.queue.cancel(id);
+            if self.tracer.is_on() {
+                self.note_cancelled(now_ns, &call, number);
+            }
+        }
+        self.forget(key);
+    }
+
+    /// The class of `key`'s call was removed.
+    fn stop(&mut self, key: usize, now_ns: u64) {
+        let Some(entry) = self.calls.get_mut(key) else { return };
+        entry.is_stopped = true;
+        let (call, number) = (entry.call, entry.number);
+        if let Some(parker) = entry.parker.take() {
+            parker.call();
+            self.to_wake.push(parker);
+        }
+        self.keeper = self.keeper.filter(|keeper| keeper.key != key);
+        if self.tracer.is_on() {
+            self.note_cancelled(now_ns, &call, number);
+        }
+    }
+
+    pub(super) fn blocked(&self) -> (Option<plimsoll_core::WaitReason>, Option<u64>) {
+        (self.queue.blocked_on(), self.queue.next_wakeup())
+    }
+
+    pub(super) fn entry(&self, key: usize) -> Option<&Entry> {
+        self.calls.get(key)
+    }
+}
+
+/// What of the call's result is `piece`'s.
+fn outcome(piece: &Dispatch, result: Result<u32, i32>) -> Outcome {
+    match result {
+        Err(errno) => Outcome::Failed(errno),
+        Ok(_) if !piece.op().is_transfer() => Outcome::Moved(0),
+        Ok(moved) => {
+            let of_piece = moved.saturating_sub(piece.offset_bytes());
+            if of_piece >= piece.len_bytes() { Outcome::Moved(piece.len_bytes()) } else { Outcome::End(of_piece) }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How a thread sleeps at a gate until somebody wants it to look, or a time comes.
+//!
+//! # Why
+//! Exactly one thread is to be woken, whatever it was waiting for, and a wake-up that comes before the sleep must count.
+//!
+//! # How it works
+//! One word a thread: 0, or 1 when it is to look. Whoever wants a thread to look sets the word under the gate's lock
+//! ([`Parker::call`]) and wakes the thread after it ([`Parker::wake`]); the thread takes the word back under the lock
+//! ([`Parker::quiet`]) before it lets the lock go to sleep, and the futex sleeps only while the word is 0.
+//!
+//! # Limits
+//! A thread waits at one gate at a time. Under loom a condition variable without times stands for the futex: its models
+//! hold without them.
+//!
+//! # Example
+//! ```text
+//! parker.quiet(); drop(lock); parker.wait(until_ns); lock = gate.lock();
+//! ```
+
+#[cfg(all(plimsoll_loom, test))]
+pub(super) use looms::*;
+#[cfg(not(all(plimsoll_loom, test)))]
+pub(super) use real::*;
+
+#[cfg(not(all(plimsoll_loom, test)))]
+mod real {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::{Acquire, Release};
+    pub(in crate::gate) use std::sync::{Mutex, MutexGuard};
+
+    use rustix::thread::futex;
+    use rustix::time::Timespec;
+
+    use crate::sys::clock::until;
+
+    #[derive(Default)]
+    pub(in crate::gate) struct Parker(AtomicU32);
+
+    std::thread_local! {
+        static MINE: Arc<Parker> = Arc::default();
+    }
+
+    impl Parker {
+        /// That of this thread; one of its own for a thread that ends.
+        pub(in crate::gate) fn mine() -> Arc<Parker> {
+            MINE.try_with(Arc::clone).unwrap_or_default()
+        }
+
+        pub(in crate::gate) fn call(&self) {
+            self.0.store(1, Release);
+        }
+
+        pub(in crate::gate) fn wake(&self) {
+            // It cannot fail: the word is there.
+            let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
+        }
+
+        pub(in crate::gate) fn quiet(&self) {
+            self.0.store(0, Release);
+        }
+
+        /// Sleeps until it is called, or `until_ns` on the system's monotonic clock.
+        pub(in crate::gate) fn wait(&self, until_ns: Option<u64>) {
+            if self.0.load(Acquire) != 0 {
+                return;
+            }
+            let left = until_ns.map(|at_ns| {
+                let (seconds, rest_ns) = until(at_ns);
+                Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest_ns.into() }
+            });
+            // Called meanwhile, a signal, the time: all of them mean to look.
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, left.as_ref());
+        }
+    }
+}
+
+#[cfg(all(plimsoll_loom, test))]
+mod looms {
+    use loom::sync::Condvar;
+    pub(in crate::gate) use loom::sync::{Mutex, MutexGuard};
+    use std::sync::Arc;
+
+    #[derive(Default)]
+    pub(in crate::gate) struct Parker {
+        is_called: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    impl Parker {
+        pub(in crate::gate) fn mine() -> Arc<Parker> {
+            Arc::default()
+        }
+
+        pub(in crate::gate) fn call(&self) {
+            *self.is_called.lock().expect("not poisoned") = true;
+        }
+
+        pub(in crate::gate) fn wake(&self) {
+            // As a futex: whoever sleeps has seen the word as it was before.
+            let _word = self.is_called.lock().expect("not poisoned");
+            self.changed.notify_one();
+        }
+
+        pub(in crate::gate) fn quiet(&self) {
+            *self.is_called.lock().expect("not poisoned") = false;
+        }
+
+        pub(in crate::gate) fn wait(&self, _until_ns: Option<u64>) {
+            let mut is_called = self.is_called.lock().expect("not poisoned");
+            while !*is_called {
+                is_called = self.changed.wait(is_called).expect("not poisoned");
+            }
+        }
+    }
+}

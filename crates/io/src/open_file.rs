@@ -1,0 +1,286 @@
+//! An open file for code that runs anywhere: reads of any range, writes, and what makes them durable.
+//!
+//! # Why
+//! A database on Tokio wants `read_exact_at(offset, length)` and gets bytes; blocks, alignment and shards are not its
+//! business.
+//!
+//! # How it works
+//! A [`File`] is what [`Handle::open`] opened, with a class. A read is widened to the blocks that direct I/O takes and given
+//! back as a part of that memory ([`OwnedSlice`]). A write must consist of whole blocks where the file is open for direct
+//! I/O: what stands beside it in its blocks is nobody's to change.
+//!
+//! # Limits
+//! At most 4 GiB - 1 bytes at once. The length is asked by a job on a shard.
+//!
+//! # Example
+//! A read of 100 bytes at 8000 of a file with blocks of 4096 bytes is a read of 4096 to 8192, and a slice of it. See
+//! [`File`].
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::FileInfo;
+use crate::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES, OwnedSlice};
+use crate::class::Class;
+use crate::file::SharedFile;
+use crate::handle::Handle;
+
+/// An open file in a class, for any thread and any executor. [`Handle::open`] makes it.
+///
+/// Clones are the same file, and cheap; [`File::in_class`] is a clone whose requests are in another class. The last clone
+/// closes it. Reads take any range and give out a slice of the memory that was read into ([`File::read_exact_at`]). Writes
+/// copy ([`File::write_all_at`]) or move a buffer to and fro ([`File::write_buffer_at`], which allocates nothing). A future
+/// that is dropped cancels what is still queued of its request; what is in the device ends as always, and its memory stays
+/// with the shard until then.
+///
+/// # Example
+/// ```
+/// use plimsoll::backend::choose::BackendKind;
+/// use plimsoll::{Classes, DiskSetup, OpenOptions, Runtime, ShardOptions, Topology};
+///
+/// # let executor = tokio::runtime::Builder::new_current_thread().build()?;
+/// # executor.block_on(async {
+/// let classes = Classes::new();
+/// let query = classes.add_class("query", None, 1000)?;
+/// let topology = Topology::new(2, classes, vec![DiskSetup::unlimited()])?;
+/// let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+/// let runtime = Runtime::start(&topology, &options)?;
+///
+/// let create = OpenOptions { create_new: true, ..OpenOptions::default() };
+/// let table = runtime.any_shard().open("table", &create).await?;
+/// table.write_all_at(0, b"ahoy, this is a table").await?;
+/// table.sync_data().await?;
+///
+/// let queries = table.in_class(query);
+/// assert_eq!(&queries.read_exact_at(6, 4).await?[..], b"this");
+/// runtime.shutdown().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct File {
+    handle: Handle,
+    file: Arc<SharedFile>,
+    class: Class,
+    info: FileInfo,
+}
+
+impl File {
+    pub(crate) fn new(handle: Handle, file: Arc<SharedFile>, info: FileInfo) -> File {
+        File { handle, file, class: Class::DEFAULT, info }
+    }
+
+    /// Returns the same open file with its requests in `class`.
+    #[must_use]
+    pub fn in_class(&self, class: Class) -> File {
+        File { class, ..self.clone() }
+    }
+
+    /// The class of its requests.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// What was known of it when it was opened: length, alignment, device.
+    #[must_use]
+    pub fn info(&self) -> FileInfo {
+        self.info
+    }
+
+    /// The file as [`Handle`] and [`Shard`](crate::Shard) take it.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<SharedFile> {
+        &self.file
+    }
+
+    /// Reads `len_bytes` bytes at `offset`, whatever their alignment: fewer only at the end of the file, none beyond it.
+    ///
+    /// # Errors
+    /// What the system said; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` where too much waits already;
+    /// `BrokenPipe` when the shard has stopped; `OutOfMemory`.
+    pub async fn read_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
+        let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
+        let (from, until) = widened(offset, len_bytes, block_bytes)?;
+        if len_bytes == 0 {
+            return Ok(OwnedSlice::new(AlignedBuf::empty(), 0..0));
+        }
+        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
+        let buffer = AlignedBuf::with_align((until - from) as usize, align_bytes)?;
+        let (read, buffer) = self.handle.read_at(&self.file, self.class, from, buffer).await;
+        let (read, skipped) = (read?, (offset - from) as usize);
+        Ok(OwnedSlice::new(buffer, skipped..read.clamp(skipped, skipped + len_bytes)))
+    }
+
+    /// As [`File::read_at`], all `len_bytes` bytes or an error.
+    ///
+    /// # Errors
+    /// As [`File::read_at`], and `UnexpectedEof` where the file ends before.
+    pub async fn read_exact_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
+        let read = self.read_at(offset, len_bytes).await?;
+        if read.len() == len_bytes {
+            return Ok(read);
+        }
+        let (path, got) = (self.path().display(), read.len());
+        let message = format!("{path} ends {got} bytes after {offset}: {len_bytes} were wanted");
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
+    }
+
+    /// Fills `buffer` from `offset` on, and gives it back with how many bytes were read: fewer only at the end of the file.
+    /// Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
+    /// [`FileInfo::offset_align_bytes`]. The buffer is lost (empty) only when the shard has stopped.
+    pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
+        if let Err(error) = self.check_blocks("read", offset, buffer.len()) {
+            return (Err(error), buffer);
+        }
+        self.handle.read_at(&self.file, self.class, offset, buffer).await
+    }
+
+    /// Copies `bytes` and writes them at `offset`, all of them or an error. Where the file is open for direct I/O, `offset`
+    /// and their length must be multiples of [`FileInfo::offset_align_bytes`]; for a shorter end write a whole block, then
+    /// set the length ([`File::set_len`]).
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; `InvalidInput` where they are not whole blocks; `WriteZero` where the disk took fewer.
+    pub async fn write_all_at(&self, offset: u64, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        let buffer = self.copied(offset, bytes.as_ref())?;
+        self.write_buffer_at(offset, buffer).await.0
+    }
+
+    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment as for
+    /// [`File::write_all_at`]. The buffer is lost (empty) only when the shard has stopped.
+    pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
+        if let Err(error) = self.check_blocks("write", offset, buffer.len()) {
+            return (Err(error), buffer);
+        }
+        let (written, buffer) = self.handle.write_at(&self.file, self.class, offset, buffer).await;
+        (written.map(|_| ()), buffer)
+    }
+
+    /// Makes data and metadata durable, as `fsync`: what was written before this call, and the length. On a directory
+    /// ([`OpenOptions::directory`](crate::OpenOptions::directory)): the names in it.
+    ///
+    /// # Errors
+    /// What the system said. After an error nobody knows what is durable: read it back, or give the file up.
+    pub async fn sync_all(&self) -> io::Result<()> {
+        self.handle.sync(&self.file, self.class, false).await
+    }
+
+    /// As [`File::sync_all`], without metadata that is not needed to read the data back, as `fdatasync`.
+    ///
+    /// # Errors
+    /// As [`File::sync_all`].
+    pub async fn sync_data(&self) -> io::Result<()> {
+        self.handle.sync(&self.file, self.class, true).await
+    }
+
+    /// Returns the length in bytes now.
+    ///
+    /// # Errors
+    /// What the system said, or as [`Handle::run`].
+    pub async fn len_bytes(&self) -> io::Result<u64> {
+        let file = Arc::clone(&self.file);
+        self.handle.run(move |shard| async move { shard.reactor().file_len(&file) }).await?
+    }
+
+    /// Sets the length, cutting off what is beyond or adding zeros. It is scheduled as every request.
+    ///
+    /// # Errors
+    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    pub async fn set_len(&self, len_bytes: u64) -> io::Result<()> {
+        self.handle.set_len(&self.file, self.class, len_bytes).await
+    }
+
+    /// Gives a range back to the disk; it reads as zeros afterwards.
+    ///
+    /// # Errors
+    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
+        self.handle.discard(&self.file, self.class, offset, len_bytes).await
+    }
+
+    /// Reserves space for a range, growing the file unless `keep_size`.
+    ///
+    /// # Errors
+    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
+        self.handle.allocate(&self.file, self.class, offset, len_bytes, keep_size).await
+    }
+
+    fn copied(&self, offset: u64, bytes: &[u8]) -> io::Result<AlignedBuf> {
+        self.check_blocks("write", offset, bytes.len())?;
+        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.info.memory_align_bytes as usize);
+        let mut buffer = AlignedBuf::with_align(bytes.len(), align_bytes)?;
+        buffer.copy_from_slice(bytes);
+        Ok(buffer)
+    }
+
+    fn check_blocks(&self, verb: &str, offset: u64, len_bytes: usize) -> io::Result<()> {
+        let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
+        if offset.is_multiple_of(block_bytes) && (len_bytes as u64).is_multiple_of(block_bytes) {
+            return Ok(());
+        }
+        let message = format!(
+            "cannot {verb} {len_bytes} bytes at {offset} of {}: direct I/O moves whole blocks of {block_bytes} bytes; {verb} \
+             whole blocks (a shorter end is made with set_len), or open it without `direct`",
+            self.path().display()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "File({}, {:?})", self.path().display(), self.class)
+    }
+}
+
+/// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: where it begins and ends.
+fn widened(offset: u64, len_bytes: usize, block_bytes: u64) -> io::Result<(u64, u64)> {
+    let too_far = || {
+        let message = format!("{len_bytes} bytes at {offset} end beyond the longest file: offsets are below 2^63");
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    };
+    let from = offset / block_bytes * block_bytes;
+    let until = offset.checked_add(len_bytes as u64).and_then(|end| end.checked_next_multiple_of(block_bytes));
+    let until = until.filter(|until| *until <= i64::MAX as u64).ok_or_else(too_far)?;
+    if until - from > u64::from(u32::MAX) {
+        return Err(crate::shard::too_long());
+    }
+    Ok((from, until))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_widened_to_blocks() {
+        // Offset, length, block; where the read begins and ends.
+        let table = [
+            (0, 0, 512, Some((0, 0))),
+            (1, 1, 1, Some((1, 2))),
+            (511, 2, 512, Some((0, 1024))),
+            (512, 512, 512, Some((512, 1024))),
+            (4095, 4098, 4096, Some((0, 12_288))),
+            (4096, 0, 4096, Some((4096, 4096))),
+            (100, 0, 4096, Some((0, 4096))),
+            (0, u32::MAX as usize, 1, Some((0, u64::from(u32::MAX)))),
+            (0, u32::MAX as usize, 2, None),
+            (u64::MAX, 1, 1, None),
+            (u64::MAX - 1, 1, 4096, None),
+            (i64::MAX as u64, 1, 1, None),
+        ];
+        for (offset, len_bytes, block_bytes, expected) in table {
+            assert_eq!(widened(offset, len_bytes, block_bytes).ok(), expected, "{len_bytes} at {offset}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Requests that come from outside of the shards, and their answers: no allocation for each, and one wake-up.
+//!
+//! # Why
+//! A task of Tokio that reads 4 KiB must not pay for a boxed job, a channel and a task on the shard; and when it is dropped
+//! (a timeout, a `select!`) what it asked for must not stay in the queue.
+//!
+//! # How it works
+//! A [`Slot`] carries a request to its shard and the end back. It lies in a pool between two requests. The asking future
+//! (`submission.rs`) fills it and pushes it into the shard's [`Inbox`], an intrusive list: a push is one compare-and-swap,
+//! and only a push into an empty inbox wakes the shard. The shard takes the whole list at once, and keeps each slot as a
+//! [`Submission`] in its table of operations, without a task. At the end it fills the slot and wakes the future.
+//!
+//! Who may touch the contents is said by one word:
+//! ```text
+//! QUEUED --the shard takes it--> TAKEN --it has ended--> DONE --the future takes the end--> back into the pool
+//!    |                             |
+//!    +---the future is dropped-----+--> ABANDONED   (from TAKEN: pushed once more, so that the shard cancels it)
+//! ```
+//! So the lock around the contents is never waited for, and a task that the system has taken off its processor never holds
+//! up a shard.
+//!
+//! # Limits
+//! The pool of a shard keeps at most [`POOLED_MAX`] slots; beyond so many requests at once slots are made and freed. A slot
+//! whose future was dropped is not used again. The shard's own tasks do not come this way: see [`Shard`](crate::Shard).
+//!
+//! # Example
+//! A future asks while the shard sleeps: the inbox was empty, so the shard is woken; until it looks, others push without a
+//! system call. It takes three slots, submits three requests, and each end wakes its own future.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU8, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+use atomic_waker::AtomicWaker;
+
+use crate::reactor::Ticket;
+use crate::request::{Data, Request};
+
+/// Most slots that wait in a shard's pool. More requests than this at once, and some allocate.
+pub(crate) const POOLED_MAX: usize = 4096;
+
+const QUEUED: u8 = 0;
+const TAKEN: u8 = 1;
+const DONE: u8 = 2;
+const ABANDONED: u8 = 3;
+
+/// What the shard answers when it has stopped.
+pub(crate) const GONE: &str = "the shard has stopped, or what it was to run has panicked";
+
+/// How a request ended, and its memory.
+pub(crate) type End = (io::Result<u32>, Data);
+
+/// Room for one job or request of a handle, taken until it is started or dropped: it holds this.
+pub(crate) struct JobPlace(pub(crate) Arc<AtomicUsize>);
+
+impl Drop for JobPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Carries a request to a shard and its end back.
+pub(crate) struct Slot {
+    /// The slot that was pushed before this one, while both lie in an inbox.
+    next: AtomicPtr<Slot>,
+    state: AtomicU8,
+    waker: AtomicWaker,
+    contents: Mutex<Contents>,
+}
+
+#[derive(Default)]
+struct Contents {
+    request: Option<Request>,
+    place: Option<JobPlace>,
+    ticket: Option<Ticket>,
+    end: Option<End>,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Arc<Slot> {
+        Arc::new(Slot {
+            next: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicU8::new(QUEUED),
+            waker: AtomicWaker::new(),
+            contents: Mutex::default(),
+        })
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a request in, for the task of `waker`. The slot is new, or from the pool.
+    pub(crate) fn fill(&self, request: Request, place: JobPlace, waker: &Waker) {
+        *self.contents() = Contents { request: Some(request), place: Some(place), ticket: None, end: None };
+        self.state.store(QUEUED, Release);
+        self.waker.register(waker);
+    }
+
+    /// Takes the memory of a request that was not sent.
+    pub(crate) fn empty(&self) -> Data {
+        let Contents { request, .. } = std::mem::take(&mut *self.contents());
+        request.map_or(Data::None, |request| request.data)
+    }
+
+    /// Returns the end if there is one, else wakes the task of `context` when there is.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Option<End> {
+        if self.state.load(Acquire) != DONE {
+            self.waker.register(context.waker());
+        }
+        if self.state.load(Acquire) != DONE {
+            return None;
+        }
+        // It may have been set after the shard looked; nobody else would drop it.
+        drop(self.waker.take());
+        let end = self.contents().end.take();
+        Some(end.unwrap_or((Err(io::ErrorKind::BrokenPipe.into()), Data::None)))
+    }
+
+    fn answer(&self, end: End) {
+        self.contents().end = Some(end);
+        if self.state.swap(DONE, AcqRel) != ABANDONED {
+            self.waker.wake();
+        }
+    }
+
+    /// Nobody waits for the end any more. Returns whether the shard must be told, by pushing the slot once more.
+    pub(crate) fn abandon(&self) -> bool {
+        self.state.swap(ABANDONED, AcqRel) == TAKEN
+    }
+}
+
+/// The slots that were pushed to a shard and not taken yet, newest first.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    newest: AtomicPtr<Slot>,
+}
+
+impl Inbox {
+    /// Adds a slot that lies in no inbox. Returns whether there was none before, so that the shard may not know of any.
+    pub(crate) fn push(&self, slot: Arc<Slot>) -> bool {
+        // The inbox owns this reference until `take`.
+        let pushed = Arc::into_raw(slot).cast_mut();
+        let mut newest = self.newest.load(Relaxed);
+        loop {
+            // SAFETY: `pushed` came from an `Arc` whose count is still ours; nobody takes it before the swap below.
+            unsafe { &*pushed }.next.store(newest, Relaxed);
+            match self.newest.compare_exchange_weak(newest, pushed, SeqCst, Relaxed) {
+                Ok(_) => return newest.is_null(),
+                Err(now) => newest = now,
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.load(SeqCst).is_null()
+    }
+
+    /// Takes all slots there are, in the order in which they were pushed.
+    pub(crate) fn take(&self) -> Taken {
+        let mut newest = if self.is_empty() { ptr::null_mut() } else { self.newest.swap(ptr::null_mut(), SeqCst) };
+        let mut oldest = ptr::null_mut();
+        // Newest first is how they lie: turn the list round.
+        while !newest.is_null() {
+            // SAFETY: from the swap on the list is ours alone, and holds a count of each of its slots.
+            let slot = unsafe { &*newest };
+            let before = slot.next.swap(oldest, Relaxed);
+            (oldest, newest) = (newest, before);
+        }
+        Taken { oldest }
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// Slots that were taken out of an inbox, oldest first. Those that nobody asks for are answered that the shard is gone.
+pub(crate) struct Taken {
+    oldest: *mut Slot,
+}
+
+// SAFETY: the list is owned as a vector of `Arc<Slot>` would be, and slots may be used and dropped on any thread.
+unsafe impl Send for Taken {}
+
+impl Iterator for Taken {
+    type Item = Submission;
+
+    fn next(&mut self) -> Option<Submission> {
+        if self.oldest.is_null() {
+            return None;
+        }
+        // SAFETY: made by `Arc::into_raw` in `push`; the list owned this count and gives it up here, once.
+        let slot = unsafe { Arc::from_raw(self.oldest) };
+        self.oldest = slot.next.swap(ptr::null_mut(), Relaxed);
+        Some(Submission { slot, is_answered: false })
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+/// What a shard is to do about a slot.
+pub(crate) enum Order {
+    /// Carry out the request.
+    Start(Request),
+    /// Cancel what is still queued of the request with this ticket: nobody waits for it any more.
+    Cancel(Ticket),
+    /// Nothing: nobody waited before it began, or it ended meanwhile.
+    Nothing,
+}
+
+/// A slot in the shard's hands. Dropped before the end, it answers that the shard is gone.
+pub(crate) struct Submission {
+    slot: Arc<Slot>,
+    is_answered: bool,
+}
+
+impl Submission {
+    /// Says what is to be done, and takes the request out if it is to be carried out.
+    pub(crate) fn open(&self) -> Order {
+        let before = self.slot.state.compare_exchange(QUEUED, TAKEN, AcqRel, Acquire);
+        let mut contents = self.slot.contents();
+        // It waits no longer.
+        let place = contents.place.take();
+        let (request, ticket) = (contents.request.take(), contents.ticket.take());
+        drop(contents);
+        drop(place);
+        match (before, request, ticket) {
+            (Ok(_), Some(request), _) => Order::Start(request),
+            (Err(ABANDONED), _, Some(ticket)) => Order::Cancel(ticket),
+            _ => Order::Nothing,
+        }
+    }
+
+    /// The request has been queued under this ticket.
+    pub(crate) fn is_queued(&self, ticket: Ticket) {
+        self.slot.contents().ticket = Some(ticket);
+    }
+
+    /// Gives the end to whoever waits for it.
+    pub(crate) fn finish(mut self, end: End) {
+        // The slot may carry another request as soon as the end is seen: it is not to be looked at again.
+        self.is_answered = true;
+        self.slot.answer(end);
+    }
+}
+
+impl Drop for Submission {
+    fn drop(&mut self) {
+        if !self.is_answered && matches!(self.slot.state.load(Acquire), QUEUED | TAKEN) {
+            self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), Data::None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(number: u32) -> Arc<Slot> {
+        let slot = Slot::new();
+        slot.contents().end = Some((Ok(number), Data::None));
+        // No answer is owed when the test drops it.
+        slot.state.store(DONE, Release);
+        slot
+    }
+
+    fn numbers(inbox: &Inbox) -> Vec<u32> {
+        inbox.take().map(|submission| submission.slot.contents().end.take().unwrap().0.unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_pushed_comes_out_once_and_in_order() {
+        let inbox = Inbox::default();
+        assert!(inbox.is_empty() && numbers(&inbox).is_empty());
+        assert_eq!([1, 2, 3].map(|number| inbox.push(numbered(number))), [true, false, false]);
+        assert!(!inbox.is_empty());
+        assert_eq!(numbers(&inbox), [1, 2, 3]);
+        assert!(inbox.is_empty() && inbox.push(numbered(4)));
+        let left = numbered(5);
+        inbox.push(Arc::clone(&left));
+        drop(inbox);
+        assert_eq!(Arc::strong_count(&left), 1);
+    }
+
+    #[test]
+    fn threads_that_push_lose_nothing_and_keep_their_order() {
+        const EACH: u32 = if cfg!(miri) { 50 } else { 10_000 };
+        let inbox = Inbox::default();
+        let mut seen = Vec::new();
+        std::thread::scope(|scope| {
+            let pushing: Vec<_> = (0..3)
+                .map(|thread| {
+                    let inbox = &inbox;
+                    scope.spawn(move || {
+                        for n in 0..EACH {
+                            inbox.push(numbered(thread * EACH + n));
+                        }
+                    })
+                })
+                .collect();
+            while pushing.iter().any(|thread| !thread.is_finished()) {
+                seen.extend(numbers(&inbox));
+            }
+        });
+        seen.extend(numbers(&inbox));
+        for thread in 0..3 {
+            let of_thread: Vec<u32> = seen.iter().copied().filter(|number| number / EACH == thread).collect();
+            assert_eq!(of_thread, (thread * EACH..(thread + 1) * EACH).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_slot_that_nobody_carries_out_is_answered() {
+        let (slot, inbox) = (Slot::new(), Inbox::default());
+        inbox.push(Arc::clone(&slot));
+        drop(inbox);
+        let end = slot.contents().end.take().unwrap().0;
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}

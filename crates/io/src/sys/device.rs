@@ -1,0 +1,77 @@
+//! Which device holds a path.
+//!
+//! # Why
+//! Disks are described by directories on them. Two directories are on one disk when their device numbers are the same,
+//! whatever their names say.
+//!
+//! # How it works
+//! `stat`: the device that holds the path, or the device itself where the path is its node.
+//!
+//! # Limits
+//! One file system is one device: two partitions of a disk are two, and so are the subvolumes of btrfs. Asking may wait for
+//! the file system.
+//!
+//! # Example
+//! ```
+//! use plimsoll::sys::device;
+//! let root = device::device_of("/".as_ref()).ok_or("no /")?;
+//! assert!(device::is_on(&["/".into()], root));
+//! # Ok::<(), &str>(())
+//! ```
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Returns the number of the device that holds `path`, its own if it is a device node; `None` where nothing is there.
+#[must_use]
+pub fn device_of(path: &Path) -> Option<u64> {
+    let meta = std::fs::metadata(path).ok()?;
+    let is_node = meta.file_type().is_block_device() || meta.file_type().is_char_device();
+    Some(if is_node { meta.rdev() } else { meta.dev() })
+}
+
+/// As [`device_of`], also for a path that is yet to be made: then the device of the directory that would hold it.
+#[must_use]
+pub fn device_for(path: &Path) -> Option<u64> {
+    let directory = || match path.parent()? {
+        parent if parent.as_os_str().is_empty() => device_of(Path::new(".")),
+        parent => device_of(parent),
+    };
+    device_of(path).or_else(directory)
+}
+
+/// Returns whether one of `mountpoints` (directories or device nodes) is on `device`.
+#[must_use]
+pub fn is_on(mountpoints: &[PathBuf], device: u64) -> bool {
+    mountpoints.iter().any(|mountpoint| device_of(mountpoint) == Some(device))
+}
+
+/// Returns the number of a device as the kernel prints it, such as `259:1`; `unknown` for none.
+#[must_use]
+pub fn name(device: Option<u64>) -> String {
+    device.map_or_else(
+        || "unknown".to_owned(),
+        |device| {
+            let (major, minor) = super::sysfs::major_minor(device);
+            format!("{major}:{minor}")
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_there_is_on_the_disk_of_its_directory() {
+        let dir = std::env::temp_dir();
+        let missing = dir.join("plimsoll-not-there");
+        assert_eq!(device_of(&missing), None);
+        assert_eq!(device_for(&missing), device_of(&dir));
+        assert_eq!(device_for("plimsoll-not-there".as_ref()), device_of(".".as_ref()));
+        assert_eq!(device_for("/plimsoll/not/there".as_ref()), None);
+        // A node is its own device, not the one that holds it.
+        assert_ne!(device_of("/dev/null".as_ref()), device_of("/dev".as_ref()));
+        assert_eq!(name(device_of("/dev/null".as_ref())), "1:3");
+    }
+}

@@ -1,0 +1,152 @@
+//! Which descriptors are managed, and what is known of their files: a table of atomics, so that a call on any other
+//! descriptor costs one load.
+//!
+//! A file gets its number in traces with its first call through the gate, whoever opened it and when. The number is given back
+//! when the descriptor is named again, so there are never more numbers than descriptors, however they are closed.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Descriptors above are not managed.
+const FDS_MAX: usize = 1 << 16;
+
+/// The file was opened with `O_DIRECT`.
+pub(crate) const DIRECT: u32 = 1;
+/// With `O_APPEND`.
+pub(crate) const APPEND: u32 = 2;
+/// Its file system does not know `RWF_NOWAIT`.
+pub(crate) const NO_NOWAIT: u32 = 4;
+/// With `O_SYNC` or `O_DSYNC`: its writes reach the disk.
+pub(crate) const SYNC: u32 = 8;
+
+/// One descriptor.
+pub(crate) struct Fd {
+    /// The rules whose path matches, a bit each; 0: not managed.
+    rules: AtomicU64,
+    /// Bytes that were written into the page cache and not charged yet.
+    pub(crate) dirty_bytes: AtomicU64,
+    pub(crate) flags: AtomicU32,
+    /// Its number in traces, plus 1; 0: none. With [`STALE`]: that of the file that was here before.
+    file: AtomicU32,
+}
+
+/// Of a file number: another file is here now, which has none yet.
+const STALE: u32 = 1 << 31;
+
+static TABLE: [Fd; FDS_MAX] = [const {
+    Fd { rules: AtomicU64::new(0), dirty_bytes: AtomicU64::new(0), flags: AtomicU32::new(0), file: AtomicU32::new(0) }
+}; FDS_MAX];
+
+/// A descriptor that is managed.
+#[derive(Clone, Copy)]
+pub(crate) struct Managed {
+    pub(crate) fd: i32,
+    pub(crate) entry: &'static Fd,
+    /// The rules whose path matches, a bit each.
+    pub(crate) rules: u64,
+}
+
+/// Returns what is known of `fd`, if it is managed.
+#[inline]
+pub(crate) fn managed(fd: i32) -> Option<Managed> {
+    let entry = TABLE.get(fd as usize)?;
+    let rules = entry.rules.load(Relaxed);
+    if rules == 0 { None } else { Some(Managed { fd, entry, rules }) }
+}
+
+/// From now on it is managed.
+pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
+    let Some(entry) = TABLE.get(fd as usize) else { return };
+    entry.dirty_bytes.store(0, Relaxed);
+    entry.flags.store(flags, Relaxed);
+    entry.file.fetch_or(STALE, Relaxed);
+    entry.rules.store(rules, Relaxed);
+}
+
+/// It is closed, or something else.
+pub(crate) fn forget(fd: i32) {
+    let Some(entry) = TABLE.get(fd as usize) else { return };
+    if entry.rules.load(Relaxed) != 0 {
+        entry.rules.store(0, Relaxed);
+    }
+}
+
+/// `new` is a duplicate of `old` now. What is dirty stays with `old`.
+pub(crate) fn duplicate(old: i32, new: i32) {
+    if old == new {
+        return;
+    }
+    match managed(old) {
+        Some(Managed { entry, rules, .. }) => manage(new, rules, entry.flags.load(Relaxed)),
+        None => forget(new),
+    }
+}
+
+/// Forgets all from `first` to `last`.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    let end = (last as usize).saturating_add(1).min(FDS_MAX);
+    for fd in (first as usize).min(end)..end {
+        forget(fd as i32);
+    }
+}
+
+impl Fd {
+    pub(crate) fn has(&self, flag: u32) -> bool {
+        self.flags.load(Relaxed) & flag != 0
+    }
+
+    /// Returns the file's number in traces, if it has been named.
+    pub(crate) fn file(&self) -> Option<u32> {
+        let file = self.file.load(Relaxed);
+        if file & STALE == 0 { file.checked_sub(1) } else { None }
+    }
+
+    /// Names the file `number`, unless another thread has named it. Returns the number that nobody uses any more.
+    #[must_use]
+    pub(crate) fn name(&self, number: u32) -> Option<u32> {
+        let before = self.file.load(Relaxed);
+        let is_unnamed = before == 0 || before & STALE != 0;
+        if is_unnamed && self.file.compare_exchange(before, number + 1, Relaxed, Relaxed).is_ok() {
+            return (before & !STALE).checked_sub(1);
+        }
+        Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A descriptor that no test has open.
+    const FD: i32 = FDS_MAX as i32 - 10;
+
+    #[test]
+    fn a_number_is_given_back_when_the_descriptor_is_named_again() {
+        let entry = &TABLE[FD as usize];
+        manage(FD, 1, 0);
+        assert_eq!(entry.file(), None);
+        assert_eq!(entry.name(0), None);
+        assert_eq!((entry.name(7), entry.file()), (Some(7), Some(0)), "another thread was first");
+        // Each of these closes the file: by `close`, by `dup2` from a managed one, by `close_range`.
+        let closed: [fn(); 3] = [
+            || {
+                forget(FD);
+                manage(FD, 1, 0);
+            },
+            || {
+                manage(FD + 1, 1, 0);
+                duplicate(FD + 1, FD);
+            },
+            || {
+                forget_range(FD as u32, FD as u32 + 1);
+                manage(FD, 1, 0);
+            },
+        ];
+        for (number, close) in (0..).zip(closed) {
+            close();
+            assert_eq!(entry.file(), None, "the file that is here now has no name");
+            assert_eq!((entry.name(number + 1), entry.file()), (Some(number), Some(number + 1)));
+        }
+        forget(FD);
+    }
+}

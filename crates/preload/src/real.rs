@@ -1,0 +1,96 @@
+//! The functions that these stand before: the next of the same name in the program's search order, libc's as a rule.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// A function that is looked up when it is called first.
+pub(crate) struct Next {
+    name: &'static CStr,
+    at: AtomicPtr<c_void>,
+}
+
+impl Next {
+    pub(crate) const fn new(name: &'static CStr) -> Next {
+        Next { name, at: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; null where there is none of that name.
+    #[inline]
+    pub(crate) fn get(&self) -> *mut c_void {
+        let at = self.at.load(Relaxed);
+        if at.is_null() { self.find() } else { at }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: the name ends with a zero, and RTLD_NEXT is a handle that always is.
+        let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.at.store(at, Relaxed);
+        at
+    }
+}
+
+/// Declares functions that call the next ones of their names. `C-unwind`: a thread that is cancelled in such a call unwinds
+/// through here.
+macro_rules! real {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        /// The next one of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[inline]
+        pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+            static NEXT: Next = {
+                const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a name with a zero"),
+                };
+                Next::new(NAME)
+            };
+            let at = NEXT.get();
+            if at.is_null() {
+                crate::errno::set(libc::ENOSYS);
+                return -1;
+            }
+            type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+            // SAFETY: libc's function of this name has this type.
+            let function = unsafe { std::mem::transmute::<*mut c_void, Function>(at) };
+            // SAFETY: the caller keeps to the function's contract.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+
+use libc::{c_char, c_int, c_uint, iovec, mode_t, off_t, pthread_t, size_t, ssize_t};
+
+real! {
+    read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t;
+    write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t;
+    pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t;
+    pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t;
+    readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    fsync(fd: c_int) -> c_int;
+    fdatasync(fd: c_int) -> c_int;
+    sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int;
+    fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int;
+    posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int;
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fclose(stream: *mut libc::FILE) -> c_int;
+    close(fd: c_int) -> c_int;
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    dup(fd: c_int) -> c_int;
+    dup2(old: c_int, new: c_int) -> c_int;
+    dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
+    fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;
+    pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int;
+    __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t;
+    __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t;
+    __open64_2(path: *const c_char, flags: c_int) -> c_int;
+    __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+}

@@ -1,0 +1,452 @@
+//! Whether there is a gate in this process, and the memory that it shares with the command.
+//!
+//! A process is born asleep: every call passes. When the library is loaded it looks for the command's file; without one it
+//! sleeps for ever. The first managed call makes the gate, unless another process of the run has it. A child of `fork` goes
+//! back to sleep: the parent's locks and threads are not its own.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll::control::Server;
+use plimsoll::core::WaitReason;
+use plimsoll::trace::TraceConfig;
+use plimsoll::trace::format::{Clock, Writer};
+use plimsoll::{Class, Gate, Topology};
+
+use crate::fds::Fd;
+use crate::handover::{COUNTERS_AT, Counters, Handover, VARIABLE, VERSION};
+use crate::rules::Rules;
+use crate::{errno, fds};
+
+/// Asleep: no run, or a child of `fork`.
+const ASLEEP: u8 = 0;
+/// There is a run, and no gate yet.
+const READY: u8 = 1;
+/// A thread makes the gate.
+const MAKING: u8 = 2;
+/// There is a gate.
+const OPEN: u8 = 3;
+/// Another process has it; it is asked for again when that one gave it back, and now and then, in case it was killed.
+const REFUSED: u8 = 4;
+/// Refused calls between two looks whether the process that has the gate lives: a look is a system call.
+const CALLS_A_LOOK: u32 = 256;
+
+static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
+/// This process was made by `fork` from one with managed files.
+static FORKED: AtomicBool = AtomicBool::new(false);
+static RUN: OnceLock<Run> = OnceLock::new();
+static OFFICE: OnceLock<Office> = OnceLock::new();
+/// A word that is 0 in children of `fork`.
+static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+static PID: AtomicU32 = AtomicU32::new(0);
+static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
+/// Calls since this process was refused.
+static REFUSED_CALLS: AtomicU32 = AtomicU32::new(0);
+/// When the counters of waits were copied last.
+static COPIED_NS: AtomicU64 = AtomicU64::new(0);
+/// How often that is.
+const COPY_NS: u64 = 20_000_000;
+
+std::thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is known of the run.
+pub(crate) struct Run {
+    pub(crate) handover: Handover,
+    pub(crate) rules: Rules,
+}
+
+/// What there is beside the gate in the process that has it.
+pub(crate) struct Office {
+    pub(crate) gate: Gate,
+    pub(crate) classes: Vec<Class>,
+    /// Where `plimsoll attach` looks at the program. Never dropped: threads may be in here until the process ends.
+    control: Option<Server>,
+}
+
+/// A thread that is in the library; dropped when it leaves.
+pub(crate) struct Inside(());
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|inside| inside.set(false));
+    }
+}
+
+/// The thread is in the library from here on; `None` where it is already, which a signal handler's call is.
+pub(crate) fn go_inside() -> Option<Inside> {
+    let was_inside = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
+    if was_inside { None } else { Some(Inside(())) }
+}
+
+/// The run that this process belongs to.
+pub(crate) fn run() -> Option<&'static Run> {
+    RUN.get()
+}
+
+/// The counters, where there is a run.
+pub(crate) fn counters() -> Option<&'static Counters> {
+    let at = COUNTERS.load(Ordering::Acquire);
+    // SAFETY: null, or the mapping that `load` made of a file as long as `Counters`, which stays until the process ends and is
+    // made of atomics, which every bit pattern is.
+    unsafe { at.as_ref() }
+}
+
+/// Whether this process was made by `fork`, and its calls pass. Also where nobody was told: `_Fork` and the system call.
+pub(crate) fn is_forked() -> bool {
+    let mark = MARK.load(Ordering::Relaxed);
+    // SAFETY: null, or the page that `leave_mark` mapped, which stays until the process ends.
+    let is_wiped = unsafe { mark.as_ref() }.is_some_and(|mark| mark.load(Ordering::Relaxed) == 0);
+    is_wiped || FORKED.load(Ordering::Relaxed)
+}
+
+/// Makes a page that the kernel wipes in the children of `fork`.
+fn leave_mark() {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping of one page, which is never unmapped.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return;
+    }
+    // SAFETY: the page is ours alone.
+    if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
+        return;
+    }
+    let mark: *mut AtomicU32 = page.cast();
+    // SAFETY: zeroes are an atomic word, and the page is aligned for it.
+    unsafe { &*mark }.store(1, Ordering::Relaxed);
+    MARK.store(mark, Ordering::Relaxed);
+}
+
+/// Whether this is the process that loaded the library, and not a child of `vfork` in its memory, whose descriptors are others.
+pub(crate) fn is_own_process() -> bool {
+    std::process::id() == PID.load(Ordering::Relaxed)
+}
+
+/// Whether another process of the run has the gate.
+pub(crate) fn is_refused() -> bool {
+    STATE.load(Ordering::Relaxed) == REFUSED
+}
+
+/// Whether files are to be looked at when they are opened.
+#[inline]
+pub(crate) fn is_awake() -> bool {
+    STATE.load(Ordering::Relaxed) != ASLEEP
+}
+
+/// The gate, made if this is the first call that wants it.
+#[inline]
+pub(crate) fn office() -> Option<&'static Office> {
+    match STATE.load(Ordering::Acquire) {
+        OPEN => OFFICE.get(),
+        READY => make(),
+        REFUSED if may_be_free() => make(),
+        _ => None,
+    }
+}
+
+/// Returns whether another process's gate may be free by now.
+fn may_be_free() -> bool {
+    let calls = REFUSED_CALLS.fetch_add(1, Ordering::Relaxed);
+    calls % CALLS_A_LOOK == CALLS_A_LOOK - 1 || counters().is_some_and(|it| it.owner.load(Ordering::Relaxed) == 0)
+}
+
+#[cold]
+fn make() -> Option<&'static Office> {
+    let seen = STATE.load(Ordering::Acquire);
+    if !matches!(seen, READY | REFUSED) {
+        return None;
+    }
+    let (run, counters) = (RUN.get()?, counters()?);
+    let pid = std::process::id();
+    let owner = counters.owner.load(Ordering::Acquire);
+    if owner != pid && owner != 0 && is_alive(owner) {
+        if seen == READY && STATE.compare_exchange(READY, REFUSED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            counters.refused.fetch_add(1, Ordering::Relaxed);
+            counters.refused_pid.store(pid, Ordering::Relaxed);
+        }
+        return None;
+    }
+    if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        return None;
+    }
+    let is_ours = counters.owner.compare_exchange(owner, pid, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    let office = if is_ours { open(run) } else { None };
+    let Some(office) = office else {
+        if is_ours {
+            // Without a gate nobody is held up.
+            counters.owner.store(0, Ordering::Release);
+        }
+        STATE.store(if is_ours { ASLEEP } else { seen }, Ordering::Release);
+        return None;
+    };
+    keep_waits_of_the_dead(counters);
+    let office = OFFICE.get_or_init(|| office);
+    STATE.store(OPEN, Ordering::Release);
+    Some(office)
+}
+
+fn is_alive(pid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nobody; it asks whether the process is there.
+    errno::keep(|| unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() == libc::EPERM)
+}
+
+fn open(run: &Run) -> Option<Office> {
+    let classes = run.handover.make_classes().ok()?;
+    let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
+    let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
+    let gate = Gate::new(&topology, 0, 0).ok()?;
+    // The program's signals are not for threads that it does not know.
+    let control = without_signals(|| {
+        if let Some(path) = &run.handover.trace {
+            record(&topology, Path::new(path));
+        }
+        Server::start(&topology, &run.handover.program).ok()
+    });
+    Some(Office { gate, classes: numbers, control })
+}
+
+fn record(topology: &Topology, path: &Path) {
+    // An earlier process of the run may have written its own.
+    let mut other = path.as_os_str().to_owned();
+    other.push(format!(".{}", std::process::id()));
+    let Ok(file) = File::create_new(path).or_else(|_| File::create(Path::new(&other))) else { return };
+    let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, file));
+    let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    if let Ok(writer) = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(plimsoll::sys::clock::now_ns())) {
+        let _ = topology.trace().start(writer, TraceConfig::default());
+    }
+}
+
+/// Does `work`, whose threads take no signals.
+fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: it fills the set that it is given.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: both sets are there, the first is filled.
+    let is_masked = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
+    let value = work();
+    if is_masked {
+        // SAFETY: `before` was filled by the call that masked.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    value
+}
+
+/// What earlier gates of the run waited for stays counted.
+fn keep_waits_of_the_dead(counters: &Counters) {
+    for class in &counters.classes {
+        for (before, now) in class.waited_before_ns.iter().zip(&class.waited_ns) {
+            before.fetch_add(now.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Copies what classes have waited for into the shared memory, if that is due.
+pub(crate) fn copy_waits(office: &Office, now_ns: u64) {
+    let last_ns = COPIED_NS.load(Ordering::Relaxed);
+    if now_ns < last_ns.saturating_add(COPY_NS) {
+        return;
+    }
+    if COPIED_NS.compare_exchange(last_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        copy(office);
+    }
+}
+
+fn copy(office: &Office) {
+    let Some(counters) = counters() else { return };
+    for (class, shared) in office.classes.iter().zip(&counters.classes) {
+        let Some(stats) = office.gate.class_stats(*class) else { continue };
+        for (reason, place) in WaitReason::ALL.into_iter().zip(&shared.waited_ns) {
+            place.store(stats.waited_for_ns(reason), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Looks for the command's file when the library is loaded.
+extern "C" fn load() {
+    let before = errno::get();
+    let inside = go_inside();
+    let is_there = std::env::var_os(VARIABLE).is_some_and(|path| find(Path::new(&path)).is_some());
+    if is_there {
+        PID.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: the functions live as long as the library, which is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+        leave_mark();
+        STATE.store(READY, Ordering::Release);
+        look_at_inherited();
+    }
+    drop(inside);
+    errno::set(before);
+}
+
+/// Descriptors that the process was born with.
+fn look_at_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for fd in numbers {
+        // SAFETY: it asks for the flags of a descriptor, and touches no memory.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        if flags >= 0 {
+            take_in(fd, flags);
+        }
+    }
+}
+
+fn find(path: &Path) -> Option<()> {
+    let mut file = File::options().read(true).write(true).open(path).ok()?;
+    let mut len = [0; 8];
+    file.read_exact(&mut len).ok()?;
+    let len = usize::try_from(u64::from_le_bytes(len)).ok().filter(|len| *len < COUNTERS_AT)?;
+    let mut json = vec![0; len];
+    file.read_exact(&mut json).ok()?;
+    let handover: Handover = serde_json::from_slice(&json).ok().filter(|it: &Handover| it.version == VERSION)?;
+    let bytes = std::mem::size_of::<Counters>();
+    if file.metadata().ok()?.len() < (COUNTERS_AT + bytes) as u64 {
+        return None;
+    }
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    // SAFETY: a new mapping, of a file that is long enough; it is never unmapped.
+    let at = unsafe {
+        libc::mmap(std::ptr::null_mut::<c_void>(), bytes, protection, flags, file.as_raw_fd(), COUNTERS_AT as i64)
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    COUNTERS.store(at.cast(), Ordering::Release);
+    let rules = Rules::new(&handover);
+    RUN.set(Run { handover, rules }).ok()?;
+    counters()?.processes.fetch_add(1, Ordering::Relaxed);
+    Some(())
+}
+
+/// In the child of a `fork`.
+extern "C" fn forked() {
+    STATE.store(ASLEEP, Ordering::Relaxed);
+    FORKED.store(true, Ordering::Relaxed);
+    PID.store(std::process::id(), Ordering::Relaxed);
+    let _ = INSIDE.try_with(|inside| inside.set(false));
+}
+
+/// At the end of the process.
+extern "C" fn unload() {
+    if STATE.load(Ordering::Acquire) != OPEN {
+        return;
+    }
+    let Some(_inside) = go_inside() else { return };
+    if let Some(office) = OFFICE.get() {
+        copy(office);
+        drop(office.gate.topology().trace().stop());
+        remove_socket(office);
+    }
+    if let Some(counters) = counters() {
+        let pid = std::process::id();
+        let _ = counters.owner.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+    // Threads that still run go past from now on.
+    STATE.store(ASLEEP, Ordering::Release);
+}
+
+fn remove_socket(office: &Office) {
+    if let Some(control) = &office.control {
+        // It may have been removed by hand.
+        let _ = std::fs::remove_file(control.path());
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOAD: extern "C" fn() = load;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;
+
+/// Returns the rules whose path matches the file behind `fd`; `None` if it is not managed.
+fn rules_of(run: &Run, fd: i32) -> Option<u64> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for what the call writes.
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and has filled it.
+    let stat = unsafe { stat.assume_init() };
+    let device = match stat.st_mode & libc::S_IFMT {
+        libc::S_IFREG => stat.st_dev,
+        libc::S_IFBLK => stat.st_rdev,
+        _ => return None,
+    };
+    if !run.handover.devices.contains(&device) {
+        return None;
+    }
+    let path = path_of(fd)?;
+    let is_in = |directory: &String| {
+        let rest = path.strip_prefix(directory.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || directory.ends_with('/'))
+    };
+    run.handover.directories.iter().any(is_in).then(|| run.rules.of_path(&path))
+}
+
+/// Returns the path of the file behind `fd`.
+fn path_of(fd: i32) -> Option<Vec<u8>> {
+    let mut link = *b"/proc/self/fd/..........\0";
+    let digits = fd.to_string();
+    let tail = link.get_mut(14..14 + digits.len() + 1)?;
+    tail[..digits.len()].copy_from_slice(digits.as_bytes());
+    tail[digits.len()] = 0;
+    let mut path = vec![0_u8; 4096];
+    // SAFETY: the name ends with a zero; at most as many bytes are written as there is room for.
+    let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };
+    path.truncate(usize::try_from(len).ok()?);
+    Some(path)
+}
+
+/// Looks at a descriptor that has come, and takes it into the table.
+pub(crate) fn take_in(fd: i32, flags: i32) {
+    let Some(run) = run() else { return };
+    let Some(rules) = rules_of(run, fd) else {
+        fds::forget(fd);
+        return;
+    };
+    let mut kept = 0;
+    kept |= if flags & libc::O_DIRECT != 0 { fds::DIRECT } else { 0 };
+    kept |= if flags & libc::O_APPEND != 0 { fds::APPEND } else { 0 };
+    kept |= if flags & (libc::O_SYNC | libc::O_DSYNC) != 0 { fds::SYNC } else { 0 };
+    if let Some(counters) = counters() {
+        counters.opened.fetch_add(1, Ordering::Relaxed);
+    }
+    fds::manage(fd, rules, kept);
+}
+
+/// Returns the number in traces of the file behind `fd`, which `entry` is of; names the file if this is its first call. 0 if
+/// no trace was asked for.
+#[inline]
+pub(crate) fn file_number(run: &Run, office: &Office, fd: i32, entry: &Fd) -> u32 {
+    match entry.file() {
+        Some(number) => number,
+        None if run.handover.trace.is_some() => name_file(office, fd, entry),
+        None => 0,
+    }
+}
+
+#[cold]
+fn name_file(office: &Office, fd: i32, entry: &Fd) -> u32 {
+    use std::os::unix::ffi::OsStrExt;
+    let path = path_of(fd).unwrap_or_default();
+    // The kernel's mark of a file that was unlinked is no part of its name.
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
+    let number = office.gate.name_file(Path::new(std::ffi::OsStr::from_bytes(path)));
+    if let Some(unused) = entry.name(number) {
+        office.gate.forget_file(unused);
+    }
+    entry.file().unwrap_or(number)
+}

@@ -1,0 +1,386 @@
+//! Typed values from the maps of a configuration file.
+//!
+//! **Why.** Every map of every format is read the same way: known keys, keys refused by name, keys that do not exist;
+//! and every value has the same ways to be wrong. They are written once, so that all formats have the same words.
+//!
+//! **How.** A [`Schema`] lists the keys of a kind of map. [`Fields::read`] checks a node against it and gives access
+//! by key; a [`Field`] converts one value, and knows its place and path for the errors it makes.
+//!
+//! **Limits.** No defaults and no rules between keys: those belong to the format.
+//!
+//! **Example.** With `Schema { what: "a disk", known: &["read_iops"], refused: &[] }`, the map `{read_iop: 5}` gives
+//! `a disk has no key "read_iop"`, help "did you mean `read_iops`?".
+
+use std::ops::RangeInclusive;
+
+use plimsoll_figures::units::{UnitError, format_count, format_duration_ns, parse_duration_ns, quoted};
+
+use super::error::{Code, ConfigError, Source, Span};
+use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
+
+/// The keys of one kind of map.
+pub struct Schema<'s> {
+    /// What the map describes, with its article.
+    pub what: &'static str,
+    /// The keys that are read.
+    pub known: &'s [&'static str],
+    /// The keys that are refused by name.
+    pub refused: &'static [Refused],
+}
+
+/// A key that exists and is refused.
+pub struct Refused {
+    /// The key.
+    pub key: &'static str,
+    /// [`Code::Obsolete`] or [`Code::NotSupported`].
+    pub code: Code,
+    /// What to do instead.
+    pub help: &'static str,
+}
+
+impl Refused {
+    /// A key of other programs' files.
+    pub const fn not_supported(key: &'static str, help: &'static str) -> Self {
+        Self { key, code: Code::NotSupported, help }
+    }
+
+    /// A key that older files have.
+    pub const fn obsolete(key: &'static str, help: &'static str) -> Self {
+        Self { key, code: Code::Obsolete, help }
+    }
+}
+
+/// The longest time in a file, in nanoseconds: 30 days.
+pub const MAX_TIME_NS: u64 = 30 * 86_400_000_000_000;
+
+/// A map whose keys have been checked.
+pub struct Fields<'a> {
+    source: &'a Source,
+    what: &'static str,
+    path: String,
+    /// Where the map begins.
+    pub span: Span,
+    entries: &'a [(Node, Node)],
+}
+
+/// One value and its place.
+#[derive(Clone)]
+pub struct Field<'a> {
+    source: &'a Source,
+    /// The path of the key, such as `[0].shard_info.reqsize`.
+    path: String,
+    /// The value.
+    pub node: &'a Node,
+}
+
+impl<'a> Fields<'a> {
+    /// Checks that `field` is a map with no other keys than those of `schema`.
+    pub fn read(field: &Field<'a>, schema: &Schema<'_>) -> Result<Self, ConfigError> {
+        let entries = match &field.node.value {
+            Value::Map(entries) => entries.as_slice(),
+            _ => return Err(field.wrong_type("a map")),
+        };
+        let span = entries.first().map_or(&field.node.span, |(key, _)| &key.span).clone();
+        let fields = Self { source: field.source, what: schema.what, path: field.path.clone(), span, entries };
+        for (key_node, value_node) in entries {
+            fields.check_key(key_node, value_node, schema)?;
+        }
+        Ok(fields)
+    }
+
+    fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema<'_>) -> Result<(), ConfigError> {
+        let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
+        let Value::Scalar(key) = &key_node.value else {
+            let message = format!("a key must be a word, and this is {}", key_node.value.kind());
+            let help = format!("the keys of {} are {}", schema.what, list_of(schema.known));
+            return Err(at_key(Code::WrongType, message).with_help(help));
+        };
+        if schema.known.contains(&key.as_str()) {
+            return Ok(());
+        }
+        let path = self.path_of(key);
+        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+            let message = match refused.code {
+                Code::Obsolete => format!("the key `{key}` is obsolete"),
+                _ => format!("the key `{key}` is not supported yet"),
+            };
+            return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));
+        }
+        if is_elided(key) || is_elided(&scalar_text(value_node)) && key.trim_matches('.').is_empty() {
+            return Err(elided(at_key(Code::Elided, ELIDED_MESSAGE.to_owned())).with_key(path));
+        }
+        let message = format!("{} has no key {}", schema.what, quoted(key));
+        let candidates = schema.known.iter().copied().chain(schema.refused.iter().map(|refused| refused.key));
+        let help = match closest(key, candidates) {
+            Some(candidate) => format!("did you mean `{candidate}`?"),
+            None => format!("the keys of {} are {}", schema.what, list_of(schema.known)),
+        };
+        Err(at_key(Code::UnknownKey, message).with_help(help).with_key(path))
+    }
+
+    /// The value of `key`, if it is there.
+    pub fn get(&self, key: &str) -> Option<Field<'a>> {
+        self.entries.iter().find_map(|(key_node, node)| match &key_node.value {
+            Value::Scalar(text) if text == key => Some(Field { source: self.source, path: self.path_of(key), node }),
+            _ => None,
+        })
+    }
+
+    /// The value of `key`, which must be there; `help` says what to write.
+    pub fn required(&self, key: &str, help: &str) -> Result<Field<'a>, ConfigError> {
+        self.get(key).ok_or_else(|| self.missing(key, help))
+    }
+
+    /// The error for a key that must be there and is not.
+    pub fn missing(&self, key: &str, help: &str) -> ConfigError {
+        if let Some((_, node)) = self.entries.iter().find(|(_, node)| is_elided(&scalar_text(node))) {
+            return elided(self.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE)).with_key(self.path_of(key));
+        }
+        let swallowed = self.entries.iter().map(|(_, node)| node).find(|node| {
+            let written = self.source.slice(&node.span);
+            written.contains('\n') && written.contains(key)
+        });
+        if let Some(node) = swallowed {
+            let message = format!("`{key}` of {} is read as part of this value", self.what);
+            let error = self.source.error_at(&node.span, Code::MissingKey, message);
+            return error.with_help(INDENTATION_HELP).with_key(self.path_of(key));
+        }
+        let message = format!("{} needs `{key}`", self.what);
+        let error = self.source.error_at(&self.span, Code::MissingKey, message).with_key(self.path_of(key));
+        if self.source.text().lines().any(|line| line.trim() == "...") {
+            return error.with_help(format!("{help}; the `...` in this text stands for keys that were left out"));
+        }
+        error.with_help(help)
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+const INDENTATION_HELP: &str = "YAML reads an indented line without a colon and a space as more of the value above: \
+                                start every key of a map in the same column";
+
+impl<'a> Field<'a> {
+    /// The root of a text, which has an empty path. An empty text is refused; `help` says what belongs there.
+    pub fn root(source: &'a Source, node: &'a Node, help: &str) -> Result<Self, ConfigError> {
+        match &node.value {
+            Value::Null => Err(source.error(Code::Empty, "there is nothing in this text").with_help(help)),
+            Value::List(items) if items.is_empty() => {
+                Err(source.error_at(&node.span, Code::Empty, "the list is empty").with_help(help))
+            }
+            _ => Ok(Self { source, path: String::new(), node }),
+        }
+    }
+
+    /// An error about this value.
+    pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
+        self.source.error_at(&self.node.span, code, message).with_key(self.path.clone())
+    }
+
+    /// The items of a list.
+    pub fn list(&self) -> Result<Vec<Field<'a>>, ConfigError> {
+        let Value::List(items) = &self.node.value else {
+            return Err(self.wrong_type("a list"));
+        };
+        let field = |(index, node)| Field { source: self.source, path: format!("{}[{index}]", self.path), node };
+        Ok(items.iter().enumerate().map(field).collect())
+    }
+
+    /// A single value that is not empty, as text.
+    pub fn text(&self) -> Result<&'a str, ConfigError> {
+        let Value::Scalar(text) = &self.node.value else {
+            return Err(self.wrong_type("a single value"));
+        };
+        if text.is_empty() {
+            return Err(self
+                .error(Code::InvalidValue, "the value is empty")
+                .with_help("write a value, or remove the key"));
+        }
+        if is_elided(text) {
+            return Err(elided(self.error(Code::Elided, ELIDED_MESSAGE)));
+        }
+        if text.starts_with('$') || text.contains("${") || text.contains("{{") {
+            let message = format!("{} is a placeholder of a template", quoted(text));
+            let help = "replace it by its value; this file was meant to be filled in by a script";
+            return Err(self.error(Code::Template, message).with_help(help));
+        }
+        let written = self.source.slice(&self.node.span);
+        if text.contains('\n') || (written.contains('\n') && !written.starts_with(['"', '\''])) {
+            return Err(self.error(Code::InvalidValue, "the value spans several lines").with_help(INDENTATION_HELP));
+        }
+        Ok(text)
+    }
+
+    /// A value read by `parse`, inside `range`; `unit` names what is counted, such as "bytes".
+    pub fn figure(
+        &self,
+        parse: fn(&str) -> Result<u64, UnitError>,
+        range: RangeInclusive<u64>,
+        unit: &str,
+    ) -> Result<u64, ConfigError> {
+        let text = self.text()?;
+        let value = parse(text).map_err(|error| self.unit_error(error))?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let bound = match () {
+            () if value == 0 => "0 is not possible here".to_owned(),
+            () if value < *range.start() => format!("{} is too small", quoted(text)),
+            () => format!("{} is too large", quoted(text)),
+        };
+        let (low, high) = (format_count(*range.start()), format_count(*range.end()));
+        Err(self.error(Code::OutOfRange, bound).with_help(format!("write {low} to {high} {unit}")))
+    }
+
+    /// A plain whole number inside `range`.
+    pub fn count(&self, range: RangeInclusive<u32>) -> Result<u32, ConfigError> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        let value = self.figure(whole_number, range, "(a plain whole number)")?;
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    /// A number that `holds` takes; `expected` says which ones those are, as "above 0".
+    pub fn number(&self, holds: impl Fn(f64) -> bool, expected: &str) -> Result<f64, ConfigError> {
+        let text = self.text()?;
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'));
+        match text.parse::<f64>() {
+            Ok(value) if plain && value.is_finite() && holds(value) => Ok(value),
+            Ok(value) if plain && value.is_finite() => {
+                let error = self.error(Code::OutOfRange, format!("{} is out of range", quoted(text)));
+                Err(error.with_help(format!("write a number {expected}")))
+            }
+            _ => {
+                let error = self.error(Code::InvalidValue, format!("{} is not a number", quoted(text)));
+                Err(error.with_help(format!("write a number {expected}, such as 0.5 or 1e6")))
+            }
+        }
+    }
+
+    /// A length of time with its unit, from `least_ns` nanoseconds to 30 days.
+    pub fn time_ns(&self, least_ns: u64) -> Result<u64, ConfigError> {
+        self.figure(parse_duration_ns, least_ns..=MAX_TIME_NS, "ns").map_err(|error| {
+            if error.code() != Code::OutOfRange {
+                return error;
+            }
+            error.with_help(format!("write {} to 720 h (30 days)", format_duration_ns(least_ns)))
+        })
+    }
+
+    /// An error for a name that refers to nothing; `names` are those that exist.
+    pub fn unknown_name(&self, what: &str, names: &[&str]) -> ConfigError {
+        let name = self.text().unwrap_or("");
+        let help = match closest(name, names.iter().copied()) {
+            Some(candidate) => format!("did you mean `{candidate}`?"),
+            None if names.is_empty() => format!("there is no {what} at all: add one"),
+            None => format!("name one of {}", list_of(names)),
+        };
+        self.error(Code::UnknownReference, format!("there is no {what} called {}", quoted(name))).with_help(help)
+    }
+
+    /// The text that the value stands in.
+    pub fn source(&self) -> &'a Source {
+        self.source
+    }
+
+    /// Whether this is a map with the key `key`.
+    pub fn has_key(&self, key: &str) -> bool {
+        let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
+        matches!(&self.node.value, Value::Map(entries) if entries.iter().any(|(node, _)| is_key(node)))
+    }
+
+    /// Whether this is a single value.
+    pub fn is_scalar(&self) -> bool {
+        matches!(self.node.value, Value::Scalar(_))
+    }
+
+    /// Whether this is a list.
+    pub fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
+    /// A truth value, in the words that YAML 1.1 readers take.
+    pub fn boolean(&self) -> Result<bool, ConfigError> {
+        match self.text()?.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "y" => Ok(true),
+            "false" | "no" | "off" | "n" => Ok(false),
+            other => {
+                let error = self.error(Code::InvalidValue, format!("{} is not a truth value", quoted(other)));
+                Err(error.with_help("write true or false"))
+            }
+        }
+    }
+
+    /// What the word stands for, of `all` that there are; `what` says what it is, with its article.
+    pub fn one_of<T: Copy>(&self, what: &str, all: &[(&str, T)]) -> Result<T, ConfigError> {
+        let text = self.text()?;
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let found = all.iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| *value).ok_or_else(|| self.not_one_of(what, &names))
+    }
+
+    /// An error for a word that is none of `words`.
+    pub fn not_one_of(&self, what: &str, words: &[&str]) -> ConfigError {
+        let word = self.text().unwrap_or("");
+        let help = match closest(word, words.iter().copied()) {
+            Some(candidate) => format!("did you mean `{candidate}`?"),
+            None => format!("write one of {}", list_of(words)),
+        };
+        self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
+    }
+
+    fn unit_error(&self, error: UnitError) -> ConfigError {
+        self.error(Code::InvalidValue, error.message).with_help(error.help)
+    }
+
+    /// An error for a node of the wrong kind.
+    pub fn wrong_type(&self, expected: &str) -> ConfigError {
+        let found = &self.node.value;
+        if is_elided(&scalar_text(self.node)) {
+            return elided(self.error(Code::Elided, ELIDED_MESSAGE));
+        }
+        let message = format!("expected {expected}, found {}", found.kind());
+        let help = match (expected, found) {
+            (_, Value::Null) => "write the value, or indent what belongs to this key".to_owned(),
+            ("a list", _) => "start each item with `- `, or write [item, item]".to_owned(),
+            ("a map", _) => "write `key: value` lines, all starting in the same column".to_owned(),
+            _ => "write the value on the line of its key, without `- ` before it".to_owned(),
+        };
+        self.error(Code::WrongType, message).with_help(help)
+    }
+}
+
+fn whole_number(text: &str) -> Result<u64, UnitError> {
+    let wrong = |message: String| UnitError { message, help: "write a plain whole number, such as 16".to_owned() };
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong(format!("{} is not a plain whole number", quoted(text))));
+    }
+    text.parse().map_err(|_| wrong("the figure is too large for 64 bits".to_owned()))
+}
+
+fn scalar_text(node: &Node) -> String {
+    if let Value::Scalar(text) = &node.value { text.clone() } else { String::new() }
+}
+
+fn is_elided(text: &str) -> bool {
+    text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
+}
+
+/// The words in quotes, with commas.
+pub fn list_of(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The candidate that `word` was probably meant to be: at most a third of its letters differ. `-` and `_` are the same.
+pub fn closest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Longer words cannot be a slip of a known one, and the distance takes quadratic time.
+    if word.len() > 64 {
+        return None;
+    }
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    candidates
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.replace('-', "_")), candidate))
+        .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}

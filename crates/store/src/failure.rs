@@ -1,0 +1,41 @@
+//! Errors in object_store's words, and system calls that wait, off the threads of async code.
+
+use std::io;
+use std::path::Path;
+
+use object_store::Error;
+use plimsoll::backend::{error_number, explained};
+
+/// The name in errors.
+pub(crate) const NAME: &str = "ScheduledStore";
+
+/// Returns `error`, which befell the file at `path`, as object_store's. Its source is an [`io::Error`] that names the
+/// path and keeps its kind.
+pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
+    let path = path.display().to_string();
+    let source = Box::new(explained(error_number(error), format!("{path}: {error}")));
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::NotFound { path, source },
+        io::ErrorKind::AlreadyExists => Error::AlreadyExists { path, source },
+        io::ErrorKind::PermissionDenied => Error::PermissionDenied { path, source },
+        _ => Error::Generic { store: NAME, source },
+    }
+}
+
+/// Returns an error that is not the system's.
+pub(crate) fn generic(message: String) -> Error {
+    Error::Generic { store: NAME, source: message.into() }
+}
+
+/// Runs `body`, which waits for the file system: on a blocking thread of Tokio's, without Tokio right here. Once begun
+/// it runs to its end, also when the future is dropped.
+pub(crate) async fn blocking<T, F>(body: F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(body).await.map_err(io::Error::other)?,
+        Err(_) => body(),
+    }
+}

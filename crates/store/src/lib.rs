@@ -1,0 +1,84 @@
+//! An object store over a local directory, whose reads and writes pass through the scheduler, each in its class.
+//!
+//! # Why
+//! Databases on object stores (SlateDB, DataFusion, Lance) do all their I/O through [`object_store::ObjectStore`]. On a
+//! local disk that is `LocalFileSystem`: every call goes to the page cache at once, so a compaction delays the commits
+//! beside it. [`ScheduledStore`] keeps the same directory with the same names, and gives each call its priority class.
+//!
+//! # How it works
+//! * **Classes.** A rule ([`ScheduledStore::with_rule`]) maps the operation, the path and the extensions of the options
+//!   to a class. Without a rule, a [`plimsoll::Class`] among the extensions counts, else the default class.
+//! * **Gets** open the object once, check the conditions, and read its range with direct I/O. The library widens the
+//!   range to whole blocks; the answer is a slice of that memory. An answer is always a stream of parts of at most 1
+//!   MiB, two of them in flight, so that the scheduler sees every byte.
+//! * **Puts** copy the payload into aligned memory and write it to a temporary file beside the object, the last block
+//!   padded. The file then gets its true length, is synced, is renamed (or, for `PutMode::Create`, linked) into place,
+//!   and its directory is synced. Whenever the program dies, an object is there as a whole or not at all.
+//! * **Uploads** in parts do the same. Parts may have any length: what does not fill a block is written with the next
+//!   part.
+//! * **The rest** (list, head, delete, copy, rename) is `LocalFileSystem`'s, synced. Either store reads what the other
+//!   wrote.
+//!
+//! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. Whoever
+//! writes one holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that nobody holds: leftovers of a
+//! program that died. Other files are never removed.
+//!
+//! # Limits
+//! * Listing, opening, linking and syncing of directories are not scheduled; on Tokio they run on its blocking threads,
+//!   elsewhere on the calling thread. Nor are deletions synced, as in `LocalFileSystem`.
+//! * Attributes and `PutMode::Update` are not implemented, as in `LocalFileSystem`.
+//! * Each read opens its object anew: 64 KiB ranges one at a time are slower than `LocalFileSystem`'s, and far slower
+//!   where the page cache has the object (`examples/against_local.rs` measures both).
+//! * A put holds up to 4 MiB of buffers beside its payload.
+//! * A file system that refuses direct I/O is used through the page cache; [`ScheduledStore::is_direct`] says so.
+//! * Objects are opened by `/proc/self/fd`, which must be mounted; a trace names that path for reads.
+//! * Where too many requests wait for a shard already, a call fails with a `WouldBlock` as its error's source.
+//! * Leftovers in directories that are reached through symbolic links stay.
+//!
+//! # Example
+//! ```
+//! use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
+//! use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+//! use plimsoll_store::{Operation, ScheduledStore};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let classes = Classes::new();
+//! let commit = classes.add_class("commit", None, 1000)?;
+//! let query = classes.add_class("query", None, 1000)?;
+//! let compaction = classes.add_class("compaction", None, 100)?;
+//! // A real program takes its disk from the file that `plimsoll tune -o` wrote: Topology::from_io_properties.
+//! let topology = Topology::new(1, classes, vec![DiskSetup::unlimited()])?;
+//! let runtime = Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() })?;
+//!
+//! # let directory = tempfile::tempdir()?;
+//! let store = ScheduledStore::open(runtime.any_shard(), directory.path()).await?;
+//! let store = store.with_rule(move |operation, path, _extensions| match operation {
+//!     Operation::Put if path.prefix_matches(&Path::from("wal")) => commit,
+//!     Operation::Put | Operation::PutMultipart => compaction,
+//!     Operation::Get | Operation::GetRanges => query,
+//! });
+//!
+//! let segment = Path::from("wal/0001");
+//! store.put_opts(&segment, "ahoy, this is a commit".into(), PutMode::Create.into()).await?;
+//! assert_eq!(store.get_range(&segment, 6..10).await?, "this");
+//! # drop(store);
+//! # runtime.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod failure;
+mod payload;
+mod read;
+mod staged;
+mod store;
+mod upload;
+mod write;
+
+pub use store::{Operation, ScheduledStore};
+
+/// The example of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/store.md")]
+pub struct Guide;

@@ -1,0 +1,235 @@
+//! Files on their way to become objects: made beside their destination, locked while they live, moved into place whole.
+//!
+//! # How it works
+//! A staged file is called `.plimsoll-store#` and 20 digits. `LocalFileSystem` takes such names for its
+//! own temporary files (which have few digits) and lists neither. Its writer holds `flock` on it, which ends with the
+//! process, however that ends: so a staged file whose lock is free is a leftover, and [`remove_leftovers`] may run
+//! beside other writers.
+//!
+//! Nothing here is async: each function waits for the file system.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const PREFIX: &str = ".plimsoll-store#";
+
+/// Digits after the prefix: nanoseconds since 1970 reach 20 digits in the year 2286 and fit until 2554.
+const DIGITS: usize = 20;
+
+/// Attempts to create a file in a directory that others keep removing.
+const ATTEMPTS: usize = 16;
+
+/// A temporary file of ours, removed when dropped unless published.
+pub(crate) struct Staged {
+    /// Holds the lock.
+    file: File,
+    path: PathBuf,
+    is_named: bool,
+}
+
+/// What to do where the destination exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    Replace,
+    Refuse,
+}
+
+impl Staged {
+    /// Creates an empty file in `directory`, which is made if it is missing, durably.
+    pub(crate) fn create(directory: &Path) -> io::Result<Staged> {
+        let mut failed = None;
+        for _ in 0..ATTEMPTS {
+            let path = directory.join(next_name());
+            match File::options().write(true).create_new(true).open(&path) {
+                Ok(file) => {
+                    let staged = Staged { file, path, is_named: true };
+                    if staged.lock()? {
+                        return Ok(staged);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    create_directories(directory)?;
+                    failed = Some(error);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => failed = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| io::Error::other("others keep removing temporary files as soon as they are made")))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the lock. Returns whether the file is still there: others may have taken it for a leftover before it was
+    /// locked.
+    fn lock(&self) -> io::Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(self.file.metadata()?.nlink() > 0),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            // Without locks nobody can tell leftovers, so nobody removes any.
+            Err(TryLockError::Error(_)) => Ok(true),
+        }
+    }
+
+    /// Makes the file, which must be synced, the object at `to`, durably. Returns the object's entity tag.
+    pub(crate) fn publish(mut self, to: &Path, existing: Existing) -> io::Result<String> {
+        let e_tag = e_tag(&self.file.metadata()?);
+        match existing {
+            Existing::Replace => {
+                std::fs::rename(&self.path, to)?;
+                self.is_named = false;
+            }
+            Existing::Refuse => {
+                std::fs::hard_link(&self.path, to)?;
+                self.remove();
+            }
+        }
+        sync_directory(to.parent().unwrap_or(to))?;
+        Ok(e_tag)
+    }
+
+    fn remove(&mut self) {
+        // What cannot be removed now is removed as a leftover when the store is opened next.
+        if std::mem::take(&mut self.is_named) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Returns a name that no other call returns, in any process but for an accident, against which `create_new` helps.
+fn next_name() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let next = |last: u64| Some(now_ns.max(last + 1));
+    let last = LAST.fetch_update(Relaxed, Relaxed, next).unwrap_or_default();
+    format!("{PREFIX}{:0DIGITS$}", now_ns.max(last + 1))
+}
+
+fn is_staged_name(name: &str) -> bool {
+    let digits = name.strip_prefix(PREFIX).unwrap_or_default();
+    digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Removes the staged files below `directory` whose writers are gone.
+pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let entries = match std::fs::read_dir(&directory) {
+            // Removed meanwhile, or not ours to read.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            // Of the entry itself: symbolic links are not followed.
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                directories.push(entry.path());
+            } else if kind.is_file() && entry.file_name().to_str().is_some_and(is_staged_name) {
+                remove_if_left(&entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_left(path: &Path) -> io::Result<()> {
+    let gone = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) => return gone(error),
+    };
+    // Whoever writes it has locked it. The lock is held until it is gone, so that nobody begins to write it.
+    match file.try_lock() {
+        Ok(()) => std::fs::remove_file(path).or_else(gone),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Creates `directory` and its missing parents, and syncs the directories that got new entries.
+fn create_directories(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
+    std::fs::create_dir_all(directory)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(sync_directory)
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Returns the entity tag that `LocalFileSystem` gives such a file.
+fn e_tag(meta: &Metadata) -> String {
+    let since_epoch = meta.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    let (inode, modified_us) = (meta.ino(), since_epoch.unwrap_or_default().as_micros());
+    format!("\"{inode:x}-{modified_us:x}-{:x}\"", meta.len())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn only_leftovers_of_ours_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let kept = [".plimsoll-store#1", ".plimsoll-store#0123456789012345678x", "a", "a#1", "a#01234567890123456789"];
+        for name in kept.iter().chain(&[".plimsoll-store#01234567890123456789"]) {
+            std::fs::write(root.path().join(name), "x").unwrap();
+        }
+        let written = Staged::create(&root.path().join("b/c")).unwrap();
+        let left = next_name();
+        std::fs::write(root.path().join("b/c").join(&left), "x").unwrap();
+        assert!(is_staged_name(&left));
+        remove_leftovers(root.path()).unwrap();
+        let mut expected = kept.to_vec();
+        expected.push("b");
+        expected.sort_unstable();
+        assert_eq!(names(root.path()), expected);
+        assert_eq!(names(&root.path().join("b/c")), [written.path().file_name().unwrap().to_str().unwrap()]);
+        drop(written);
+        assert!(names(&root.path().join("b/c")).is_empty());
+    }
+
+    #[test]
+    fn an_object_is_replaced_or_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let to = root.path().join("object");
+        let publish = |existing| Staged::create(root.path())?.publish(&to, existing);
+        publish(Existing::Refuse).unwrap();
+        let inode = std::fs::metadata(&to).unwrap().ino();
+        assert_eq!(publish(Existing::Refuse).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::metadata(&to).unwrap().ino(), inode);
+        publish(Existing::Replace).unwrap();
+        assert_ne!(std::fs::metadata(&to).unwrap().ino(), inode);
+        assert_eq!(names(root.path()), ["object"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn names_are_never_used_twice() {
+        let mut names: Vec<String> = (0..10_000).map(|_| next_name()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 10_000);
+    }
+}

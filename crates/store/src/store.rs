@@ -1,0 +1,272 @@
+//! The store itself: which operation goes where, and in which class.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, Error, Extensions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    RenameOptions, Result, coalesce_ranges,
+};
+use plimsoll::backend::error_number;
+use plimsoll::{Class, Handle, OpenOptions};
+
+use crate::failure::{NAME, blocking, failure, generic};
+use crate::read::{Object, read_parts, read_range};
+use crate::staged::{Existing, Staged, remove_leftovers};
+use crate::upload::Upload;
+use crate::write::Writer;
+
+/// `EINVAL` of Linux: how a file system refuses direct I/O.
+const INVALID: i32 = 22;
+
+/// An operation that moves an object's bytes, and so has a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A read of an object or of one range.
+    Get,
+    /// A read of several ranges. It has no extensions.
+    GetRanges,
+    /// A write of a whole object.
+    Put,
+    /// An upload in parts: all of its parts have the class of its beginning.
+    PutMultipart,
+}
+
+type Rule = dyn Fn(Operation, &Path, &Extensions) -> Class + Send + Sync;
+
+/// An object store over a local directory, scheduled. Clones share everything but the rule. See the crate's
+/// documentation.
+#[derive(Clone)]
+pub struct ScheduledStore {
+    writer: Writer,
+    local: LocalFileSystem,
+    directory: PathBuf,
+    rule: Arc<Rule>,
+}
+
+impl ScheduledStore {
+    /// Opens the store in `directory`, which must exist and be writable, and removes what programs that died in the
+    /// middle of a put left there. That walks through all names below `directory`. The I/O of each object is scheduled
+    /// by the disk that holds it ([`plimsoll::Topology::disk_of`]); a directory below may be another disk's.
+    ///
+    /// # Errors
+    /// What the system said, with the path; `ENODEV` where no disk of the handle's topology holds `directory`.
+    pub async fn open(handle: Handle, directory: impl AsRef<FilePath>) -> Result<ScheduledStore> {
+        ScheduledStore::open_with(handle, directory.as_ref(), true).await
+    }
+
+    pub(crate) async fn open_with(handle: Handle, directory: &FilePath, try_direct: bool) -> Result<ScheduledStore> {
+        let opened = async {
+            let given = directory.to_owned();
+            let set_up = move || {
+                let directory = std::fs::canonicalize(given)?;
+                remove_leftovers(&directory)?;
+                Ok((Staged::create(&directory)?, directory))
+            };
+            let (probe, directory) = blocking(set_up).await?;
+
+            let options = OpenOptions { write: true, direct: try_direct, ..OpenOptions::default() };
+            let is_direct = match handle.open(probe.path(), &options).await {
+                Ok(_) => try_direct,
+                Err(error) if try_direct && error_number(&error) == INVALID => false,
+                Err(error) => return Err(error),
+            };
+            Ok((is_direct, directory))
+        };
+        let (is_direct, directory) = opened.await.map_err(|error| failure(directory, &error))?;
+        let local = LocalFileSystem::new_with_prefix(&directory)?.with_fsync(true);
+        let rule = |_: Operation, _: &Path, extensions: &Extensions| *extensions.get().unwrap_or(&Class::DEFAULT);
+        Ok(ScheduledStore { writer: Writer::new(handle, is_direct), local, directory, rule: Arc::new(rule) })
+    }
+
+    /// Returns the store with `rule` to decide the class of each operation. Until then a [`Class`] among the
+    /// extensions of the options counts, else [`Class::DEFAULT`]. The rule is called once for each operation, before
+    /// anything is done.
+    #[must_use]
+    pub fn with_rule(
+        self,
+        rule: impl Fn(Operation, &Path, &Extensions) -> Class + Send + Sync + 'static,
+    ) -> ScheduledStore {
+        ScheduledStore { rule: Arc::new(rule), ..self }
+    }
+
+    /// Returns whether objects are read and written past the page cache: whether the file system of the directory takes
+    /// direct I/O.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.writer.is_direct
+    }
+
+    /// Returns an error where options ask for what files cannot have.
+    fn check_attributes(&self, attributes: &Attributes, operation: &str) -> Result<()> {
+        if attributes.is_empty() { Ok(()) } else { Err(self.not_implemented(format!("`{operation}` with attributes"))) }
+    }
+
+    fn not_implemented(&self, operation: String) -> Error {
+        Error::NotImplemented { operation, implementer: self.to_string() }
+    }
+
+    /// Opens the object for reading. The answer says what it is, and has nothing in it.
+    async fn open_object(
+        &self,
+        location: &Path,
+        options: GetOptions,
+        class: Class,
+    ) -> Result<(GetResult, Option<Object>)> {
+        let is_head = options.head;
+        // Conditions, ranges and metadata are LocalFileSystem's, of the very file that it has opened.
+        let answer = self.local.get_opts(location, options).await?;
+        let GetResult { payload, meta, range, attributes, extensions } = answer;
+        let GetResultPayload::File(file, path) = payload else {
+            return Err(generic(format!("{location}: LocalFileSystem opened no file")));
+        };
+
+        let mut object = None;
+        if !is_head && !range.is_empty() {
+            let opened = self.reopen(file).await;
+            let file = opened.map_err(|error| failure(&path, &error))?.in_class(class);
+            object = Some(Object { file, path: path.into() });
+        }
+        let payload = GetResultPayload::Stream(stream::empty().boxed());
+        Ok((GetResult { payload, meta, range, attributes, extensions }, object))
+    }
+
+    /// Opens `file` once more, for scheduled reads: by its descriptor, as its name may have come to mean another
+    /// object.
+    async fn reopen(&self, file: std::fs::File) -> io::Result<plimsoll::File> {
+        let options = OpenOptions { direct: self.is_direct(), ..OpenOptions::default() };
+        let handle = self.writer.handle.clone();
+        // A job ends even if this future is dropped: until then the descriptor keeps its number.
+        let open = move |_| async move {
+            let opened = handle.open(format!("/proc/self/fd/{}", file.as_raw_fd()), &options).await;
+            drop(file);
+            opened
+        };
+        self.writer.handle.run(open).await?
+    }
+}
+
+impl fmt::Display for ScheduledStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME}({})", self.directory.display())
+    }
+}
+
+impl fmt::Debug for ScheduledStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (directory, is_direct) = (&self.directory, self.is_direct());
+        f.debug_struct(NAME).field("directory", directory).field("is_direct", &is_direct).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl ObjectStore for ScheduledStore {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let class = (self.rule)(Operation::Put, location, &options.extensions);
+        self.check_attributes(&options.attributes, "put_opts")?;
+        let existing = match options.mode {
+            PutMode::Overwrite => Existing::Replace,
+            PutMode::Create => Existing::Refuse,
+            PutMode::Update(_) => return Err(self.not_implemented("`put_opts` with `PutMode::Update`".to_owned())),
+        };
+        let path = self.local.path_to_filesystem(location)?;
+        self.writer.put(&path, payload, class, existing).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let class = (self.rule)(Operation::PutMultipart, location, &options.extensions);
+        self.check_attributes(&options.attributes, "put_multipart_opts")?;
+        let path = self.local.path_to_filesystem(location)?;
+        let draft = self.writer.create(&path, class).await.map_err(|error| failure(&path, &error))?;
+        Ok(Box::new(Upload::new(draft)))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let class = (self.rule)(Operation::Get, location, &options.extensions);
+        let (mut answer, object) = self.open_object(location, options, class).await?;
+        if let Some(object) = object {
+            answer.payload = GetResultPayload::Stream(read_parts(object, answer.range.clone()));
+        }
+        Ok(answer)
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let options = GetOptions::default();
+        let class = (self.rule)(Operation::GetRanges, location, &options.extensions);
+        let (GetResult { meta, .. }, object) = self.open_object(location, options, class).await?;
+        let checked = ranges.iter().map(|range| {
+            let range = GetRange::Bounded(range.clone()).as_range(meta.size);
+            range.map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })
+        });
+        let ranges: Vec<Range<u64>> = checked.collect::<Result<_>>()?;
+        // No range lies in an empty object.
+        let Some(object) = object else { return Ok(Vec::new()) };
+        // Neighbours are read together; nothing that was not asked for.
+        coalesce_ranges(&ranges, |range| read_range(object.clone(), range), 0).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.local.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.local.list(prefix)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.local.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.local.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.local.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.local.rename_opts(from, to, options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use object_store::{ObjectStoreExt, integration};
+    use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_direct_io_it_is_the_same_store() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let runtime = Runtime::start(&topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let store = ScheduledStore::open_with(runtime.any_shard(), directory.path(), false).await.unwrap();
+        assert!(!store.is_direct());
+        integration::put_get_delete_list(&store).await;
+        integration::stream_get(&store).await;
+        integration::get_opts(&store).await;
+        integration::multipart_out_of_order(&store).await;
+        let bytes: Vec<u8> = (0..(2 << 20) + 77).map(|at: u32| (at ^ (at >> 8)) as u8).collect();
+        store.put(&"plain".into(), bytes.clone().into()).await.unwrap();
+        assert_eq!(store.get(&"plain".into()).await.unwrap().bytes().await.unwrap(), bytes);
+        runtime.shutdown().await.unwrap();
+    }
+}

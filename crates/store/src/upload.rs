@@ -1,0 +1,92 @@
+//! An object in parts of any length.
+//!
+//! # How it works
+//! The place of a part is known when it is handed over: behind all parts before it. What the parts so
+//! far leave of a last block is kept and written with the next part, or padded at the end. So parts are written in any
+//! order and at the same time, and each block by one of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::FutureExt;
+use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
+
+use crate::failure::{failure, generic};
+use crate::payload::Payload;
+use crate::staged::Existing;
+use crate::write::Draft;
+
+pub(crate) struct Upload {
+    /// `None`: completed or aborted.
+    draft: Option<Draft>,
+    /// Bytes that parts write: whole blocks.
+    offset: u64,
+    /// The bytes behind them, less than a block.
+    tail: Bytes,
+    parts: u64,
+    written_parts: Arc<AtomicU64>,
+}
+
+impl Upload {
+    pub(crate) fn new(draft: Draft) -> Upload {
+        Upload { draft: Some(draft), offset: 0, tail: Bytes::new(), parts: 0, written_parts: Arc::default() }
+    }
+}
+
+fn is_over() -> object_store::Error {
+    generic("the upload was completed or aborted before".to_owned())
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.draft.as_ref().map(Draft::path);
+        f.debug_struct("Upload").field("path", &path).field("parts", &self.parts).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl MultipartUpload for Upload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let Some(draft) = &self.draft else { return async { Err(is_over()) }.boxed() };
+        let mut payload = Payload::new(std::mem::take(&mut self.tail), data);
+        let len_bytes = payload.len() as u64;
+        let whole_bytes = len_bytes - len_bytes % draft.block_bytes();
+        self.tail = payload.cut_off_after(whole_bytes as usize);
+        let offset = self.offset;
+        self.offset += whole_bytes;
+        self.parts += 1;
+
+        let (pen, path, written_parts) = (draft.pen(), draft.path().to_owned(), self.written_parts.clone());
+        let write = async move {
+            pen.write(offset, payload).await.map_err(|error| failure(&path, &error))?;
+            written_parts.fetch_add(1, Relaxed);
+            Ok(())
+        };
+        write.boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let draft = self.draft.take().ok_or_else(is_over)?;
+        let path = draft.path().to_owned();
+        let written_parts = self.written_parts.load(Relaxed);
+        if written_parts < self.parts {
+            let (path, parts) = (path.display(), self.parts);
+            let message = format!("{path}: {written_parts} of {parts} parts were written: wait for all, then complete");
+            return Err(generic(message));
+        }
+        let len_bytes = self.offset + self.tail.len() as u64;
+        let tail = Payload::new(std::mem::take(&mut self.tail), PutPayload::default());
+        let completed = async {
+            draft.write(self.offset, tail).await?;
+            draft.publish(len_bytes, Existing::Replace).await
+        };
+        completed.await.map_err(|error| failure(&path, &error))
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.draft.take().map(drop).ok_or_else(is_over)
+    }
+}

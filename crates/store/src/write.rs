@@ -1,0 +1,181 @@
+//! Writing an object: aligned blocks to a staged file, its true length, a sync, its place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream::{self, TryStreamExt};
+use object_store::{PutPayload, PutResult, Result};
+use plimsoll::backend::error_number;
+use plimsoll::buffer::{AlignedBuf, DEFAULT_ALIGN_BYTES};
+use plimsoll::{Class, File, Handle, OpenOptions};
+
+use crate::failure::{blocking, failure};
+use crate::payload::Payload;
+use crate::staged::{Existing, Staged};
+
+/// Bytes of a write, at most. The scheduler splits it further as the disk wants it.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Writes of one payload in flight: one is in the device while the next is copied.
+const WRITES_IN_FLIGHT: usize = 4;
+
+/// Buffers of [`WRITE_BYTES`] that a store keeps for the next payload.
+const SPARE_BUFFERS: usize = 8;
+
+/// Direct writes are whole blocks of at least this many bytes: a file system's block nearly everywhere. A device may
+/// allow less, but then the file system reads and zeroes the rest of its block.
+const BLOCK_BYTES: u64 = 4096;
+
+/// `EOPNOTSUPP` of Linux: the file system cannot reserve space.
+const NOT_SUPPORTED: i32 = 95;
+
+/// Makes new files: through which shards, with direct I/O or without, from which buffers.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub(crate) handle: Handle,
+    pub(crate) is_direct: bool,
+    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
+}
+
+impl Writer {
+    pub(crate) fn new(handle: Handle, is_direct: bool) -> Writer {
+        Writer { handle, is_direct, buffers: Arc::default() }
+    }
+
+    /// Writes a whole object to `path`.
+    pub(crate) async fn put(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        class: Class,
+        existing: Existing,
+    ) -> Result<PutResult> {
+        let written = async {
+            let payload = Payload::new(Bytes::new(), payload);
+            let len_bytes = payload.len() as u64;
+            let draft = self.create(path, class).await?;
+            if payload.len() > WRITE_BYTES {
+                draft.reserve(len_bytes).await?;
+            }
+            draft.write(0, payload).await?;
+            draft.publish(len_bytes, existing).await
+        };
+        written.await.map_err(|error| failure(path, &error))
+    }
+
+    /// Creates the file that is to become the object at `path`.
+    pub(crate) async fn create(&self, path: &Path, class: Class) -> io::Result<Draft> {
+        let directory = path.parent().unwrap_or(path).to_owned();
+        let staged = blocking(move || Staged::create(&directory)).await?;
+        let options = OpenOptions { write: true, direct: self.is_direct, ..OpenOptions::default() };
+        let file = self.handle.open(staged.path(), &options).await?.in_class(class);
+        Ok(Draft { file, staged, path: path.to_owned(), buffers: self.buffers.clone() })
+    }
+}
+
+/// An object that is being written. Dropping it leaves nothing.
+pub(crate) struct Draft {
+    file: File,
+    staged: Staged,
+    path: PathBuf,
+    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
+}
+
+impl Draft {
+    /// Writes in it, also while it is borrowed elsewhere.
+    pub(crate) fn pen(&self) -> Pen {
+        Pen { file: self.file.clone(), buffers: self.buffers.clone() }
+    }
+
+    /// Bytes of a block: offsets of writes are multiples.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.pen().block_bytes()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reserves space, so that long objects lie in one piece and a full disk is noticed before anything is written.
+    async fn reserve(&self, len_bytes: u64) -> io::Result<()> {
+        let padded_bytes = len_bytes.next_multiple_of(self.block_bytes());
+        match self.file.allocate(0, padded_bytes, false).await {
+            Err(error) if error_number(&error) == NOT_SUPPORTED => Ok(()),
+            reserved => reserved,
+        }
+    }
+
+    pub(crate) async fn write(&self, offset: u64, payload: Payload) -> io::Result<()> {
+        self.pen().write(offset, payload).await
+    }
+
+    /// Makes it the object, durably: `len_bytes` bytes, which have been written.
+    pub(crate) async fn publish(self, len_bytes: u64, existing: Existing) -> io::Result<PutResult> {
+        if !len_bytes.is_multiple_of(self.block_bytes()) {
+            self.file.set_len(len_bytes).await?;
+        }
+        self.file.sync_all().await?;
+        let Draft { staged, path, .. } = self;
+        let e_tag = blocking(move || staged.publish(&path, existing)).await?;
+        Ok(PutResult { e_tag: Some(e_tag), version: None, extensions: Default::default() })
+    }
+}
+
+/// Writes in a draft.
+pub(crate) struct Pen {
+    file: File,
+    buffers: Arc<Mutex<Vec<AlignedBuf>>>,
+}
+
+impl Pen {
+    fn block_bytes(&self) -> u64 {
+        match u64::from(self.file.info().offset_align_bytes) {
+            0 | 1 => 1,
+            align_bytes => align_bytes.max(BLOCK_BYTES),
+        }
+    }
+
+    /// Writes `payload` at `offset`, a multiple of the block, and fills the last block with zeros.
+    pub(crate) async fn write(&self, offset: u64, mut payload: Payload) -> io::Result<()> {
+        let block_bytes = self.block_bytes() as usize;
+        let mut offset = offset;
+        let writes = std::iter::from_fn(|| {
+            let len_bytes = payload.len().next_multiple_of(block_bytes).min(WRITE_BYTES);
+            let filled = (len_bytes > 0).then(|| {
+                let mut buffer = self.buffer(len_bytes)?;
+                payload.fill(&mut buffer);
+                Ok::<_, io::Error>((offset, buffer))
+            });
+            offset += len_bytes as u64;
+            filled
+        });
+        let write = |(offset, buffer)| async move {
+            let (written, buffer) = self.file.write_buffer_at(offset, buffer).await;
+            self.give_back(buffer);
+            written
+        };
+        stream::iter(writes).map_ok(write).try_buffered(WRITES_IN_FLIGHT).try_collect().await
+    }
+
+    fn buffer(&self, len_bytes: usize) -> io::Result<AlignedBuf> {
+        let spare = (len_bytes == WRITE_BYTES).then(|| self.spare_buffers().pop()).flatten();
+        let align_bytes = DEFAULT_ALIGN_BYTES.max(self.file.info().memory_align_bytes as usize);
+        match spare.filter(|spare| spare.align_bytes() >= align_bytes) {
+            Some(buffer) => Ok(buffer),
+            None => Ok(AlignedBuf::with_align(len_bytes, align_bytes)?),
+        }
+    }
+
+    fn give_back(&self, buffer: AlignedBuf) {
+        let mut spare = self.spare_buffers();
+        if buffer.len() == WRITE_BYTES && spare.len() < SPARE_BUFFERS {
+            spare.push(buffer);
+        }
+    }
+
+    fn spare_buffers(&self) -> std::sync::MutexGuard<'_, Vec<AlignedBuf>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
