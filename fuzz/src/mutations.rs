@@ -193,28 +193,28 @@ fn reports_of_other_programs() {
 }
 
 fn stat_reads(text: &str) -> bool {
-    use plimsoll_tools::stat::from;
-    from::read("seed", text.as_bytes(), &from::ReadOptions::default()).is_ok()
+    use plimsoll_observe::stat::from;
+    from::read("seed", text.as_bytes(), &plimsoll_observe::stat::ReadOptions::default()).is_ok()
 }
 
 #[test]
 fn seeds_are_accepted() {
-    use plimsoll_tools::config::scenario::ScenarioFile;
-    use plimsoll_tools::config::{csv, disk, fio, io_properties, jobs, sched_groups};
-    use plimsoll_tools::experiment::find_rate::Goal;
-    use plimsoll_tools::experiment::rbd;
-    use plimsoll_tools::experiment::sweep::Axis;
-    use plimsoll_tools::instance::{claims, scaling};
-    use plimsoll_tools::report::TestReport;
-    use plimsoll_tools::trace::kernel;
-    use plimsoll_tools::tune::record::Record;
+    use plimsoll_files::scenario::ScenarioFile;
+    use plimsoll_files::{csv, disk, fio, io_properties, job_reader, sched_groups};
+    use plimsoll_measure::experiment::find_rate::Goal;
+    use plimsoll_files::rbd;
+    use plimsoll_measure::experiment::sweep::Axis;
+    use plimsoll_measure::instance::{claims, scaling};
+    use plimsoll_measure::report::TestReport;
+    use plimsoll_observe::trace::kernel;
+    use plimsoll_measure::tune::record::Record;
     for (name, accepts) in [
         ("arrivals", (|text| csv::parse_arrivals("seed", text).map(drop)) as fn(&str) -> Result<(), _>),
         ("claims", |text| claims::parse("seed", text, &claims::find_published).map(drop)),
         ("disk", |text| disk::parse("seed", text).map(drop)),
         ("fio", |text| fio::parse("seed", text).map(drop)),
         ("io_properties", |text| io_properties::parse("seed", text).map(drop)),
-        ("jobs", |text| jobs::parse("seed", text, &sched_groups::SchedGroups::default()).map(drop)),
+        ("jobs", |text| job_reader::parse("seed", text, &sched_groups::SchedGroups::default()).map(drop)),
         ("scaling", |text| scaling::parse_csv("seed", text).map(drop)),
         ("scenario", |text| ScenarioFile::parse("seed", text, Path::new("/nonexistent"))?.scenario(&[]).map(drop)),
         ("sched_groups", |text| sched_groups::parse("seed", text).map(drop)),

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use plimsoll::control::{Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot};
-use plimsoll_tools::attach::{self, AttachError, AttachReport, Setting};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_measure::load::Control;
+use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::BriefFormat;
+use crate::flags::{BriefFormat, time_within};
 use crate::{interrupt, screen};
 
 /// How often a waiting view looks whether it is to end.
@@ -47,17 +47,14 @@ pub(crate) struct AttachArguments {
     #[arg(long, value_name = "FILE", requires = "target")]
     trace: Option<PathBuf>,
 
-    /// Seconds over which rates and latencies are taken
-    #[arg(long, default_value_t = 1.0, value_name = "S", value_parser = parse_interval)]
-    interval: f64,
+    /// Time over which rates and latencies are taken: seconds, or with a unit
+    #[arg(long, default_value = "1", value_name = "TIME",
+          value_parser = time_within(Duration::from_millis(50), Duration::from_secs(3600)))]
+    interval: Duration,
 
     /// Format of the result; JSON is printed once
     #[arg(long, value_enum, default_value_t = BriefFormat::Table)]
     format: BriefFormat,
-}
-
-fn parse_interval(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|s| (0.05..=3600.0).contains(s)).ok_or_else(|| "0.05 to 3600 seconds".to_owned())
 }
 
 impl From<AttachError> for Failure {
@@ -167,7 +164,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     let (programs, silent) = read.map_err(|error| Failure::Machine(format!("cannot look for programs: {error}")))?;
     silent.iter().for_each(|sentence| screen::warning(sentence));
     match format {
-        BriefFormat::Json => screen::print(&as_json(serde_json::to_string_pretty(&programs))?)?,
+        BriefFormat::Json => screen::print(&as_json(&programs)?)?,
         BriefFormat::Table if programs.is_empty() => {
             screen::note("no program runs that this user could attach to");
         }
@@ -188,7 +185,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
 
 /// Waits for one interval, or until somebody has asked for the end.
 fn wait(arguments: &AttachArguments, control: &Control) {
-    let until = Instant::now() + Duration::from_secs_f64(arguments.interval);
+    let until = Instant::now() + arguments.interval;
     while !control.is_stopped() && Instant::now() < until {
         std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
     }
@@ -214,7 +211,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
         BriefFormat::Table => screen::print(&text(program, &snapshot))?,
         BriefFormat::Json => {
             let report = AttachReport { schema: 1, program, snapshot: &snapshot };
-            screen::print(&as_json(serde_json::to_string_pretty(&report))?)?;
+            screen::print(&as_json(&report)?)?;
         }
     }
     Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })

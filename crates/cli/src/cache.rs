@@ -11,9 +11,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use plimsoll_cache::CacheError;
-use plimsoll_tools::cache::config::FileError;
-use plimsoll_tools::cache::live::NoSnapshot;
-use plimsoll_tools::cache::session::SessionError;
+use plimsoll_cache_tools::config::FileError;
+use plimsoll_cache_tools::live::NoSnapshot;
+use plimsoll_cache_tools::session::SessionError;
 
 use crate::failure::{Failure, Outcome};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::Args;
-use plimsoll_tools::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
+use plimsoll_measure::compare::{self, CELL_HEADERS, CompareOptions, CompareReport, Source};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     let options = CompareOptions { threshold_pct: arguments.threshold, seed: arguments.seed };
     let report = compare::compare(&sides, &options).map_err(|error| Failure::Input(error.to_string()))?;
     report.warnings.iter().for_each(|warning| screen::warning(warning));
-    arguments.format.print(|| table(&report), || Ok(report.to_json()), || report.to_csv())?;
+    arguments.format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(if report.regression { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plimsoll::backend::choose::BackendKind;
-use plimsoll_tools::demo::{ClassLine, DemoOptions, DemoReport, Situation};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_measure::demo::{ClassLine, DemoOptions, DemoReport, Situation};
+use plimsoll_measure::load::Control;
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::BriefFormat;
+use crate::flags::{BriefFormat, backend};
 use crate::recording::Recording;
 use crate::{interrupt, screen, tune};
 
@@ -24,8 +24,8 @@ pub(crate) struct DemoArguments {
     #[arg(default_value = ".", value_name = "DIR")]
     directory: PathBuf,
 
-    /// uring, aio, pool, memory or null [default: the best that this machine allows]
-    #[arg(long, value_name = "NAME")]
+    /// How requests reach the kernel [default: the best that this machine allows]
+    #[arg(long, value_name = "NAME", value_parser = backend())]
     backend: Option<BackendKind>,
 
     /// Seed of positions and gaps
@@ -57,13 +57,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     control.serve("plimsoll demo");
     let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
     let mut progress = screen::Phases::quiet();
-    let shown = plimsoll_tools::demo::run(&options, &mut progress, &control);
+    let shown = plimsoll_measure::demo::run(&options, &mut progress, &control);
     progress.finish();
     let recorded = recording.end();
     let report = shown?;
     match arguments.format {
         BriefFormat::Table => screen::print(&text(&report, arguments.verbose))?,
-        BriefFormat::Json => screen::print(&as_json(serde_json::to_string_pretty(&report))?)?,
+        BriefFormat::Json => screen::print(&as_json(&report)?)?,
     }
     recorded?;
     if report.interrupted {

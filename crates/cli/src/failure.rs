@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 
 use plimsoll::StartError;
-use plimsoll_tools::config::ConfigError;
-use plimsoll_tools::demo::DemoError;
-use plimsoll_tools::load::{LoadError, ScratchError};
-use plimsoll_tools::setup::NoEntry;
-use plimsoll_tools::test::TestError;
-use plimsoll_tools::tune::TuneError;
+use plimsoll_files::ConfigError;
+use plimsoll_files::setup::NoEntry;
+use plimsoll_measure::demo::DemoError;
+use plimsoll_measure::load::{LoadError, ScratchError};
+use plimsoll_measure::test::TestError;
+use plimsoll_measure::tune::TuneError;
+use serde::Serialize;
 
 /// How a command ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Outcome {
     Finding,
     /// Exit code 130.
     Interrupted,
+    /// That of a program that was run.
+    OfProgram(u8),
 }
 
 /// Why a command failed.
@@ -138,8 +141,18 @@ impl From<ScratchError> for Failure {
     }
 }
 
-/// A document, or why it could not be written.
-pub(crate) fn as_json(written: serde_json::Result<String>) -> Result<String, Failure> {
+/// A result as JSON, or why it could not be written.
+pub(crate) fn as_json(result: &impl Serialize) -> Result<String, Failure> {
+    told(serde_json::to_string_pretty(result))
+}
+
+/// As [`as_json`], in one line.
+pub(crate) fn as_json_line(result: &impl Serialize) -> Result<String, Failure> {
+    told(serde_json::to_string(result))
+}
+
+/// What was written as JSON, or why it could not be.
+pub(crate) fn told(written: serde_json::Result<String>) -> Result<String, Failure> {
     written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
 }
 

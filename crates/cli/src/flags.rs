@@ -1,6 +1,8 @@
 //! Flags that several commands have, and their way from text to checked values.
 
+mod amount;
 mod format;
+mod names;
 mod page;
 
 use std::path::{Path, PathBuf};
@@ -10,14 +12,16 @@ use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ControlConfig, CostForm, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
-use plimsoll_tools::config::{disk, io_properties};
-use plimsoll_tools::experiment::old_defaults::ModelChoice;
-use plimsoll_tools::setup::{DiskChoice, parse_capacity_scale};
+use plimsoll_files::setup::{DiskChoice, parse_capacity_scale};
+use plimsoll_files::{disk, io_properties};
+use plimsoll_measure::experiment::old_defaults::ModelChoice;
 
 use crate::failure::Failure;
 use crate::screen;
 
+pub(crate) use amount::{nanos, size, time, time_within};
 pub(crate) use format::{BriefFormat, DiskFormat, ReportFormat, TestFormat};
+pub(crate) use names::{TuneBackend, backend, form, model, tune_backend};
 pub(crate) use page::{PageFlags, PictureFlags};
 
 /// What holds requests back.
@@ -43,9 +47,8 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "io_properties")]
     pub(crate) disk: Option<String>,
 
-    /// Cost of a request by --io-properties: knee, additive, max, seastar; or old-defaults: what Seastar did until 2025
-    /// where there were no properties
-    #[arg(long, default_value_t = ModelChoice::Form(CostForm::Knee), value_name = "FORM")]
+    /// Cost of a request by --io-properties; or old-defaults: what Seastar did until 2025 where there were no properties
+    #[arg(long, default_value_t = ModelChoice::Form(CostForm::Knee), value_name = "FORM", value_parser = model())]
     pub(crate) model: ModelChoice,
 
     /// What holds requests back
@@ -68,6 +71,15 @@ pub(crate) struct DiskFlags {
     /// than the model promises, unless the io-properties say so]
     #[arg(long, value_name = "MIN:MAX|off", value_parser = parse_scale)]
     pub(crate) capacity_scale: Option<ControlConfig>,
+
+    /// Part of the disk's full throughput that the closed loop keeps, 0.5 to 0.99: more throughput, more latency [default: 0.9]
+    #[arg(long, value_name = "PART", value_parser = parse_throughput_goal)]
+    pub(crate) throughput_goal: Option<f64>,
+}
+
+fn parse_throughput_goal(text: &str) -> Result<f64, String> {
+    let goal = text.parse::<f64>().ok().filter(|goal| (0.5..=0.99).contains(goal));
+    goal.ok_or_else(|| "give a part of the full throughput from 0.5 to 0.99".to_owned())
 }
 
 fn parse_scale(text: &str) -> Result<ControlConfig, String> {
@@ -125,6 +137,7 @@ impl DiskFlags {
             latency_goal: self.latency_goal,
             num_io_queues: self.num_io_queues,
             control: self.capacity_scale,
+            throughput_goal: self.throughput_goal,
         })
     }
 
@@ -162,8 +175,8 @@ pub(crate) struct ShardFlags {
           value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) shards: u16,
 
-    /// uring, aio, pool, memory or null [default: the best that this machine allows]
-    #[arg(long, value_name = "NAME")]
+    /// How requests reach the kernel [default: the best that this machine allows]
+    #[arg(long, value_name = "NAME", value_parser = backend())]
     pub(crate) backend: Option<BackendKind>,
 }
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plimsoll::core::{CostForm, DEFAULT_LATENCY_GOAL_NS, LatencyGoal};
-use plimsoll_tools::check::{self, Beside, CheckOptions, Finding};
-use plimsoll_tools::config::{disk, io_properties};
-use plimsoll_tools::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
-use plimsoll_tools::presets;
-use plimsoll_tools::units::{format_bytes_binary, format_count, format_iops, format_iops_short};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_iops, format_iops_short};
+use plimsoll_files::check::{self, Beside, CheckOptions, Finding};
+use plimsoll_files::info::{self, DiskInfo, FormInfo, Info, InfoOptions, SizeInfo};
+use plimsoll_files::presets;
+use plimsoll_files::{disk, io_properties};
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, parse_goal};
+use crate::flags::{DiskFormat, form, parse_goal};
 use crate::screen;
 
 /// Show what a disk description promises: costs, rates, token bucket; no disk is needed
@@ -37,8 +37,8 @@ pub(crate) struct InfoArguments {
     #[arg(long, value_name = "NAME|none", requires = "check", value_parser = parse_instance)]
     instance: Option<Beside>,
 
-    /// Cost form to show by size: knee, additive, max, seastar [default: knee, or the disk model's own]
-    #[arg(long, value_name = "FORM")]
+    /// Cost form to show by size [default: knee, or the disk model's own]
+    #[arg(long, value_name = "FORM", value_parser = form())]
     model: Option<CostForm>,
 
     /// Longest device time of one piece of a request in milliseconds, or `none`: no splitting [default: 0.75]
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
     let info = read(arguments)?;
     let text = match arguments.format {
         DiskFormat::Table => info.disks.iter().map(table).collect::<Vec<_>>().join("\n\n"),
-        DiskFormat::Json => as_json(info.to_json())?,
+        DiskFormat::Json => as_json(&info)?,
         DiskFormat::Csv => info.to_csv(),
         DiskFormat::Yaml => info.to_yaml(),
     };

@@ -1,6 +1,6 @@
 //! Ctrl-C (and SIGTERM, SIGHUP) end what is running; the command then prints what it has and cleans up as always.
 
-use plimsoll_tools::load::Control;
+use plimsoll_measure::load::Control;
 
 use crate::failure::Failure;
 

@@ -7,6 +7,7 @@ mod attach;
 mod cache;
 mod compare;
 mod demo;
+mod examples;
 mod failure;
 mod flags;
 mod info;
@@ -16,6 +17,7 @@ mod output;
 mod presets;
 mod recording;
 mod report;
+mod run;
 mod screen;
 mod serve;
 mod sim;
@@ -26,7 +28,7 @@ mod tune;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use failure::Outcome;
 
@@ -50,6 +52,7 @@ enum Command {
     Compare(compare::CompareArguments),
     Sim(sim::SimArguments),
     Trace(trace::TraceArguments),
+    Run(Box<run::RunArguments>),
     Attach(attach::AttachArguments),
     Stat(Box<stat::StatArguments>),
     Serve(Box<serve::ServeArguments>),
@@ -61,7 +64,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = examples::with_examples(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let end = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Attach(arguments) => attach::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
@@ -82,6 +87,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Finding) => ExitCode::from(1),
         Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::OfProgram(code)) => ExitCode::from(code),
         Err(failure) => {
             // A closed pipe is the reader's way to say that it has seen enough.
             if !failure.is_broken_pipe() {

@@ -21,7 +21,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use plimsoll_tools::plot::{self, Chart};
+use plimsoll_show::plot::{self, Chart};
 
 use crate::failure::Failure;
 

@@ -1,11 +1,11 @@
 //! `plimsoll presets`: the named devices, what is known of them, and what an array of them carries.
 
 use clap::{Args, Subcommand, ValueEnum};
-use plimsoll_tools::presets::{self, ArrayReport, Direction, Filter, Minimum, PresetInfo, PresetKind, Resolved};
-use plimsoll_tools::units::{
+use plimsoll_figures::units::{
     UnitError, format_bytes_decimal, format_count, format_iops_short, format_throughput_decimal,
     parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s,
 };
+use plimsoll_files::presets::{self, ArrayReport, Direction, Filter, Minimum, PresetInfo, PresetKind, Resolved};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -186,7 +186,7 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     let found = presets::list(&filter).map_err(|error| Failure::Input(error.to_string()))?;
     let text = match format {
         ReportFormat::Table => overview(&found),
-        ReportFormat::Json => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        ReportFormat::Json => as_json(&json!({ "schema": SCHEMA, "presets": found }))?,
         ReportFormat::Csv => presets::to_csv(&found),
     };
     screen::print(&text)?;
@@ -195,10 +195,6 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
 
 /// The version of the JSON; it rises when a key changes its meaning or goes.
 const SCHEMA: u32 = 1;
-
-fn pretty(value: &Value) -> Result<String, Failure> {
-    as_json(serde_json::to_string_pretty(value))
-}
 
 /// A line for each preset, and why some of them are suspect.
 fn overview(presets: &[PresetInfo]) -> String {
@@ -240,7 +236,7 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
         arguments.names.iter().map(|name| Ok(PresetInfo::of(&resolve(name)?))).collect::<Result<_, Failure>>()?;
     let text = match (arguments.format, found.as_slice()) {
         (DiskFormat::Table, _) => found.iter().map(sheet).collect::<Vec<_>>().join("\n\n\n"),
-        (DiskFormat::Json, _) => pretty(&json!({ "schema": SCHEMA, "presets": found }))?,
+        (DiskFormat::Json, _) => as_json(&json!({ "schema": SCHEMA, "presets": found }))?,
         (DiskFormat::Csv, _) => presets::to_csv(&found),
         (DiskFormat::Yaml, [one]) => presets::properties(one, &arguments.mountpoint),
         (DiskFormat::Yaml, _) => {
@@ -379,7 +375,7 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
                 ((*key).to_owned(), json!({ "text": figure.text, "value": figure.value }))
             };
             let asked: serde_json::Map<String, Value> = asked.iter().map(object).collect();
-            pretty(&json!({ "schema": SCHEMA, "text": text, "asked": asked, "presets": found }))?
+            as_json(&json!({ "schema": SCHEMA, "text": text, "asked": asked, "presets": found }))?
         }
         ReportFormat::Csv => {
             if !asked.is_empty() {
@@ -402,7 +398,7 @@ fn array(arguments: &ArrayArguments) -> Result<Outcome, Failure> {
             if let (Value::Object(object), Ok(Value::Object(rest))) = (&mut value, serde_json::to_value(&report)) {
                 object.extend(rest);
             }
-            pretty(&value)?
+            as_json(&value)?
         }
         ReportFormat::Csv => report.to_csv(),
     };

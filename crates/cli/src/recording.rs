@@ -15,8 +15,8 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_tools::load::{Control, TraceFile};
-use plimsoll_tools::units::format_count;
+use plimsoll_figures::units::format_count;
+use plimsoll_measure::load::{Control, TraceFile};
 
 use crate::failure::Failure;
 use crate::output::Output;

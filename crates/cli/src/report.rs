@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::report_page::{self, ReadError, Shown};
-use plimsoll_tools::units::csv_field;
+use plimsoll_measure::report_page::{self, ReadError, Shown};
+use plimsoll_show::table::Table;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
         (None, several) => format!("Report of {} results", several.len()),
     };
     output.write(&report_page::page(&title, &results))?;
-    arguments.format.print(|| table(arguments, &results), || json(arguments, &results), || csv(&results))?;
+    arguments.format.print(|| table(arguments, &results), &json(arguments, &results), || csv(&results))?;
     Ok(Outcome::Done)
 }
 
@@ -74,7 +74,7 @@ fn table(arguments: &ReportArguments, results: &[Shown]) -> String {
     format!("{table}\n\n{}\n", screen::wrap(&format!("wrote {}", arguments.output.display())))
 }
 
-fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Result<String> {
+fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Value {
     let file = |shown: &Shown| {
         let sections: Vec<&str> = shown.part.sections.iter().map(|section| section.heading.as_str()).collect();
         serde_json::json!({
@@ -87,17 +87,16 @@ fn json(arguments: &ReportArguments, results: &[Shown]) -> serde_json::Result<St
     };
     let files: Vec<serde_json::Value> = results.iter().map(file).collect();
     let page = arguments.output.display().to_string();
-    serde_json::to_string_pretty(&serde_json::json!({"schema": 1, "page": page, "files": files}))
+    serde_json::json!({"schema": 1, "page": page, "files": files})
 }
 
 fn csv(results: &[Shown]) -> String {
-    let mut text = String::from("file,kind,title,sections\n");
-    for shown in results {
+    let rows = results.iter().map(|shown| {
         let kind = serde_json::to_value(shown.kind).unwrap_or_default();
-        let (kind, sections) = (kind.as_str().unwrap_or_default().to_owned(), shown.part.sections.len());
-        text.push_str(&format!("{},{kind},{},{sections}\n", csv_field(&shown.file), csv_field(&shown.part.title)));
-    }
-    text
+        let kind = kind.as_str().unwrap_or_default().to_owned();
+        [shown.file.clone(), kind, shown.part.title.clone(), shown.part.sections.len().to_string()]
+    });
+    Table::new("", ["file", "kind", "title", "sections"], rows).to_csv()
 }
 
 impl From<ReadError> for Failure {

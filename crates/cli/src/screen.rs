@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_tools::tune::Observer;
+use plimsoll_measure::tune::Observer;
 
 /// The widest that a table may be.
 const WIDTH: u16 = 100;
@@ -34,6 +34,11 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     }
     let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// As [`table`], of a table that has its headers; its caption is not shown.
+pub(crate) fn show(shown: &plimsoll_show::table::Table) -> String {
+    table(&shown.headers.iter().map(String::as_str).collect::<Vec<_>>(), shown.rows.clone())
 }
 
 /// Text of another program with its control characters written out, so that it cannot steer the terminal.

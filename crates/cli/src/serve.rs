@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
+use crate::flags::time_within;
 use crate::screen;
 use crate::stat::{CapacityFlags, Group, parse_group};
 use guard::Guard;
@@ -33,7 +34,8 @@ pub(crate) struct ServeArguments {
     listen: String,
 
     /// Time between looks at the counters
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s",
+          value_parser = time_within(Duration::from_millis(100), Duration::from_secs(3600)))]
     interval: Duration,
 
     /// Answer also when asked by this host name (repeatable). Without: localhost, addresses, and beyond loopback the
@@ -59,15 +61,6 @@ pub(crate) struct ServeArguments {
     /// The host's /sys
     #[arg(long, value_name = "DIR", default_value = "/sys", help_heading = "Host")]
     sys_root: PathBuf,
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let nanos = crate::test::parse_seconds(text)?;
-    let interval = Duration::from_nanos(nanos);
-    match interval {
-        interval if (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&interval) => Ok(interval),
-        _ => Err("expected 100ms to 1h".to_owned()),
-    }
 }
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, Failure> {
@@ -125,11 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_and_addresses_are_checked() {
-        for (text, is_good) in [("1", true), ("100ms", true), ("1h", true), ("0", false), ("99ms", false), ("x", false)]
-        {
-            assert_eq!(parse_interval(text).is_ok(), is_good, "{text}");
-        }
+    fn addresses_are_checked() {
         for text in ["", "9650", "127.0.0.1", "127.0.0.1:99999"] {
             assert_eq!(address(text).map_err(|error| error.exit_code()), Err(2), "{text}");
         }

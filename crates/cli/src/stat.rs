@@ -11,17 +11,18 @@ mod top;
 mod watching;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll_tools::page;
-use plimsoll_tools::report_page::stat::History;
-use plimsoll_tools::stat::Observed;
-use plimsoll_tools::stat::host::Host;
-use plimsoll_tools::stat::output::Selection;
-use plimsoll_tools::stat::pictures::{PICTURES, Series};
+use plimsoll_observe::stat::Observed;
+use plimsoll_observe::stat::history::History;
+use plimsoll_observe::stat::host::Host;
+use plimsoll_observe::stat::output::Selection;
+use plimsoll_observe::stat::pictures::{PICTURES, Series};
+use plimsoll_show::page;
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::{PictureFlags, ReportFormat};
+use crate::flags::{PictureFlags, ReportFormat, time_within};
 use crate::output::{Output, Pictures};
 pub(crate) use watching::{Roots, watch};
 
@@ -37,12 +38,12 @@ pub(crate) use watching::{Roots, watch};
 /// hung or imbalanced.
 #[derive(Args, Debug)]
 pub(crate) struct StatArguments {
-    /// Seconds between reports
-    #[arg(value_name = "INTERVAL", value_parser = parse_seconds)]
-    every_s: Option<f64>,
+    /// Time between reports: seconds, or with a unit (100ms, 1m)
+    #[arg(value_name = "INTERVAL", value_parser = time_within(EVERY_LEAST, EVERY_MOST))]
+    every: Option<Duration>,
 
     /// Reports [default: no end]
-    #[arg(value_name = "COUNT", requires = "every_s", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     #[command(flatten)]
@@ -130,22 +131,26 @@ struct SavedFlags {
 
     /// Judge what was saved instead of this host: recordings of --record, samples of /proc/diskstats, text or JSON of
     /// iostat
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every_s", "compare"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["every", "compare"])]
     from: Vec<PathBuf>,
 
     /// Compare two intervals, of files as --from reads them: what changed, and what that proves (FILE:2-5: the second
     /// to the fifth interval)
-    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "every_s")]
+    #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with = "every")]
     compare: Vec<String>,
 
     /// With --compare: a rate that a graph shows for A, to see whether it is of seconds or minutes
     #[arg(long, value_name = "RATE", requires = "compare")]
     graph_rate: Option<f64>,
 
-    /// Of files without times: seconds from one sample or report to the next
-    #[arg(long = "interval", value_name = "S", value_parser = parse_seconds, conflicts_with = "every_s")]
-    interval_s: Option<f64>,
+    /// Of files without times: from one sample or report to the next, seconds or with a unit
+    #[arg(long, value_name = "TIME", value_parser = time_within(EVERY_LEAST, EVERY_MOST), conflicts_with = "every")]
+    interval: Option<Duration>,
 }
+
+/// The shortest and the longest time between reports.
+const EVERY_LEAST: Duration = Duration::from_millis(10);
+const EVERY_MOST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Where the kernel's files are, and running programs.
 #[derive(Args, Debug)]
@@ -173,11 +178,6 @@ struct HostFlags {
 pub(crate) struct Group {
     name: String,
     devices: Vec<String>,
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|s| (0.01..=86_400.0 * 365.0).contains(s));
-    seconds.ok_or_else(|| "expected seconds, 0.01 or more".to_owned())
 }
 
 /// The name of a device, also by its path in /dev.
@@ -315,13 +315,6 @@ mod tests {
             let found = parse_group(text).ok();
             let found = found.as_ref().map(|g| (g.name.as_str(), g.devices.iter().map(String::as_str).collect()));
             assert_eq!(found, expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn seconds_are_numbers_above_zero() {
-        for (text, is_good) in [("1", true), ("0.5", true), ("0", false), ("-1", false), ("NaN", false), ("x", false)] {
-            assert_eq!(parse_seconds(text).is_ok(), is_good, "{text}");
         }
     }
 }

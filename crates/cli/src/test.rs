@@ -10,13 +10,13 @@ mod table;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_tools::experiment::pictures;
-use plimsoll_tools::fio_json::{self, FioJson};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::report::{FaultReport, JobReport, TestReport};
-use plimsoll_tools::setup::DiskChoice;
-use plimsoll_tools::test::{TestError, TestResult};
-use plimsoll_tools::units::{format_bytes_binary, parse_duration_ns, parse_size_bytes};
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_files::setup::DiskChoice;
+use plimsoll_measure::experiment::pictures;
+use plimsoll_measure::fio_json::{self, FioJson};
+use plimsoll_measure::load::{BlockFault, Control};
+use plimsoll_measure::report::{JobReport, TestReport};
+use plimsoll_measure::test::{TestError, TestResult};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{DiskFlags, TestFormat};
@@ -26,21 +26,6 @@ pub(crate) use arguments::TestArguments;
 use arguments::{Checked, checked};
 use live::LiveView;
 use outputs::Outputs;
-
-pub(crate) fn parse_seconds(text: &str) -> Result<u64, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return if (0.0..=1e8).contains(&seconds) {
-            Ok((seconds * 1e9) as u64)
-        } else {
-            Err("0 to 100000000 s".into())
-        };
-    }
-    parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))
-}
-
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse_size_bytes(text).map_err(|error| format!("{}: {}", error.message, error.help))
-}
 
 pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.examine {
@@ -63,7 +48,7 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         recording.end()?;
         return Ok(outcome);
     }
-    let result = plimsoll_tools::test::run_watched(
+    let result = plimsoll_measure::test::run_watched(
         &checked.situation.options,
         &checked.watch,
         &control,
@@ -126,10 +111,11 @@ fn conclude(report: &TestReport, scratch: &str) -> Outcome {
 fn tell_faults(report: &TestReport) {
     for job in report.jobs.iter().filter(|job| job.fault_count > 0) {
         for fault in &job.faults {
-            let FaultReport { offset, kind, expected, found } = fault;
+            let BlockFault { offset, kind, expected, found } = fault;
             screen::error(&format!(
-                "job `{}`: {kind} block at offset {offset}: expected {expected}, found {found}",
-                job.name
+                "job `{}`: {} block at offset {offset}: expected {expected}, found {found}",
+                job.name,
+                kind.as_str()
             ));
         }
         let shown = job.faults.len() as u64;
@@ -139,7 +125,7 @@ fn tell_faults(report: &TestReport) {
 }
 
 fn tell_steady(result: &TestResult) {
-    let Some(steady) = &result.steady else { return };
+    let Some(steady) = &result.run.steady else { return };
     let figures = format!("largest deviation {:.1} %, slope {:.2} %/s", steady.deviation_pct, steady.slope_pct);
     screen::note(&match steady.attained {
         true => format!("ended because it was steady: {figures}"),

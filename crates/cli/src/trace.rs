@@ -11,7 +11,8 @@ mod stages;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use plimsoll_tools::trace::{self, span::Item, span::Trace};
+use plimsoll_observe::trace;
+use plimsoll_observe::trace::span::{Item, Trace};
 
 use crate::failure::{Failure, Outcome};
 use crate::screen;

@@ -3,21 +3,20 @@
 mod table;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll::backend::choose::BackendKind;
-use plimsoll_tools::config::{disk, io_properties};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::tune::record::Record;
-use plimsoll_tools::tune::{
+use plimsoll_files::{disk, io_properties};
+use plimsoll_measure::load::Control;
+use plimsoll_measure::tune::record::Record;
+use plimsoll_measure::tune::{
     self, Mode, SimulatedDisk, TuneOptions, TuneReport, analyse, measure, measure_simulated, merge, pictures, resume,
 };
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::{DiskFormat, PictureFlags, check_shards};
+use crate::flags::{DiskFormat, PictureFlags, TuneBackend, check_shards, size, time, tune_backend};
 use crate::output::{Output, Pictures};
 use crate::recording::Recording;
-use crate::test::{parse_bytes, parse_seconds};
 use crate::{interrupt, screen};
 pub(crate) use table::table;
 
@@ -67,28 +66,28 @@ pub(crate) struct TuneArguments {
     rounds: Option<u32>,
 
     /// With --full: length of each of the four conditions of a round [default: 60 s]
-    #[arg(long, value_name = "TIME", requires = "full", value_parser = parse_seconds)]
-    round: Option<u64>,
+    #[arg(long, value_name = "TIME", requires = "full", value_parser = time)]
+    round: Option<Duration>,
 
     /// Size of random reads [default: 4 KiB, or the disk's physical block where larger]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     read_block_size: Option<u64>,
 
     /// Size of random writes [default: 4 KiB, or the disk's physical block where larger]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     write_block_size: Option<u64>,
 
     /// Scratch data in all [default: 8 GiB, with --quick 2 GiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     data_size: Option<u64>,
 
     /// Write no more than this in all
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     max_write: Option<u64>,
 
     /// Measured time of each figure [default: until it is known well enough]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    phase: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    phase: Option<Duration>,
 
     /// The four figures and the latency, nothing else
     #[arg(long)]
@@ -99,9 +98,9 @@ pub(crate) struct TuneArguments {
           value_parser = clap::value_parser!(u16).range(1..))]
     shards: Option<u16>,
 
-    /// uring, aio, pool, memory, null; sim with --disk [default: the best that works here]
-    #[arg(long, value_name = "NAME", value_parser = parse_backend)]
-    backend: Option<BackendChoice>,
+    /// How requests reach the kernel; sim with --disk [default: the best that works here]
+    #[arg(long, value_name = "NAME", value_parser = tune_backend())]
+    backend: Option<TuneBackend>,
 
     /// Measure a simulated disk, in virtual time: a preset, or a disk file with a section `device`
     #[arg(long, value_name = "FILE|PRESET", conflicts_with = "storage")]
@@ -145,22 +144,6 @@ pub(crate) struct TuneArguments {
     /// Format of the result on stdout
     #[arg(long, value_enum, default_value_t = DiskFormat::Table)]
     format: DiskFormat,
-}
-
-/// What carries the I/O.
-#[derive(Clone, Copy, Debug)]
-enum BackendChoice {
-    Machine(BackendKind),
-    Simulated,
-}
-
-fn parse_backend(text: &str) -> Result<BackendChoice, String> {
-    if text == "sim" {
-        return Ok(BackendChoice::Simulated);
-    }
-    text.parse()
-        .map(BackendChoice::Machine)
-        .map_err(|error: plimsoll::backend::choose::UnknownBackend| error.to_string())
 }
 
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
@@ -362,19 +345,14 @@ impl Outputs {
 fn text(format: DiskFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(match format {
         DiskFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
-        DiskFormat::Json => Some(json(reports)?),
+        // One disk is an object, several are a list.
+        DiskFormat::Json => Some(match reports {
+            [report] => as_json(report)?,
+            reports => as_json(&reports)?,
+        }),
         DiskFormat::Csv => Some(reports.iter().map(TuneReport::to_csv).collect()),
         DiskFormat::Yaml => properties.map(str::to_owned),
     })
-}
-
-/// One disk is an object, several are a list.
-fn json(reports: &[TuneReport]) -> Result<String, Failure> {
-    let text = match reports {
-        [report] => serde_json::to_string_pretty(report),
-        reports => serde_json::to_string_pretty(reports),
-    };
-    as_json(text)
 }
 
 fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
@@ -385,17 +363,17 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         Some(Err(_)) => Err(Failure::Input(format!("{flag}: too large; give 512 bytes to 1 MiB"))),
     };
     let backend = match (arguments.backend, &arguments.disk) {
-        (Some(BackendChoice::Simulated), None) => {
+        (Some(TuneBackend::Simulated), None) => {
             let message =
                 "--backend sim measures no directory: name the simulated disk instead, with --disk FILE|PRESET";
             return Err(Failure::Input(message.to_owned()));
         }
-        (Some(BackendChoice::Machine(_)), Some(_)) => {
+        (Some(TuneBackend::Machine(_)), Some(_)) => {
             let message = "--disk is a simulated disk: leave --backend out, or name a directory instead";
             return Err(Failure::Input(message.to_owned()));
         }
-        (Some(BackendChoice::Machine(kind)), None) => Some(kind),
-        (Some(BackendChoice::Simulated) | None, _) => None,
+        (Some(TuneBackend::Machine(kind)), None) => Some(kind),
+        (Some(TuneBackend::Simulated) | None, _) => None,
     };
     let directory = arguments.storage.first().cloned().unwrap_or_default();
     let mode = match (arguments.quick, arguments.full) {
@@ -417,9 +395,9 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         write_block_bytes: block(arguments.write_block_size, "--write-block-size")?,
         data_bytes: arguments.data_size.unwrap_or(defaults.data_bytes),
         max_write_bytes: arguments.max_write,
-        phase_s: arguments.phase.map(|ns| ns as f64 / 1e9),
+        phase_s: arguments.phase.map(|time| time.as_secs_f64()),
         rounds_max: arguments.rounds.unwrap_or(defaults.rounds_max),
-        round_s: arguments.round.map_or(defaults.round_s, |ns| ns as f64 / 1e9),
+        round_s: arguments.round.map_or(defaults.round_s, |time| time.as_secs_f64()),
         seed: arguments.seed,
         record: arguments.record.clone(),
         ..defaults

@@ -4,19 +4,18 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_cache::Placement;
-use plimsoll_tools::cache::bench::{self, BenchError, BenchOptions, Mix};
-use plimsoll_tools::cache::check;
-use plimsoll_tools::cache::config::CacheFile;
-use plimsoll_tools::cache::session::{Session, SessionError};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::page;
-use plimsoll_tools::units::{parse_count, parse_duration_ns};
+use plimsoll_cache_tools::bench::{self, BenchError, BenchOptions, Mix};
+use plimsoll_cache_tools::check;
+use plimsoll_cache_tools::config::CacheFile;
+use plimsoll_cache_tools::session::{Session, SessionError};
+use plimsoll_figures::units::parse_count;
+use plimsoll_measure::load::Control;
+use plimsoll_show::page;
 
 use super::progress::Progress;
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome};
-use crate::flags::{PictureFlags, ReportFormat};
-use crate::test::{parse_bytes, parse_seconds};
+use crate::flags::{PictureFlags, ReportFormat, size, time};
 use crate::{interrupt, screen};
 
 /// Name of the picture.
@@ -52,7 +51,7 @@ pub(super) struct BenchArguments {
     zipf: Option<f64>,
 
     /// Bytes under way
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, conflicts_with = "concurrency")]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "concurrency")]
     outstanding: Option<u64>,
 
     /// Operations under way [default: 256]
@@ -60,8 +59,8 @@ pub(super) struct BenchArguments {
     concurrency: Option<u32>,
 
     /// How long to measure
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
-    duration: u64,
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    duration: Duration,
 
     /// Operations a second, due whether or not others are done [default: as many as there can be]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
@@ -84,7 +83,7 @@ pub(super) struct BenchArguments {
     placement: Option<Placement>,
 
     /// Instead of what CACHE.yaml says
-    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     checkpoint_interval: Option<Duration>,
 
     /// Instead of what CACHE.yaml says
@@ -100,7 +99,7 @@ pub(super) struct BenchArguments {
 }
 
 fn parse_block_bytes(text: &str) -> Result<u32, String> {
-    let bytes = u32::try_from(parse_bytes(text)?).ok();
+    let bytes = u32::try_from(size(text)?).ok();
     let bytes = bytes.filter(|bytes| (1..=plimsoll_cache::MAX_BLOCK_BYTES).contains(bytes));
     bytes.ok_or_else(|| "expected 1 byte to 16MiB".to_owned())
 }
@@ -120,10 +119,6 @@ fn parse_placement(text: &str) -> Result<Placement, String> {
     found.ok_or_else(|| "expected seed, discriminant or load".to_owned())
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    parse_duration_ns(text).map(Duration::from_nanos).map_err(|error| error.to_string())
-}
-
 impl BenchArguments {
     fn options(&self, threads: u16) -> BenchOptions {
         let options = BenchOptions {
@@ -133,7 +128,7 @@ impl BenchArguments {
             zipf: self.zipf,
             concurrency: self.concurrency.unwrap_or(256),
             rate_per_s: self.rate,
-            duration: Duration::from_nanos(self.duration),
+            duration: self.duration,
             fill: self.fill,
             verify: self.verify,
             seed: self.seed,
@@ -175,7 +170,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     })?;
     let named = Placement::ALL.iter().find(|(_, other)| *other == placement);
     report.placement = named.map_or("", |(name, _)| name).to_owned();
-    arguments.format.print(|| tables::bench(&report), || report.to_json(), || report.to_csv())?;
+    arguments.format.print(|| tables::bench(&report), &report, || report.to_csv())?;
     let title = format!("Cache {}", arguments.file.cache.display());
     if let Some(output) = page {
         output.write(&page::html(&title, &report.sections()))?;

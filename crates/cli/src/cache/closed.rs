@@ -1,9 +1,9 @@
 //! `cache slabs`, `cache check`: what the disks of a cache say that no process has open.
 
 use clap::Args;
-use plimsoll_tools::cache::check;
-use plimsoll_tools::cache::slabs::SlabTable;
-use plimsoll_tools::units::format_count;
+use plimsoll_cache_tools::check;
+use plimsoll_cache_tools::slabs::SlabTable;
+use plimsoll_figures::units::format_count;
 
 use super::progress::Progress;
 use super::{CacheFlag, tables};
@@ -29,7 +29,7 @@ pub(super) fn slabs(arguments: &SlabsArguments) -> Result<Outcome, Failure> {
     let inspection = check::inspect(&arguments.file.cache)?;
     let paths: Vec<_> = inspection.stats.disks.iter().map(|disk| (disk.number, disk.path.clone())).collect();
     let table = SlabTable::new(&inspection.slabs, &paths);
-    arguments.format.print(|| tables::slabs(&table, arguments.verbose), || table.to_json(), || table.to_csv())?;
+    arguments.format.print(|| tables::slabs(&table, arguments.verbose), &table, || table.to_csv())?;
     Ok(Outcome::Done)
 }
 
@@ -52,6 +52,6 @@ pub(super) fn check(arguments: &CheckArguments) -> Result<Outcome, Failure> {
         line.show(|| format!("{} of {} blocks", format_count(read), format_count(all)));
     };
     let checked = check::check(&arguments.file.cache, progress)?;
-    arguments.format.print(|| tables::check(&checked), || checked.to_json(), || checked.to_csv())?;
+    arguments.format.print(|| tables::check(&checked), &checked.to_json(), || checked.to_csv())?;
     Ok(if checked.is_sound() { Outcome::Done } else { Outcome::Finding })
 }

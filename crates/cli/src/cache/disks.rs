@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::cache::manage::{self, CreateFlags};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::units::format_bytes_binary;
+use plimsoll_cache_tools::manage::{self, CreateFlags};
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_measure::load::Control;
 
 use super::CacheFlag;
 use crate::failure::{Failure, Outcome};
-use crate::test::parse_bytes;
+use crate::flags::size;
 use crate::{interrupt, screen};
 
 /// Create a cache on empty devices or files, and its CACHE.yaml
@@ -23,11 +23,11 @@ pub(super) struct CreateArguments {
     disks: Vec<PathBuf>,
 
     /// Overwrite whatever is on the devices (CACHE.yaml must not exist)
-    #[arg(long)]
-    force: bool,
+    #[arg(long, alias = "force")]
+    destructive: bool,
 
     /// Size of files that do not exist yet
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
 
     /// Size of a slab: a power of two, 1MiB to 32MiB [default: 32MiB]
@@ -40,7 +40,7 @@ pub(super) struct CreateArguments {
 }
 
 fn parse_slab_bytes(text: &str) -> Result<u32, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = size(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two());
     let range = plimsoll_cache::MIN_SLAB_BYTES..=plimsoll_cache::MAX_SLAB_BYTES;
     bytes.filter(|bytes| range.contains(bytes)).ok_or_else(|| "expected a power of two, 1MiB to 32MiB".to_owned())
@@ -48,7 +48,7 @@ fn parse_slab_bytes(text: &str) -> Result<u32, String> {
 
 pub(super) fn create(arguments: &CreateArguments) -> Result<Outcome, Failure> {
     let flags = CreateFlags {
-        force: arguments.force,
+        force: arguments.destructive,
         size_bytes: arguments.size,
         slab_bytes: arguments.slab_size,
         key_file: arguments.encrypt.clone(),
@@ -72,17 +72,17 @@ pub(super) struct AddArguments {
     disks: Vec<PathBuf>,
 
     /// Overwrite whatever is on the devices
-    #[arg(long)]
-    force: bool,
+    #[arg(long, alias = "force")]
+    destructive: bool,
 
     /// Size of files that do not exist yet
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
 }
 
 pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, Failure> {
     for disk in &arguments.disks {
-        screen::print(&manage::add(&arguments.file.cache, disk, arguments.size, arguments.force)?)?;
+        screen::print(&manage::add(&arguments.file.cache, disk, arguments.size, arguments.destructive)?)?;
     }
     Ok(Outcome::Done)
 }
@@ -98,7 +98,7 @@ pub(super) struct ExpandArguments {
     disk: PathBuf,
 
     /// Make the file so large first
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<u64>,
 }
 

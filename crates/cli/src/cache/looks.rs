@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use plimsoll_tools::cache::hits::HitTable;
-use plimsoll_tools::cache::iostat::{CSV_HEADER, Interval};
-use plimsoll_tools::cache::live;
-use plimsoll_tools::cache::status;
-use plimsoll_tools::load::Control;
+use plimsoll_cache_tools::hits::HitTable;
+use plimsoll_cache_tools::iostat::{CSV_HEADER, Interval};
+use plimsoll_cache_tools::live;
+use plimsoll_cache_tools::status;
+use plimsoll_measure::load::Control;
 
 use super::{CacheFlag, tables};
-use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::ReportFormat;
+use crate::failure::{Failure, Outcome, as_json_line};
+use crate::flags::{ReportFormat, time_within};
 use crate::{interrupt, screen};
 
 /// Show how the disks of a cache are, and what it has done since it was opened
@@ -27,7 +27,7 @@ pub(super) struct StatusArguments {
 
 pub(super) fn status(arguments: &StatusArguments) -> Result<Outcome, Failure> {
     let status = status::read(&arguments.file.cache)?;
-    arguments.format.print(|| tables::status(&status), || status.to_json(), || status.to_csv())?;
+    arguments.format.print(|| tables::status(&status), &status, || status.to_csv())?;
     Ok(Outcome::Done)
 }
 
@@ -40,12 +40,13 @@ pub(super) struct IostatArguments {
     #[command(flatten)]
     file: CacheFlag,
 
-    /// Seconds between reports (the cache publishes every second)
-    #[arg(value_name = "INTERVAL", value_parser = parse_seconds)]
-    every_s: Option<f64>,
+    /// Time between reports: seconds, or with a unit (the cache publishes every second)
+    #[arg(value_name = "INTERVAL",
+          value_parser = time_within(Duration::from_secs(1), Duration::from_secs(86_400)))]
+    every: Option<Duration>,
 
     /// Reports [default: no end]
-    #[arg(value_name = "COUNT", requires = "every_s", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_name = "COUNT", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
     /// How many operations are under way, too
@@ -65,15 +66,10 @@ pub(super) struct IostatArguments {
     format: ReportFormat,
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|s| (1.0..=86_400.0).contains(s));
-    seconds.ok_or_else(|| "expected 1 to 86400 seconds".to_owned())
-}
-
 pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
-    let count = if arguments.every_s.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
+    let count = if arguments.every.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
     let mut before = None;
     let mut shown = 0;
     loop {
@@ -88,7 +84,7 @@ pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
         if shown >= count {
             return Ok(Outcome::Done);
         }
-        let until = Instant::now() + Duration::from_secs_f64(arguments.every_s.unwrap_or(1.0));
+        let until = Instant::now() + arguments.every.unwrap_or(Duration::from_secs(1));
         while Instant::now() < until {
             if control.is_stopped() {
                 return Ok(Outcome::Interrupted);
@@ -108,7 +104,7 @@ fn show(interval: &Interval, arguments: &IostatArguments, is_first: bool) -> Res
             text
         }
         // A line for each report, so that a reader has it at once.
-        ReportFormat::Json => as_json(serde_json::to_string(interval))?,
+        ReportFormat::Json => as_json_line(interval)?,
         ReportFormat::Csv => {
             let header = if is_first { CSV_HEADER } else { "" };
             format!("{header}{}", interval.to_csv(arguments.devices))
@@ -135,6 +131,6 @@ pub(super) struct HitsArguments {
 pub(super) fn hits(arguments: &HitsArguments) -> Result<Outcome, Failure> {
     let live = live::read(&arguments.file.cache)?;
     let table = HitTable::new(&live.cache, usize::from(arguments.rows));
-    arguments.format.print(|| tables::hits(&table), || table.to_json(), || table.to_csv())?;
+    arguments.format.print(|| tables::hits(&table), &table, || table.to_csv())?;
     Ok(Outcome::Done)
 }

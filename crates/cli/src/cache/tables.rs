@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use plimsoll_cache::stats::IoKind;
-use plimsoll_tools::cache::bench::report::BenchReport;
-use plimsoll_tools::cache::check::Checked;
-use plimsoll_tools::cache::hits::HitTable;
-use plimsoll_tools::cache::iostat::{Figures, GROUPS, Interval, Row};
-use plimsoll_tools::cache::slabs::{SlabRow, SlabTable};
-use plimsoll_tools::cache::status::{DiskStatus, Status};
-use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+use plimsoll_cache::stats::{ByName, IoKind};
+use plimsoll_cache_tools::bench::report::BenchReport;
+use plimsoll_cache_tools::check::Checked;
+use plimsoll_cache_tools::hits::HitTable;
+use plimsoll_cache_tools::iostat::{Figures, GROUPS, Interval, Row};
+use plimsoll_cache_tools::slabs::{SlabRow, SlabTable};
+use plimsoll_cache_tools::status::{DiskStatus, Status};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops_short};
 
 use crate::screen;
 
@@ -23,7 +23,7 @@ pub(super) fn status(status: &Status) -> String {
         let to_move = if disk.to_move_bytes > 0 { format_bytes_binary(disk.to_move_bytes) } else { "-".to_owned() };
         vec![
             name,
-            disk.health.clone(),
+            disk.health.name().to_owned(),
             format_bytes_binary(disk.capacity_bytes),
             format_bytes_binary(disk.allocated_bytes),
             format_bytes_binary(disk.metadata_bytes),
@@ -34,7 +34,7 @@ pub(super) fn status(status: &Status) -> String {
     };
     let mut text = screen::table(&headers, status.disks.iter().map(row).collect());
     let lookups = status.hits + status.misses.values().sum::<u64>();
-    let counts = |named: &std::collections::BTreeMap<String, u64>| -> String {
+    let counts = |named: &ByName<u64>| -> String {
         let named = named.iter().filter(|(_, count)| **count > 0);
         let named: Vec<String> = named.map(|(name, count)| format!("{name} {}", format_count(*count))).collect();
         if named.is_empty() { "none".to_owned() } else { named.join(", ") }
@@ -80,7 +80,7 @@ pub(super) fn status(status: &Status) -> String {
     }
     let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty() && !disk.path.is_empty());
     let label = if status.is_open { "not followed: " } else { "" };
-    let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health, disk.why));
+    let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health.name(), disk.why));
     for line in why.chain(status.problems.iter().map(|problem| format!("{label}{problem}"))) {
         text.push_str(&screen::wrap(&line));
         text.push('\n');
@@ -268,7 +268,7 @@ pub(super) fn check(checked: &Checked) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_tools::cache::hits::HitRow;
+    use plimsoll_cache_tools::hits::HitRow;
 
     use super::*;
 
@@ -288,7 +288,7 @@ mod tests {
             latency_ns_log2: (0..40).map(|at| at * 1_000_000_000).collect(),
             ..Figures::default()
         };
-        let io = IoKind::ALL.iter().map(|(_, kind)| ((*kind).to_owned(), figures.clone())).collect();
+        let io = IoKind::ALL.iter().map(|(_, kind)| ((*kind).into(), figures.clone())).collect();
         let row = Row { name: "a-long-name-of-a-file-in-some-directory.img".to_owned(), path: String::new(), io };
         let interval = Interval { total: row.clone(), disks: vec![row], ..Interval::default() };
         for with_active in [false, true] {

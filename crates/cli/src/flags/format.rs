@@ -13,6 +13,7 @@
 //! `--format csv` of `trace gaps` is [`ReportFormat::Csv`].
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 use crate::failure::{Failure, as_json};
 use crate::screen;
@@ -60,16 +61,16 @@ pub(crate) enum ReportFormat {
 }
 
 impl ReportFormat {
-    /// Prints a report in this form. Each form is made only if it is asked for.
+    /// Prints a report in this form; the others are not made.
     pub(crate) fn print(
         self,
         table: impl FnOnce() -> String,
-        json: impl FnOnce() -> serde_json::Result<String>,
+        json: &impl Serialize,
         csv: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let text = match self {
             ReportFormat::Table => table(),
-            ReportFormat::Json => as_json(json())?,
+            ReportFormat::Json => as_json(json)?,
             ReportFormat::Csv => csv(),
         };
         Ok(screen::print(&text)?)

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::instance::measure::iperf3::Peer;
-use plimsoll_tools::instance::measure::{self, Budgets, CardOptions, Group, Measured, measure};
-use plimsoll_tools::instance::{Card, page};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::tune::TuneOptions;
+use plimsoll_measure::instance::measure::iperf3::Peer;
+use plimsoll_measure::instance::measure::{self, Budgets, CardOptions, Group, Measured, measure};
+use plimsoll_measure::instance::{Card, page};
+use plimsoll_measure::load::Control;
+use plimsoll_measure::tune::TuneOptions;
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::{PageFlags, ReportFormat};
+use crate::flags::{PageFlags, ReportFormat, size};
 use crate::output::Output;
-use crate::test::parse_bytes;
 use crate::{interrupt, screen};
 
 /// Measure what this machine does: processor, memory, timers, submission, disk, and by stress-ng and iperf3
@@ -50,7 +49,7 @@ pub(crate) struct CardArguments {
     peer: Option<Peer>,
 
     /// Write no more than this to the disk
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "storage")]
+    #[arg(long, value_name = "BYTES", value_parser = size, requires = "storage")]
     max_write: Option<u64>,
 
     /// Format of the result on stdout
@@ -77,7 +76,7 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     let written = output.map_or(Ok(()), |output| output.write(&card.to_json()));
     let written = written.and(html.map_or(Ok(()), |output| output.write(&page::html(&card, disk.as_ref()))));
     let format = if is_to_stdout { ReportFormat::Json } else { arguments.format };
-    format.print(|| table(&card), || Ok(card.to_json()), || page::csv(&card))?;
+    format.print(|| table(&card), &card, || page::csv(&card))?;
     written?;
     if control.is_stopped() {
         screen::note("interrupted: the card holds what was measured until then; scratch files are removed");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::instance::claims::{self, Checked, ClaimsReport, Verdict};
+use plimsoll_measure::instance::claims::{self, Checked, ClaimsReport, Verdict};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PageFlags, ReportFormat};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
         output.write(&claims::page(&reports))?;
     }
     let tables = || reports.iter().map(table).collect::<Vec<_>>().join("\n");
-    arguments.format.print(tables, || Ok(claims::to_json(&reports)), || claims::to_csv(&reports))?;
+    arguments.format.print(tables, &reports, || claims::to_csv(&reports))?;
     Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
 }
 

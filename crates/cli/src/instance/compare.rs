@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use plimsoll_tools::instance::compare::needs::{Need, Recommendation};
-use plimsoll_tools::instance::compare::{CompareOptions, Comparison, MARKS, compare};
-use plimsoll_tools::instance::find::find_all;
-use plimsoll_tools::instance::prices;
-use plimsoll_tools::page;
+use plimsoll_measure::instance::compare::needs::{Need, Recommendation};
+use plimsoll_measure::instance::compare::{CompareOptions, Comparison, MARKS, compare};
+use plimsoll_measure::instance::find::find_all;
+use plimsoll_measure::instance::prices;
+use plimsoll_show::page;
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     if let Some(pictures) = pictures {
         pictures.write(PICTURE, &format!("Machines beside {}", comparison.base), &comparison.charts())?;
     }
-    arguments.format.print(|| table(&comparison), || Ok(comparison.to_json()), || comparison.to_csv())?;
+    arguments.format.print(|| table(&comparison), &comparison, || comparison.to_csv())?;
     let is_undecided = comparison.recommendation.as_ref().is_some_and(|recommended| recommended.winner.is_none());
     Ok(if is_undecided { Outcome::Finding } else { Outcome::Done })
 }
@@ -130,7 +130,7 @@ fn list(heading: &str, texts: Vec<String>) -> Option<String> {
 
 /// A line for each machine: where its figures come from.
 fn machines(comparison: &Comparison) -> String {
-    let line = |machine: &plimsoll_tools::instance::compare::Machine| {
+    let line = |machine: &plimsoll_measure::instance::compare::Machine| {
         let role = if machine.label == comparison.base { " (base)" } else { "" };
         let origin = &machine.origin;
         let preset = machine.from_preset.as_ref().map_or_else(String::new, |fact| format!("; {fact}"));
@@ -170,7 +170,7 @@ fn economics(comparison: &Comparison, columns: &[usize]) -> String {
         None => "Balance (no prices: give some with --prices)".to_owned(),
     };
     let headers: Vec<&str> = std::iter::once("").chain(names.iter().map(String::as_str)).collect();
-    let row = |row: &plimsoll_tools::instance::compare::AmountRow| {
+    let row = |row: &plimsoll_measure::instance::compare::AmountRow| {
         let shown = |at: &usize| {
             row.cells.get(*at).map(|cell| match cell.value {
                 Some(_) => cell.shown.clone(),
@@ -190,7 +190,7 @@ fn recommendation(comparison: &Comparison, recommended: &Recommendation) -> Stri
         _ => String::new(),
     };
     let ranked = recommended.ranking.iter().filter(|ranked| ranked.unranked.is_none()).map(|ranked| {
-        let price = ranked.price_per_unit_year.map_or_else(String::new, plimsoll_tools::instance::economics::money);
+        let price = ranked.price_per_unit_year.map_or_else(String::new, plimsoll_measure::instance::economics::money);
         vec![ranked.label.clone(), ranked.shown.clone(), price]
     });
     let lines = comparison.recommendation_lines(recommended);

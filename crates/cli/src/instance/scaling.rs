@@ -1,7 +1,7 @@
 //! `plimsoll instance scaling`.
 
 use clap::Args;
-use plimsoll_tools::instance::scaling::{self, FamilyReport, ScalingError, ScalingReport};
+use plimsoll_measure::instance::scaling::{self, FamilyReport, ScalingError, ScalingReport};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &ScalingArguments) -> Result<Outcome, Failure> {
         output.write(&scaling::page(&report))?;
     }
     report.warnings.iter().for_each(|warning| screen::warning(warning));
-    arguments.format.print(|| table(&report), || Ok(scaling::to_json(&report)), || scaling::to_csv(&report))?;
+    arguments.format.print(|| table(&report), &report, || scaling::to_csv(&report))?;
     Ok(if report.has_finding() { Outcome::Finding } else { Outcome::Done })
 }
 

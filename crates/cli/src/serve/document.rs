@@ -4,7 +4,7 @@
 //! It must be of use without its script, and with it must not take away what the reader is at.
 //!
 //! # How it works
-//! [`whole`] is made by the server like any page of results; [`fragment`] is what stands between `<main>` and
+//! [`whole`] is made by the server like any page of results; [`Shared::fragment`] is what stands between `<main>` and
 //! `</main>`, which [`SCRIPT`] fetches each interval. The script keeps focus, selection and the places of regions that
 //! scroll, rests while nobody sees the page, and says since when the server has not answered. Without it the page loads
 //! itself anew.
@@ -15,7 +15,7 @@
 //! # Example
 //! `curl http://127.0.0.1:9650/fragment`.
 
-use plimsoll_tools::page::{self, Section};
+use plimsoll_show::page;
 
 use super::sampling::Shared;
 
@@ -35,17 +35,12 @@ pub(super) fn style() -> String {
     format!("{}{}", page::STYLE, include_str!("live.css"))
 }
 
-/// What stands in `<main>`.
-pub(super) fn fragment(sections: Vec<Section>) -> String {
-    page::body(&[page::Part { title: String::new(), sections }])
-}
-
 /// The page.
 pub(super) fn whole(shared: &Shared) -> String {
     let name = escaped(shared.host_name());
     let interval = shared.interval();
     let (interval_ms, reload_s) = (interval.as_millis(), interval.as_secs().max(RELOAD_MIN_S));
-    let every = plimsoll_tools::units::format_duration_ns(interval.as_nanos() as u64);
+    let every = plimsoll_figures::units::format_duration_ns(crate::flags::nanos(interval));
     let version = env!("CARGO_PKG_VERSION");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -22,16 +22,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll::metrics::{Exposition, Kind, ProgramMetrics};
-use plimsoll_tools::metrics::encode_host;
-use plimsoll_tools::page::Block;
-use plimsoll_tools::report_page::stat::History;
-use plimsoll_tools::stat::Observed;
-use plimsoll_tools::stat::host::{self, Reading, Sampler};
-use plimsoll_tools::stat::output::json;
-use plimsoll_tools::stat::programs::{ClassRow, Programs};
-use plimsoll_tools::stat::watch::Watch;
+use plimsoll_observe::metrics::encode_host;
+use plimsoll_observe::stat::Observed;
+use plimsoll_observe::stat::history::History;
+use plimsoll_observe::stat::host::{self, Reading, Sampler};
+use plimsoll_observe::stat::output::json;
+use plimsoll_observe::stat::programs::{ClassRow, Programs};
+use plimsoll_observe::stat::watch::Watch;
+use plimsoll_show::page::{self, Block, Part};
 
-use super::{ServeArguments, document};
+use super::ServeArguments;
 use crate::failure::Failure;
 use crate::screen;
 use crate::stat::Roots;
@@ -141,12 +141,13 @@ pub(super) struct Statistics {
 }
 
 impl Look {
+    /// What stands in `<main>`.
     fn fragment(&self) -> String {
         let mut sections = self.history.live(&self.classes);
         if let (Some(why), Some(first)) = (&self.failed, sections.first_mut()) {
             first.blocks.insert(0, Block::Warnings(vec![format!("The last look failed: {why}")]));
         }
-        document::fragment(sections)
+        page::body(&[Part { title: String::new(), sections }])
     }
 
     /// As `stat --format json` has it.

@@ -1,7 +1,7 @@
 //! `plimsoll sim list`.
 
 use clap::Args;
-use plimsoll_tools::sim::{report, scenarios};
+use plimsoll_measure::sim::{report, scenarios};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;

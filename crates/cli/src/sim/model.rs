@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_files::csv::surface_from_file;
+use plimsoll_files::disk::{self, DiskModel};
+use plimsoll_measure::sim::report;
+use plimsoll_measure::sim::surface::{self, Surface};
 use plimsoll_sim::fit::{Fit, fit as fit_cells};
-use plimsoll_tools::config::csv::surface_from_file;
-use plimsoll_tools::config::disk::{self, DiskModel};
-use plimsoll_tools::sim::report;
-use plimsoll_tools::sim::surface::{self, Surface};
-use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;

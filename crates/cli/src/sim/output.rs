@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use plimsoll_figures::units::{format_count, format_figure};
+use plimsoll_measure::sim::report;
+use plimsoll_measure::sim::result::{Measured, RunResult};
+use plimsoll_measure::sim::run::{Finished, Task};
+use plimsoll_measure::sim::stats::Spread;
+use plimsoll_show::plot;
 use plimsoll_sim::scenario::Target;
-use plimsoll_tools::plot;
-use plimsoll_tools::sim::report;
-use plimsoll_tools::sim::run::{Finished, Measured, RunResult, Task};
-use plimsoll_tools::sim::stats::Spread;
-use plimsoll_tools::units::{format_count, format_figure};
 
 use crate::failure::Failure;
 use crate::screen;

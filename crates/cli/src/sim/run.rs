@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_tools::config::scenario::{Scenario, ScenarioFile};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::sim::report;
-use plimsoll_tools::sim::run::{Finished, Subject, Task, run_all};
-use plimsoll_tools::sim::scenarios;
-use plimsoll_tools::sim::stats::spreads;
-use plimsoll_tools::sim::trace;
-use plimsoll_tools::units::format_count;
+use plimsoll_figures::units::format_count;
+use plimsoll_files::scenario::{Scenario, ScenarioFile};
+use plimsoll_measure::load::Control;
+use plimsoll_measure::sim::report;
+use plimsoll_measure::sim::run::{Finished, Subject, Task, run_all};
+use plimsoll_measure::sim::scenarios;
+use plimsoll_measure::sim::stats::spreads;
+use plimsoll_measure::sim::trace;
 
 use super::output::{self, Pictures};
 use crate::failure::{Failure, Outcome};
@@ -231,7 +231,7 @@ fn scenario_file(name: &str) -> Result<ScenarioFile, Failure> {
     }
     let all = scenarios::all();
     let names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-    let help = match plimsoll_tools::config::closest_name(name, &names) {
+    let help = match plimsoll_files::closest_name(name, &names) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
         None => "`plimsoll sim list` names them; a file ends in .yaml".to_owned(),
     };

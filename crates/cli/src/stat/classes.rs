@@ -14,8 +14,8 @@
 
 use std::io::ErrorKind;
 
-use plimsoll_tools::stat::export::Export;
-use plimsoll_tools::stat::programs::{ClassRow, Programs};
+use plimsoll_observe::stat::export::Export;
+use plimsoll_observe::stat::programs::{ClassRow, Programs};
 
 use super::HostFlags;
 use crate::failure::Failure;

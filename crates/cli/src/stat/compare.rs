@@ -1,7 +1,7 @@
 //! `stat --compare A B`: what changed between two stretches of time, and what that proves.
 //!
 //! # Why
-//! Two outputs of iostat beside each other ask for a wrong conclusion; see [`plimsoll_tools::stat::compare`].
+//! Two outputs of iostat beside each other ask for a wrong conclusion; see [`plimsoll_observe::stat::compare`].
 //!
 //! # How it works
 //! A side is a file, or some of its intervals (`FILE:2-5`). All intervals of both are watched first and judged then, so
@@ -16,12 +16,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use plimsoll_tools::page::{self, Block, Section};
-use plimsoll_tools::stat::compare::{self, Comparison, Context, Judgement, Side};
-use plimsoll_tools::stat::from::Recorded;
-use plimsoll_tools::stat::watch::Watch;
-use plimsoll_tools::stat::{Facts, Interval, Observed};
-use plimsoll_tools::units::csv_field;
+use plimsoll_observe::stat::compare::{self, Comparison, Context, Judgement, Side};
+use plimsoll_observe::stat::from::Recorded;
+use plimsoll_observe::stat::watch::Watch;
+use plimsoll_observe::stat::{Facts, Interval, Observed};
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::table::{Table, known};
 use serde::Serialize;
 
 use super::{StatArguments, saved, watching};
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
         page.write(&page::html(&format!("{} and {}", a.name, b.name), &sections))?;
     }
     let report = Report { schema: compare::SCHEMA, comparisons: &comparisons };
-    arguments.format.print(|| text(&comparisons), || serde_json::to_string_pretty(&report), || csv(&comparisons))?;
+    arguments.format.print(|| text(&comparisons), &report, || csv(&comparisons))?;
     let says_no = comparisons.iter().flat_map(|comparison| &comparison.hypotheses).any(|hypothesis| {
         hypothesis.judgement == Judgement::Likely && matches!(hypothesis.code, "saturated" | "throttled")
     });
@@ -166,10 +166,7 @@ fn section_text(section: Section) -> String {
             Block::Warnings(warnings) => {
                 warnings.iter().map(|warning| screen::wrap(warning)).collect::<Vec<_>>().join("\n")
             }
-            Block::Table(table) => {
-                let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
-                screen::table(&headers, table.rows)
-            }
+            Block::Table(table) => screen::show(&table),
             // There is none in a comparison, and a terminal could not show it.
             _ => continue,
         };
@@ -179,15 +176,13 @@ fn section_text(section: Section) -> String {
 }
 
 fn csv(comparisons: &[Comparison]) -> String {
-    let figure = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let mut text = "disk_device,column,a,b,ratio\n".to_owned();
-    for comparison in comparisons {
-        for change in &comparison.columns {
-            let (a, b, ratio) = (figure(change.a), figure(change.b), figure(change.ratio));
-            text.push_str(&format!("{},{},{a},{b},{ratio}\n", csv_field(&comparison.device), change.column));
-        }
-    }
-    text
+    let rows = comparisons.iter().flat_map(|comparison| {
+        comparison.columns.iter().map(|change| {
+            let [a, b, ratio] = [change.a, change.b, change.ratio].map(known);
+            [comparison.device.clone(), change.column.to_owned(), a, b, ratio]
+        })
+    });
+    Table::new("", ["disk_device", "column", "a", "b", "ratio"], rows).to_csv()
 }
 
 #[cfg(test)]

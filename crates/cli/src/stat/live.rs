@@ -17,11 +17,11 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use plimsoll_tools::stat::host::{Host, Reading, Sampler};
-use plimsoll_tools::stat::watch::Watch;
-use plimsoll_tools::stat::{Interval, Observed};
+use plimsoll_observe::stat::host::{Host, Reading, Sampler};
+use plimsoll_observe::stat::watch::Watch;
+use plimsoll_observe::stat::{Interval, Observed};
 
 use super::classes::Classes;
 use super::recording::Recording;
@@ -62,11 +62,11 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         sink.interval(observed, live.classes.rows())
     };
     let mut ended = Ok(false);
-    if !arguments.show.omit_first || arguments.every_s.is_none() {
+    if !arguments.show.omit_first || arguments.every.is_none() {
         let observed = live.since_boot();
         ended = show(&mut live, observed, &mut left).map(|()| false);
     }
-    if let Some(every) = arguments.every_s.map(Duration::from_secs_f64) {
+    if let Some(every) = arguments.every {
         let mut due = Instant::now();
         while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) {
             due = (due + every).max(Instant::now());

@@ -4,7 +4,7 @@
 //! That the file cannot be written must show before the first report, and how much is in it at the end.
 //!
 //! # How it works
-//! [`plimsoll_tools::stat::record::Writer`] writes each reading as it is taken.
+//! [`plimsoll_observe::stat::record::Writer`] writes each reading as it is taken.
 //!
 //! # Limits
 //! A full disk ends the run: reports without their record would be a surprise later.
@@ -16,10 +16,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use plimsoll_tools::stat::Facts;
-use plimsoll_tools::stat::host::{Host, Reading};
-use plimsoll_tools::stat::record::Writer;
-use plimsoll_tools::units::format_count;
+use plimsoll_figures::units::format_count;
+use plimsoll_observe::stat::Facts;
+use plimsoll_observe::stat::host::{Host, Reading};
+use plimsoll_observe::stat::record::Writer;
 
 use super::StatArguments;
 use crate::failure::Failure;

@@ -10,17 +10,18 @@
 //! # Limits
 //! All intervals are in memory, so a file may have [`FILE_BYTES_MAX`] at the most.
 //!
-//! [`FILE_BYTES_MAX`]: plimsoll_tools::report_page::FILE_BYTES_MAX
+//! [`FILE_BYTES_MAX`]: plimsoll_measure::report_page::FILE_BYTES_MAX
 //!
 //! # Example
 //! `plimsoll stat --from bundle/iostat.txt --disk i4i.2xlarge`.
 
 use std::path::Path;
 
-use plimsoll_tools::report_page::read_whole;
-use plimsoll_tools::stat::Interval;
-use plimsoll_tools::stat::from::{self, ReadOptions, Recorded};
-use plimsoll_tools::stat::host::{Host, is_partition};
+use plimsoll_measure::report_page::read_whole;
+use plimsoll_observe::stat::Interval;
+use plimsoll_observe::stat::ReadOptions;
+use plimsoll_observe::stat::from::{self, Recorded};
+use plimsoll_observe::stat::host::{Host, is_partition};
 
 use super::{Kept, StatArguments, sink, watching};
 use crate::failure::{Failure, Outcome};
@@ -48,8 +49,10 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
-    let options =
-        ReadOptions { interval_s: arguments.saved.interval_s, is_first_an_interval: arguments.show.omit_first };
+    let options = ReadOptions {
+        interval_s: arguments.saved.interval.map(|time| time.as_secs_f64()),
+        is_first_an_interval: arguments.show.omit_first,
+    };
     let mut recorded = from::read_all(&files, &options).map_err(|error| Failure::Input(error.to_string()))?;
     recorded.notes.iter().for_each(|note| screen::note(&format!("note: {note}")));
     let Recorded { intervals, facts, .. } = &mut recorded;

@@ -14,14 +14,14 @@
 //! # Example
 //! `plimsoll stat 1 2 --format json` prints a head, two elements a second apart, a tail.
 
-use plimsoll_tools::stat::Observed;
-use plimsoll_tools::stat::host::Host;
-use plimsoll_tools::stat::output::{Selection, csv, has_finding, json, time};
-use plimsoll_tools::stat::programs::ClassRow;
+use plimsoll_observe::stat::Observed;
+use plimsoll_observe::stat::host::Host;
+use plimsoll_observe::stat::output::{Selection, csv, has_finding, json, time};
+use plimsoll_observe::stat::programs::ClassRow;
 
 use super::table::{self, Tables};
 use super::{Files, Kept, StatArguments};
-use crate::failure::{Failure, Outcome, as_json};
+use crate::failure::{Failure, Outcome, told};
 use crate::flags::ReportFormat;
 use crate::screen;
 
@@ -55,7 +55,7 @@ impl Sink {
                 text.push_str(&self.tables.interval(&observed));
                 text.push_str(&table::classes(classes));
             }
-            ReportFormat::Json => text.push_str(&as_json(json::element(&observed, classes, is_first))?),
+            ReportFormat::Json => text.push_str(&told(json::element(&observed, classes, is_first))?),
             ReportFormat::Csv => text.push_str(&csv::lines(&observed)),
         }
         Ok(screen::print(&text)?)
@@ -78,7 +78,7 @@ impl Sink {
         let date = at_unix_ms.and_then(|ms| time(ms, "%F"));
         match self.format {
             ReportFormat::Table => Ok(table::banner(&self.host, date.as_deref())),
-            ReportFormat::Json => as_json(json::head(&self.host, date.as_deref())),
+            ReportFormat::Json => told(json::head(&self.host, date.as_deref())),
             ReportFormat::Csv => Ok(csv::HEADER.to_owned()),
         }
     }

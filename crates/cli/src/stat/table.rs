@@ -20,11 +20,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_tools::stat::host::Host;
-use plimsoll_tools::stat::output::{says_no, time};
-use plimsoll_tools::stat::programs::ClassRow;
-use plimsoll_tools::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
-use plimsoll_tools::units::{format_duration_ns, format_iops_short, format_throughput_decimal};
+use plimsoll_figures::units::{format_duration_ns, format_iops_short, format_throughput_decimal};
+use plimsoll_observe::stat::host::Host;
+use plimsoll_observe::stat::output::{says_no, time};
+use plimsoll_observe::stat::programs::ClassRow;
+use plimsoll_observe::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judged, Observed, Remark, Verdict};
 
 use crate::screen;
 
@@ -350,7 +350,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_tools::stat::{DeviceInterval, Part as Share};
+    use plimsoll_observe::stat::{DeviceInterval, Part as Share};
 
     use super::*;
 

@@ -19,8 +19,8 @@ mod view;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use plimsoll_tools::stat::host::Host;
-use plimsoll_tools::stat::output::has_finding;
+use plimsoll_observe::stat::host::Host;
+use plimsoll_observe::stat::output::has_finding;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -31,7 +31,7 @@ use crate::failure::{Failure, Outcome};
 use view::View;
 
 /// Seconds between looks where nothing is said.
-const EVERY_S: f64 = 1.0;
+const EVERY: Duration = Duration::from_secs(1);
 /// How often a waiting view looks whether a signal has come.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -61,10 +61,10 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     }
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments)?;
-    let every_s = arguments.every_s.unwrap_or(EVERY_S);
+    let every = arguments.every.unwrap_or(EVERY);
     let mut top = Top {
-        view: View::new(&Host::read(&arguments.host.proc_root).name, every_s),
-        every: Duration::from_secs_f64(every_s),
+        view: View::new(&Host::read(&arguments.host.proc_root).name, every.as_secs_f64()),
+        every,
         left: arguments.count,
         kept,
         has_finding: false,

@@ -23,9 +23,9 @@ use std::path::Path;
 
 use plimsoll::core::CostForm;
 use plimsoll::sys::{mounts, sysfs};
-use plimsoll_tools::config::io_properties::{self, IoProperties};
-use plimsoll_tools::stat::capacity::Capacity;
-use plimsoll_tools::stat::watch::{ANY_DEVICE, Watch, WatchOptions};
+use plimsoll_files::io_properties::{self, IoProperties};
+use plimsoll_observe::stat::capacity::Capacity;
+use plimsoll_observe::stat::watch::{ANY_DEVICE, Watch, WatchOptions};
 
 use super::{CapacityFlags, Group, parse_device};
 use crate::failure::Failure;

@@ -1,22 +1,22 @@
 //! Arguments of `plimsoll test`, and the way from them to a checked [`Situation`].
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll_tools::config::jobs::JobFile;
-use plimsoll_tools::config::{fio, jobs, sched_groups};
-use plimsoll_tools::experiment::Situation;
-use plimsoll_tools::experiment::find_rate::{Figure, Goal};
-use plimsoll_tools::experiment::sweep::{Axis, Key};
-use plimsoll_tools::load::replay::Speed;
-use plimsoll_tools::load::{SteadyCriterion, SteadyStop, Watch};
-use plimsoll_tools::setup::DiskChoice;
-use plimsoll_tools::test::{Storage, TestOptions};
-use plimsoll_tools::units::format_duration_ns;
+use plimsoll_figures::units::format_duration_ns;
+use plimsoll_files::jobs::JobFile;
+use plimsoll_files::setup::DiskChoice;
+use plimsoll_files::{fio, job_reader, sched_groups};
+use plimsoll_measure::experiment::Situation;
+use plimsoll_measure::experiment::find_rate::{Figure, Goal};
+use plimsoll_measure::experiment::sweep::{Axis, Key};
+use plimsoll_measure::load::replay::Speed;
+use plimsoll_measure::load::{SteadyCriterion, SteadyStop, Watch};
+use plimsoll_measure::test::{Storage, TestOptions};
 
-use super::{parse_bytes, parse_seconds};
 use crate::failure::Failure;
-use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat};
+use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, nanos, size, time};
 use crate::screen;
 
 /// How long a run is where nobody says it, in nanoseconds.
@@ -30,7 +30,7 @@ const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
 /// Whatever says what to run, or where; --examine runs nothing.
-const WORKLOAD_FLAGS: [&str; 34] = [
+const WORKLOAD_FLAGS: [&str; 35] = [
     "conf",
     "storage",
     "duration",
@@ -63,6 +63,7 @@ const WORKLOAD_FLAGS: [&str; 34] = [
     "num_io_queues",
     "latency_goal",
     "capacity_scale",
+    "throughput_goal",
     "shards",
     "backend",
 ];
@@ -84,12 +85,12 @@ pub(crate) struct TestArguments {
     pub(super) storage: Option<PathBuf>,
 
     /// How long to run: seconds, or with a unit (500ms, 2m) [default: that of a fio job file, else 10]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub(super) duration: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) duration: Option<Duration>,
 
     /// How long to run before anything counts [default: that of a fio job file, else 0]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub(super) warmup: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) warmup: Option<Duration>,
 
     /// Groups and classes that jobs may join
     #[arg(long, value_name = "FILE")]
@@ -108,7 +109,7 @@ pub(crate) struct TestArguments {
     pub(super) keep_files: bool,
 
     /// Write at most this much, preparing the files included: jobs that write end there
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(super) max_write: Option<u64>,
 
     /// Seed of the positions and gaps, or of the blocks that are looked at [default: that of a fio job file, else 1]
@@ -133,7 +134,7 @@ pub(crate) struct TestArguments {
 
     /// Scratch data of --matrix in a directory [default: 4 GiB], or of --replay [default: what the trace uses, at most
     /// 1 GiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Experiments", requires = "sized")]
+    #[arg(long, value_name = "BYTES", value_parser = size, help_heading = "Experiments", requires = "sized")]
     pub(super) data_size: Option<u64>,
 
     /// Run the jobs once, then twice at once, beside what the kernel counts
@@ -159,8 +160,8 @@ pub(crate) struct TestArguments {
     pub(super) ss: Option<SteadyStop>,
 
     /// Over how long it must be steady [default: 10 s]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds, help_heading = "Experiments", requires = "ss")]
-    pub(super) ss_window: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Experiments", requires = "ss")]
+    pub(super) ss_window: Option<Duration>,
 
     /// Send the requests of a trace at the times at which they came: what --trace recorded, blktrace, or blkparse
     /// printed. Of CONF only the classes are used, by their names
@@ -192,7 +193,7 @@ pub(crate) struct TestArguments {
 
 /// A length of blocks; its range is checked by those who read them.
 fn parse_block(text: &str) -> Result<u32, String> {
-    let bytes = parse_bytes(text)?;
+    let bytes = size(text)?;
     u32::try_from(bytes).map_err(|_| "blocks are at most 16M long".to_owned())
 }
 
@@ -251,15 +252,15 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     let storage = Storage::of(&path)?;
     let choice = arguments.disk.choice()?;
     let model = arguments.disk.model;
-    let disk = plimsoll_tools::experiment::old_defaults::setup(&choice, model, storage.path());
+    let disk = plimsoll_measure::experiment::old_defaults::setup(&choice, model, storage.path());
     let disk = disk.map_err(|error| match &arguments.disk.io_properties {
         Some(path) => Failure::Input(format!("{}: {error}", path.display())),
         None => error.into(),
     })?;
-    if arguments.duration == Some(0) {
+    if arguments.duration == Some(Duration::ZERO) {
         return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
     }
-    let duration_ns = arguments.duration.unwrap_or_else(|| match &fio {
+    let duration_ns = arguments.duration.map(nanos).unwrap_or_else(|| match &fio {
         Some(file) => file.duration_ns.unwrap_or(WITHOUT_END_NS),
         None => DURATION_NS,
     });
@@ -273,7 +274,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         shards,
         disk,
         backend: arguments.shards.backend.or_else(|| fio.as_ref()?.backend),
-        warmup_ns: arguments.warmup.or_else(|| Some(fio.as_ref()?.ramp_ns)).unwrap_or(0),
+        warmup_ns: arguments.warmup.map(nanos).or_else(|| Some(fio.as_ref()?.ramp_ns)).unwrap_or(0),
         duration_ns,
         max_write_bytes: arguments.max_write,
         seed: arguments.seed.or_else(|| fio.as_ref()?.seed).unwrap_or(1),
@@ -310,12 +311,12 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
     let Some(path) = &arguments.conf else {
         // The matrix has jobs of its own, a replay has none; this one only stands for them.
         let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
-        return Ok(JobText::Ours(jobs::parse("matrix", text, groups)?));
+        return Ok(JobText::Ours(job_reader::parse("matrix", text, groups)?));
     };
     // What cannot be read is told by the reader of our own format, with the path.
     let text = std::fs::read_to_string(path).unwrap_or_default();
     if !fio::looks_like_fio(path, &text) {
-        return Ok(JobText::Ours(jobs::parse_from_file(path, groups)?));
+        return Ok(JobText::Ours(job_reader::parse_from_file(path, groups)?));
     }
     if arguments.sched_groups.is_some() {
         return Err(Failure::Input(
@@ -334,7 +335,7 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
 /// `--ss`, or fio's `steadystate`.
 fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Option<SteadyStop>, Failure> {
     if let Some(stop) = arguments.ss {
-        return Ok(Some(SteadyStop { window_ns: arguments.ss_window.unwrap_or(stop.window_ns), ..stop }));
+        return Ok(Some(SteadyStop { window_ns: arguments.ss_window.map_or(stop.window_ns, nanos), ..stop }));
     }
     let Some(state) = fio.and_then(|file| file.steady) else { return Ok(None) };
     if !state.is_percent || state.limit <= 0.0 {

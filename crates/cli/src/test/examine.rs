@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use plimsoll_tools::compressibility::{Examination, ExamineError, Options, examine};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::tune::Observer;
-use plimsoll_tools::units::format_bytes_binary;
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_measure::compressibility::{Examination, ExamineError, Options, examine};
+use plimsoll_measure::load::Control;
+use plimsoll_measure::tune::Observer;
 
 use super::arguments::TestArguments;
-use super::experiments::csv;
 use crate::failure::{Failure, Outcome};
 use crate::flags::TestFormat;
 use crate::screen::Phases;
@@ -47,7 +46,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         examined => examined?,
     };
     screen::print(&match arguments.format {
-        TestFormat::Csv => csv(&examination.csv()),
+        TestFormat::Csv => examination.csv().to_csv(),
         TestFormat::Table => table(&examination),
         // Plain values: cannot fail.
         _ => serde_json::to_string_pretty(&examination).unwrap_or_default(),
@@ -76,8 +75,7 @@ fn conclude(examination: &Examination, options: &Options) -> Outcome {
 fn table(examination: &Examination) -> String {
     let mut text = String::new();
     for table in examination.tables() {
-        let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
-        text.push_str(&format!("{}\n{}\n\n", table.caption, screen::table(&headers, table.rows)));
+        text.push_str(&format!("{}\n{}\n\n", table.caption, screen::show(&table)));
     }
     text + &screen::wrap(&examination.summary()) + "\n"
 }

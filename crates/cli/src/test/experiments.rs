@@ -2,18 +2,16 @@
 
 use std::path::Path;
 
-use plimsoll_tools::experiment::dual::{self, DualReport, Iostat};
-use plimsoll_tools::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
-use plimsoll_tools::experiment::matrix::{self, MatrixReport};
-use plimsoll_tools::experiment::pictures::{self, Picture};
-use plimsoll_tools::experiment::rbd::{self, RbdRun};
-use plimsoll_tools::experiment::sweep::{self, SweepReport};
-use plimsoll_tools::experiment::{ExperimentError, Point};
-use plimsoll_tools::load::Control;
-use plimsoll_tools::page::Table;
-use plimsoll_tools::units::{
-    csv_field, format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal,
-};
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_files::rbd::{self, RbdRun};
+use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
+use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
+use plimsoll_measure::experiment::matrix::{self, MatrixReport};
+use plimsoll_measure::experiment::pictures::{self, Picture};
+use plimsoll_measure::experiment::sweep::{self, SweepReport};
+use plimsoll_measure::experiment::{ExperimentError, Point};
+use plimsoll_measure::load::Control;
+use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
 
 use super::Steps;
@@ -80,7 +78,7 @@ pub(super) fn run(
     };
     steps.end();
     let shown = match result {
-        Err(ExperimentError::Test(error @ plimsoll_tools::test::TestError::Interrupted)) => {
+        Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
             screen::note(&format!("{error}; scratch files are removed"));
             return Ok(Some(Outcome::Interrupted));
         }
@@ -95,10 +93,9 @@ pub(super) fn run(
 /// Prints what `--rbd` names, without a run.
 pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Failure> {
     let runs = read_rbd(path)?;
-    let (headers, rows) = rbd_rows(&runs);
     let text = match format {
-        TestFormat::Csv => csv(&Table { caption: String::new(), headers, rows }),
-        TestFormat::Table => screen::table(&headers.iter().map(String::as_str).collect::<Vec<_>>(), rows) + "\n",
+        TestFormat::Csv => rbd_table(&runs).to_csv(),
+        TestFormat::Table => screen::show(&rbd_table(&runs)) + "\n",
         _ => pretty(&json!({ "rbd": runs })),
     };
     screen::print(&text)?;
@@ -109,7 +106,7 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
     // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
     let written = outputs.write(&shown.title, &shown.remarks, shown.table.clone(), || shown.pictures.clone());
     let text = match format {
-        TestFormat::Csv => csv(&shown.csv),
+        TestFormat::Csv => shown.csv.to_csv(),
         TestFormat::Table => table(shown),
         _ => pretty(&shown.json),
     };
@@ -129,32 +126,21 @@ fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome,
 }
 
 fn table(shown: &Shown) -> String {
-    let headers: Vec<&str> = shown.table.headers.iter().map(String::as_str).collect();
-    let mut text = screen::table(&headers, shown.table.rows.clone());
+    let mut text = screen::show(&shown.table);
     for remark in &shown.remarks {
         text.push_str("\n\n");
         text.push_str(&screen::wrap(remark));
     }
     if let Some(table) = &shown.beside {
-        let headers: Vec<&str> = table.headers.iter().map(String::as_str).collect();
-        text.push_str(&format!("\n\n{}\n{}", table.caption, screen::table(&headers, table.rows.clone())));
+        text.push_str(&format!("\n\n{}\n{}", table.caption, screen::show(table)));
     }
     text.push('\n');
     text
 }
 
-pub(super) fn csv(table: &Table) -> String {
-    let line = |row: &Vec<String>| row.iter().map(|field| csv_field(field)).collect::<Vec<_>>().join(",") + "\n";
-    std::iter::once(&table.headers).chain(&table.rows).map(line).collect()
-}
-
 fn pretty(value: &Value) -> String {
     // A tree of plain values: cannot fail.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
-}
-
-fn strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
 fn us(us: f64) -> String {
@@ -200,18 +186,19 @@ const POINT_CSV: [&str; 9] = [
 fn point_csv(point: &Point) -> Vec<String> {
     vec![
         point.parallelism.to_string(),
-        format!("{:.0}", point.throughput_bytes_per_s),
-        format!("{:.1}", point.iops),
-        format!("{:.2}", point.latency.average_us),
-        format!("{:.2}", point.latency.p99_us),
-        format!("{:.3}", point.in_device),
-        format!("{:.2}", point.device_latency_mean_us),
-        point.little_ratio().map_or_else(String::new, |ratio| format!("{ratio:.3}")),
+        fixed(point.throughput_bytes_per_s, 0),
+        fixed(point.iops, 1),
+        fixed(point.latency.average_us, 2),
+        fixed(point.latency.p99_us, 2),
+        fixed(point.in_device, 3),
+        fixed(point.device_latency_mean_us, 2),
+        fixed(point.little_ratio(), 3),
         point.errors.to_string(),
     ]
 }
 
 fn of_sweep(report: &SweepReport) -> Shown {
+    let axes = || report.axes.iter().map(String::as_str);
     let values = |point: &Point| point.settings.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
     let rows = |cells: fn(&Point) -> Vec<String>| {
         report.points.iter().map(|point| [values(point), cells(point)].concat()).collect::<Vec<_>>()
@@ -239,18 +226,14 @@ fn of_sweep(report: &SweepReport) -> Shown {
     }
     Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
-        table: Table {
-            caption: String::new(),
-            headers: [report.axes.clone(), strings(&POINT_HEADERS)].concat(),
-            rows: rows(point_cells),
-        },
+        table: Table::new("", axes().chain(POINT_HEADERS), rows(point_cells)),
         remarks,
         beside: None,
-        csv: Table {
-            caption: String::new(),
-            headers: [report.axes.iter().map(|axis| format!("set_{axis}")).collect(), strings(&POINT_CSV)].concat(),
-            rows: rows(point_csv),
-        },
+        csv: Table::new(
+            "",
+            axes().map(|axis| format!("set_{axis}")).chain(POINT_CSV.map(str::to_owned)),
+            rows(point_csv),
+        ),
         json,
         pictures: pictures::of_sweep(report),
         written_bytes: report.written_bytes,
@@ -261,19 +244,13 @@ fn of_sweep(report: &SweepReport) -> Shown {
 }
 
 fn of_search(report: &RateReport, goal: &Goal) -> Shown {
-    let headers = ["asked", "made", "latency", "within"];
     let row = |trial: &find_rate::Trial| {
         let within = if trial.passed { "yes" } else { "no" };
         let latency = format_duration_ns(trial.latency_ns as u64);
-        vec![format_iops(trial.rate), format_iops(trial.achieved), latency, within.to_owned()]
+        [format_iops(trial.rate), format_iops(trial.achieved), latency, within.to_owned()]
     };
     let number = |trial: &find_rate::Trial| {
-        vec![
-            format!("{:.3}", trial.rate),
-            format!("{:.3}", trial.achieved),
-            format!("{:.0}", trial.latency_ns),
-            trial.passed.to_string(),
-        ]
+        [fixed(trial.rate, 3), fixed(trial.achieved, 3), fixed(trial.latency_ns, 0), trial.passed.to_string()]
     };
     let found = &report.found;
     let said = match (found.rate, found.failed_rate) {
@@ -300,14 +277,12 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
         "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
     };
     let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
-    let csv_headers = strings(&["rate", "achieved", "latency_ns", "passed"]);
-    let table_of = |headers: Vec<String>, rows| Table { caption: String::new(), headers, rows };
     Shown {
         title: format!("highest rate of {} with {}", report.job, goal.text),
-        table: table_of(strings(&headers), found.trials.iter().map(row).collect()),
+        table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
         remarks: vec![said, format!("{sure} {closed}")],
         beside: None,
-        csv: table_of(csv_headers, found.trials.iter().map(number).collect()),
+        csv: Table::new("", ["rate", "achieved", "latency_ns", "passed"], found.trials.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
         pictures: pictures::of_search(report),
         written_bytes: report.written_bytes,
@@ -327,23 +302,18 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     let number = |row: &matrix::MatrixRow| {
         [vec![row.kind.to_owned(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
     };
-    let ours: Vec<&str> = POINT_HEADERS.into_iter().skip(1).collect();
-    let headers = [strings(&["", "depth", "GB/s"]), strings(&ours)].concat();
+    let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
     let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
                requests under way, more would only take memory.";
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
-        table: Table { caption: String::new(), headers, rows: report.rows.iter().map(row).collect() },
+        table: Table::new("", headers, report.rows.iter().map(row)),
         remarks: vec![
             format!("{} shard(s), {} written. {fio}", report.shards, format_bytes_binary(report.written_bytes)),
             POINT_WORDS.to_owned(),
         ],
         beside: None,
-        csv: Table {
-            caption: String::new(),
-            headers: [strings(&["type", "request_bytes"]), strings(&POINT_CSV)].concat(),
-            rows: report.rows.iter().map(number).collect(),
-        },
+        csv: Table::new("", ["type", "request_bytes"].into_iter().chain(POINT_CSV), report.rows.iter().map(number)),
         json: serde_json::to_value(report).unwrap_or_default(),
         pictures: Vec::new(),
         written_bytes: report.written_bytes,
@@ -392,24 +362,17 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
     });
     let mut json = serde_json::to_value(report).unwrap_or_default();
-    let beside = rbd.map(|runs| {
-        let (headers, rows) = rbd_rows(runs);
-        Table { caption: "rbd bench, as read:".to_owned(), headers, rows }
-    });
+    let beside = rbd.map(rbd_table);
     if let (Some(runs), Some(map)) = (rbd, json.as_object_mut()) {
         map.insert("rbd".to_owned(), serde_json::to_value(runs).unwrap_or_default());
     }
     let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
     Shown {
         title: "once, and twice at once".to_owned(),
-        table: Table { caption: String::new(), headers: strings(&headers), rows },
+        table: Table::new("", headers, rows),
         remarks,
         beside,
-        csv: Table {
-            caption: String::new(),
-            headers: [strings(&["times"]), strings(&POINT_CSV), strings(&columns)].concat(),
-            rows: numbers,
-        },
+        csv: Table::new("", ["times"].into_iter().chain(POINT_CSV).chain(columns), numbers),
         json,
         pictures: Vec::new(),
         written_bytes: report.written_bytes,
@@ -426,14 +389,8 @@ fn upper_first(text: &str) -> String {
 
 fn iostat_csv(iostat: Option<Iostat>) -> Vec<String> {
     let Some(io) = iostat else { return vec![String::new(); 5] };
-    let optional = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.3}"));
-    vec![
-        format!("{:.1}", io.reads_per_s),
-        format!("{:.1}", io.writes_per_s),
-        optional(io.await_ms),
-        optional(io.queue),
-        optional(io.util_pct),
-    ]
+    let [reads_per_s, writes_per_s] = [io.reads_per_s, io.writes_per_s].map(|rate| fixed(rate, 1));
+    vec![reads_per_s, writes_per_s, fixed(io.await_ms, 3), fixed(io.queue, 3), fixed(io.util_pct, 3)]
 }
 
 fn read_rbd(path: &Path) -> Result<Vec<RbdRun>, Failure> {
@@ -442,13 +399,13 @@ fn read_rbd(path: &Path) -> Result<Vec<RbdRun>, Failure> {
     rbd::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
-fn rbd_rows(runs: &[RbdRun]) -> (Vec<String>, Vec<Vec<String>>) {
-    let headers = strings(&["rbd bench", "size", "threads", "elapsed", "ops/s", "rate", "slowest s", "fastest s"]);
+fn rbd_table(runs: &[RbdRun]) -> Table {
+    let headers = ["rbd bench", "size", "threads", "elapsed", "ops/s", "rate", "slowest s", "fastest s"];
     let row = |(at, run): (usize, &RbdRun)| {
         let rates = || run.seconds.iter().map(|second| second.bytes_per_s);
         let optional = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         let rate = |value: f64| (value.is_finite() && value >= 0.0).then(|| format_throughput_decimal(value));
-        vec![
+        [
             format!("{}: {} {}", at + 1, run.io_type, run.pattern),
             optional(run.io_size_bytes.map(format_bytes_binary)),
             optional(run.io_threads.map(|threads| threads.to_string())),
@@ -459,5 +416,5 @@ fn rbd_rows(runs: &[RbdRun]) -> (Vec<String>, Vec<Vec<String>>) {
             optional(rate(rates().fold(-1.0, f64::max))),
         ]
     };
-    (headers, runs.iter().enumerate().map(row).collect())
+    Table::new("rbd bench, as read:", headers, runs.iter().enumerate().map(row))
 }

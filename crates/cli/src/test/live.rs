@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use plimsoll_tools::load::{Control, LiveJob};
-use plimsoll_tools::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_measure::load::{Control, LiveJob};
 
 use crate::screen::TimedBar;
 

@@ -1,7 +1,7 @@
 //! Where the pictures and the page of a run go, seen to be writable before the work.
 
-use plimsoll_tools::experiment::pictures::{self, Picture};
-use plimsoll_tools::page::Table;
+use plimsoll_measure::experiment::pictures::{self, Picture};
+use plimsoll_show::table::Table;
 
 use super::arguments::TestArguments;
 use crate::failure::Failure;

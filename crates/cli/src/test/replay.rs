@@ -2,22 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_tools::experiment::pictures;
-use plimsoll_tools::load::Control;
-use plimsoll_tools::load::replay::{ReplayError, Speed};
-use plimsoll_tools::report::{Latency, TestReport};
-use plimsoll_tools::test::TestError;
-use plimsoll_tools::test::replay::{
+use plimsoll_figures::units::{format_count, format_duration_ns};
+use plimsoll_measure::experiment::pictures;
+use plimsoll_measure::load::Control;
+use plimsoll_measure::load::replay::{ReplayError, Speed};
+use plimsoll_measure::report::{Latency, TestReport};
+use plimsoll_measure::test::TestError;
+use plimsoll_measure::test::replay::{
     ReplayFigures, ReplayOptions, ReplayResult, ReplayTestError, remarks, report, run as replay, write_flag,
 };
-use plimsoll_tools::units::{format_count, format_duration_ns};
 use serde_json::json;
 
 use super::arguments::{Checked, TestArguments, checked};
 use super::outputs::Outputs;
 use super::{Steps, conclude, table};
 use crate::failure::{Failure, Outcome};
-use crate::flags::TestFormat;
+use crate::flags::{TestFormat, nanos};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 
@@ -41,7 +41,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         trace: path.to_owned(),
         speed: arguments.speed.unwrap_or(Speed::Times(1.0)),
         data_size_bytes: arguments.data_size,
-        duration_ns: arguments.duration,
+        duration_ns: arguments.duration.map(nanos),
     };
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
@@ -124,7 +124,7 @@ fn own_table(figures: &ReplayFigures) -> String {
     let said = format!(
         "Replayed {} of {} requests of {} ({}), recorded over {:.2} s, {speed}. late: from when a request was due to when it \
          was sent. trace and replay: latencies of the same requests there and here.",
-        format_count(figures.issued),
+        format_count(figures.totals.issued),
         format_count(figures.requests),
         figures.trace,
         figures.origin,
@@ -135,7 +135,7 @@ fn own_table(figures: &ReplayFigures) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_tools::test::replay::ReplayClassFigures;
+    use plimsoll_measure::test::replay::ReplayClassFigures;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What a single run shows to people.
 
-use plimsoll_tools::report::{DirectionReport, JobReport, TestReport};
-use plimsoll_tools::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_measure::report::{DirectionReport, JobReport, TestReport};
 
 use crate::screen;
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plimsoll_tools::compare::ALPHA;
-use plimsoll_tools::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
-use plimsoll_tools::units::format_duration_ns;
+use plimsoll_figures::stats::ALPHA;
+use plimsoll_figures::units::format_duration_ns;
+use plimsoll_observe::trace::diff::{Compared, DiffReport, ReasonParts, Side, SideDone, diff};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -37,7 +37,7 @@ pub(crate) struct DiffArguments {
 pub(super) fn run(arguments: &DiffArguments) -> Result<Outcome, Failure> {
     let report = diff(&side(&arguments.base)?, &side(&arguments.other)?);
     report.unmatched.iter().for_each(|sentence| screen::warning(sentence));
-    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
+    arguments.format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(if report.is_worse { Outcome::Finding } else { Outcome::Done })
 }
 

@@ -3,13 +3,15 @@
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use plimsoll_tools::trace::export::{Export, Exported, Form, HAS_PARQUET};
-use plimsoll_tools::units::format_count;
+use plimsoll_figures::units::format_count;
+use plimsoll_observe::trace::export::{Export, Exported, Form, HAS_PARQUET};
 
-use super::show::{FilterFlags, check_class, head, parse_time, read_again};
+use super::show::{FilterFlags, check_class, head, read_again};
 use crate::failure::{Failure, Outcome};
+use crate::flags::{nanos, time};
 use crate::output::Output;
 use crate::screen;
 
@@ -21,9 +23,6 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// The columns are described in docs/formats.md. Open a file for Perfetto at https://ui.perfetto.dev: it has a track
 /// for each shard, class and disk.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    plimsoll trace export run.plt --to perfetto -o run.pftrace\n  \
-    plimsoll trace export run.plt --to arrivals --class db -o db.csv")]
 pub(crate) struct ExportArguments {
     /// The trace
     #[arg(value_name = "FILE")]
@@ -41,8 +40,8 @@ pub(crate) struct ExportArguments {
     filter: FilterFlags,
 
     /// Only what begins earlier than so long after the beginning of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<Duration>,
 
     /// Write over a file that exists
     #[arg(long)]
@@ -82,7 +81,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
                        or take --to csv";
         return Err(Failure::Input(message.to_owned()));
     }
-    let filter = arguments.filter.filter(arguments.until)?;
+    let filter = arguments.filter.filter(arguments.until.map(nanos))?;
     match &arguments.output {
         Some(path) => drop(Output::check(path, arguments.force, "--output")?),
         None if !arguments.to.is_text() => {

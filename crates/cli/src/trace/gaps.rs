@@ -1,13 +1,14 @@
 //! `plimsoll trace gaps`: why queues with work sent nothing, and who the limiter is.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll_tools::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, LongGap, QueueGaps, ReasonGaps};
-use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, parse_duration_ns};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
+use plimsoll_observe::trace::gaps::{ClassWait, DiskGaps, Gaps, GapsReport, LongGap, QueueGaps, ReasonGaps};
 
 use crate::failure::{Failure, Outcome};
-use crate::flags::ReportFormat;
+use crate::flags::{ReportFormat, nanos, time};
 use crate::screen;
 
 /// Most queues, and most rows of classes, in a table.
@@ -24,26 +25,19 @@ pub(crate) struct GapsArguments {
     trace: PathBuf,
 
     /// Count and list standstills of at least this
-    #[arg(long, default_value = "10us", value_name = "TIME", value_parser = parse_time)]
-    longer_than: u64,
+    #[arg(long, default_value = "10us", value_name = "TIME", value_parser = time)]
+    longer_than: Duration,
 
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
 }
 
-fn parse_time(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    parse_duration_ns(text).map_err(|error| error.to_string())
-}
-
 pub(super) fn run(arguments: &GapsArguments) -> Result<Outcome, Failure> {
-    let mut gaps = Gaps::new(arguments.longer_than);
+    let mut gaps = Gaps::new(nanos(arguments.longer_than));
     let trace = super::read(&arguments.trace, &mut |item| gaps.visit(&item))?;
     let report = gaps.finish(&trace);
-    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
+    arguments.format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(Outcome::Done)
 }
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use plimsoll_tools::load::Control;
-use plimsoll_tools::trace::beside::{self, BesideError, BesideReport, Stage};
-use plimsoll_tools::trace::kernel::record::{self, Place, RecordError, Recorded};
-use plimsoll_tools::trace::stages::{By, Stages};
-use plimsoll_tools::units::{format_bytes_decimal, format_count, format_duration_ns, parse_duration_ns};
+use plimsoll_figures::units::{format_bytes_decimal, format_count, format_duration_ns};
+use plimsoll_measure::load::Control;
+use plimsoll_observe::trace::beside::{self, BesideError, BesideReport, Stage};
+use plimsoll_observe::trace::kernel::record::{self, Place, RecordError, Recorded};
+use plimsoll_observe::trace::stages::{By, Stages};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome, as_json};
-use crate::flags::ReportFormat;
+use crate::flags::{ReportFormat, nanos, time_within};
 use crate::interrupt;
 use crate::output::Output;
 use crate::screen;
@@ -28,16 +28,14 @@ const SCHEMA: u32 = 1;
 /// is what blktrace writes: the other `trace` commands and blkparse read it. With --beside, nothing is recorded: for
 /// each request of the program's trace, how long the scheduler, the kernel and the device had it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    plimsoll trace kernel /dev/nvme0n1 --duration 10s --analyse\n  \
-    plimsoll trace kernel nvme0n1.blktrace --beside own.plt")]
 pub(crate) struct KernelArguments {
     /// The device or partition, or a file or directory on it; with --beside, the kernel's trace
     #[arg(value_name = "DEVICE|TRACE")]
     target: PathBuf,
 
-    /// How long to record: 10s, 500ms [default: until Ctrl-C]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// How long to record: seconds, or with a unit (500ms, 2m) [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME",
+          value_parser = time_within(Duration::from_nanos(1), Duration::from_secs(365 * 86_400)))]
     duration: Option<Duration>,
 
     /// Where to write the trace [default: the device's name with .blktrace, here]
@@ -59,14 +57,6 @@ pub(crate) struct KernelArguments {
     /// Format of the result
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
-}
-
-fn parse_time(text: &str) -> Result<Duration, String> {
-    match parse_duration_ns(text) {
-        Ok(0) => Err("give a time above 0, such as 10s".to_owned()),
-        Ok(ns) => Ok(Duration::from_nanos(ns)),
-        Err(error) => Err(format!("{}: {}", error.message, error.help)),
-    }
 }
 
 pub(super) fn run(arguments: &KernelArguments) -> Result<Outcome, Failure> {
@@ -141,7 +131,7 @@ fn line(recorded: &Recorded, path: &Path, time: Duration) -> String {
         "{}: {} events in {} written to {} ({})",
         recorded.disk,
         format_count(recorded.events),
-        format_duration_ns(time.as_nanos() as u64),
+        format_duration_ns(nanos(time)),
         path.display(),
         format_bytes_decimal(bytes)
     );
@@ -157,10 +147,10 @@ fn line(recorded: &Recorded, path: &Path, time: Duration) -> String {
 
 fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) -> Result<String, Failure> {
     let Recorded { disk, events, lost_events, is_monotonic } = recorded;
-    let (time_ns, path_text) = (time.as_nanos() as u64, path.display().to_string());
+    let (time_ns, path_text) = (nanos(time), path.display().to_string());
     Ok(match format {
         ReportFormat::Table => screen::wrap(&line(recorded, path, time)),
-        ReportFormat::Json => as_json(serde_json::to_string_pretty(&json!({
+        ReportFormat::Json => as_json(&json!({
             "schema": SCHEMA,
             "disk": disk,
             "file": path_text,
@@ -168,7 +158,7 @@ fn tell(recorded: &Recorded, path: &Path, time: Duration, format: ReportFormat) 
             "events": events,
             "lost_events": lost_events,
             "is_monotonic": is_monotonic,
-        })))?,
+        }))?,
         ReportFormat::Csv => {
             let head = "disk,duration_ns,events,lost_events,is_monotonic";
             format!("{head}\n{disk},{time_ns},{events},{lost_events},{is_monotonic}\n")
@@ -180,7 +170,7 @@ fn analyse(path: &Path, format: ReportFormat) -> Result<(), Failure> {
     let mut stages = Stages::new(&[By::Class, By::Size]);
     let trace = super::read(path, &mut |item| stages.visit(&item))?;
     let report = stages.finish(&trace);
-    format.print(|| super::stages::table(&report), || report.to_json(), || report.to_csv())
+    format.print(|| super::stages::table(&report), &report, || report.to_csv())
 }
 
 fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome, Failure> {
@@ -188,7 +178,7 @@ fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome
         BesideError::Read(..) | BesideError::Unsuitable(_) => Failure::Input(error.to_string()),
     })?;
     report.lost.iter().for_each(|sentence| screen::warning(sentence));
-    format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
+    format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(if report.matched == 0 { Outcome::Finding } else { Outcome::Done })
 }
 

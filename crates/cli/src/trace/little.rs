@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::trace::levels::Level;
-use plimsoll_tools::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
-use plimsoll_tools::units::{format_count, format_duration_ns, format_iops_short, format_throughput_decimal};
+use plimsoll_figures::units::{format_count, format_duration_ns, format_iops_short, format_throughput_decimal};
+use plimsoll_observe::trace::levels::Level;
+use plimsoll_observe::trace::little::{DiskLevels, Law, Little, LittleReport, Window};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &LittleArguments) -> Result<Outcome, Failure> {
     let mut little = Little::default();
     let trace = super::read(&arguments.trace, &mut |item| little.visit(&item))?;
     let report = little.finish(&trace);
-    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
+    arguments.format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(Outcome::Done)
 }
 

@@ -2,13 +2,16 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use plimsoll_tools::trace::show::{self, Filter, Head};
-use plimsoll_tools::trace::{self, span::Item};
-use plimsoll_tools::units::{format_count, parse_duration_ns};
+use plimsoll_figures::units::format_count;
+use plimsoll_observe::trace;
+use plimsoll_observe::trace::show::{self, Filter, Head};
+use plimsoll_observe::trace::span::Item;
 
 use crate::failure::{Failure, Outcome};
+use crate::flags::{nanos, time};
 use crate::screen;
 
 /// Show a trace as text: a line for each piece of a request, and for each event that belongs to none
@@ -26,8 +29,8 @@ pub(crate) struct ShowArguments {
     filter: FilterFlags,
 
     /// Only what begins earlier than so long after the beginning of the trace
-    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_time)]
-    to: Option<u64>,
+    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = time)]
+    to: Option<Duration>,
 
     /// Show at most so many lines
     #[arg(long, value_name = "N")]
@@ -42,23 +45,19 @@ pub(super) struct FilterFlags {
     class: Option<String>,
 
     /// Only what ends so long after the beginning of the trace, or later: 1.5s, 300ms
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    from: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Duration>,
 }
 
 impl FilterFlags {
     /// What to take of the trace, up to `to_ns`.
     pub(super) fn filter(&self, to_ns: Option<u64>) -> Result<Filter, Failure> {
-        let from_ns = self.from.unwrap_or(0);
+        let from_ns = self.from.map_or(0, nanos);
         if to_ns.is_some_and(|to_ns| to_ns <= from_ns) {
             return Err(Failure::Input("the part of the trace must end later than --from".to_owned()));
         }
         Ok(Filter { class: self.class.clone(), from_ns, to_ns })
     }
-}
-
-pub(super) fn parse_time(text: &str) -> Result<u64, String> {
-    parse_duration_ns(text).map_err(|error| format!("{}: {}", error.message, error.help))
 }
 
 /// Reads the whole trace for its names and its beginning; what is missing in it goes to stderr. Standard input can be
@@ -100,7 +99,7 @@ pub(super) fn read_again(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(),
 }
 
 pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
-    let filter = arguments.filter.filter(arguments.to)?;
+    let filter = arguments.filter.filter(arguments.to.map(nanos))?;
     let head = head(&arguments.trace)?;
     check_class(&filter, &head, &arguments.trace)?;
     let limit = arguments.limit.unwrap_or(u64::MAX);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plimsoll_tools::trace::stages::{By, DiskReport, GroupReport, PICTURES, StageReport, Stages, StagesReport};
-use plimsoll_tools::units::{format_count, format_duration_ns, format_throughput_decimal};
+use plimsoll_figures::units::{format_count, format_duration_ns, format_throughput_decimal};
+use plimsoll_observe::trace::stages::{By, DiskReport, GroupReport, PICTURES, StageReport, Stages, StagesReport};
 
 use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
@@ -72,7 +72,7 @@ pub(super) fn run(arguments: &StagesArguments) -> Result<Outcome, Failure> {
             pictures.write(name, &title, &[chart])?;
         }
     }
-    arguments.format.print(|| table(&report), || report.to_json(), || report.to_csv())?;
+    arguments.format.print(|| table(&report), &report, || report.to_csv())?;
     Ok(Outcome::Done)
 }
 
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_table_fits_100_columns_and_says_where_the_time_went() {
         let mut stages = Stages::new(&[By::Class, By::Size, By::Op, By::Disk, By::Shard]);
-        let trace = plimsoll_tools::trace::read_from(file().as_slice(), &mut |item| stages.visit(&item)).unwrap();
+        let trace = plimsoll_observe::trace::read_from(file().as_slice(), &mut |item| stages.visit(&item)).unwrap();
         let text = table(&stages.finish(&trace));
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         for part in ["Q2D", "33.3 %", "66.7 %", "disk slow", "mostly for tokens"] {

@@ -1,7 +1,7 @@
 //! A report of `tune` for people: what the disk carries, in a screen.
 
-use plimsoll_tools::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
-use plimsoll_tools::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
+use plimsoll_measure::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
 
 use crate::screen;
 
@@ -76,7 +76,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
             .map_or_else(String::new, |factor| format!("; 4 KiB writes off their boundary: {factor:.2} times slower"));
         lines.push(format!("physical block: {what}; the kernel reports {reported}{shifted}"));
     }
-    let saturation = |curve: &Option<plimsoll_tools::tune::SequentialCurve>| {
+    let saturation = |curve: &Option<plimsoll_measure::tune::SequentialCurve>| {
         let bytes = curve.as_ref()?.saturation_bytes?;
         Some(format_bytes_binary(u64::from(bytes)))
     };

@@ -18,10 +18,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use plimsoll_tools::stat::output::{says_no, time};
-use plimsoll_tools::stat::programs::ClassRow;
-use plimsoll_tools::stat::{Judged, Observed, Verdict};
-use plimsoll_tools::units::{format_iops_short, format_throughput_decimal};
+use plimsoll_figures::units::{format_iops_short, format_throughput_decimal};
+use plimsoll_observe::stat::output::{says_no, time};
+use plimsoll_observe::stat::programs::ClassRow;
+use plimsoll_observe::stat::{Judged, Observed, Verdict};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -256,7 +256,7 @@ fn details(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-    use plimsoll_tools::stat::{Basis, Columns, DeviceInterval};
+    use plimsoll_observe::stat::{Basis, Columns, DeviceInterval};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -1,0 +1,155 @@
+//! Looking at a cache that no process has open: `check`, and what `slabs` and `status` need.
+//!
+//! # Why
+//! After a crash, a power failure or an upgrade somebody wants to know that every block is still what was written.
+//!
+//! # How it works
+//! [`inspect`] and [`check`] open the disks that CACHE.yaml names as the cache would, without writing. [`check`] reads
+//! every block besides. A disk that is missing is a finding: nothing can be said of its blocks.
+//!
+//! # Limits
+//! What came after the last checkpoint is gone after a crash, and is not missed here. The disks are locked meanwhile.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::check::Checked;
+//! let checked = Checked { blocks: 7, checksum_errors: 1, ..Checked::default() };
+//! assert!(!checked.is_sound());
+//! assert_eq!(checked.to_json()["checksum_errors"], 1);
+//! ```
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use plimsoll_cache::stats::{CacheStats, DiskHealth};
+use plimsoll_cache::{CheckReport, DiskSource, HostOptions, Inspection};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::config::{self, CacheFile, FileError};
+use super::session::{SessionError, open_members};
+use super::wait::block_on;
+
+/// What reading everything has shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Checked {
+    /// Version of the schema: 1.
+    pub schema: u32,
+    /// Identity of the cache.
+    pub cache_guid: String,
+    /// The checkpoint that was found.
+    pub generation: u64,
+    /// Disks that were there.
+    pub disks: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Blocks that are not what was written.
+    pub checksum_errors: u64,
+    /// Blocks that their disk did not give.
+    pub unreadable: u64,
+    /// Blocks whose place belongs to another block too.
+    pub double_references: u64,
+    /// Bytes that are in use and belong to nothing.
+    pub leaked_bytes: u64,
+    /// What else is wrong, a sentence each.
+    pub findings: Vec<String>,
+}
+
+impl Checked {
+    fn new(report: CheckReport) -> Checked {
+        let stats = &report.inspection.stats;
+        let mut findings = missing(stats);
+        let disks = stats.disks.len() - findings.len();
+        findings.extend(report.inspection.findings);
+        Checked {
+            schema: 1,
+            cache_guid: report.inspection.cache_guid,
+            generation: stats.generation,
+            disks: disks as u64,
+            blocks: report.blocks,
+            bytes: report.bytes,
+            checksum_errors: report.checksum_errors,
+            unreadable: report.unreadable,
+            double_references: report.double_references,
+            leaked_bytes: report.leaked_bytes,
+            findings,
+        }
+    }
+
+    /// Whether nothing is wrong, as far as it could be seen.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let wrong = [self.checksum_errors, self.unreadable, self.double_references, self.leaked_bytes];
+        wrong == [0; 4] && self.findings.is_empty()
+    }
+
+    /// As JSON, with `is_sound`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        // Plain numbers and text: cannot fail.
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        value["is_sound"] = self.is_sound().into();
+        value
+    }
+
+    /// Names and values, a line each.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        format!(
+            "blocks,bytes,checksum_errors,unreadable,double_references,leaked_bytes,findings\n{},{},{},{},{},{},{}\n",
+            self.blocks,
+            self.bytes,
+            self.checksum_errors,
+            self.unreadable,
+            self.double_references,
+            self.leaked_bytes,
+            self.findings.len()
+        )
+    }
+}
+
+/// A sentence for each disk of the cache that is not there.
+#[must_use]
+pub fn missing(stats: &CacheStats) -> Vec<String> {
+    let missing = stats.disks.iter().filter(|disk| disk.health == DiskHealth::Missing);
+    missing
+        .map(|disk| format!("disk {} ({}) is missing: nothing is known of its blocks", disk.number, disk.guid))
+        .collect()
+}
+
+fn read(path: &Path) -> Result<CacheFile, FileError> {
+    let mut file = config::parse_from_file(path)?;
+    file.load_key(path)?;
+    Ok(file)
+}
+
+/// What the disks of the cache of the file at `path` say; nothing is written.
+///
+/// # Errors
+/// A file that cannot be read, a disk that is not this cache's or is in use by another process.
+pub fn inspect(path: &Path) -> Result<Inspection, SessionError> {
+    let inspect = |file: &CacheFile, sources: Vec<DiskSource>| {
+        block_on(plimsoll_cache::inspect(&sources, file.config.encryption_key, &HostOptions::default()))
+    };
+    Ok(open_members(path, &mut read(path)?, inspect)?.0)
+}
+
+/// Reads and verifies every block of the cache of the file at `path`. `progress` hears how many of how many.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn check(path: &Path, progress: impl FnMut(u64, u64) + Send + 'static) -> Result<Checked, SessionError> {
+    let progress = Arc::new(Mutex::new(progress));
+    let check = |file: &CacheFile, sources: Vec<DiskSource>| {
+        let progress = Arc::clone(&progress);
+        let tell = move |read, all| {
+            if let Ok(mut progress) = progress.lock() {
+                progress(read, all);
+            }
+        };
+        block_on(plimsoll_cache::check(&sources, file.config.encryption_key, &HostOptions::default(), tell))
+    };
+    Ok(Checked::new(open_members(path, &mut read(path)?, check)?.0))
+}

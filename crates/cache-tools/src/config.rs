@@ -1,0 +1,593 @@
+//! CACHE.yaml: which disks a cache lies on, and how it runs.
+//!
+//! # Why
+//! One file says what a cache should be. Commands change it, people may; a process that has the cache open follows.
+//!
+//! # How it works
+//! [`parse`] reads it strictly: an unknown key, a value without its unit or a device that is listed twice is refused
+//! with its line. [`CacheFile::to_text`] writes what [`parse`] reads. [`edit`] is how commands change it: under a lock
+//! on its directory, read, changed, written beside it and renamed onto it, so that readers see the old file or the new
+//! one. Relative paths (of devices that are files, of disk models, of the key) start at the file's directory.
+//!
+//! | key of `cache` | default | meaning |
+//! |---|---|---|
+//! | `checkpoint_interval` | `60s` | a crash loses at most what was inserted in such a time |
+//! | `target_free_blocks_pct` | `5` | kept free by eviction, in percent of the capacity |
+//! | `placement` | `load` | which slab the next block goes to: `seed`, `discriminant`, `load` |
+//! | `memory` | `0` | for blocks, besides the disks |
+//! | `in_flight` | `256MiB` | inserts in flight in each class; what does not fit is dropped |
+//! | `hit_deadline` | `none` | a hit that takes longer is a miss |
+//! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
+//! | `move_rate` | `none` | bound for evacuation and rebalancing, bytes a second |
+//! | `index_memory` | `none` | bound for the index |
+//! | `discard` | `false` | empty slabs are given back to the device |
+//! | `encryption_key_file` | | a file with 64 hexadecimal digits |
+//! | `shards` | `2` | threads that do the I/O |
+//! | `devices` | | a list; of each `path`, `size`, `disk` (a disk file or preset), `state` (`active`, `removing`) |
+//!
+//! # Limits
+//! Comments in the file are lost when a command changes it. At most 128 devices.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::config::{self, DeviceState};
+//! let text = "cache:
+//!   checkpoint_interval: 5s
+//!   target_free_blocks_pct: 20
+//!   devices:
+//!     - path: /dev/nvme1n1
+//!       size: 100GiB
+//!     - {path: /dev/nvme2n1, size: 50GiB, state: removing}
+//! ";
+//! let file = config::parse("c.yaml", text)?;
+//! assert_eq!(file.devices[1].state, DeviceState::Removing);
+//! assert_eq!(config::parse("copy", &file.to_text())?, file);
+//! let error = config::parse("c.yaml", "cache:\n  devises: []").unwrap_err();
+//! assert_eq!((error.line(), error.help()), (Some(2), Some("did you mean `devices`?")));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plimsoll_cache::{CacheConfig, DiskSource, Placement};
+use plimsoll_figures::units::{UnitError, parse_size_bytes};
+use plimsoll_files::error::Source;
+use plimsoll_files::fields::{Field, Fields, Schema};
+use plimsoll_files::{Code, ConfigError, disk, yaml};
+
+/// The most devices of a cache.
+pub const MAX_DEVICES: usize = 128;
+
+/// The most shards that a cache may run on.
+const MAX_SHARDS: u32 = 256;
+
+/// The largest size in the file, in bytes: 512 TiB, the reach of a block's place.
+const MAX_BYTES: u64 = 512 << 40;
+
+/// What should be done with a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It is a part of the cache.
+    #[default]
+    Active,
+    /// Its blocks are moved away; the process that has the cache open takes it out of the file when that is done.
+    Removing,
+}
+
+impl DeviceState {
+    /// Both, with their names in the file.
+    pub const ALL: [(&'static str, DeviceState); 2] =
+        [("active", DeviceState::Active), ("removing", DeviceState::Removing)];
+
+    /// The name in the file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceState::Active => "active",
+            DeviceState::Removing => "removing",
+        }
+    }
+}
+
+/// A device of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// As it is written in the file: relative paths start at the file's directory.
+    pub path: PathBuf,
+    /// Its size, in bytes, when it was taken in or last expanded; the cache uses all of it. A larger figure tells a
+    /// process that has the cache open to use what the device has grown by. `None`: not noted.
+    pub size_bytes: Option<u64>,
+    /// What it can do: a disk file, or the name of a preset.
+    pub disk: Option<String>,
+    /// What should be done with it.
+    pub state: DeviceState,
+}
+
+/// What CACHE.yaml says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CacheFile {
+    /// How the cache runs. Its key is that of [`CacheFile::key_file`] after [`CacheFile::load_key`].
+    pub config: CacheConfig,
+    /// Where the key of the encryption lies, as it is written in the file.
+    pub key_file: Option<PathBuf>,
+    /// Threads that do the I/O: 1 to 256.
+    pub shards: u16,
+    /// The devices, in the order of the file.
+    pub devices: Vec<Device>,
+}
+
+impl Default for CacheFile {
+    fn default() -> CacheFile {
+        CacheFile { config: CacheConfig::default(), key_file: None, shards: 2, devices: Vec::new() }
+    }
+}
+
+/// Why CACHE.yaml, or something that it names, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Its text, or that of a disk file that it names.
+    #[error(transparent)]
+    Text(#[from] ConfigError),
+    /// The file with the key.
+    #[error("{path}: {reason}")]
+    Key {
+        /// Where.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// Where.
+        path: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A change that makes no sense.
+    #[error("{0}")]
+    Change(String),
+}
+
+const TOP: Schema<'static> = Schema { what: "CACHE.yaml", known: &["cache"], refused: &[] };
+
+const CACHE: Schema<'static> = Schema {
+    what: "a cache",
+    known: &[
+        "checkpoint_interval",
+        "target_free_blocks_pct",
+        "placement",
+        "memory",
+        "in_flight",
+        "hit_deadline",
+        "ghost_pct",
+        "move_rate",
+        "index_memory",
+        "discard",
+        "encryption_key_file",
+        "shards",
+        "devices",
+    ],
+    refused: &[],
+};
+
+const DEVICE: Schema<'static> =
+    Schema { what: "a device of a cache", known: &["path", "size", "disk", "state"], refused: &[] };
+
+const TOP_HELP: &str = "`plimsoll cache create` writes such a file; by hand: `cache:` with `devices:` below it";
+
+/// Reads the text of a CACHE.yaml. `source_name` is used in messages only.
+///
+/// # Errors
+/// With the line: unknown keys, values out of range or without unit, no devices, a device twice.
+pub fn parse(source_name: &str, text: &str) -> Result<CacheFile, ConfigError> {
+    parse_source(&Source::new(source_name, text))
+}
+
+/// Reads a CACHE.yaml.
+///
+/// # Errors
+/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+pub fn parse_from_file(path: &Path) -> Result<CacheFile, ConfigError> {
+    parse_source(&yaml::read_file(path)?)
+}
+
+fn parse_source(source: &Source) -> Result<CacheFile, ConfigError> {
+    let root = yaml::parse(source)?;
+    let top = Fields::read(&Field::root(source, &root, TOP_HELP)?, &TOP)?;
+    let cache = top.required("cache", TOP_HELP)?;
+    let fields = Fields::read(&cache, &CACHE)?;
+    let file = CacheFile {
+        config: read_config(&fields)?,
+        key_file: fields.get("encryption_key_file").map(|field| field.text().map(PathBuf::from)).transpose()?,
+        shards: fields.get("shards").map_or(Ok(2), |field| field.count(1..=MAX_SHARDS))?.try_into().unwrap_or(1),
+        devices: read_devices(&fields.required("devices", "list the devices: `devices:` and `- path: ...` below it")?)?,
+    };
+    // What is left are bounds that the reader does not know.
+    file.config.check().map_err(|bad| cache.error(Code::OutOfRange, bad.to_string()))?;
+    Ok(file)
+}
+
+fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
+    let mut config = CacheConfig::default();
+    if let Some(field) = fields.get("checkpoint_interval") {
+        config.checkpoint_interval = Duration::from_nanos(field.time_ns(1_000_000)?);
+    }
+    if let Some(field) = fields.get("target_free_blocks_pct") {
+        config.target_free_blocks_pct = field.number(|pct| (0.1..=90.0).contains(&pct), "from 0.1 to 90")?;
+    }
+    if let Some(field) = fields.get("ghost_pct") {
+        config.ghost_pct = field.number(|pct| (0.0..=400.0).contains(&pct), "from 0 to 400")?;
+    }
+    if let Some(field) = fields.get("placement") {
+        config.placement = field.one_of("a placement", &Placement::ALL)?;
+    }
+    if let Some(field) = fields.get("memory") {
+        config.memory_bytes = field.figure(size_or_zero, 0..=MAX_BYTES, "bytes")?;
+    }
+    if let Some(field) = fields.get("in_flight") {
+        config.in_flight_bytes = field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes")?;
+    }
+    config.hit_deadline = unless_none(fields, "hit_deadline", |field| field.time_ns(1))?.map(Duration::from_nanos);
+    let rate = |field: &Field<'_>| {
+        field.figure(plimsoll_figures::units::parse_rate_bytes_per_s, 1 << 20..=MAX_BYTES, "bytes/s")
+    };
+    config.move_bytes_per_s = unless_none(fields, "move_rate", rate)?;
+    let size = |field: &Field<'_>| field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes");
+    config.index_bytes = unless_none(fields, "index_memory", size)?;
+    if let Some(field) = fields.get("discard") {
+        config.discard = field.boolean()?;
+    }
+    Ok(config)
+}
+
+fn size_or_zero(text: &str) -> Result<u64, UnitError> {
+    if text == "none" { Ok(0) } else { parse_size_bytes(text) }
+}
+
+/// The value of a key that may be `none`.
+fn unless_none(
+    fields: &Fields<'_>,
+    key: &str,
+    read: impl Fn(&Field<'_>) -> Result<u64, ConfigError>,
+) -> Result<Option<u64>, ConfigError> {
+    match fields.get(key) {
+        None => Ok(None),
+        Some(field) if field.text()? == "none" => Ok(None),
+        Some(field) => read(&field).map(Some),
+    }
+}
+
+fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
+    let items = field.list()?;
+    if items.is_empty() || items.len() > MAX_DEVICES {
+        let message = format!("a cache has 1 to {MAX_DEVICES} devices, and here are {}", items.len());
+        return Err(field.error(Code::OutOfRange, message));
+    }
+    let mut devices: Vec<Device> = Vec::with_capacity(items.len());
+    for item in &items {
+        let fields = Fields::read(item, &DEVICE)?;
+        let path = fields.required("path", "a device has a path, such as /dev/nvme1n1")?;
+        let device = Device {
+            path: PathBuf::from(path.text()?),
+            size_bytes: fields
+                .get("size")
+                .map(|field| field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes"))
+                .transpose()?,
+            disk: fields.get("disk").map(|field| field.text().map(str::to_owned)).transpose()?,
+            state: fields
+                .get("state")
+                .map_or(Ok(DeviceState::Active), |field| field.one_of("a state", &DeviceState::ALL))?,
+        };
+        if devices.iter().any(|other| other.path == device.path) {
+            let message = format!("{} is listed twice", device.path.display());
+            return Err(path.error(Code::DuplicateName, message).with_help("list each device once"));
+        }
+        devices.push(device);
+    }
+    Ok(devices)
+}
+
+impl CacheFile {
+    /// The file's text; [`parse`] reads it. Keys whose values are defaults are written, too: a file tells all.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let config = &self.config;
+        let mut text = String::from("cache:\n");
+        let mut line = |key: &str, value: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {key}: {value}");
+        };
+        let placement = Placement::ALL.iter().find(|(_, placement)| *placement == config.placement);
+        let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        line("checkpoint_interval", time_text(config.checkpoint_interval));
+        line("target_free_blocks_pct", config.target_free_blocks_pct.to_string());
+        line("placement", placement.map_or("load", |(name, _)| name).to_owned());
+        line("memory", size_text(config.memory_bytes));
+        line("in_flight", size_text(config.in_flight_bytes));
+        line("hit_deadline", or_none(config.hit_deadline.map(time_text)));
+        line("ghost_pct", config.ghost_pct.to_string());
+        line("move_rate", or_none(config.move_bytes_per_s.map(size_text)));
+        line("index_memory", or_none(config.index_bytes.map(size_text)));
+        line("discard", config.discard.to_string());
+        if let Some(path) = &self.key_file {
+            line("encryption_key_file", scalar(&path.to_string_lossy()));
+        }
+        line("shards", self.shards.to_string());
+        text.push_str("  devices:\n");
+        for device in &self.devices {
+            let _ = writeln!(text, "    - path: {}", scalar(&device.path.to_string_lossy()));
+            if let Some(size) = device.size_bytes {
+                let _ = writeln!(text, "      size: {}", size_text(size));
+            }
+            if let Some(disk) = &device.disk {
+                let _ = writeln!(text, "      disk: {}", scalar(disk));
+            }
+            let _ = writeln!(text, "      state: {}", device.state.name());
+        }
+        text
+    }
+
+    /// The devices that the cache should be opened with, of the file `path`; those that are being removed included.
+    ///
+    /// # Errors
+    /// A disk model that is neither a preset nor a file, or a damaged one.
+    pub fn sources(&self, path: &Path) -> Result<Vec<DiskSource>, FileError> {
+        self.devices.iter().map(|device| device.source(path)).collect()
+    }
+
+    /// Reads the key of the encryption, where the file `path` names one, into the configuration.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or does not hold 64 hexadecimal digits.
+    pub fn load_key(&mut self, path: &Path) -> Result<(), FileError> {
+        if let Some(key_file) = &self.key_file {
+            self.config.encryption_key = Some(read_key(&base_of(path).join(key_file))?);
+        }
+        Ok(())
+    }
+
+    /// Writes the file: all of it, or nothing. One that exists is written over only with `may_replace`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&self, path: &Path, may_replace: bool) -> Result<(), FileError> {
+        replace_file(path, &self.to_text(), may_replace)
+            .map_err(|error| FileError::Write { path: path.display().to_string(), error })
+    }
+
+    /// The device at `path`, by its text or by what it leads to; `file` is this file's own path.
+    #[must_use]
+    pub fn position(&self, file: &Path, path: &Path) -> Option<usize> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let wanted = real(path);
+        let is_it = |device: &Device| device.path == path || real(&device.full_path(file)) == wanted;
+        self.devices.iter().position(is_it)
+    }
+}
+
+impl Device {
+    /// Where it is, with CACHE.yaml at `file`.
+    #[must_use]
+    pub(crate) fn full_path(&self, file: &Path) -> PathBuf {
+        file.parent().map_or_else(|| self.path.clone(), |base| base.join(&self.path))
+    }
+
+    /// What the cache is told of it, with CACHE.yaml at `file`.
+    ///
+    /// # Errors
+    /// A disk model that is neither a preset nor a file, or a damaged one.
+    pub fn source(&self, file: &Path) -> Result<DiskSource, FileError> {
+        let mut source = DiskSource { path: self.full_path(file), ..DiskSource::default() };
+        if let Some(name) = &self.disk {
+            let model = disk::find(name, base_of(file))?;
+            source.write_bytes_per_s = model.figures.write_bandwidth.get().map(|rate| rate as f64);
+            source.model = model.config();
+        }
+        Ok(source)
+    }
+}
+
+/// Changes the file at `path`, so that nobody sees half of it and no other command's change is lost.
+///
+/// # Errors
+/// A file that cannot be read or written; what `change` says, and then nothing has changed.
+pub fn edit<T>(path: &Path, change: impl FnOnce(&mut CacheFile) -> Result<T, FileError>) -> Result<T, FileError> {
+    let write_error = |error| FileError::Write { path: path.display().to_string(), error };
+    let directory = File::open(base_of(path)).map_err(write_error)?;
+    directory.lock().map_err(write_error)?;
+    let mut file = parse_from_file(path)?;
+    let before = file.clone();
+    let result = change(&mut file)?;
+    if file != before {
+        file.write(path, true)?;
+    }
+    Ok(result)
+}
+
+/// Reads a key: 64 hexadecimal digits, blanks around them.
+///
+/// # Errors
+/// A file that cannot be read, or holds something else.
+pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
+    let error = |reason: String| FileError::Key { path: path.display().to_string(), reason };
+    let text = fs::read_to_string(path).map_err(|failed| error(format!("cannot read the key: {failed}")))?;
+    let digits: Option<Vec<u32>> = text.trim().chars().map(|digit| digit.to_digit(16)).collect();
+    let digits = digits.filter(|digits| digits.len() == 64);
+    let digits = digits.ok_or_else(|| {
+        error("a key is 64 hexadecimal digits, such as `openssl rand -hex 32` prints, and this is not".to_owned())
+    })?;
+    let mut key = [0; 32];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = pair.iter().fold(0, |value, digit| (value << 4) | u8::try_from(*digit).unwrap_or(0));
+    }
+    Ok(key)
+}
+
+/// Where relative paths of the file at `path` start.
+#[must_use]
+pub(crate) fn base_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes a file beside `path` and renames it onto it.
+pub(super) fn replace_file(path: &Path, text: &str, may_replace: bool) -> io::Result<()> {
+    let mut temporary = tempfile::Builder::new().prefix(".plimsoll-cache-").tempfile_in(base_of(path))?;
+    temporary.write_all(text.as_bytes())?;
+    temporary.as_file().sync_all()?;
+    if let Ok(metadata) = fs::metadata(path) {
+        temporary.as_file().set_permissions(metadata.permissions())?;
+    } else {
+        use std::os::unix::fs::PermissionsExt;
+        temporary.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    }
+    if may_replace {
+        temporary.persist(path).map_err(|error| error.error)?;
+    } else {
+        temporary.persist_noclobber(path).map_err(|error| error.error)?;
+    }
+    Ok(())
+}
+
+/// Bytes in the largest unit that has no fraction: [`parse_size_bytes`] reads it back exactly.
+pub(super) fn size_text(bytes: u64) -> String {
+    let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
+}
+
+/// A time in the largest unit that has no fraction.
+fn time_text(time: Duration) -> String {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units.iter().find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
+}
+
+/// A text as YAML: plain where nothing in it means anything to YAML.
+fn scalar(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
+    let begins = |letter: char| letter.is_ascii_alphanumeric() || letter == '/';
+    if text.starts_with(begins) && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    // A string of JSON is one of YAML.
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut file = CacheFile { key_file: Some("my key: 1.hex".into()), shards: 7, ..CacheFile::default() };
+        file.config = CacheConfig {
+            checkpoint_interval: Duration::from_millis(1500),
+            target_free_blocks_pct: 12.5,
+            placement: Placement::Discriminant,
+            memory_bytes: 64 << 20,
+            in_flight_bytes: (1 << 20) + 1,
+            hit_deadline: Some(Duration::from_micros(1500)),
+            ghost_pct: 0.0,
+            move_bytes_per_s: Some(50 << 20),
+            discard: true,
+            index_bytes: Some(1 << 30),
+            ..CacheConfig::default()
+        };
+        let device = |path: &str, size_bytes, disk: Option<&str>, state| Device {
+            path: path.into(),
+            size_bytes,
+            disk: disk.map(str::to_owned),
+            state,
+        };
+        file.devices = vec![
+            device("/dev/nvme1n1", Some(100 << 30), None, DeviceState::Active),
+            device("a \"b\": # c", Some(1_234_567), Some("i4i.2xlarge"), DeviceState::Removing),
+            device("-x", None, None, DeviceState::Active),
+        ];
+        let text = file.to_text();
+        assert_eq!(parse("copy", &text).unwrap(), file, "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let device = "\n  devices: [{path: a}]";
+        let cases = [
+            ("", Code::Empty, None, ""),
+            ("cache:\n  devices: []", Code::OutOfRange, Some(2), "devices"),
+            ("cache:\n  devices: [{path: a}, {path: a}]", Code::DuplicateName, Some(2), "twice"),
+            ("cache:\n  devices: [{size: 1GiB}]", Code::MissingKey, Some(2), "path"),
+            ("cache:\n  devices:\n    - path: a\n      size: 12", Code::OutOfRange, Some(4), "too small"),
+            ("cache:\n  devices: [{path: a, state: gone}]", Code::InvalidValue, Some(2), "state"),
+            ("cache:\n  memory: 1GiB", Code::MissingKey, Some(2), "devices"),
+            (&format!("cache:\n  checkpoint_interval: 60{device}"), Code::InvalidValue, Some(2), "unit"),
+            (&format!("cache:\n  checkpoint_interval: 100us{device}"), Code::OutOfRange, Some(2), ""),
+            (&format!("cache:\n  checkpoint_interval: 100h{device}"), Code::OutOfRange, Some(2), "1 day"),
+            (&format!("cache:\n  placement: laod{device}"), Code::InvalidValue, Some(2), "placement"),
+            (&format!("cache:\n  target_free_blocks_pct: 0{device}"), Code::OutOfRange, Some(2), ""),
+            (&format!("cache:\n  shards: 0{device}"), Code::OutOfRange, Some(2), ""),
+            (&format!("cache:\n  discard: maybe{device}"), Code::InvalidValue, Some(2), ""),
+            (&format!("cache:\n  in_flight: 4k{device}"), Code::OutOfRange, Some(2), ""),
+            (&format!("cache:\n  memroy: 1GiB{device}"), Code::UnknownKey, Some(2), "memroy"),
+        ];
+        for (text, code, line, fragment) in cases {
+            let error = parse("c.yaml", text).unwrap_err();
+            assert_eq!(error.code(), code, "{text}: {error}");
+            assert!(line.is_none() || error.line().is_some_and(|found| Some(found) >= line), "{text}: {error}");
+            assert!(error.to_string().contains(fragment), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_whole_or_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.yaml");
+        let file = parse("c", "cache:\n  devices: [{path: a, size: 1GiB}]").unwrap();
+        file.write(&path, false).unwrap();
+        assert!(file.write(&path, false).is_err(), "an existing file is kept");
+        edit(&path, |file| {
+            file.devices.push(Device { path: "b".into(), ..Device::default() });
+            Ok(())
+        })
+        .unwrap();
+        let refused = edit(&path, |file| {
+            file.devices.clear();
+            Err::<(), _>(FileError::Change("no".to_owned()))
+        });
+        assert!(refused.is_err());
+        let found = parse_from_file(&path).unwrap();
+        assert_eq!(found.devices.len(), 2);
+        assert_eq!(found.position(&path, &directory.path().join("b")), Some(1));
+        assert_eq!(found.position(&path, Path::new("c")), None);
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn keys_are_64_hexadecimal_digits() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.hex");
+        for (text, expected) in [
+            (format!("{}\n", "0f".repeat(32)), Some([15; 32])),
+            ("0f".repeat(31), None),
+            ("zz".repeat(32), None),
+            ("0f".repeat(33), None),
+        ] {
+            fs::write(&path, &text).unwrap();
+            assert_eq!(read_key(&path).ok(), expected, "{text}");
+        }
+        assert!(read_key(&directory.path().join("none")).is_err());
+        let mut file = parse("c", "cache: {encryption_key_file: key.hex, devices: [{path: a}]}").unwrap();
+        fs::write(&path, "00".repeat(32)).unwrap();
+        file.load_key(&directory.path().join("c.yaml")).unwrap();
+        assert_eq!(file.config.encryption_key, Some([0; 32]));
+    }
+}

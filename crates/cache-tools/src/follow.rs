@@ -1,0 +1,294 @@
+//! A running cache follows CACHE.yaml: disks that appear there are added, those that grow expanded, those that are to
+//! be removed removed.
+//!
+//! # Why
+//! Disks are added while a cache serves. The file is the one place where it stands which ones there should be; a
+//! process that crashes half-way finds it there when it starts again.
+//!
+//! # How it works
+//! [`Follower::follow`] reads the file (once a second, by [`super::session`]), [`plan`]s what differs from what was
+//! done, and does it. What fails is told in the published snapshot, and tried again when the file is written again. A
+//! device whose removal has ended is taken out of the file.
+//!
+//! # Limits
+//! Only devices are followed: other keys hold from the next opening on. Nothing is removed because its entry is gone,
+//! which may be a slip of a finger: only `state: removing` removes, and it is not taken back. Devices do not shrink.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::config::{Device, DeviceState};
+//! use plimsoll_cache_tools::follow::{Step, plan};
+//! let device = |path: &str, state| Device { path: path.into(), state, ..Device::default() };
+//! let done = [device("a", DeviceState::Active), device("b", DeviceState::Active)];
+//! let wanted = [("a", DeviceState::Removing), ("c", DeviceState::Active)];
+//! let wanted = wanted.map(|(path, state)| device(path, state));
+//! assert_eq!(plan(&done, &wanted), [Step::Remove(wanted[0].clone()), Step::Add(wanted[1].clone())]);
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use plimsoll_cache::stats::{CacheStats, DiskHealth, DiskStats};
+use plimsoll_cache::{BlockCache, CacheError};
+
+use super::config::{self, CacheFile, Device, DeviceState, FileError};
+use super::wait::block_on;
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Take this device in.
+    Add(Device),
+    /// It has become larger.
+    Expand(Device),
+    /// Begin to move its blocks away.
+    Remove(Device),
+}
+
+impl Step {
+    /// Which device it is about.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        match self {
+            Step::Add(device) | Step::Expand(device) | Step::Remove(device) => device,
+        }
+    }
+}
+
+fn find<'a>(devices: &'a [Device], path: &Path) -> Option<&'a Device> {
+    devices.iter().find(|device| device.path == path)
+}
+
+/// What has to be done so that `done` becomes `wanted`.
+#[must_use]
+pub fn plan(done: &[Device], wanted: &[Device]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for device in done.iter().filter(|device| device.state == DeviceState::Active) {
+        match find(wanted, &device.path) {
+            Some(wanted) if wanted.state == DeviceState::Removing => steps.push(Step::Remove(wanted.clone())),
+            Some(wanted) if wanted.size_bytes > device.size_bytes => steps.push(Step::Expand(wanted.clone())),
+            _ => {}
+        }
+    }
+    let is_new = |device: &&Device| find(done, &device.path).is_none() && device.state == DeviceState::Active;
+    steps.extend(wanted.iter().filter(is_new).cloned().map(Step::Add));
+    steps
+}
+
+/// What `wanted` says that is not done, a sentence each.
+#[must_use]
+pub(crate) fn not_done(done: &[Device], wanted: &[Device]) -> Vec<String> {
+    let say = |device: &Device| {
+        let path = device.path.display();
+        match (find(wanted, &device.path), device.state) {
+            (None, _) => Some(format!(
+                "{path}: it is gone from the file, but still a disk of the cache: put it back, with `state: removing` \
+                 if its blocks are to move away"
+            )),
+            (Some(wanted), DeviceState::Removing) if wanted.state == DeviceState::Active => {
+                Some(format!("{path}: its removal has begun and is not taken back; add it again when it has ended"))
+            }
+            _ => None,
+        }
+    };
+    done.iter().filter_map(say).collect()
+}
+
+/// When the file at `path` was last changed, in nanoseconds since 1970; 0 if that cannot be seen.
+#[must_use]
+pub(crate) fn changed_unix_ns(path: &Path) -> u64 {
+    let changed = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let since = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    done: Vec<Device>,
+    /// Identities of the disks that are being removed, by the device's path.
+    removing: Vec<(PathBuf, String)>,
+    failed: Vec<(Step, String)>,
+    not_done: Vec<String>,
+    unreadable: Option<String>,
+    followed_unix_ns: u64,
+}
+
+impl Follower {
+    /// Of a cache that was opened by `file`, which lies at `path`.
+    #[must_use]
+    pub fn new(path: &Path, file: &CacheFile) -> Follower {
+        // What is to be removed is planned anew.
+        let active = |device: &Device| Device { state: DeviceState::Active, ..device.clone() };
+        Follower {
+            path: path.to_owned(),
+            done: file.devices.iter().map(active).collect(),
+            removing: Vec::new(),
+            failed: Vec::new(),
+            not_done: Vec::new(),
+            unreadable: None,
+            followed_unix_ns: 0,
+        }
+    }
+
+    /// What could not be followed, a sentence each.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let failed = self.failed.iter().map(|(step, why)| format!("{}: {why}", step.device().path.display()));
+        self.unreadable.iter().cloned().chain(failed).chain(self.not_done.iter().cloned()).collect()
+    }
+
+    /// `changed_unix_ns` of the file as it was when it was last followed; 0 before.
+    #[must_use]
+    pub(crate) fn followed_unix_ns(&self) -> u64 {
+        self.followed_unix_ns
+    }
+
+    /// Looks at the file and does what is new in it.
+    pub fn follow(&mut self, cache: &BlockCache) {
+        let changed_unix_ns = changed_unix_ns(&self.path);
+        if changed_unix_ns != self.followed_unix_ns {
+            // Whoever has written it may have repaired what stood in the way.
+            self.failed.clear();
+        }
+        self.follow_file(cache);
+        self.followed_unix_ns = changed_unix_ns;
+    }
+
+    fn follow_file(&mut self, cache: &BlockCache) {
+        let file = match config::parse_from_file(&self.path) {
+            Ok(file) => file,
+            Err(error) => {
+                self.unreadable = Some(format!("{}: {}", self.path.display(), error.message()));
+                return;
+            }
+        };
+        self.unreadable = None;
+        let steps = plan(&self.done, &file.devices);
+        self.failed.retain(|(step, _)| steps.contains(step));
+        for step in steps {
+            if self.failed.iter().any(|(failed, _)| *failed == step) {
+                continue;
+            }
+            match self.take(&step, cache) {
+                Ok(()) => self.note(step.device()),
+                Err(why) => {
+                    // Said once is enough.
+                    let place = format!("{}: ", step.device().full_path(&self.path).display());
+                    let why = why.strip_prefix(&place).unwrap_or(&why).to_owned();
+                    self.failed.push((step, why));
+                }
+            }
+        }
+        self.forget_removed(&cache.stats());
+        self.not_done = not_done(&self.done, &file.devices);
+    }
+
+    fn take(&mut self, step: &Step, cache: &BlockCache) -> Result<(), String> {
+        let path = step.device().full_path(&self.path);
+        match step {
+            Step::Add(device) => {
+                let source = device.source(&self.path).map_err(|error| error.to_string())?;
+                block_on(cache.add_disk(&source, false)).map(drop).map_err(|error| error.to_string())
+            }
+            Step::Expand(_) => block_on(cache.expand_disk(&path)).map(drop).map_err(|error| error.to_string()),
+            Step::Remove(device) => {
+                let guid = begin_removal(cache, &path).map_err(|error| error.to_string())?;
+                self.removing.push((device.path.clone(), guid));
+                Ok(())
+            }
+        }
+    }
+
+    fn note(&mut self, device: &Device) {
+        self.done.retain(|other| other.path != device.path);
+        self.done.push(device.clone());
+    }
+
+    /// Takes devices whose removal has ended out of the file.
+    fn forget_removed(&mut self, stats: &CacheStats) {
+        let is_gone = |guid: &str| stats.disks.iter().all(|disk| disk.guid != guid);
+        let gone = self.removing.iter().filter(|(_, guid)| is_gone(guid));
+        let gone: Vec<PathBuf> = gone.map(|(path, _)| path.clone()).collect();
+        if gone.is_empty() {
+            return;
+        }
+        match forget(&self.path, &gone) {
+            Ok(()) => {
+                self.done.retain(|device| !gone.contains(&device.path));
+                self.removing.retain(|(path, _)| !gone.contains(path));
+            }
+            Err(error) => self.unreadable = Some(error.to_string()),
+        }
+    }
+}
+
+/// Takes the entries of devices whose removal has ended out of the file at `path`, where they still are.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
+    config::edit(path, |file| {
+        let is_gone = |device: &Device| device.state == DeviceState::Removing && gone.contains(&device.path);
+        file.devices.retain(|device| !is_gone(device));
+        Ok(())
+    })
+}
+
+/// Begins to remove the disk at `path`, unless that has been begun: its identity; an empty one if the cache has no such
+/// disk and misses none.
+fn begin_removal(cache: &BlockCache, path: &Path) -> Result<String, CacheError> {
+    let stats = cache.stats();
+    match disk_at(&stats, path) {
+        Some(disk) if disk.health == DiskHealth::Removing => Ok(disk.guid.clone()),
+        Some(disk) => cache.remove_disk(Path::new(&disk.path)).map(|_| disk.guid.clone()),
+        None if stats.disks.iter().all(|disk| disk.health != DiskHealth::Missing) => Ok(String::new()),
+        None => cache.remove_disk(path).map(|_| String::new()),
+    }
+}
+
+/// The disk at `path`, by its text or by what it leads to.
+#[must_use]
+pub fn disk_at<'a>(stats: &'a CacheStats, path: &Path) -> Option<&'a DiskStats> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let wanted = real(path);
+    let is_it = |disk: &&DiskStats| Path::new(&disk.path) == path || real(Path::new(&disk.path)) == wanted;
+    stats.disks.iter().find(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_done() {
+        let device = |path: &str, size_mib: u64, state| Device {
+            path: path.into(),
+            size_bytes: Some(size_mib << 20),
+            disk: None,
+            state,
+        };
+        let (active, removing) = (DeviceState::Active, DeviceState::Removing);
+        let a = device("a", 10, active);
+        let cases = [
+            (vec![a.clone()], vec![a.clone()], vec![]),
+            (vec![a.clone()], vec![device("a", 20, active)], vec![Step::Expand(device("a", 20, active))]),
+            (vec![a.clone()], vec![device("a", 5, active)], vec![]),
+            (vec![a.clone()], vec![], vec![]),
+            (vec![a.clone()], vec![device("a", 10, removing)], vec![Step::Remove(device("a", 10, removing))]),
+            (vec![], vec![a.clone()], vec![Step::Add(a.clone())]),
+            (vec![], vec![device("a", 10, removing)], vec![]),
+            (vec![device("a", 10, removing)], vec![device("a", 10, removing)], vec![]),
+            (vec![device("a", 10, removing)], vec![], vec![]),
+        ];
+        for (done, wanted, expected) in cases {
+            assert_eq!(plan(&done, &wanted), expected, "{done:?} {wanted:?}");
+        }
+        let said = |done: Device, wanted: &[Device]| not_done(&[done], wanted).join(" ");
+        assert_eq!(said(a.clone(), std::slice::from_ref(&a)), "");
+        assert!(said(a.clone(), &[]).contains("state: removing"));
+        assert!(said(device("a", 10, removing), &[a]).contains("not taken back"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Hits by size of the cache: what a smaller one would have answered, and what a larger one would.
+//!
+//! # Why
+//! "Would more disks help?" has an answer while the cache runs: look-ups of blocks that were evicted a short time ago
+//! find their ghosts, and every hit knows how much has been used since.
+//!
+//! # How it works
+//! [`HitTable::new`] cuts the curve of a snapshot into at most so many rows of equal size, each with the hits of a
+//! cache of that size. Rows beyond the present size are of ghosts.
+//!
+//! # Limits
+//! A curve begins again when the capacity changes. What lies between two rows is not shown.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::hits::HitTable;
+//! use plimsoll_cache::stats::{CacheStats, DiskStats, HitCurve};
+//! let disk = DiskStats { capacity_bytes: 100, ..DiskStats::default() };
+//! let mut cache = CacheStats { disks: vec![disk], ..CacheStats::default() };
+//! cache.hit_curve = HitCurve { hits: vec![10, 30, 45, 50], step_bytes: 50, lookups: 100 };
+//! let table = HitTable::new(&cache, 20);
+//! assert_eq!((table.rows[1].pct, table.rows[1].is_ghost), (30.0, false));
+//! assert_eq!((table.rows[3].pct, table.rows[3].is_ghost), (50.0, true));
+//! ```
+
+use std::fmt::Write as _;
+
+use plimsoll_cache::stats::CacheStats;
+use serde::Serialize;
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HitRow {
+    /// Size of the cache, in bytes.
+    pub size_bytes: u64,
+    /// Hits that it would have had.
+    pub hits: u64,
+    /// The same, in percent of all look-ups.
+    pub pct: f64,
+    /// What it has more than the row above, in percent of all look-ups.
+    pub gain_pct: f64,
+    /// Whether it is larger than the present cache.
+    pub is_ghost: bool,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HitTable {
+    /// Version of the schema: 1.
+    pub schema: u32,
+    /// Present size, in bytes.
+    pub capacity_bytes: u64,
+    /// Look-ups counted.
+    pub lookups: u64,
+    /// Hits since the cache was opened, of disks and memory.
+    pub hits: u64,
+    /// Ghosts now.
+    pub ghosts: u64,
+    /// By size, rising.
+    pub rows: Vec<HitRow>,
+}
+
+impl HitTable {
+    /// At most `max_rows` (at least 1) rows.
+    #[must_use]
+    pub fn new(cache: &CacheStats, max_rows: usize) -> HitTable {
+        let curve = &cache.hit_curve;
+        let capacity_bytes = cache.disks.iter().map(|disk| disk.capacity_bytes).sum();
+        let every = curve.hits.len().div_ceil(max_rows.max(1)).max(1);
+        let percent = |hits: u64| if curve.lookups == 0 { 0.0 } else { hits as f64 * 100.0 / curve.lookups as f64 };
+        let mut rows: Vec<HitRow> = Vec::new();
+        for (at, hits) in curve.hits.iter().enumerate().filter(|(at, _)| (at + 1).is_multiple_of(every)) {
+            let size_bytes = curve.step_bytes.saturating_mul(at as u64 + 1);
+            let pct = percent(*hits);
+            let gain_pct = pct - rows.last().map_or(0.0, |row| row.pct);
+            rows.push(HitRow { size_bytes, hits: *hits, pct, gain_pct, is_ghost: size_bytes > capacity_bytes });
+        }
+        let hits = cache.hits + cache.memory_hits;
+        HitTable { schema: 1, capacity_bytes, lookups: curve.lookups, hits, ghosts: cache.ghosts, rows }
+    }
+
+    /// A line for each size.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from("size_bytes,hits,pct,gain_pct,is_ghost\n");
+        for row in &self.rows {
+            // Writing to a string cannot fail.
+            let _ =
+                writeln!(text, "{},{},{:.4},{:.4},{}", row.size_bytes, row.hits, row.pct, row.gain_pct, row.is_ghost);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_cache::stats::{DiskStats, HitCurve};
+
+    use super::*;
+
+    #[test]
+    fn rows_are_even_and_reach_the_end() {
+        let disk = DiskStats { capacity_bytes: 5000, ..DiskStats::default() };
+        let hit_curve = HitCurve { hits: (1..=100).collect(), step_bytes: 100, lookups: 200 };
+        let cache = CacheStats { disks: vec![disk], hit_curve, hits: 3, memory_hits: 4, ..CacheStats::default() };
+        let table = HitTable::new(&cache, 20);
+        assert_eq!((table.rows.len(), table.hits), (20, 7));
+        assert_eq!((table.rows[9].size_bytes, table.rows[9].is_ghost, table.rows[9].pct), (5000, false, 25.0));
+        assert_eq!((table.rows[19].pct, table.rows[19].gain_pct, table.rows[19].is_ghost), (50.0, 2.5, true));
+        assert_eq!(table.to_csv().lines().count(), 21);
+        assert_eq!(HitTable::new(&cache, 0).rows.len(), 1);
+        assert!(HitTable::new(&CacheStats::default(), 20).rows.is_empty());
+    }
+}

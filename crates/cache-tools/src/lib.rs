@@ -1,0 +1,36 @@
+//! The block cache from outside: its file, what it publishes while it runs, and what the `cache` commands measure.
+//!
+//! # Why
+//! A cache of several disks is created, extended, watched and checked by people and scripts. All of them name one file,
+//! CACHE.yaml, and none of them needs to know whether a process has the cache open.
+//!
+//! # How it works
+//! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes
+//! every second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`],
+//! [`hits`] and [`status`] turn such snapshots into rows, JSON and CSV; [`check`] and [`slabs`] look at the disks of a
+//! cache that is closed. [`manage`] creates and changes caches, [`mod@bench`] loads one.
+//!
+//! # Limits
+//! Whoever opens a cache with the library alone publishes nothing; `session::Session` is there for that.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::config;
+//! let file = config::parse("c.yaml", "cache:\n  devices: [{path: /data/cache0, size: 1GiB}]")?;
+//! assert_eq!(file.devices.len(), 1);
+//! assert_eq!(file.config.checkpoint_interval.as_secs(), 60);
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+pub mod bench;
+pub mod check;
+pub mod config;
+pub mod follow;
+pub mod hits;
+pub mod iostat;
+pub mod live;
+pub mod manage;
+pub mod session;
+pub mod slabs;
+pub mod status;
+pub mod wait;

@@ -1,0 +1,202 @@
+//! A cache that is opened by its CACHE.yaml, follows it and publishes what it does.
+//!
+//! # Why
+//! `add`, `bench` and any program of one's own open a cache in the same way, so that `iostat` sees them all.
+//!
+//! # How it works
+//! [`Session::open`] reads the file, opens the cache, and starts a thread that follows the file and publishes counters
+//! every second until [`Session::close`].
+//!
+//! # Limits
+//! Dropping a session without closing it loses what came after the last checkpoint.
+//!
+//! # Example
+//! ```no_run
+//! use plimsoll_cache_tools::session::Session;
+//! use plimsoll_cache_tools::wait::block_on;
+//! let session = Session::open("/etc/cache.yaml".as_ref(), |_| ())?;
+//! block_on(session.cache().insert(b"key", b"value"))?;
+//! session.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plimsoll_cache::stats::{CacheStats, DropReason};
+use plimsoll_cache::{BlockCache, CacheError, DiskSource, HostOptions, Inserted, Lookup};
+
+use super::bench::{Looked, Target};
+use super::config::{self, CacheFile, DeviceState, FileError};
+use super::follow::{self, Follower};
+use super::live::{EVERY, NoSnapshot, Publisher};
+use super::wait::block_on;
+
+/// Why a cache could not be opened or closed by its file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The file, or one that it names.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The cache.
+    #[error("{0}")]
+    Cache(CacheError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The process that has the cache open has not followed its file in time.
+    #[error("process {pid} has the cache open and has not followed the file within {} s", .waited.as_secs())]
+    NotFollowed {
+        /// Which process.
+        pid: u32,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It has the cache open, and has stopped to publish.
+    #[error(transparent)]
+    NoSnapshot(#[from] NoSnapshot),
+}
+
+impl From<CacheError> for SessionError {
+    fn from(error: CacheError) -> SessionError {
+        SessionError::Cache(error)
+    }
+}
+
+/// An open cache. See the module's documentation.
+pub struct Session {
+    cache: Arc<BlockCache>,
+    file: CacheFile,
+    stop: Option<Sender<()>>,
+    attendant: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Opens the cache of the file at `path`; `change` may set other values than the file's.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a disk that is not this cache's or is in use by another process.
+    pub fn open(path: &Path, change: impl FnOnce(&mut CacheFile)) -> Result<Session, SessionError> {
+        let mut file = config::parse_from_file(path).map_err(FileError::from)?;
+        file.load_key(path)?;
+        change(&mut file);
+        let cache = Arc::new(open_cache(path, &mut file)?);
+        let (stop, stopped) = mpsc::channel();
+        let publisher = Publisher::new(path, cache.stats().at_ns);
+        let mut follower = Follower::new(path, &file);
+        let attended = Arc::clone(&cache);
+        let attend = move || {
+            // A snapshot that cannot be written is old soon, and readers say so.
+            let _ = publisher.publish(&attended.stats(), &follower.problems(), follower.followed_unix_ns());
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                follower.follow(&attended);
+                let _ = publisher.publish(&attended.stats(), &follower.problems(), follower.followed_unix_ns());
+            }
+        };
+        let attendant = thread::Builder::new().name("cache-attendant".to_owned()).spawn(attend);
+        let attendant = attendant.map_err(SessionError::Thread)?;
+        Ok(Session { cache, file, stop: Some(stop), attendant: Some(attendant) })
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// The file as it was when the cache was opened.
+    #[must_use]
+    pub fn file(&self) -> &CacheFile {
+        &self.file
+    }
+
+    /// Makes a last checkpoint and closes the cache.
+    ///
+    /// # Errors
+    /// What the checkpoint says.
+    pub fn close(mut self) -> Result<(), SessionError> {
+        self.end();
+        // The attendant has ended, and nobody else has the cache.
+        let cache = Arc::clone(&self.cache);
+        drop(self);
+        match Arc::try_unwrap(cache) {
+            Ok(cache) => Ok(block_on(cache.close())?),
+            Err(cache) => Ok(block_on(cache.checkpoint()).map(drop)?),
+        }
+    }
+
+    fn end(&mut self) {
+        self.stop = None;
+        if let Some(attendant) = self.attendant.take() {
+            // A thread that panicked has said so.
+            let _ = attendant.join();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Opens the cache; a disk whose removal ended just before a crash is taken out of the file.
+fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
+    let host = HostOptions { shards: file.shards, ..HostOptions::default() };
+    let (cache, gone) =
+        open_members(path, file, |file, sources| block_on(BlockCache::open(file.config.clone(), &sources, &host)))?;
+    if !gone.is_empty() {
+        follow::forget(path, &gone)?;
+    }
+    Ok(cache)
+}
+
+/// Opens the disks that `file`, which lies at `path`, names. One that was to be removed and is no disk of the cache any
+/// more (its label is gone, or the others do not know it) is taken out of `file`: which ones.
+pub(super) fn open_members<T>(
+    path: &Path,
+    file: &mut CacheFile,
+    open: impl Fn(&CacheFile, Vec<DiskSource>) -> Result<T, CacheError>,
+) -> Result<(T, Vec<PathBuf>), SessionError> {
+    let mut gone = Vec::new();
+    loop {
+        let error = match open(file, file.sources(path)?) {
+            Ok(opened) => return Ok((opened, gone)),
+            Err(error) => error,
+        };
+        let removed = match &error {
+            CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => {
+                file.position(path, disk)
+            }
+            _ => None,
+        };
+        let removed = removed.filter(|at| file.devices.get(*at).is_some_and(|d| d.state == DeviceState::Removing));
+        let Some(at) = removed else { return Err(error.into()) };
+        gone.push(file.devices.remove(at).path);
+    }
+}
+
+impl Target for Session {
+    async fn look_up(&self, key: &[u8]) -> Result<Looked<impl AsRef<[u8]>>, CacheError> {
+        Ok(match self.cache.get(key).await? {
+            Lookup::Hit(block) => Looked::Hit(block),
+            Lookup::Miss(reason) => Looked::Miss(reason),
+        })
+    }
+
+    async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<DropReason>, CacheError> {
+        Ok(match self.cache.insert(key, value).await? {
+            Inserted::Stored => None,
+            Inserted::Dropped(reason) => Some(reason),
+        })
+    }
+
+    fn stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+}

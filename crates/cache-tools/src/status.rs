@@ -1,0 +1,187 @@
+//! How a cache is: its disks, what they hold, what it has done since it was opened.
+//!
+//! # Why
+//! The first question after an alarm: which disk is slow, failed or missing, and why.
+//!
+//! # How it works
+//! [`Status`] is the snapshot of a running cache without histograms and curves. Of a cache that no process has open,
+//! [`read`] tells what its disks say: counters are 0 then.
+//!
+//! # Limits
+//! As old as the snapshot: a second. Of a closed cache, as of its last checkpoint.
+//!
+//! # Example
+//! ```
+//! use plimsoll_cache_tools::live::Live;
+//! use plimsoll_cache_tools::status::Status;
+//! let status = Status::from(&Live { pid: 7, ..Live::default() });
+//! assert!(serde_json::to_string(&status)?.contains("\"pid\":7"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::path::Path;
+
+use plimsoll_cache::stats::{ByName, DiskHealth, DiskStats};
+use plimsoll_cache::{CacheError, Inspection};
+use plimsoll_show::table::{Column, csv};
+use serde::Serialize;
+
+use super::check::{self, missing};
+use super::live::{self, Live, NoSnapshot};
+use super::session::SessionError;
+
+/// A disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DiskStatus {
+    /// Number in the cache.
+    pub number: u16,
+    /// Its identity.
+    pub guid: String,
+    /// Where it is; empty for a missing one.
+    pub path: String,
+    /// How it is.
+    pub health: DiskHealth,
+    /// Why; empty for a healthy one.
+    pub why: String,
+    /// Bytes that the cache uses.
+    pub capacity_bytes: u64,
+    /// Taken by blocks.
+    pub allocated_bytes: u64,
+    /// Taken by logs and snapshots.
+    pub metadata_bytes: u64,
+    /// Slabs that nobody uses.
+    pub free_slabs: u32,
+    /// Of a disk that is being removed: bytes still to be moved.
+    pub to_move_bytes: u64,
+    /// Operations that failed since the cache was opened.
+    pub errors: u64,
+}
+
+impl From<&DiskStats> for DiskStatus {
+    fn from(disk: &DiskStats) -> DiskStatus {
+        DiskStatus {
+            number: disk.number,
+            guid: disk.guid.clone(),
+            path: disk.path.clone(),
+            health: disk.health,
+            why: disk.why.clone(),
+            capacity_bytes: disk.capacity_bytes,
+            allocated_bytes: disk.allocated_bytes,
+            metadata_bytes: disk.metadata_bytes,
+            free_slabs: disk.free_slabs,
+            to_move_bytes: disk.to_move_bytes,
+            errors: disk.io.values().map(|io| io.errors).sum(),
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Version of the schema: 1.
+    pub schema: u32,
+    /// Whether a process has the cache open.
+    pub is_open: bool,
+    /// Which one; 0 for none.
+    pub pid: u32,
+    /// Seconds since it was opened.
+    pub open_s: f64,
+    /// The last durable checkpoint.
+    pub generation: u64,
+    /// How long it took, in nanoseconds.
+    pub last_checkpoint_ns: u64,
+    /// Blocks cached.
+    pub blocks: u64,
+    /// Their bytes.
+    pub block_bytes: u64,
+    /// Memory of the index, in bytes.
+    pub index_bytes: u64,
+    /// Look-ups answered.
+    pub hits: u64,
+    /// Look-ups without an answer, by reason.
+    pub misses: ByName<u64>,
+    /// Blocks stored.
+    pub inserts: u64,
+    /// Inserts not stored, by reason.
+    pub drops: ByName<u64>,
+    /// Blocks evicted.
+    pub evictions: u64,
+    /// Corrupt blocks stored again.
+    pub healed: u64,
+    /// What in CACHE.yaml could not be followed; of a closed cache, what is wrong with its disks.
+    pub problems: Vec<String>,
+    /// The disks, by number.
+    pub disks: Vec<DiskStatus>,
+}
+
+impl From<&Live> for Status {
+    fn from(live: &Live) -> Status {
+        let cache = &live.cache;
+        Status {
+            schema: 1,
+            is_open: true,
+            pid: live.pid,
+            open_s: cache.at_ns.saturating_sub(live.opened_ns) as f64 / 1e9,
+            generation: cache.generation,
+            last_checkpoint_ns: cache.last_checkpoint_ns,
+            blocks: cache.blocks,
+            block_bytes: cache.block_bytes,
+            index_bytes: cache.index_bytes,
+            hits: cache.hits + cache.memory_hits,
+            misses: cache.misses.clone(),
+            inserts: cache.inserts,
+            drops: cache.drops.clone(),
+            evictions: cache.evictions,
+            healed: cache.healed,
+            problems: live.problems.clone(),
+            disks: cache.disks.iter().map(DiskStatus::from).collect(),
+        }
+    }
+}
+
+impl From<&Inspection> for Status {
+    fn from(inspection: &Inspection) -> Status {
+        let mut problems = missing(&inspection.stats);
+        problems.extend(inspection.findings.iter().cloned());
+        let live = Live { cache: inspection.stats.clone(), problems, ..Live::default() };
+        Status { is_open: false, open_s: 0.0, ..Status::from(&live) }
+    }
+}
+
+/// How the cache of the file at `path` is, whether a process has it open or not.
+///
+/// # Errors
+/// What stands in CACHE.yaml or on the disks; a process that has the cache open and does not publish.
+pub fn read(path: &Path) -> Result<Status, SessionError> {
+    let nobody = match live::read(path) {
+        Ok(live) => return Ok(Status::from(&live)),
+        Err(error @ NoSnapshot::Unreadable { .. }) => return Err(error.into()),
+        Err(nobody) => nobody,
+    };
+    match (check::inspect(path), nobody) {
+        (Ok(inspection), _) => Ok(Status::from(&inspection)),
+        // It hangs, rather than having been killed.
+        (Err(SessionError::Cache(CacheError::Locked { .. })), stale @ NoSnapshot::Stale { .. }) => Err(stale.into()),
+        (Err(error), _) => Err(error),
+    }
+}
+
+impl Status {
+    /// A line for each disk.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let columns: &[Column<DiskStatus>] = &[
+            ("number", |it| it.number.to_string()),
+            ("guid", |it| it.guid.clone()),
+            ("path", |it| it.path.clone()),
+            ("health", |it| it.health.name().to_owned()),
+            ("capacity_bytes", |it| it.capacity_bytes.to_string()),
+            ("allocated_bytes", |it| it.allocated_bytes.to_string()),
+            ("metadata_bytes", |it| it.metadata_bytes.to_string()),
+            ("free_slabs", |it| it.free_slabs.to_string()),
+            ("to_move_bytes", |it| it.to_move_bytes.to_string()),
+            ("errors", |it| it.errors.to_string()),
+        ];
+        csv(&self.disks, columns)
+    }
+}

@@ -1,0 +1,198 @@
+//! `plimsoll run`: a program that nobody rebuilt, with the scheduler between it and its disk.
+//!
+//! # Why
+//! Most people cannot change their database.
+//!
+//! # How it works
+//! What can be wrong is said before the program starts: the rules ([`run_rules`]), the disk, the program itself
+//! ([`program`]). A file in memory ([`handover`]) carries the checked form to the library that the dynamic linker loads into
+//! the program, and the counters back. While the program runs, [`watch`] looks at what the library cannot see; at its end
+//! [`report`] says on stderr what each class did and how much of the I/O passed the gate. Its exit code is ours.
+//!
+//! # Limits
+//! Linux and glibc; one process of a run has the gate, one run the disk. See docs/guide/run.md.
+//!
+//! # Example
+//! `plimsoll run --rules rocksdb --disk model.yaml --dir /data -- db_bench --db=/data --use_direct_reads ...`
+
+#[path = "../../handover.rs"]
+mod handover;
+mod lock;
+mod program;
+mod report;
+mod to_program;
+mod watch;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use clap::Args;
+use plimsoll::core::LatencyGoal;
+use plimsoll_files::run_rules::{self, RunRules};
+use plimsoll_files::setup::DiskChoice;
+use plimsoll_files::{disk, io_properties};
+
+use crate::failure::{Failure, Outcome};
+use crate::flags::parse_goal;
+use crate::output::Output;
+use crate::screen;
+use handover::VARIABLE;
+use lock::DiskLock;
+use to_program::{Managed, Shared};
+
+/// The library's file.
+const LIBRARY: &str = "libplimsoll_preload.so";
+
+/// Run a program with the scheduler between it and its disk, without root and without a rebuild
+///
+/// Reads, writes and syncs of files under --dir wait for their turn by the rules. `plimsoll attach PID` looks at the program
+/// and changes shares while it runs. The report at the end goes to stderr; the exit code is the program's.
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    /// Which calls are of which class: a file, or default, rocksdb, mysql, postgres
+    #[arg(long, value_name = "FILE|NAME", default_value = "default")]
+    rules: String,
+
+    /// What the disk can do, as `plimsoll tune` or iotune wrote it
+    #[arg(long, value_name = "FILE", conflicts_with = "disk")]
+    io_properties: Option<PathBuf>,
+
+    /// What the disk can do: a disk.yaml, or the name of a preset
+    #[arg(long, value_name = "FILE|NAME")]
+    disk: Option<String>,
+
+    /// Where the managed files lie: directories, or block devices [default: the working directory]
+    #[arg(long, value_name = "PATH")]
+    dir: Vec<PathBuf>,
+
+    /// How long a piece may take, in ms, or `none` [default: 0.75]
+    #[arg(long, value_name = "MS", value_parser = parse_goal)]
+    latency_goal: Option<LatencyGoal>,
+
+    /// Record what happens to every call here (for `plimsoll trace`); a second process that has the gate writes FILE.PID
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Write over the file of --trace
+    #[arg(long, requires = "trace")]
+    force: bool,
+
+    /// Print at the end which rule matched how many calls
+    #[arg(long)]
+    explain: bool,
+
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
+    let rules = run_rules::find(&arguments.rules)?;
+    rules.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+    let managed = Managed::find(&arguments.dir)?;
+    warn_of_far_rules(&rules, &managed);
+    let choice = choice(arguments)?;
+    let disk = to_program::disk_form(&choice, managed.first())?;
+    let library = library()?;
+    let name = arguments.command.first().map_or("", String::as_str);
+    let path = program::check(name, &library)?;
+    if let Some(path) = &arguments.trace {
+        Output::check(path, arguments.force, "--trace")?;
+    }
+    let trace = arguments.trace.as_deref().map(absolute).transpose()?;
+    let _lock = DiskLock::take(managed.device(), &arguments.command.join(" "))?;
+    if choice.is_unlimited() {
+        screen::warning(
+            "no --io-properties or --disk: nothing is held back but by limits in the rules; `plimsoll tune` measures the disk",
+        );
+    }
+    let shared = Shared::new(&to_program::handover(name, &managed, disk, &rules, trace.as_deref()))?;
+    // Not before: a run that is refused destroys nothing.
+    if let Some(path) = trace.as_deref().filter(|path| path.is_file()) {
+        // The first process that has the gate makes it; more than one write beside it.
+        std::fs::remove_file(path)
+            .map_err(|error| Failure::Machine(format!("cannot write over {}: {error}", path.display())))?;
+    }
+
+    let began = Instant::now();
+    let mut command = Command::new(&path);
+    command.args(arguments.command.iter().skip(1)).env(VARIABLE, shared.path());
+    set_name(&mut command, name);
+    // Before what the program has already: the first library that has a function gives it.
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command.env("LD_PRELOAD", preload);
+    let child =
+        command.spawn().map_err(|error| Failure::Machine(format!("cannot start {}: {error}", path.display())))?;
+    let (status, seen) = watch::until_over(child, &managed)
+        .map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
+    let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;
+    report::print(&report::Ended {
+        rules: &rules,
+        handover: shared.handover(),
+        counters: &counters,
+        seen: &seen,
+        seconds: began.elapsed().as_secs_f64(),
+        explain: arguments.explain,
+    });
+    if let Some(path) = &arguments.trace {
+        screen::note(&format!("{}: what happened to every call, for `plimsoll trace`", path.display()));
+    }
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    Ok(Outcome::OfProgram(u8::try_from(code).unwrap_or(u8::MAX)))
+}
+
+/// The program is called as it was typed: some look at that.
+fn set_name(command: &mut Command, name: &str) {
+    use std::os::unix::process::CommandExt;
+    command.arg0(name);
+}
+
+fn choice(arguments: &RunArguments) -> Result<DiskChoice, Failure> {
+    let properties = match &arguments.io_properties {
+        None => None,
+        Some(path) => {
+            let properties = io_properties::parse_from_file(path)?;
+            properties.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+            Some(properties)
+        }
+    };
+    let disk = arguments.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
+    Ok(DiskChoice { properties, disk, latency_goal: arguments.latency_goal, ..DiskChoice::default() })
+}
+
+/// Finds the library beside the command, or where packages put it.
+fn library() -> Result<PathBuf, Failure> {
+    let own =
+        std::env::current_exe().map_err(|error| Failure::Machine(format!("cannot find this command: {error}")))?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let places =
+        [beside.join(LIBRARY), beside.join("../lib/plimsoll").join(LIBRARY), beside.join("../lib").join(LIBRARY)];
+    let found = places.iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
+        Failure::Machine(format!(
+            "{LIBRARY} is not beside this command ({}): build it with `cargo build --release -p plimsoll-preload`",
+            beside.display()
+        ))
+    })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::Input(format!("--trace {}: {error}", path.display())))
+}
+
+/// Rules for files that are not managed match nothing.
+fn warn_of_far_rules(rules: &RunRules, managed: &Managed) {
+    for rule in &rules.rules {
+        let Some(path) = rule.path.as_deref().filter(|path| path.starts_with('/')) else { continue };
+        let plain = path.split('*').next().unwrap_or(path);
+        if !managed.may_hold(plain) {
+            screen::warning(&format!("the rule `{rule}` matches nothing: no file there is managed; see --dir"));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a run did: a table by class, what waited for what, and how much of the I/O passed the gate. On stderr: stdout is the
+//! program's.
+
+use std::fmt::Write;
+
+use plimsoll::core::WaitReason;
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns};
+use plimsoll_files::run_rules::RunRules;
+
+use super::handover::{Handover, Kind, Past, RULES_MAX, Seen};
+use super::watch::FromOutside;
+use crate::screen;
+
+/// A run that is over.
+pub(super) struct Ended<'a> {
+    pub(super) rules: &'a RunRules,
+    pub(super) handover: &'a Handover,
+    pub(super) counters: &'a Seen,
+    pub(super) seen: &'a FromOutside,
+    pub(super) seconds: f64,
+    pub(super) explain: bool,
+}
+
+/// Prints everything.
+pub(super) fn print(ended: &Ended<'_>) {
+    let mut text = String::new();
+    let classes = classes(ended);
+    if !classes.is_empty() {
+        let headers = ["class", "read/s", "write/s", "read", "written", "waited p99", "p50", "p99", "waited for"];
+        let _ = writeln!(text, "{}\n", screen::table(&headers, classes));
+    }
+    if ended.explain {
+        let _ =
+            writeln!(text, "{}\n", screen::table(&["rule", "reads", "writes", "syncs", "allocations"], rules(ended)));
+    }
+    for line in coverage(ended) {
+        let _ = writeln!(text, "{line}");
+    }
+    eprint!("\n{text}");
+}
+
+fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
+    let counters = ended.counters;
+    let per_s = |count: u64| {
+        let rate = count as f64 / ended.seconds.max(1e-9);
+        if rate >= 10.0 { format_count(rate.round() as u64) } else { format!("{rate:.1}") }
+    };
+    let row = |(at, class): (usize, &super::handover::ClassForm)| {
+        let [(reads, read_bytes), (writes, written_bytes)] = [false, true].map(|writes| counters.class(at, writes));
+        if reads + writes == 0 {
+            return None;
+        }
+        let time = |is_total, part| counters.percentile(at, is_total, part).map_or("-".to_owned(), short_ns);
+        let reasons = WaitReason::ALL.into_iter().enumerate().map(|(n, reason)| (counters.waited_ns(at, n), reason));
+        let most = reasons.max_by_key(|(ns, _)| *ns).filter(|(ns, _)| *ns > 0);
+        Some(vec![
+            class.name.clone(),
+            per_s(reads),
+            per_s(writes),
+            format_bytes_binary(read_bytes),
+            format_bytes_binary(written_bytes),
+            time(false, 0.99),
+            time(true, 0.5),
+            time(true, 0.99),
+            most.map_or("-".to_owned(), |(ns, reason)| format!("{} {}", reason.name(), short_ns(ns))),
+        ])
+    };
+    ended.handover.classes.iter().enumerate().filter_map(row).collect()
+}
+
+/// Three digits are enough.
+fn short_ns(ns: u64) -> String {
+    let unit = 10_u64.pow(ns.max(1).ilog10().saturating_sub(2));
+    format_duration_ns(ns / unit * unit)
+}
+
+fn rules(ended: &Ended<'_>) -> Vec<Vec<String>> {
+    let row = |name: String, at: usize| {
+        let counts = Kind::ALL.iter().map(|kind| format_count(ended.counters.matched(at, *kind)));
+        std::iter::once(name).chain(counts).collect()
+    };
+    let mut rows: Vec<Vec<String>> =
+        ended.rules.rules.iter().enumerate().map(|(at, rule)| row(rule.to_string(), at)).collect();
+    rows.push(row("no rule: default".to_owned(), RULES_MAX));
+    rows
+}
+
+fn coverage(ended: &Ended<'_>) -> Vec<String> {
+    let counters = ended.counters;
+    let mut lines = Vec::new();
+    let sum = |writes| (0..ended.handover.classes.len()).map(|class| counters.class(class, writes).1).sum::<u64>();
+    let (read_bytes, written_bytes) = (sum(false), sum(true));
+    let bytes = format_bytes_binary;
+    if counters.processes() == 0 {
+        lines.push(
+            "the library was not loaded: the program cleared its environment, or is not what it seems".to_owned(),
+        );
+    } else if counters.opened() == 0 {
+        lines.push(format!("no file under {} was opened: see --dir", ended.handover.directories.join(", ")));
+    }
+    lines.push(match ended.seen.disk_bytes {
+        None => format!("through the gate: {} read, {} written", bytes(read_bytes), bytes(written_bytes)),
+        Some((disk_read, disk_written)) => format!(
+            "through the gate: {} of {} that were read from disks{}, {} of {} that were written{}",
+            bytes(read_bytes),
+            bytes(disk_read),
+            percent(read_bytes, disk_read),
+            bytes(written_bytes),
+            bytes(disk_written),
+            percent(written_bytes, disk_written)
+        ),
+    });
+    if counters.cached_bytes() > 0 {
+        lines.push(format!("from the page cache, past the gate: {}", bytes(counters.cached_bytes())));
+    }
+    let (refused, pid) = counters.refused();
+    let past = |why| counters.past_bytes(why);
+    if refused > 0 || past(Past::OtherProcess) > 0 {
+        lines.push(format!(
+            "past the gate: {} of processes that came while another of the run had it ({refused} of them, the last was {pid})",
+            bytes(past(Past::OtherProcess))
+        ));
+    }
+    let others = [
+        (Past::Forked, "of processes that were made by fork and run the same program"),
+        (Past::Nested, "of signal handlers, or while the gate was made"),
+        (Past::Refused, "that the gate refused: no room, or a class that is overloaded"),
+    ];
+    for (why, words) in others.into_iter().filter(|(why, _)| past(*why) > 0) {
+        lines.push(format!("past the gate: {} {words}", bytes(past(why))));
+    }
+    if let Some(path) = &ended.seen.mapped {
+        lines.push(format!("not seen: reads and writes of mapped files (mmap), such as {}", path.display()));
+    }
+    if ended.seen.has_io_uring {
+        lines.push("not seen: what goes through the program's io_uring".to_owned());
+    }
+    let missed = |through: u64, disk: u64| disk > through + through / 10 + (1 << 20);
+    if ended.seen.disk_bytes.is_some_and(|(read, written)| missed(read_bytes, read) || missed(written_bytes, written)) {
+        lines.push(
+            "the rest is of other files, stdio (fread, fwrite), mmap, io_uring, static or setuid programs, or read-ahead"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+/// The part, where it says something: buffered writes are charged before the kernel writes them.
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { String::new() } else { format!(" ({:.0} %)", (part as f64 / whole as f64 * 100.0).min(100.0)) }
+}

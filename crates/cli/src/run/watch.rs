@@ -1,0 +1,121 @@
+//! The program while it runs: signals that are meant for it, and what of its I/O the library cannot see.
+//!
+//! # How it works
+//! A thread waits for the end and leaves the dead program in /proc until its counters have been read: those of processes that it
+//! has waited for are in them. SIGTERM and SIGHUP are handed on; SIGINT and SIGQUIT come from the terminal, which sends
+//! them to the program itself. Now and then /proc says whether it maps managed files or has an io_uring.
+//!
+//! # Limits
+//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not looked at.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::to_program::Managed;
+
+/// How often /proc is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What was seen from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FromOutside {
+    /// Bytes that came from and went to disks, by the kernel's count; `None` where it did not say.
+    pub(super) disk_bytes: Option<(u64, u64)>,
+    /// A managed file that was mapped.
+    pub(super) mapped: Option<PathBuf>,
+    pub(super) has_io_uring: bool,
+}
+
+/// Waits for the program's end.
+pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(ExitStatus, FromOutside)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let pid = child.id();
+    let mut seen = FromOutside::default();
+    runtime.block_on(async {
+        let (sender, mut over) = tokio::sync::oneshot::channel::<()>();
+        std::thread::Builder::new().name("plimsoll-wait".to_owned()).spawn(move || {
+            wait_for(pid);
+            // Whoever waits is there: this ends before it does.
+            let _ = sender.send(());
+        })?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        // The program gets these itself; we stay to report.
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                _ = &mut over => return Ok::<(), io::Error>(()),
+                _ = terminate.recv() => send(pid, Signal::TERM),
+                _ = hangup.recv() => send(pid, Signal::HUP),
+                _ = interrupt.recv() => {}
+                _ = quit.recv() => {}
+                _ = look.tick() => seen.look(Path::new("/proc"), pid, managed),
+            }
+        }
+    })?;
+    seen.disk_bytes = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| disk_bytes(&text));
+    Ok((child.wait()?, seen))
+}
+
+/// Until the process is dead; its entry stays.
+fn wait_for(pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may be dead, which is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// `read_bytes` and `write_bytes` of a /proc/PID/io.
+fn disk_bytes(text: &str) -> Option<(u64, u64)> {
+    let figure = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
+    Some((figure("read_bytes")?, figure("write_bytes")?))
+}
+
+impl FromOutside {
+    fn look(&mut self, proc: &Path, pid: u32, managed: &Managed) {
+        let own = proc.join(pid.to_string());
+        if self.mapped.is_none() {
+            let maps = std::fs::read_to_string(own.join("maps")).unwrap_or_default();
+            // A program's own code and its libraries are mapped to be executed.
+            let files = maps.lines().filter_map(|line| {
+                let mut words = line.split_ascii_whitespace();
+                let is_code = words.nth(1).is_some_and(|rights| rights.contains('x'));
+                let path = line.find('/').and_then(|at| line.get(at..))?;
+                Some((PathBuf::from(path), is_code))
+            });
+            let files: Vec<(PathBuf, bool)> = files.filter(|(path, _)| managed.holds(path)).collect();
+            let is_data = |path: &PathBuf| !files.iter().any(|(other, is_code)| other == path && *is_code);
+            self.mapped = files.iter().map(|(path, _)| path).find(|path| is_data(path)).cloned();
+        }
+        if !self.has_io_uring {
+            let links = std::fs::read_dir(own.join("fd")).into_iter().flatten().flatten();
+            let mut targets = links.filter_map(|link| std::fs::read_link(link.path()).ok());
+            self.has_io_uring = targets.any(|target| target.as_os_str() == "anon_inode:[io_uring]");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_counters_are_read() {
+        let text =
+            "rchar: 7\nwchar: 8\nsyscr: 1\nsyscw: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n";
+        assert_eq!(disk_bytes(text), Some((4096, 8192)));
+        assert_eq!(disk_bytes("rchar: 7\n"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! The `plimsoll` binary as people and scripts meet it: arguments, messages, exit codes, formats, signals.
+//!
+//! One test program, a module for each kind of story. Every run has a directory of its own, and whatever the run was,
+//! the directory must hold afterwards what it held before. What a machine lacks (namespaces, loop devices, python3)
+//! skips a test with one line saying so (`skip.rs`).
+
+mod attach;
+mod browser;
+mod cache;
+mod compare;
+mod devtools;
+mod examine;
+mod experiment;
+mod info;
+mod instance_card;
+mod instance_claims;
+mod instance_compare;
+mod interrupt;
+mod machine;
+mod presets;
+mod refused;
+mod report;
+mod results;
+mod serve;
+mod shown;
+mod sim;
+#[path = "../../../skip.rs"]
+mod skip;
+mod stat;
+mod stat_docs;
+mod trace_limiter;
+mod trace_replay;
+mod tune;
+mod world;

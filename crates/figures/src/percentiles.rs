@@ -1,0 +1,248 @@
+//! Percentiles of latency: how far they may be off, by resampling.
+//!
+//! # Why
+//! A p99 comes from the slowest hundredth of the requests, and slow requests come together. A million requests may tell
+//! no more of it than some thousand independent ones.
+//!
+//! # How it works
+//! A result has the histogram of all requests and their mean latency in each interval. The variance of the histogram
+//! over the squared standard error of the mean is the number of independent requests that would know the mean as well:
+//! the effective count n. A resample of n requests of a histogram has a share below its quantile q of 0 to 1 that
+//! follows the beta distribution with n q + 1/2 and n (1 - q) + 1/2, so drawing that share and looking up its latency
+//! is the bootstrap of the quantile (Efron: Bootstrap Methods, Annals of Statistics 7, 1979), without drawing n
+//! requests. Draws are widened where they scatter less, in proportion, than the mean itself does, or than the quantile
+//! of the runs of a side does. Each is divided by the square root of a chi-squared number over its degrees of freedom,
+//! because the effective count is itself an estimate: Student's distribution in place of the normal one.
+//!
+//! # Limits
+//! A quantile is judged only where at least `TAIL_COUNT_MIN` of the effective requests are beyond it. Latencies in a
+//! bucket are taken to be spread evenly over it. Intervals carry no histograms: a change that moves a tail and not the
+//! mean, in few intervals, is seen as less correlated than it is.
+//!
+//! # Example
+//! Latencies with a mean of 100 us, a standard deviation of 50 us, and a mean known to 0.3 us: n = (50 / 0.3)^2 =
+//! 27 800, 28 of them beyond the p99.9.
+
+use plimsoll_core::Histogram;
+use plimsoll_sim::dist::{normal, uniform};
+use plimsoll_sim::rng::Rng;
+
+use super::stats::{Estimate, difference, p_of_difference};
+
+/// Fewer effective requests beyond a quantile say nothing about it.
+const TAIL_COUNT_MIN: f64 = 5.0;
+/// Resamples of each quantile.
+const DRAWS: usize = 2000;
+/// With fewer draws on the other side of no difference, Student's tail tells more than their number.
+const DRAWS_FOR_TAIL: usize = 10;
+/// Counted latencies: upper ends of buckets in nanoseconds, rising, and how many were in each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Buckets {
+    /// Lower and upper end in nanoseconds, and requests up to the upper end.
+    ends: Vec<(f64, f64, f64)>,
+    mean_ns: f64,
+    variance_ns2: f64,
+}
+
+impl Buckets {
+    /// Of upper ends and counts, in any order.
+    pub fn of(counts: impl Iterator<Item = (u64, u64)>) -> Buckets {
+        let mut counts: Vec<(u64, u64)> = counts.filter(|(_, count)| *count > 0).collect();
+        counts.sort_unstable();
+        let (mut buckets, mut below_ns, mut sum) = (Buckets::default(), 0.0_f64, 0.0);
+        let (mut first, mut second) = (0.0, 0.0);
+        for (upper_ns, count) in counts {
+            let lower_ns = below_ns.max(upper_ns.saturating_sub(Histogram::bucket_width_ns(upper_ns)) as f64);
+            let (upper_ns, count) = (upper_ns as f64, count as f64);
+            let middle_ns = (lower_ns + upper_ns) / 2.0;
+            (first, second, sum) = (first + count * middle_ns, second + count * middle_ns * middle_ns, sum + count);
+            match buckets.ends.last_mut().filter(|last| last.1 >= upper_ns) {
+                Some(last) => last.2 = sum,
+                None => buckets.ends.push((lower_ns, upper_ns, sum)),
+            }
+            below_ns = upper_ns;
+        }
+        buckets.mean_ns = first / sum.max(1.0);
+        buckets.variance_ns2 = (second / sum.max(1.0) - buckets.mean_ns.powi(2)).max(0.0);
+        buckets
+    }
+
+    fn count(&self) -> f64 {
+        self.ends.last().map_or(0.0, |end| end.2)
+    }
+
+    /// The latency that the part `share` of the requests stays below; 0 without requests.
+    pub fn quantile_ns(&self, share: f64) -> f64 {
+        let wanted = share * self.count();
+        let at = self.ends.partition_point(|end| end.2 < wanted).min(self.ends.len().saturating_sub(1));
+        let before = at.checked_sub(1).and_then(|at| self.ends.get(at)).map_or(0.0, |end| end.2);
+        self.ends.get(at).map_or(0.0, |(lower_ns, upper_ns, until)| {
+            let part = ((wanted - before) / (until - before)).clamp(0.0, 1.0);
+            lower_ns + (upper_ns - lower_ns) * part
+        })
+    }
+
+    /// Independent requests that would know the mean latency as well as `mean` does; at most all of them.
+    fn effective_count(&self, mean: &Estimate) -> f64 {
+        // The mean of the intervals has its own unit and rounding: what counts is how far it is off in proportion.
+        let variance = (mean.standard_error / mean.value * self.mean_ns).powi(2);
+        let count = if variance > 0.0 { self.variance_ns2 / variance } else { self.count() };
+        if count.is_finite() { count.min(self.count()) } else { 0.0 }
+    }
+}
+
+/// The latencies of a side.
+pub struct Latencies {
+    /// Of all its runs.
+    pub all: Buckets,
+    /// Of each run.
+    pub runs: Vec<Buckets>,
+    /// Their mean.
+    pub mean: Estimate,
+}
+
+/// Draws of the logarithm of a quantile, and the quantile as an estimate (of the logarithm).
+struct Resampled {
+    draws: Vec<f64>,
+    estimate: Estimate,
+}
+
+/// A quantile of two sides.
+pub struct QuantileDifference {
+    /// Of the base, in nanoseconds.
+    pub base_ns: f64,
+    /// Of the other side, in nanoseconds.
+    pub other_ns: f64,
+    /// How the other relates to the base: 95 % interval of the ratio; `None` where too few requests are beyond.
+    pub ratio: Option<(f64, f64)>,
+    /// How often chance makes such a difference; `None` where too few requests are beyond.
+    pub p: Option<f64>,
+    /// Effective requests of base and other.
+    pub effective_counts: (f64, f64),
+}
+
+/// Compares the quantile `share` (0 to 1) of two sides. `None` where one has no latencies.
+pub fn compare(base: &Latencies, other: &Latencies, share: f64, rng: &mut Rng) -> Option<QuantileDifference> {
+    let (base_ns, other_ns) = (base.all.quantile_ns(share), other.all.quantile_ns(share));
+    if base_ns <= 0.0 || other_ns <= 0.0 {
+        return None;
+    }
+    let effective_counts = (base.all.effective_count(&base.mean), other.all.effective_count(&other.mean));
+    let sides = resample(base, share, rng).zip(resample(other, share, rng));
+    let Some((base, other)) = sides else {
+        return Some(QuantileDifference { base_ns, other_ns, ratio: None, p: None, effective_counts });
+    };
+    let mut draws: Vec<f64> = base.draws.iter().zip(&other.draws).map(|(base, other)| other - base).collect();
+    draws.sort_by(f64::total_cmp);
+    let at = |part: f64| draws.get((part * (DRAWS - 1) as f64) as usize).copied().unwrap_or(f64::NAN).exp();
+    let below = draws.partition_point(|draw| *draw < 0.0);
+    let on_other_side = below.min(DRAWS - below);
+    let p = if on_other_side >= DRAWS_FOR_TAIL {
+        2.0 * on_other_side as f64 / DRAWS as f64
+    } else {
+        let most = 2.0 * DRAWS_FOR_TAIL as f64 / DRAWS as f64;
+        p_of_difference(&difference(&base.estimate, &other.estimate)).min(most)
+    };
+    let (ratio, p) = (Some((at(0.025), at(0.975))), Some(p.min(1.0)));
+    Some(QuantileDifference { base_ns, other_ns, ratio, p, effective_counts })
+}
+
+/// Resamples a quantile; `None` where too few requests are beyond it.
+fn resample(side: &Latencies, share: f64, rng: &mut Rng) -> Option<Resampled> {
+    let Latencies { all, runs, mean } = side;
+    let count = all.effective_count(mean);
+    if count * share.min(1.0 - share) < TAIL_COUNT_MIN {
+        return None;
+    }
+    let centre = all.quantile_ns(share).ln();
+    let mut draws: Vec<f64> = (0..DRAWS)
+        .map(|_| {
+            let below = gamma(count * share + 0.5, rng);
+            let above = gamma(count * (1.0 - share) + 0.5, rng);
+            all.quantile_ns(below / (below + above)).ln() - centre
+        })
+        .collect();
+    let scatter = (draws.iter().map(|draw| draw * draw).sum::<f64>() / DRAWS as f64).sqrt();
+    let standard_error = scatter.max(mean.standard_error / mean.value).max(error_of_runs(runs, share));
+    let widening = if scatter > 0.0 { standard_error / scatter } else { 1.0 };
+    for draw in &mut draws {
+        let chance = 2.0 * gamma(mean.freedom / 2.0, rng) / mean.freedom;
+        *draw = centre + *draw * widening / chance.sqrt();
+    }
+    let estimate = Estimate { value: centre, standard_error, freedom: mean.freedom, effective_count: count };
+    Some(Resampled { draws, estimate })
+}
+
+/// Standard error of the logarithm of a quantile by its scatter over runs; 0 for a single run.
+fn error_of_runs(runs: &[Buckets], share: f64) -> f64 {
+    let values: Vec<f64> = runs.iter().map(|run| run.quantile_ns(share).ln()).collect();
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count).sqrt()
+}
+
+/// A draw of the gamma distribution with the given shape (positive) and scale 1 (Marsaglia, Tsang: A Simple Method for
+/// Generating Gamma Variables, ACM Transactions on Mathematical Software 26, 2000).
+fn gamma(shape: f64, rng: &mut Rng) -> f64 {
+    if shape < 1.0 {
+        // Never 0, by which draws are divided.
+        let uniform = 1.0 - uniform(rng);
+        return gamma(shape + 1.0, rng) * uniform.powf(1.0 / shape.max(0.1));
+    }
+    let d = shape - 1.0 / 3.0;
+    let c = 1.0 / (9.0 * d).sqrt();
+    loop {
+        let x = normal(rng);
+        let v = (1.0 + c * x).powi(3);
+        let accepted = 0.5 * x * x + d - d * v + d * v.ln();
+        if v > 0.0 && (1.0 - uniform(rng)).ln() < accepted {
+            return d * v;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_buckets() {
+        let even = Buckets::of((1..=1000).map(|at| (100_000 + at * 100, 5)));
+        for (share, expect_ns) in [(0.001, 100_100.0), (0.5, 150_000.0), (0.99, 199_000.0), (1.0, 200_000.0)] {
+            assert!((even.quantile_ns(share) / expect_ns - 1.0).abs() < 1e-9, "{share}: {}", even.quantile_ns(share));
+        }
+        assert_eq!(Buckets::of(std::iter::empty()).quantile_ns(0.5), 0.0);
+        let doubled = Buckets::of([(640, 1), (640, 2), (1280, 0)].into_iter());
+        assert_eq!((doubled.count(), doubled.ends.len()), (3.0, 1));
+    }
+
+    #[test]
+    fn gamma_has_its_mean_and_variance() {
+        let mut rng = Rng::new(3);
+        for shape in [0.5, 1.0, 4.5, 300.0] {
+            let draws: Vec<f64> = (0..40_000).map(|_| gamma(shape, &mut rng)).collect();
+            let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+            let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+            assert!(
+                (mean / shape - 1.0).abs() < 0.03 && (variance / shape - 1.0).abs() < 0.06,
+                "{shape} {mean} {variance}"
+            );
+        }
+    }
+
+    #[test]
+    fn far_tails_need_many_requests() {
+        let all = Buckets::of((1..=1000).map(|at| (100_000 + at * 100, 1000)));
+        let mean = Estimate { value: 150.0, standard_error: 1.0, freedom: 50.0, effective_count: 51.0 };
+        let side = || Latencies { all: all.clone(), runs: vec![all.clone()], mean };
+        let mut rng = Rng::new(1);
+        // (29 us / 1 us)^2 = 833 effective requests: 8 beyond the p99, 0.8 beyond the p99.9.
+        let p99 = compare(&side(), &side(), 0.99, &mut rng).unwrap();
+        assert!((p99.effective_counts.0 - 833.0).abs() < 10.0, "{}", p99.effective_counts.0);
+        assert!(p99.p.unwrap() > 0.5 && p99.ratio.is_some());
+        assert_eq!(compare(&side(), &side(), 0.999, &mut rng).unwrap().p, None);
+    }
+}

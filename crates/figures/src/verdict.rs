@@ -1,0 +1,295 @@
+//! Who holds throughput back: the rule that tells a saturated disk from a limiter above it.
+//!
+//! # Why
+//! A low figure has three causes that ask for three different things: the load asks for too little, the disk is at its
+//! end, or something above the disk (a scheduler's model, a CPU, a lock) lets no more through. The last looks like a
+//! slow disk until one looks at the latency *in the disk*.
+//!
+//! # How it works
+//! A closed loop of N requests obeys Little's law: requests in the disk = rate x latency in the disk. While the disk is
+//! not full, rate grows with N. Beyond its knee the rate stays and the latency in the disk grows with N. If neither
+//! moves, the additional requests never reach the disk: the limiter stands above it.
+//!
+//! [`verdict`] looks for the longest run of points at the end of the curve (by parallelism) whose rates lie within
+//! [`FLAT_SPREAD`] of one another. Where that run spans at least a doubling of parallelism, throughput is flat, and the
+//! slope of ln(latency) over ln(parallelism) in it decides: where it reaches [`RISING_SLOPE`] over any doubling, it is
+//! the disk (a scheduler may cut the queue later, and latency with it; the disk was full before); where it stays below
+//! [`FLAT_SLOPE`] over all, it is above the disk; in between it is not clear. Otherwise the slope of ln(throughput)
+//! over the last three points says whether it grows or falls.
+//!
+//! # Limits
+//! Needs two points whose parallelism differs by a factor of two, and latencies of the disk, not of the whole way: the
+//! latter grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the verdict
+//! is "not clear" or, at worst, that the last points still grow.
+//!
+//! # Example
+//! From 4 to 16 requests 8188 a second stay 8188, and each takes 0.49 ms in the disk: the limiter is above the disk.
+//! ```
+//! use plimsoll_figures::verdict::{CurvePoint, Kind, verdict};
+//! let point = |parallelism: f64| CurvePoint { parallelism, throughput: 8188.0, latency_ns: 490e3, in_device: 4.0 };
+//! let found = verdict(&[point(4.0), point(8.0), point(16.0)], None);
+//! assert_eq!(found.kind, Kind::LimitedAbove);
+//! assert!(found.sentence.contains("the limiter sits above the disk"));
+//! ```
+
+use serde::Serialize;
+
+/// Rates of a plateau differ by at most this part of the largest: 10 %, the noise that short runs have.
+pub const FLAT_SPREAD: f64 = 0.10;
+/// Latency that grows with parallelism to this power or more grows with it: halfway between flat and proportional, and
+/// above it by what 10 % of noise do over a doubling (ln 1.1 / ln 2 = 0.14).
+pub const RISING_SLOPE: f64 = 0.6;
+/// Latency that grows with parallelism to less than this power stands still.
+pub const FLAT_SLOPE: f64 = 0.3;
+/// Throughput that grows with parallelism to at least this power still grows.
+const GROWING_SLOPE: f64 = 0.15;
+/// From this part of what is promised on, a load has reached it.
+const REACHED: f64 = 0.95;
+
+/// One point of a sweep over parallelism.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CurvePoint {
+    /// Requests that the load keeps under way; above 0.
+    pub parallelism: f64,
+    /// Bytes or requests a second, the same for all points.
+    pub throughput: f64,
+    /// Mean time in the disk in nanoseconds; 0 where the disk answers at once.
+    pub latency_ns: f64,
+    /// Mean number of requests in the disk.
+    pub in_device: f64,
+}
+
+/// What the curve says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Neither throughput nor latency in the disk grows: what holds requests back is above the disk.
+    LimitedAbove,
+    /// Throughput still grows at the highest parallelism, and is below what the disk promises (or nobody said what that
+    /// is).
+    ScalesLow,
+    /// Throughput still grows, and has reached what the disk promises.
+    Reached,
+    /// Throughput stays, and latency in the disk grows in proportion to parallelism.
+    Saturated,
+    /// Throughput falls as parallelism grows.
+    Falls,
+    /// Too few points, or points that say neither.
+    Unclear,
+}
+
+/// A verdict, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What it is.
+    pub kind: Kind,
+    /// In words, one sentence.
+    pub sentence: String,
+    /// The figures that it stands on, a line each.
+    pub evidence: Vec<String>,
+}
+
+/// Judges a curve. `promised` is the throughput that the disk (or its model) promises, in the unit of the points;
+/// `None` where nobody knows. Points may come in any order; those without positive, finite parallelism and throughput
+/// are left out.
+#[must_use]
+pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
+    let usable = |p: &&CurvePoint| {
+        let is_rate = |value: f64| value.is_finite() && value > 0.0;
+        is_rate(p.parallelism) && is_rate(p.throughput) && p.latency_ns.is_finite()
+    };
+    let mut points: Vec<CurvePoint> = points.iter().filter(usable).copied().collect();
+    points.sort_by(|a, b| a.parallelism.total_cmp(&b.parallelism));
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return unclear("there are no points to judge", Vec::new());
+    };
+    if last.parallelism < 2.0 * first.parallelism {
+        return unclear("parallelism must at least double over the points", Vec::new());
+    }
+    let plateau = plateau_of(&points);
+    match (plateau.first(), plateau.last()) {
+        (Some(from), Some(to)) if to.parallelism >= 2.0 * from.parallelism => of_plateau(plateau, from, to, promised),
+        _ => of_slope(&points, promised),
+    }
+}
+
+/// The longest end of the curve in which all rates are alike.
+fn plateau_of(points: &[CurvePoint]) -> &[CurvePoint] {
+    let is_flat = |part: &[CurvePoint]| {
+        let rates = || part.iter().map(|p| p.throughput);
+        let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+        high - low <= FLAT_SPREAD * high
+    };
+    (0..points.len()).filter_map(|from| points.get(from..)).find(|part| is_flat(part)).unwrap_or(&[])
+}
+
+fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promised: Option<f64>) -> Verdict {
+    let (low, high) = (from.parallelism, to.parallelism);
+    // A disk that answers at once has no latency that could grow.
+    let latency_slope = slope(plateau, |p| p.latency_ns.max(1.0));
+    let mut evidence = vec![
+        format!("throughput from parallelism {low:.0} to {high:.0}: {}", change(from.throughput, to.throughput)),
+        format!(
+            "latency in the disk over the same: {} (grows with parallelism to the power of {latency_slope:.2})",
+            change(from.latency_ns, to.latency_ns)
+        ),
+        format!("in the disk: {:.1} at {low:.0}, {:.1} at {high:.0}", from.in_device, to.in_device),
+    ];
+    evidence.extend(promised.map(|promised| of_promise(to.throughput, promised)));
+    let (kind, sentence) = if steepest(plateau) >= RISING_SLOPE {
+        let more =
+            "saturated: throughput stays and latency grows in proportion to parallelism; the disk is the limiter";
+        (Kind::Saturated, more)
+    } else if latency_slope < FLAT_SLOPE {
+        (Kind::LimitedAbove, "flat throughput with flat latency: the limiter sits above the disk")
+    } else {
+        let neither =
+            "flat throughput, and a latency that grows, but less than parallelism: add points beyond the last";
+        return unclear(neither, evidence);
+    };
+    Verdict { kind, sentence: sentence.to_owned(), evidence }
+}
+
+fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
+    let end = points.get(points.len().saturating_sub(3)..).unwrap_or(points);
+    let (Some(from), Some(to)) = (end.first(), end.last()) else { return unclear("too few points", Vec::new()) };
+    let growth = slope(end, |p| p.throughput);
+    let mut evidence = vec![format!(
+        "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
+        from.parallelism,
+        to.parallelism,
+        change(from.throughput, to.throughput)
+    )];
+    evidence.extend(promised.map(|promised| of_promise(to.throughput, promised)));
+    let (kind, sentence) = match promised {
+        _ if growth <= -GROWING_SLOPE => (Kind::Falls, "throughput falls as parallelism grows: the disk is overloaded"),
+        _ if growth < GROWING_SLOPE => return unclear("the last points neither grow nor stay", evidence),
+        Some(promised) if to.throughput >= REACHED * promised => {
+            (Kind::Reached, "throughput grew with parallelism up to what the disk promises")
+        }
+        Some(_) => (
+            Kind::ScalesLow,
+            "scales but low: throughput still grows with parallelism and is below what the disk promises; raise it",
+        ),
+        None => {
+            (Kind::ScalesLow, "scales: throughput still grows at the highest parallelism; raise it to find the end")
+        }
+    };
+    Verdict { kind, sentence: sentence.to_owned(), evidence }
+}
+
+/// The largest slope of latency between a point and the next that has at least twice its parallelism.
+fn steepest(plateau: &[CurvePoint]) -> f64 {
+    let slope = |(at, from): (usize, &CurvePoint)| {
+        let to = plateau.iter().skip(at).find(|to| to.parallelism >= 2.0 * from.parallelism)?;
+        Some((to.latency_ns.max(1.0) / from.latency_ns.max(1.0)).ln() / (to.parallelism / from.parallelism).ln())
+    };
+    plateau.iter().enumerate().filter_map(slope).fold(f64::NEG_INFINITY, f64::max)
+}
+
+fn unclear(why: &str, evidence: Vec<String>) -> Verdict {
+    Verdict { kind: Kind::Unclear, sentence: format!("not clear: {why}"), evidence }
+}
+
+fn of_promise(throughput: f64, promised: f64) -> String {
+    format!("that is {:.0} % of what the disk promises", 100.0 * throughput / promised)
+}
+
+fn change(from: f64, to: f64) -> String {
+    if from > 0.0 { format!("{:+.1} %", 100.0 * (to / from - 1.0)) } else { "none measured".to_owned() }
+}
+
+/// Least squares through ln(value) over ln(parallelism): the power with which the value grows.
+fn slope(points: &[CurvePoint], value: impl Fn(&CurvePoint) -> f64) -> f64 {
+    let pairs: Vec<(f64, f64)> = points.iter().map(|p| (p.parallelism.ln(), value(p).ln())).collect();
+    let count = pairs.len() as f64;
+    let (mean_x, mean_y) =
+        (pairs.iter().map(|p| p.0).sum::<f64>() / count, pairs.iter().map(|p| p.1).sum::<f64>() / count);
+    let along: f64 = pairs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let across: f64 = pairs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    if along > 0.0 { across / along } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::rng::Rng;
+
+    use super::*;
+
+    const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+
+    /// A closed loop: N requests, at most `cap` a second from above, at most `disk` a second from the disk, each at
+    /// least
+    /// `base_ns` in it. `noise` is the part by which figures are off at the most.
+    fn curve(cap: f64, disk: f64, base_ns: f64, noise: f64, seed: u64) -> Vec<CurvePoint> {
+        let mut rng = Rng::new(seed);
+        let mut off = || 1.0 + noise * (rng.below(2001) as f64 / 1000.0 - 1.0);
+        let point = |&n: &f64| {
+            let free = n / (base_ns / 1e9);
+            let throughput = free.min(cap).min(disk);
+            // What the disk holds: all that are not held above it.
+            let latency_ns = if disk <= cap && free > disk { n / disk * 1e9 } else { base_ns };
+            let in_device = throughput * latency_ns / 1e9;
+            CurvePoint { parallelism: n, throughput: throughput * off(), latency_ns: latency_ns * off(), in_device }
+        };
+        STEPS.iter().map(point).collect()
+    }
+
+    #[test]
+    fn made_up_curves_of_each_kind_with_noise() {
+        const FREE: f64 = f64::MAX;
+        // Cap from above, rate of the disk, latency of the idle disk, promised, verdict.
+        let cases: [(f64, f64, f64, Option<f64>, Kind); 7] = [
+            (8188.0, 12_000.0, 490e3, Some(10_000.0), Kind::LimitedAbove),
+            (8188.0, FREE, 490e3, None, Kind::LimitedAbove),
+            (FREE, 8188.0, 490e3, None, Kind::Saturated),
+            (FREE, 20_000.0, 100e3, Some(20_000.0), Kind::Saturated),
+            (FREE, FREE, 100e3, Some(1e6), Kind::ScalesLow),
+            (FREE, FREE, 100e3, None, Kind::ScalesLow),
+            (FREE, FREE, 100e3, Some(300e3), Kind::Reached),
+        ];
+        for (cap, disk, base_ns, promised, expect) in cases {
+            for seed in 0..200 {
+                let noise = if seed == 0 { 0.0 } else { 0.04 };
+                let mut points = curve(cap, disk, base_ns, noise, seed);
+                points.reverse();
+                let found = verdict(&points, promised);
+                assert_eq!(found.kind, expect, "cap {cap}, disk {disk}, seed {seed}: {found:?} of {points:?}");
+                assert!(!found.evidence.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn overload_and_too_little_are_said() {
+        let point = |parallelism, throughput| CurvePoint { parallelism, throughput, latency_ns: 1e5, in_device: 1.0 };
+        let falling = [point(4.0, 1000.0), point(8.0, 700.0), point(16.0, 450.0)];
+        assert_eq!(verdict(&falling, None).kind, Kind::Falls);
+        for few in
+            [&[][..], &[point(4.0, 1.0)], &[point(4.0, 1.0), point(6.0, 1.0)], &[point(4.0, 0.0), point(8.0, 0.0)]]
+        {
+            assert_eq!(verdict(few, None).kind, Kind::Unclear, "{few:?}");
+        }
+        let odd = [point(4.0, f64::NAN), point(0.0, 5.0), point(-1.0, 5.0), point(f64::INFINITY, 1.0)];
+        assert_eq!(verdict(&odd, None).kind, Kind::Unclear);
+    }
+
+    #[test]
+    fn a_full_disk_whose_queue_is_cut_is_still_full() {
+        // The scheduler lets no more than six in; the disk was full with one.
+        let point = |parallelism: f64| {
+            let in_device = parallelism.min(6.0);
+            CurvePoint { parallelism, throughput: 1900.0, latency_ns: in_device / 1900.0 * 1e9, in_device }
+        };
+        let found = verdict(&[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0].map(point), None);
+        assert_eq!(found.kind, Kind::Saturated, "{found:?}");
+    }
+
+    #[test]
+    fn a_disk_that_answers_at_once_is_never_the_limiter() {
+        let point =
+            |parallelism, latency_ns| CurvePoint { parallelism, throughput: 8188.0, latency_ns, in_device: 0.0 };
+        let found = verdict(&[point(8.0, 0.0), point(16.0, 0.0), point(32.0, 0.3)], None);
+        assert_eq!(found.kind, Kind::LimitedAbove, "{found:?}");
+    }
+}

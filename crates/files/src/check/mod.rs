@@ -1,0 +1,272 @@
+//! What is suspicious in an io-properties file: `plimsoll info --check`.
+//!
+//! **Why.** A wrong figure does not fail; it schedules badly, for years. Published presets have had rows that promise
+//! eight times the truth or a third of it, and measuring tools have written down their own limits in place of the
+//! disk's. Nearly all of these errors leave a trace in the figures.
+//!
+//! **How.** The file is read leniently, so that all faults are told at once. Then each disk is judged
+//!
+//! - alone: relations between its figures that no disk has, and figures that are limits of a program;
+//! - beside the instances of [`crate::presets`]: the one that is named, or those whose figures are nearly the same
+//!   in the reads, or in three of the four;
+//! - at its place, where the mount point exists on this machine: links, device numbers.
+//!
+//! A finding has a stable code, the numbers that it follows from, and a remedy. Codes of the file's reader
+//! (`unknown_key`, `obsolete`, `template` and others, with `_` for `-`) are findings too.
+//!
+//! **Limits.** Silence is no proof. Most thresholds are wide, so that an honest measurement passes: a write figure
+//! must be off by a factor of 1.6 to be an outlier. A factor of 2 that turns one size of an instance exactly into the
+//! next cannot be seen unless the instance is named.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::check::{self, CheckOptions, FindingCode};
+//! let text = "disks: [{mountpoint: /none, read_iops: 752697, read_bandwidth: 8585068032,
+//!                      write_iops: 350060, write_bandwidth: 6211869696}]";
+//! let report = check::check_text("io.yaml", text, &CheckOptions::default())?;
+//! assert_eq!(report.findings[0].code, FindingCode::IntMaxRate.as_str());
+//! assert_eq!(report.findings[0].key, "read_bandwidth");
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+mod figures;
+mod place;
+mod sisters;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::ConfigError;
+use crate::io_properties::SEASTAR_MAX_DISKS;
+use crate::io_properties_lenient::{self as lenient, LenientDisk, LenientFile};
+use crate::presets::{Figures, Instance};
+
+/// The version of the JSON that a [`CheckReport`] becomes.
+pub const SCHEMA: u32 = 1;
+
+/// Whose figures those of a file are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Beside {
+    /// Those instances of the table that are nearly the same.
+    #[default]
+    Nearest,
+    /// The instance that the file is for.
+    Instance(&'static Instance),
+    /// Nobody's: the disk is none of the table's.
+    Nothing,
+}
+
+/// What a file is judged by.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// Whose figures those of the file are compared with.
+    pub beside: Beside,
+    /// Where the kernel describes its devices.
+    pub sys_root: PathBuf,
+}
+
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions { beside: Beside::Nearest, sys_root: PathBuf::from("/sys") }
+    }
+}
+
+/// Kinds of findings about figures and places. Those about the text have the code of the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FindingCode {
+    /// The figure is the rate that a request costs when both limits are "unlimited" as 2^31 - 1.
+    IntMaxRate,
+    /// Operations were counted with the blocks of the bandwidth run, or bytes with those of the operations run.
+    PhasesCollapsed,
+    /// An operation moves less than a sector.
+    BelowSector,
+    /// More operations than the bandwidth carries at 4 KiB.
+    IopsAboveBandwidth,
+    /// A read figure is far from that of the same instances.
+    ReadOutlier,
+    /// A write figure is far from that of the same instances.
+    WriteOutlier,
+    /// Totals were multiplied by the number of disks once more.
+    MultipliedTwice,
+    /// Writes were measured in 512-byte blocks on a disk that works in 4096.
+    WriteBlockSize,
+    /// Reads and writes are in each other's place.
+    ReadWriteSwapped,
+    /// More writes than reads per second.
+    WriteIopsAboveRead,
+    /// More than the PCIe link carries.
+    AboveLink,
+    /// Operations with a suffix, which is binary.
+    BinarySuffix,
+    /// The same device is configured twice.
+    DuplicateDevice,
+    /// Reads and writes are the same: the cap of a volume, or its burst credits.
+    VolumeCap,
+    /// More disks than Seastar configures.
+    TooManyDisks,
+    /// A saturation length at which the disk could not reach its bandwidth, or that no disk has.
+    SaturationLength,
+    /// A factor that makes the figures larger, or nearly nothing.
+    RateFactor,
+    /// The mount point is neither a directory nor a block device.
+    NotADisk,
+}
+
+impl FindingCode {
+    /// The code as it is printed.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IntMaxRate => "int_max_rate",
+            Self::PhasesCollapsed => "phases_collapsed",
+            Self::BelowSector => "below_sector",
+            Self::IopsAboveBandwidth => "iops_above_bandwidth",
+            Self::ReadOutlier => "read_outlier",
+            Self::WriteOutlier => "write_outlier",
+            Self::MultipliedTwice => "multiplied_twice",
+            Self::WriteBlockSize => "write_block_size",
+            Self::ReadWriteSwapped => "read_write_swapped",
+            Self::WriteIopsAboveRead => "write_iops_above_read",
+            Self::AboveLink => "above_link",
+            Self::BinarySuffix => "binary_suffix",
+            Self::DuplicateDevice => "duplicate_device",
+            Self::VolumeCap => "volume_cap",
+            Self::TooManyDisks => "too_many_disks",
+            Self::SaturationLength => "saturation_length",
+            Self::RateFactor => "rate_factor",
+            Self::NotADisk => "not_a_disk",
+        }
+    }
+}
+
+/// One thing that is suspicious.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What kind it is, stable across releases, in snake_case.
+    pub code: String,
+    /// The key that it is about; of several, the first.
+    pub key: String,
+    /// What is suspicious, with the numbers.
+    pub message: String,
+    /// What to do about it.
+    pub remedy: String,
+    /// The mount points of the disk, joined by `:`; empty if the finding is about the file.
+    pub mountpoint: String,
+    /// The line of the key, counted from 1.
+    pub line: Option<usize>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The file, as it was named.
+    pub file: String,
+    /// What is suspicious, by line; empty where nothing is.
+    pub findings: Vec<Finding>,
+}
+
+impl CheckReport {
+    /// The report as JSON, with a line end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+/// Checks a file.
+///
+/// # Errors
+/// It cannot be read, is not YAML, or no disk in it has four figures.
+pub fn check_file(path: &Path, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
+    Ok(check(&path.display().to_string(), lenient::read_file(path)?, options))
+}
+
+/// Checks a text; `source_name` stands for the file.
+///
+/// # Errors
+/// It is not YAML, or no disk in it has four figures.
+pub fn check_text(source_name: &str, text: &str, options: &CheckOptions) -> Result<CheckReport, ConfigError> {
+    Ok(check(source_name, lenient::read(source_name, text)?, options))
+}
+
+/// A disk of the file, as the rules see it.
+struct Subject<'a> {
+    disk: &'a LenientDisk,
+    figures: Figures,
+}
+
+impl Subject<'_> {
+    fn finding(&self, code: FindingCode, key: &str, message: String, remedy: impl Into<String>) -> Finding {
+        Finding {
+            code: code.as_str().to_owned(),
+            key: key.to_owned(),
+            message,
+            remedy: remedy.into(),
+            mountpoint: self.disk.properties.mountpoints.join(":"),
+            line: self.disk.line(key),
+        }
+    }
+}
+
+fn check(file_name: &str, file: LenientFile, options: &CheckOptions) -> CheckReport {
+    let mut findings = text_findings(&file);
+    let subjects: Vec<Subject<'_>> = file.disks.iter().map(subject).collect();
+    // Seastar's own tests stand on /dev/null with figures that nobody measured.
+    let is_stand_in = |subject: &&Subject<'_>| subject.disk.properties.mountpoints == ["/dev/null"];
+    for subject in subjects.iter().filter(|subject| !is_stand_in(subject)) {
+        figures::check(subject, &mut findings);
+        if options.beside != Beside::Nearest || !figures::is_volume_cap(&subject.figures) {
+            sisters::check(subject, options.beside, &mut findings);
+        }
+        place::check(subject, &options.sys_root, &mut findings);
+    }
+    place::check_duplicates(&subjects, &mut findings);
+    findings.sort_by_key(|finding| finding.line.unwrap_or(0));
+    CheckReport { schema: SCHEMA, file: file_name.to_owned(), findings }
+}
+
+fn subject(disk: &LenientDisk) -> Subject<'_> {
+    let properties = &disk.properties;
+    let figures = Figures {
+        read_iops: properties.read_iops,
+        read_bandwidth_bytes_per_s: properties.read_bandwidth_bytes_per_s,
+        write_iops: properties.write_iops,
+        write_bandwidth_bytes_per_s: properties.write_bandwidth_bytes_per_s,
+    };
+    Subject { disk, figures }
+}
+
+fn text_findings(file: &LenientFile) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = file
+        .remarks
+        .iter()
+        .map(|remark| Finding {
+            code: remark.code.as_str().replace('-', "_"),
+            key: remark.key.clone(),
+            message: remark.message.clone(),
+            remedy: remark.remedy.clone(),
+            mountpoint: remark.mountpoint.clone(),
+            line: remark.line,
+        })
+        .collect();
+    if let Some(line) = file.disk_lines.get(SEASTAR_MAX_DISKS) {
+        let message = format!(
+            "the file lists {} disks, and Seastar configures at most {SEASTAR_MAX_DISKS}: it does not start",
+            file.disk_lines.len()
+        );
+        findings.push(Finding {
+            code: FindingCode::TooManyDisks.as_str().to_owned(),
+            key: "disks".to_owned(),
+            message,
+            remedy: "make an array of disks that are used alike, or name several under one `mountpoints`".to_owned(),
+            mountpoint: String::new(),
+            line: *line,
+        });
+    }
+    findings
+}

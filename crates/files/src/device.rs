@@ -1,0 +1,415 @@
+//! The section `device:` of a disk file, or of a scenario's disk: what a simulated disk does.
+//!
+//! **Why.** A [`DeviceSpec`] is plain numbers; a file has the same names for them, so that what the simulator says
+//! about a parameter is found in the file.
+//!
+//! **How.** One table (`sections`) lists every parameter with its place in the structure. Reading and writing go
+//! through it, so that neither can forget one. Names carry their units, values are plain numbers; lists of pairs are
+//! written as `[[4096, 200000], [131072, 9000]]`. What is left out has its default.
+//!
+//! **Limits.** Faults at a time are not part of a disk: scenarios have them.
+//!
+//! **Example.** `rates: {read_iops: 0}` gives `rates.read_iops is 0; it must be positive and finite`, at that value.
+
+use std::fmt::Write as _;
+
+use plimsoll_sim::device::{
+    BufferSpec, CapSpec, CapUnit, ChannelSpec, DeviceSpec, FlashSpec, HddSpec, InterferenceSpec, LatencySpec,
+    MemberFault, RaidSpec, RateSpec, WeatherSpec,
+};
+use plimsoll_sim::latency_surface::LatencySurface;
+
+use super::error::{Code, ConfigError};
+use super::fields::{Field, Fields, Schema};
+
+/// Points of (length in bytes, operations a second), lengths rising.
+pub type SizeTable = Vec<(u32, f64)>;
+
+/// A parameter that a file can set.
+trait Parameter {
+    fn set(&mut self, field: &Field<'_>) -> Result<(), ConfigError>;
+    fn text(&self) -> String;
+}
+
+/// A value that a file can hold.
+trait Value: Sized {
+    fn read(field: &Field<'_>) -> Result<Self, ConfigError>;
+    fn text(&self) -> String;
+}
+
+impl<T: Value> Parameter for T {
+    fn set(&mut self, field: &Field<'_>) -> Result<(), ConfigError> {
+        *self = T::read(field)?;
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        Value::text(self)
+    }
+}
+
+impl Value for f64 {
+    fn read(field: &Field<'_>) -> Result<f64, ConfigError> {
+        if field.is_scalar() && field.text()? == "infinite" {
+            return Ok(f64::INFINITY);
+        }
+        field.number(|_| true, "with its decimals, or in the form 1e6")
+    }
+
+    fn text(&self) -> String {
+        if self.is_infinite() { "infinite".to_owned() } else { self.to_string() }
+    }
+}
+
+impl Value for u64 {
+    fn read(field: &Field<'_>) -> Result<u64, ConfigError> {
+        field.figure(plimsoll_figures::units::parse_count, 0..=1 << 60, "(a plain whole number)")
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for u32 {
+    fn read(field: &Field<'_>) -> Result<u32, ConfigError> {
+        field.count(0..=u32::MAX)
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Value for bool {
+    fn read(field: &Field<'_>) -> Result<bool, ConfigError> {
+        field.boolean()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn read(field: &Field<'_>) -> Result<Option<T>, ConfigError> {
+        if field.is_scalar() && field.text()? == "none" { Ok(None) } else { T::read(field).map(Some) }
+    }
+
+    fn text(&self) -> String {
+        self.as_ref().map_or_else(|| "none".to_owned(), Value::text)
+    }
+}
+
+impl<A: Value, B: Value> Value for (A, B) {
+    fn read(field: &Field<'_>) -> Result<(A, B), ConfigError> {
+        match field.list()?.as_slice() {
+            [first, second] => Ok((A::read(first)?, B::read(second)?)),
+            _ => Err(field.error(Code::WrongType, "expected a pair").with_help("write two values: [4096, 200000]")),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("[{}, {}]", self.0.text(), self.1.text())
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn read(field: &Field<'_>) -> Result<Vec<T>, ConfigError> {
+        field.list()?.iter().map(T::read).collect()
+    }
+
+    fn text(&self) -> String {
+        format!("[{}]", self.iter().map(Value::text).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Points of (length in bytes, operations a second).
+pub(super) fn read_points(field: &Field<'_>) -> Result<SizeTable, ConfigError> {
+    Value::read(field)
+}
+
+/// As [`read_points`] reads them.
+pub(super) fn points_text(points: &SizeTable) -> String {
+    Value::text(points)
+}
+
+type Parameters<'a> = Vec<(&'static str, &'a mut dyn Parameter)>;
+
+/// Every parameter, by section; those without a section come first.
+fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
+    let DeviceSpec { rates, latency, channels, interference, buffer, flash, weather, raid0, .. } = spec;
+    let RateSpec { read_iops, read_bytes_per_s, write_iops, write_bytes_per_s, iops_block_bytes, .. } = rates;
+    let LatencySpec { read_ns, write_ns, per_kib_ns, sigma } = latency;
+    let ChannelSpec { independent, count, stripe_bytes } = channels;
+    let InterferenceSpec { program_ns, suspend, block_probability, memory_ns } = interference;
+    let BufferSpec { size_bytes, burst_bytes_per_s, flush_drains } = buffer;
+    let RaidSpec { members, chunk_bytes, member_faults } = raid0;
+    vec![
+        (
+            "",
+            vec![
+                ("capacity_bytes", &mut spec.capacity_bytes as &mut dyn Parameter),
+                ("mix_exponent_p", &mut spec.mix_exponent_p),
+                ("mix_memory_ns", &mut spec.mix_memory_ns),
+                ("network_rtt_ns", &mut spec.network_rtt_ns),
+                ("error_rate", &mut spec.error_rate),
+                ("short_rate", &mut spec.short_rate),
+                ("hdd", &mut spec.hdd),
+                ("caps", &mut spec.caps),
+                ("latency_surface", &mut spec.latency_surface),
+            ],
+        ),
+        (
+            "rates",
+            vec![
+                ("read_iops", read_iops as &mut dyn Parameter),
+                ("read_bytes_per_s", read_bytes_per_s),
+                ("write_iops", write_iops),
+                ("write_bytes_per_s", write_bytes_per_s),
+                ("iops_block_bytes", iops_block_bytes),
+                ("read_table", &mut rates.read_table),
+                ("write_table", &mut rates.write_table),
+                ("rewrite_block_bytes", &mut rates.rewrite_block_bytes),
+                ("flush_ns", &mut rates.flush_ns),
+                ("discard_ns", &mut rates.discard_ns),
+            ],
+        ),
+        (
+            "latency",
+            vec![
+                ("read_ns", read_ns as &mut dyn Parameter),
+                ("write_ns", write_ns),
+                ("per_kib_ns", per_kib_ns),
+                ("sigma", sigma),
+            ],
+        ),
+        (
+            "channels",
+            vec![("independent", independent as &mut dyn Parameter), ("count", count), ("stripe_bytes", stripe_bytes)],
+        ),
+        (
+            "interference",
+            vec![
+                ("program_ns", program_ns as &mut dyn Parameter),
+                ("suspend", suspend),
+                ("block_probability", block_probability),
+                ("memory_ns", memory_ns),
+            ],
+        ),
+        (
+            "buffer",
+            vec![
+                ("size_bytes", size_bytes as &mut dyn Parameter),
+                ("burst_bytes_per_s", burst_bytes_per_s),
+                ("flush_drains", flush_drains),
+            ],
+        ),
+        ("flash", flash_parameters(flash)),
+        ("weather", weather_parameters(weather)),
+        (
+            "raid0",
+            vec![
+                ("members", members as &mut dyn Parameter),
+                ("chunk_bytes", chunk_bytes),
+                ("member_faults", member_faults),
+            ],
+        ),
+    ]
+}
+
+fn flash_parameters(flash: &mut FlashSpec) -> Parameters<'_> {
+    vec![
+        ("garbage_collection", &mut flash.garbage_collection as &mut dyn Parameter),
+        ("over_provisioning", &mut flash.over_provisioning),
+        ("initial_fill", &mut flash.initial_fill),
+        ("fill_curve", &mut flash.fill_curve),
+        ("discard_residue", &mut flash.discard_residue),
+        ("pause_mean_ns", &mut flash.pause_mean_ns),
+        ("pause_period_ns", &mut flash.pause_period_ns),
+    ]
+}
+
+fn weather_parameters(weather: &mut WeatherSpec) -> Parameters<'_> {
+    vec![
+        ("capacity_steps", &mut weather.capacity_steps as &mut dyn Parameter),
+        ("drift_per_s", &mut weather.drift_per_s),
+        ("noise_sigma", &mut weather.noise_sigma),
+        ("noise_step_ns", &mut weather.noise_step_ns),
+        ("stalls_per_s", &mut weather.stalls_per_s),
+        ("stall_min_ns", &mut weather.stall_min_ns),
+        ("stall_alpha", &mut weather.stall_alpha),
+        ("stall_max_ns", &mut weather.stall_max_ns),
+        ("stalls", &mut weather.stalls),
+    ]
+}
+
+fn hdd_parameters(hdd: &mut HddSpec) -> Parameters<'_> {
+    vec![
+        ("seek_min_ns", &mut hdd.seek_min_ns as &mut dyn Parameter),
+        ("seek_max_ns", &mut hdd.seek_max_ns),
+        ("rotation_ns", &mut hdd.rotation_ns),
+        ("elevator_depth", &mut hdd.elevator_depth),
+    ]
+}
+
+fn fault_parameters(fault: &mut MemberFault) -> Parameters<'_> {
+    vec![
+        ("member", &mut fault.member as &mut dyn Parameter),
+        ("speed_factor", &mut fault.speed_factor),
+        ("error_rate", &mut fault.error_rate),
+    ]
+}
+
+impl Value for HddSpec {
+    fn read(field: &Field<'_>) -> Result<HddSpec, ConfigError> {
+        let mut hdd = HddSpec::default();
+        set_all(field, "a hard disk", hdd_parameters(&mut hdd), &[])?;
+        Ok(hdd)
+    }
+
+    fn text(&self) -> String {
+        flow_map(&hdd_parameters(&mut self.clone()))
+    }
+}
+
+impl Value for MemberFault {
+    fn read(field: &Field<'_>) -> Result<MemberFault, ConfigError> {
+        read_member_fault(field, &[])
+    }
+
+    fn text(&self) -> String {
+        flow_map(&fault_parameters(&mut self.clone()))
+    }
+}
+
+impl Value for CapSpec {
+    fn read(field: &Field<'_>) -> Result<CapSpec, ConfigError> {
+        let known = ["unit", "unit_bytes", "base_per_s", "burst_per_s", "credits"];
+        let fields = Fields::read(field, &Schema { what: "a cap", known: &known, refused: &[] })?;
+        let number = |key: &str| fields.get(key).map(|value| f64::read(&value)).transpose();
+        let unit_field = fields.required("unit", "write `unit: operations` or `unit: bytes`")?;
+        let unit = match unit_field.text()? {
+            "bytes" => CapUnit::Bytes,
+            "operations" => {
+                CapUnit::Operations { unit_bytes: fields.get("unit_bytes").map_or(Ok(0), |value| u32::read(&value))? }
+            }
+            _ => return Err(unit_field.not_one_of("what a cap counts", &["operations", "bytes"])),
+        };
+        let base_per_s = f64::read(&fields.required("base_per_s", "write how many a second")?)?;
+        let burst_per_s = number("burst_per_s")?.unwrap_or(base_per_s);
+        Ok(CapSpec { unit, base_per_s, burst_per_s, credits: number("credits")?.unwrap_or(0.0) })
+    }
+
+    fn text(&self) -> String {
+        let unit = match self.unit {
+            CapUnit::Bytes => "bytes".to_owned(),
+            CapUnit::Operations { unit_bytes } => format!("operations, unit_bytes: {unit_bytes}"),
+        };
+        let CapSpec { base_per_s, burst_per_s, credits, .. } = self;
+        format!("{{unit: {unit}, base_per_s: {base_per_s}, burst_per_s: {burst_per_s}, credits: {credits}}}")
+    }
+}
+
+impl Value for LatencySurface {
+    fn read(field: &Field<'_>) -> Result<LatencySurface, ConfigError> {
+        let known = ["write_bytes_per_s", "read_iops", "p50_ns", "p95_ns"];
+        let fields = Fields::read(field, &Schema { what: "a latency surface", known: &known, refused: &[] })?;
+        let help =
+            "a surface has levels of write_bytes_per_s and read_iops, and p50_ns and p95_ns at all pairs of them";
+        let column = |key: &str| Vec::<f64>::read(&fields.required(key, help)?);
+        let (p50_ns, p95_ns) = (column("p50_ns")?, column("p95_ns")?);
+        LatencySurface::new(column("write_bytes_per_s")?, column("read_iops")?, &p50_ns, &p95_ns)
+            .map_err(|error| field.error(Code::InvalidValue, error.to_string()).with_help(help))
+    }
+
+    /// A line for each write level.
+    fn text(&self) -> String {
+        let (writes, reads) = self.levels();
+        let table = |at: &dyn Fn(f64, f64) -> f64| {
+            let rows = writes.iter().map(|&write| {
+                let row: Vec<String> = reads.iter().map(|&read| at(write, read).round().to_string()).collect();
+                format!("\n      {}", row.join(", "))
+            });
+            rows.collect::<Vec<_>>().join(",")
+        };
+        let list = |levels: &[f64]| Value::text(&levels.to_vec());
+        format!(
+            "{{\n    write_bytes_per_s: {},\n    read_iops: {},\n    p50_ns: [{}],\n    p95_ns: [{}]}}",
+            list(writes),
+            list(reads),
+            table(&|write, read| self.p50_ns(write, read)),
+            table(&|write, read| self.p95_ns(write, read))
+        )
+    }
+}
+
+fn flow_map(parameters: &Parameters<'_>) -> String {
+    let entries: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}: {}", value.text())).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// Reads a member fault; `also` are keys of the same map that somebody else reads.
+pub(super) fn read_member_fault(field: &Field<'_>, also: &[&'static str]) -> Result<MemberFault, ConfigError> {
+    let mut fault = MemberFault { member: 0, speed_factor: 1.0, error_rate: 0.0 };
+    set_all(field, "a member fault", fault_parameters(&mut fault), also)?;
+    Ok(fault)
+}
+
+/// Sets what a map names, and returns the map; `also` are keys that it may have besides.
+fn set_all<'a>(
+    field: &Field<'a>,
+    what: &'static str,
+    parameters: Parameters<'_>,
+    also: &[&'static str],
+) -> Result<Fields<'a>, ConfigError> {
+    let known: Vec<&'static str> = parameters.iter().map(|(key, _)| *key).chain(also.iter().copied()).collect();
+    let fields = Fields::read(field, &Schema { what, known: &known, refused: &[] })?;
+    for (key, parameter) in parameters {
+        if let Some(value) = fields.get(key) {
+            parameter.set(&value)?;
+        }
+    }
+    Ok(fields)
+}
+
+/// Reads a device; what the map does not name stays as in `base`.
+pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, ConfigError> {
+    let mut spec = base.clone();
+    let mut sections = sections(&mut spec);
+    let names: Vec<&'static str> = sections.iter().map(|(name, _)| *name).filter(|name| !name.is_empty()).collect();
+    let (_, top) = sections.remove(0);
+    let fields = set_all(field, "a device", top, &names)?;
+    for (section, parameters) in sections {
+        if let Some(map) = fields.get(section) {
+            set_all(&map, "this part of a device", parameters, &[])?;
+        }
+    }
+    spec.check().map_err(|error| {
+        let section = error.key.split('.').next().and_then(|key| fields.get(key));
+        let at = section.unwrap_or_else(|| field.clone());
+        at.error(Code::OutOfRange, error.to_string()).with_help(format!("write a value that is {}", error.expected))
+    })?;
+    Ok(spec)
+}
+
+/// A device as [`read`] reads it, its lines indented by two. Parts that are as by default are left out.
+pub(super) fn write(spec: &DeviceSpec) -> String {
+    let (mut spec, mut default) = (spec.clone(), DeviceSpec::default());
+    let mut text = String::new();
+    for ((section, parameters), (_, usual)) in sections(&mut spec).iter().zip(sections(&mut default)) {
+        let values: Vec<(&str, String)> = parameters.iter().map(|(key, value)| (*key, value.text())).collect();
+        let is_usual = values.iter().zip(usual).all(|((_, value), (_, usual))| *value == usual.text());
+        if is_usual && !section.is_empty() {
+            continue;
+        }
+        let indent = if section.is_empty() { "" } else { "  " };
+        if !section.is_empty() {
+            let _ = writeln!(text, "  {section}:");
+        }
+        for (key, value) in values.iter().filter(|(_, value)| value != "none" && value != "[]") {
+            let _ = writeln!(text, "  {indent}{key}: {value}");
+        }
+    }
+    text
+}

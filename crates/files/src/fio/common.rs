@@ -1,0 +1,102 @@
+//! What all jobs of a run have in common: time, storage, backend, goals.
+//!
+//! **Why.** fio has these for each job; a run here has one of each.
+//!
+//! **How.** [`read`] takes them from the settings of a job; [`super`] refuses jobs that differ.
+//!
+//! **Limits.** One file, directory or device; lists separated by colons are refused.
+//!
+//! **Example.** `directory=/mnt`, `filename=data` is the storage `/mnt/data`.
+
+use std::path::PathBuf;
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll_figures::units::quoted;
+
+use super::reader::{Reader, not_supported};
+use super::values::{self, NS_PER_S, NS_PER_US};
+use super::{LatencyGoal, SteadyMetric, SteadyState};
+use crate::error::{Code, ConfigError};
+
+/// What all jobs of a run have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Common {
+    pub(super) duration_ns: Option<u64>,
+    pub(super) ramp_ns: u64,
+    pub(super) storage: Option<PathBuf>,
+    pub(super) backend: Option<BackendKind>,
+    pub(super) seed: Option<u64>,
+    pub(super) latency_goal: Option<LatencyGoal>,
+    pub(super) steady: Option<SteadyState>,
+}
+
+/// Reads what the jobs of a file must agree on; `backend` is what the engine stands for.
+pub(super) fn read(reader: &Reader<'_>, backend: Option<BackendKind>) -> Result<Common, ConfigError> {
+    Ok(Common {
+        duration_ns: reader.time("runtime", NS_PER_S)?.filter(|time_ns| *time_ns > 0),
+        ramp_ns: reader.time("ramp_time", NS_PER_S)?.unwrap_or(0),
+        storage: storage(reader)?,
+        backend,
+        seed: reader.int("randseed", 0..=u64::MAX)?,
+        latency_goal: latency_goal(reader)?,
+        steady: steady(reader)?,
+    })
+}
+
+fn storage(reader: &Reader<'_>) -> Result<Option<PathBuf>, ConfigError> {
+    let path = |name| match reader.text(name)? {
+        None => Ok(None),
+        // fio separates paths by colons, and escapes those that belong to a name.
+        Some(text) if text.replace("\\:", "").contains(':') => {
+            not_supported(reader, name, "several files or directories are not supported", "name one")
+        }
+        Some("-") => not_supported(reader, name, "standard input is no disk", "name a file, a directory or a device"),
+        Some(text) => Ok(Some(PathBuf::from(text.replace("\\:", ":")))),
+    };
+    Ok(match (path("directory")?, path("filename")?) {
+        (Some(directory), Some(file)) => Some(directory.join(file)),
+        (directory, file) => file.or(directory),
+    })
+}
+
+fn latency_goal(reader: &Reader<'_>) -> Result<Option<LatencyGoal>, ConfigError> {
+    let Some(target_ns) = reader.time("latency_target", NS_PER_US)?.filter(|target_ns| *target_ns > 0) else {
+        return Ok(None);
+    };
+    let percentile = |text| values::float(text, 0.0, 100.0).map_err(|wrong| reader.wrong("latency_percentile", wrong));
+    let percentile = reader.text("latency_percentile")?.map(percentile).transpose()?.unwrap_or(100.0);
+    let window_ns = reader.time("latency_window", NS_PER_US)?.filter(|window_ns| *window_ns > 0);
+    Ok(Some(LatencyGoal { target_ns, percentile, window_ns }))
+}
+
+fn steady(reader: &Reader<'_>) -> Result<Option<SteadyState>, ConfigError> {
+    let name = "steadystate";
+    let Some(text) = reader.text(name)? else { return Ok(None) };
+    let (word, limit) = text.split_once(':').unwrap_or((text, ""));
+    let (metric, is_slope) = match word {
+        "iops" => (SteadyMetric::Iops, false),
+        "iops_slope" => (SteadyMetric::Iops, true),
+        "bw" => (SteadyMetric::Bandwidth, false),
+        "bw_slope" => (SteadyMetric::Bandwidth, true),
+        "lat" => (SteadyMetric::Latency, false),
+        "lat_slope" => (SteadyMetric::Latency, true),
+        other => {
+            let error = reader.error(name, Code::InvalidValue, format!("{} is not a criterion", quoted(other)));
+            return Err(error.with_help("write iops:2%, bw:2%, lat:2%, or one of them with `_slope`"));
+        }
+    };
+    let is_percent = limit.ends_with('%');
+    let limit = values::float(limit.trim_end_matches('%'), 0.0, 1e18).map_err(|wrong| reader.wrong(name, wrong))?;
+    let window_ns = reader.time("steadystate_duration", NS_PER_S)?.unwrap_or(0);
+    let steady = SteadyState {
+        metric,
+        is_slope,
+        limit,
+        is_percent,
+        window_ns,
+        ramp_ns: reader.time("steadystate_ramp_time", NS_PER_S)?.unwrap_or(0),
+        interval_ns: reader.time("steadystate_check_interval", NS_PER_S)?.unwrap_or(NS_PER_S).max(1),
+    };
+    // fio looks for nothing without a window.
+    Ok((window_ns > 0).then_some(steady))
+}

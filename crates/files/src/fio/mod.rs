@@ -1,0 +1,473 @@
+//! fio's job files: the loads that storage engineers have already.
+//!
+//! **Why.** Who measures disks has fio job files, and reasons to trust them. They run here as they are, or are refused
+//! with the line and the option, so that no job runs as something else than it says.
+//!
+//! **How.** `text` reads sections and settings, `options` knows what is made of every option, `job` turns the settings
+//! of a section into a [`Job`]. [`parse`] puts the jobs together: `stonewall` and `wait_for` become stages, `numjobs`
+//! clones. [`FioFile::jobs_for`] spreads the clones over shards, one after the other in turn.
+//!
+//! **Limits.** Where fio and this program differ:
+//! - Every clone is a class of its own, all with the same shares: they compete as fio's processes do.
+//! - All jobs work on one file, directory or device, and have the same `runtime` and `ramp_time`. Each stage has that
+//!   time.
+//! - `fsync=N` counts the writes of each request slot (`iodepth`) by itself. Rates hold for each clone, as in fio.
+//! - Files that are made are a whole number of MiB long. Clones that share a named file begin in its parts, not all at
+//!   its start.
+//! - Without `ioengine` one request is in flight, as in fio, where the default is `psync`.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::fio;
+//! let text = "
+//! [global]
+//! ioengine=io_uring
+//! direct=1
+//! runtime=30s
+//! time_based
+//! size=1g
+//! [reads]
+//! rw=randread
+//! norandommap
+//! iodepth=16
+//! numjobs=3
+//! ";
+//! let file = fio::parse("reads.fio", text)?;
+//! assert_eq!(file.duration_ns, Some(30_000_000_000));
+//! let jobs = file.jobs_for(2);
+//! assert_eq!(jobs.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["reads", "reads.2", "reads.3"]);
+//! assert_eq!(jobs.jobs[2].shards, plimsoll_files::jobs::ShardSet::List(vec![0]));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+mod access;
+mod common;
+mod job;
+mod options;
+mod reader;
+mod text;
+mod values;
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll_figures::units::quoted;
+
+use super::error::{Code, ConfigError, Diagnostic, Source};
+use super::jobs::{Job, JobFile, ShardSet};
+use super::yaml;
+use common::Common;
+use reader::Reader;
+use text::{Section, Setting};
+
+/// The most clones of all jobs together, as in fio.
+pub const MAX_CLONES: usize = 4096;
+/// Shares of every clone's class.
+const STANDARD_SHARES: u32 = 100;
+
+/// What a fio job file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FioFile {
+    /// The jobs in the order of the file, at least one.
+    pub jobs: Vec<FioJob>,
+    /// Where they work (`filename`, `directory`, or the one in the other). fio makes a file that does not exist; see
+    /// [`FioFile::existing_storage`].
+    pub storage: Option<PathBuf>,
+    /// Length of the measured window of each stage in nanoseconds, above 0; `None`: until every job has done what it
+    /// has to do.
+    pub duration_ns: Option<u64>,
+    /// Nanoseconds before anything counts.
+    pub ramp_ns: u64,
+    /// What `ioengine` asks for; `None` leaves the choice.
+    pub backend: Option<BackendKind>,
+    /// What `randseed` asks for.
+    pub seed: Option<u64>,
+    /// The rate is to be searched at which latency meets a target.
+    pub latency_goal: Option<LatencyGoal>,
+    /// The run may end once it is steady.
+    pub steady: Option<SteadyState>,
+    /// Options of `[global]` by fio's first name, for the report.
+    pub global_options: Vec<(String, String)>,
+    /// What the reader noticed without refusing the file.
+    pub warnings: Vec<Diagnostic>,
+    source: Source,
+}
+
+/// One section.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FioJob {
+    /// Its name; several may have the same.
+    pub name: String,
+    /// Names of its clones, in the results too: unique in the file, at least one (`numjobs`).
+    pub clones: Vec<String>,
+    /// The number of its reporting group, from 0: `new_group` and `stonewall` begin one.
+    pub group: u32,
+    /// Whether it is reported together with others of its group.
+    pub group_reporting: bool,
+    /// Options of the section by fio's first name, for the report.
+    pub options: Vec<(String, String)>,
+    /// So much further than the one before each clone's region begins (`offset_increment`), in bytes.
+    pub offset_increment_bytes: u64,
+    /// The first clone, as if it ran on every shard.
+    pub job: Job,
+}
+
+/// `latency_target`: find the most that can be done while latency stays below a target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyGoal {
+    /// The target in nanoseconds, above 0.
+    pub target_ns: u64,
+    /// So many of a hundred requests must meet it, 0 to 100.
+    pub percentile: f64,
+    /// Length of a step of the search in nanoseconds, above 0.
+    pub window_ns: Option<u64>,
+}
+
+/// What has to be steady.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteadyMetric {
+    /// Requests a second.
+    Iops,
+    /// KiB a second.
+    Bandwidth,
+    /// Mean latency in nanoseconds.
+    Latency,
+}
+
+/// `steadystate`: the run ends once a metric is steady.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SteadyState {
+    /// What is watched.
+    pub metric: SteadyMetric,
+    /// Whether the slope of a straight line through the samples is judged, or else the distance of each from their
+    /// mean.
+    pub is_slope: bool,
+    /// Below this it is steady; 0 or more.
+    pub limit: f64,
+    /// Whether the limit is in per cent of the mean.
+    pub is_percent: bool,
+    /// The window of samples that is judged in nanoseconds, above 0.
+    pub window_ns: u64,
+    /// Nanoseconds before the first sample.
+    pub ramp_ns: u64,
+    /// Nanoseconds between samples, at least 1.
+    pub interval_ns: u64,
+}
+
+/// Reads the text of a fio job file. `source_name` is used in messages only. `${NAME}` is taken from the environment.
+///
+/// # Errors
+/// With the line: options that are unknown or not supported, values that are not understood or out of range, a variable
+/// that is not set, jobs that do not fit together.
+pub fn parse(source_name: &str, text: &str) -> Result<FioFile, ConfigError> {
+    parse_in(source_name, text, &|name| std::env::var(name).ok())
+}
+
+/// As [`parse`], with another environment.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_in(
+    source_name: &str,
+    text: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<FioFile, ConfigError> {
+    read(Source::new(source_name, text), environment)
+}
+
+/// Reads a fio job file.
+///
+/// # Errors
+/// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
+pub fn parse_from_file(path: &Path) -> Result<FioFile, ConfigError> {
+    read(yaml::read_file(path)?, &|name| std::env::var(name).ok())
+}
+
+/// Whether a file is to be read as fio's: its name ends in `.fio` or `.ini`, or its first line that says something is
+/// the header of a section with something below it that is no YAML list.
+#[must_use]
+pub fn looks_like_fio(path: &Path, text: &str) -> bool {
+    if let Some(extension) = path.extension().and_then(|extension| extension.to_str()) {
+        match extension {
+            "fio" | "ini" => return true,
+            "yaml" | "yml" | "json" => return false,
+            _ => {}
+        }
+    }
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with([';', '#']);
+    let first = text.lines().map(str::trim).find(is_said).unwrap_or("");
+    first.starts_with('[') && first.ends_with(']') && !first.contains(['{', '"', '\''])
+}
+
+impl FioFile {
+    /// The jobs of a run with `shards` shards (0 is taken for 1): clones go to the shards in turn.
+    #[must_use]
+    pub fn jobs_for(&self, shards: u16) -> JobFile {
+        let shards = u32::from(shards.max(1));
+        let clones = self.jobs.iter().flat_map(FioJob::numbered_clones);
+        let on_shard = |((fio, number, name), shard): ((&FioJob, u64, &String), u32)| Job {
+            name: name.clone(),
+            shards: ShardSet::List(vec![shard]),
+            // A job file gives the bytes of all shards together, those included where the job does not run.
+            data_size_bytes: fio.job.data_size_bytes.map(|bytes| in_file(bytes.saturating_mul(shards.into()))),
+            offset_bytes: in_file(
+                fio.offset_increment_bytes.saturating_mul(number).saturating_add(fio.job.offset_bytes),
+            ),
+            ..fio.job.clone()
+        };
+        let jobs = clones.zip((0..shards).cycle()).map(on_shard).collect();
+        JobFile { jobs, warnings: self.warnings.clone(), source: self.source.clone() }
+    }
+
+    /// Where a run can work: the storage if it exists, and else the directory where fio would make the file.
+    #[must_use]
+    pub fn existing_storage(&self) -> Option<PathBuf> {
+        let path = self.storage.as_ref()?;
+        match path.parent() {
+            Some(parent) if !path.exists() && parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+            Some(parent) if !path.exists() => Some(parent.to_owned()),
+            _ => Some(path.clone()),
+        }
+    }
+}
+
+impl FioJob {
+    fn numbered_clones(&self) -> impl Iterator<Item = (&FioJob, u64, &String)> {
+        (0..).zip(&self.clones).map(move |(number, name)| (self, number, name))
+    }
+}
+
+/// No file is longer.
+fn in_file(bytes: u64) -> u64 {
+    bytes.min(i64::MAX as u64)
+}
+
+fn read(source: Source, environment: &dyn Fn(&str) -> Option<String>) -> Result<FioFile, ConfigError> {
+    let mut warnings = Vec::new();
+    let sections = text::read(&source, environment, &mut warnings)?;
+    let mut build = Build::new(&source, warnings);
+    for section in &sections {
+        if section.name == "global" {
+            build.globals(section)?;
+        } else {
+            build.job(section)?;
+        }
+    }
+    let Some(common) = build.common else {
+        let error = source.error(Code::Empty, "there is no job in the file");
+        return Err(error.with_help("write a section with the name of the job in brackets"));
+    };
+    check_waits(&source, &build.jobs, &build.waits)?;
+    Ok(FioFile {
+        jobs: build.jobs,
+        storage: common.storage,
+        duration_ns: common.duration_ns,
+        ramp_ns: common.ramp_ns,
+        backend: common.backend,
+        seed: common.seed,
+        latency_goal: common.latency_goal,
+        steady: common.steady,
+        global_options: build.global_options,
+        warnings: build.warnings,
+        source: source.clone(),
+    })
+}
+
+/// A job that waits for another: their numbers, and where that stands.
+type Wait = (usize, usize, super::error::Span);
+
+/// The file as far as it was read.
+struct Build<'a> {
+    source: &'a Source,
+    globals: HashMap<&'static str, &'a Setting>,
+    global_options: Vec<(String, String)>,
+    common: Option<Common>,
+    jobs: Vec<FioJob>,
+    waits: Vec<Wait>,
+    /// Names of clones, and the last number that stands behind each.
+    names: HashMap<String, u64>,
+    clones: usize,
+    warnings: Vec<Diagnostic>,
+    noted: HashSet<(usize, &'static str)>,
+    /// The stage of jobs that wait for nobody, and the last stage.
+    stage: u32,
+    stage_last: u32,
+    group: u32,
+}
+
+impl<'a> Build<'a> {
+    fn new(source: &'a Source, warnings: Vec<Diagnostic>) -> Build<'a> {
+        Build {
+            source,
+            globals: HashMap::new(),
+            global_options: Vec::new(),
+            common: None,
+            jobs: Vec::new(),
+            waits: Vec::new(),
+            // In results as YAML this is a key.
+            names: HashMap::from([("shard".to_owned(), 1)]),
+            clones: 0,
+            warnings,
+            noted: HashSet::new(),
+            stage: 0,
+            stage_last: 0,
+            group: 0,
+        }
+    }
+
+    fn globals(&mut self, section: &'a Section) -> Result<(), ConfigError> {
+        check_one_file(self.source, section)?;
+        self.globals.extend(section.settings.iter().map(|setting| (setting.name, setting)));
+        self.global_options.extend(options_of(section));
+        Ok(())
+    }
+
+    fn job(&mut self, section: &'a Section) -> Result<(), ConfigError> {
+        check_one_file(self.source, section)?;
+        let mut settings = self.globals.clone();
+        settings.extend(section.settings.iter().map(|setting| (setting.name, setting)));
+        let mut reader = Reader {
+            source: self.source,
+            header: &section.span,
+            settings,
+            kb_base: 1024,
+            warnings: &mut self.warnings,
+            noted: &mut self.noted,
+        };
+        reader.kb_base = match reader.int("kb_base", 1000..=1024)?.unwrap_or(1024) {
+            base @ (1000 | 1024) => base,
+            _ => {
+                return Err(reader
+                    .error("kb_base", Code::InvalidValue, "that is neither")
+                    .with_help("write 1000 or 1024"));
+            }
+        };
+        let name = section.settings.iter().rev().find(|setting| setting.name == "name");
+        let name = name.and_then(|setting| setting.value.as_deref()).filter(|name| !name.is_empty());
+        let name = name.unwrap_or(&section.name);
+        let clones = reader.int("numjobs", 1..=MAX_CLONES as u64)?.unwrap_or(1);
+        self.clones += usize::try_from(clones).unwrap_or(MAX_CLONES);
+        if self.clones > MAX_CLONES {
+            let error = reader.error("numjobs", Code::TooLarge, format!("the file has more than {MAX_CLONES} clones"));
+            return Err(error.with_help("lower `numjobs`, and raise `iodepth`"));
+        }
+        let (common, mut job) = job::read(&mut reader, name)?;
+        match &mut self.common {
+            None => self.common = Some(common),
+            Some(first) => agree(&reader, first, common)?,
+        }
+        let walled = reader.flag("stonewall")? && !self.jobs.is_empty();
+        if (walled || reader.flag("new_group")?) && !self.jobs.is_empty() {
+            self.group += 1;
+        }
+        job.stage = if walled { self.stage_last + 1 } else { self.stage };
+        self.stage = job.stage;
+        if let Some(waitee) = reader.text("wait_for")? {
+            let (number, stage) = waitee_of(&reader, &self.jobs, waitee)?;
+            job.stage = job.stage.max(stage + 1);
+            self.waits.push((self.jobs.len(), number, reader.span("wait_for")));
+        }
+        self.stage_last = self.stage_last.max(job.stage);
+        let group_reporting = reader.flag("group_reporting")?;
+        let offset_increment_bytes = job::offset(&reader, "offset_increment")?;
+        let clones = (0..clones).map(|_| unique(&mut self.names, name)).collect();
+        let options = options_of(section).collect();
+        let (name, group) = (name.to_owned(), self.group);
+        self.jobs.push(FioJob { name, clones, group, group_reporting, options, offset_increment_bytes, job });
+        Ok(())
+    }
+}
+
+/// fio adds up the files of a section.
+fn check_one_file(source: &Source, section: &Section) -> Result<(), ConfigError> {
+    let mut files = section.settings.iter().filter(|setting| setting.name == "filename");
+    let first = files.next();
+    match files.find(|setting| Some(&setting.value) != first.map(|first| &first.value)) {
+        None => Ok(()),
+        Some(second) => {
+            let error = source.error_at(&second.name_span, Code::NotSupported, "several files are not supported");
+            Err(error.with_key("filename").with_help("name one, or write one job for each in files of their own"))
+        }
+    }
+}
+
+fn options_of(section: &Section) -> impl Iterator<Item = (String, String)> {
+    let text = |setting: &Setting| (setting.name.to_owned(), setting.value.clone().unwrap_or_else(|| "1".to_owned()));
+    section.settings.iter().map(text)
+}
+
+/// A name that no clone has yet.
+fn unique(names: &mut HashMap<String, u64>, name: &str) -> String {
+    let mut candidate = name.to_owned();
+    let mut number = names.get(name).copied().unwrap_or(1);
+    while names.contains_key(&candidate) {
+        number += 1;
+        candidate = format!("{name}.{number}");
+    }
+    names.insert(name.to_owned(), number);
+    names.entry(candidate.clone()).or_insert(1);
+    candidate
+}
+
+/// Fails unless a job fits to those before it.
+fn agree(reader: &Reader<'_>, first: &mut Common, other: Common) -> Result<(), ConfigError> {
+    let refuse = |name: &str, what: &str, help: &str| {
+        let message = format!("the jobs of a file cannot have {what} each");
+        Err(reader.error(name, Code::NotSupported, message).with_help(help))
+    };
+    if first.duration_ns != other.duration_ns {
+        return refuse("runtime", "a runtime of their own", "write `runtime` in [global], or split the file");
+    }
+    if first.ramp_ns != other.ramp_ns {
+        return refuse("ramp_time", "a ramp time of their own", "write `ramp_time` in [global], or split the file");
+    }
+    if first.storage != other.storage {
+        let help = "write `directory` in [global], without `filename`: each job makes files of its own there";
+        return refuse("filename", "a file of their own", help);
+    }
+    if first.latency_goal != other.latency_goal {
+        return refuse("latency_target", "a latency target of their own", "write it in [global]");
+    }
+    if first.steady != other.steady {
+        return refuse("steadystate", "a criterion of their own", "write it in [global]");
+    }
+    match (first.backend, other.backend) {
+        (Some(mine), Some(theirs)) if mine != theirs => {
+            return refuse("ioengine", "an engine of their own", "write `ioengine` in [global], or split the file");
+        }
+        (mine, theirs) => first.backend = mine.or(theirs),
+    }
+    first.seed = first.seed.or(other.seed);
+    Ok(())
+}
+
+/// The number and the stage of the job that another one waits for.
+fn waitee_of(reader: &Reader<'_>, jobs: &[FioJob], name: &str) -> Result<(usize, u32), ConfigError> {
+    let mut found = jobs.iter().enumerate().filter(|(_, job)| job.name == name);
+    match (found.next(), found.next()) {
+        (Some((number, job)), None) => Ok((number, job.job.stage)),
+        (first, _) => {
+            let count = if first.is_none() { "no job before this one is" } else { "several jobs are" };
+            let error = reader.error("wait_for", Code::UnknownReference, format!("{count} called {}", quoted(name)));
+            Err(error.with_help("name one job that stands above"))
+        }
+    }
+}
+
+/// Waiting for one job is the same as waiting for a stage only where that job is all of the stage.
+fn check_waits(source: &Source, jobs: &[FioJob], waits: &[Wait]) -> Result<(), ConfigError> {
+    let mut in_stage: HashMap<u32, usize> = HashMap::new();
+    jobs.iter().for_each(|job| *in_stage.entry(job.job.stage).or_default() += 1);
+    for (waiter, waitee, span) in waits {
+        let (Some(waiter), Some(waitee)) = (jobs.get(*waiter), jobs.get(*waitee)) else { continue };
+        let is_alone = in_stage.get(&waitee.job.stage) == Some(&1) && waiter.job.stage == waitee.job.stage + 1;
+        if !is_alone {
+            let message = "waiting for one of several jobs that run at the same time is not supported";
+            let error = source.error_at(span, Code::NotSupported, message).with_key("wait_for");
+            return Err(error.with_help("write `stonewall`, which waits for all jobs above"));
+        }
+    }
+    Ok(())
+}

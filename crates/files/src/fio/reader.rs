@@ -1,0 +1,114 @@
+//! The settings of one job, and what is wrong with them.
+//!
+//! **Why.** Every option is read the same way: it may be missing, its value may be missing or no figure, and what is
+//! wrong is said at its place.
+//!
+//! **How.** [`Reader`] holds the settings that count for a job, those of `[global]` included; the last of each counts.
+//!
+//! **Limits.** Options that are refused or have no effect never come here; see [`super::text`].
+//!
+//! **Example.** `reader.int("iodepth", 1..=65_536)?.unwrap_or(1)`
+
+use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
+
+use plimsoll_figures::units::quoted;
+
+use super::text::Setting;
+use super::values::{self, Wrong};
+use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
+
+/// The settings that count for one job.
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Source,
+    /// The header of the job's section.
+    pub(super) header: &'a Span,
+    /// By name.
+    pub(super) settings: HashMap<&'static str, &'a Setting>,
+    /// What `k` means: 1000 or 1024.
+    pub(super) kb_base: u64,
+    pub(super) warnings: &'a mut Vec<Diagnostic>,
+    /// Remarks that were made: where, and about which option.
+    pub(super) noted: &'a mut HashSet<(usize, &'static str)>,
+}
+
+impl<'a> Reader<'a> {
+    /// The setting, if there is one.
+    pub(super) fn get(&self, name: &str) -> Option<&'a Setting> {
+        self.settings.get(name).copied()
+    }
+
+    /// Where the value of an option stands; the header where there is none.
+    pub(super) fn span(&self, name: &str) -> Span {
+        self.get(name).map_or(self.header, |setting| &setting.value_span).clone()
+    }
+
+    /// An error about an option.
+    pub(super) fn error(&self, name: &str, code: Code, message: impl Into<String>) -> ConfigError {
+        self.source.error_at(&self.span(name), code, message).with_key(name)
+    }
+
+    /// Says once for each place that something has no effect, or another than it seems.
+    pub(super) fn note(&mut self, name: &'static str, message: impl Into<String>, help: &str) {
+        let span = self.span(name);
+        if self.noted.insert((span.start, name)) {
+            let warning = self.source.error_at(&span, Code::Ignored, message).with_key(name).with_help(help);
+            self.warnings.push(warning.into_warning());
+        }
+    }
+
+    /// The error for a value that is wrong.
+    pub(super) fn wrong(&self, name: &str, wrong: Wrong) -> ConfigError {
+        self.error(name, Code::InvalidValue, wrong.message).with_help(wrong.help)
+    }
+
+    /// The value as it stands.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>, ConfigError> {
+        let Some(setting) = self.get(name) else { return Ok(None) };
+        match setting.value.as_deref() {
+            Some(text) if !text.is_empty() => Ok(Some(text)),
+            _ => {
+                let error = self.error(name, Code::WrongType, format!("`{name}` has no value"));
+                Err(error.with_help(format!("write `{name}=` and the value")))
+            }
+        }
+    }
+
+    /// A whole number within a range.
+    pub(super) fn int(&self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ConfigError> {
+        self.text(name)?.map(|text| self.int_of(name, text, range)).transpose()
+    }
+
+    /// A part of a value as a whole number within a range.
+    pub(super) fn int_of(&self, name: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, ConfigError> {
+        let value = values::int(text, self.kb_base).map_err(|wrong| self.wrong(name, wrong))?;
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let error = self.error(name, Code::OutOfRange, format!("`{name}` is {value}"));
+        Err(error.with_help(format!("write a number from {} to {}", range.start(), range.end())))
+    }
+
+    /// A time in nanoseconds; without a unit it counts units of `default_ns`.
+    pub(super) fn time(&self, name: &str, default_ns: u64) -> Result<Option<u64>, ConfigError> {
+        let parse = |text| values::time_ns(text, default_ns).map_err(|wrong| self.wrong(name, wrong));
+        self.text(name)?.map(parse).transpose()
+    }
+
+    /// A switch: on without a value and with 1, off with 0 and where it is missing.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ConfigError> {
+        match self.get(name).map(|setting| setting.value.as_deref()) {
+            None | Some(Some("0")) => Ok(false),
+            Some(None | Some("1")) => Ok(true),
+            Some(Some(other)) => {
+                let error = self.error(name, Code::InvalidValue, format!("{} is neither 0 nor 1", quoted(other)));
+                Err(error.with_help("write 0 or 1"))
+            }
+        }
+    }
+}
+
+/// The refusal of an option, or of a value of it.
+pub(super) fn not_supported<T>(reader: &Reader<'_>, name: &str, message: &str, help: &str) -> Result<T, ConfigError> {
+    Err(reader.error(name, Code::NotSupported, message).with_help(help))
+}

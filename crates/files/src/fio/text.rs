@@ -1,0 +1,196 @@
+//! From the text of a fio job file to sections of settings that know their place.
+//!
+//! **Why.** fio's files look like INI, with rules of their own: what begins with `;` or `#` is a comment wherever it
+//! stands, a name without a value is a switch, and `${NAME}` stands for a variable of the environment.
+//!
+//! **How.** One pass over the lines. Every setting is looked up in [`super::options`] at once, so that a name that is
+//! unknown or refused is reported at its first line, and a remark about it is made once.
+//!
+//! **Limits.** Texts of at most 1 MiB. `include` is refused. fio puts nothing where a variable is not set; here the
+//! file is refused.
+//!
+//! **Example.** `bs = 4k ; small` is the setting `bs` with the value `4k`; `[reads]` begins the section `reads`.
+
+use plimsoll_figures::units::quoted;
+
+use super::options::{self, Use};
+use crate::closest_name;
+use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
+
+/// The longest text, in bytes.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+/// The longest value once variables stand in it, in bytes.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+/// Words that fio replaces by figures of the machine.
+const MACHINE_WORDS: [&str; 3] = ["$pagesize", "$mb_memory", "$ncpus"];
+
+/// Looks a variable of the environment up.
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One line with an option.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    /// fio's first name of the option.
+    pub(super) name: &'static str,
+    /// The value, variables replaced; `None` where the line has no `=`.
+    pub(super) value: Option<String>,
+    /// Where the name stands.
+    pub(super) name_span: Span,
+    /// Where the value stands; the name where there is none.
+    pub(super) value_span: Span,
+}
+
+/// What stands between two headers.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    /// What stands in the brackets.
+    pub(super) name: String,
+    /// Where it stands.
+    pub(super) span: Span,
+    /// In the order of the text.
+    pub(super) settings: Vec<Setting>,
+}
+
+/// Reads all sections; remarks about settings without effect go to `warnings`.
+pub(super) fn read(
+    source: &Source,
+    environment: Environment<'_>,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Vec<Section>, ConfigError> {
+    if source.text().len() > MAX_TEXT_BYTES {
+        let error = source.error(Code::TooLarge, "the job file is larger than 1 MiB");
+        return Err(error.with_help("split it"));
+    }
+    let mut sections: Vec<Section> = Vec::new();
+    let mut start = 0;
+    for line in source.text().split_inclusive('\n') {
+        let at = start;
+        start += line.len();
+        let content = line.split([';', '#']).next().unwrap_or("");
+        let span = trimmed(content, at);
+        let text = source.slice(&span);
+        if text.is_empty() {
+            continue;
+        }
+        if text.starts_with('[') {
+            sections.push(header(source, text, &span)?);
+            continue;
+        }
+        let Some(section) = sections.last_mut() else {
+            let error = source.error_at(&span, Code::Syntax, "an option stands before the first section");
+            return Err(error.with_help("begin the file with [global], or with the name of a job in brackets"));
+        };
+        if let Some(setting) = setting(source, text, &span, environment, warnings)? {
+            section.settings.push(setting);
+        }
+    }
+    Ok(sections)
+}
+
+/// Where the part of `text` without blanks around it stands, if `text` begins at byte `at`.
+fn trimmed(text: &str, at: usize) -> Span {
+    let begin = at + (text.len() - text.trim_start().len());
+    begin..begin + text.trim().len()
+}
+
+fn header(source: &Source, text: &str, span: &Span) -> Result<Section, ConfigError> {
+    let Some((name, rest)) = text.get(1..).and_then(|text| text.rsplit_once(']')) else {
+        let error = source.error_at(span, Code::Syntax, "the header of a section has no `]`");
+        return Err(error.with_help("write [name] on a line of its own"));
+    };
+    let error = |code, message: &str| source.error_at(span, code, message);
+    if !rest.trim().is_empty() {
+        return Err(error(Code::Syntax, "something follows the `]`").with_help("begin a new line after the header"));
+    }
+    if name.trim().is_empty() {
+        return Err(error(Code::Empty, "the section has no name").with_help("name it; results are listed under it"));
+    }
+    if name.chars().any(char::is_control) {
+        let error = error(Code::InvalidValue, "the name of the section holds a control character");
+        return Err(error.with_help("remove it"));
+    }
+    Ok(Section { name: name.to_owned(), span: span.clone(), settings: Vec::new() })
+}
+
+/// One line. `None` for an option that needs nothing done.
+fn setting(
+    source: &Source,
+    text: &str,
+    span: &Span,
+    environment: Environment<'_>,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Option<Setting>, ConfigError> {
+    let (word, raw) = match text.split_once('=') {
+        Some((word, raw)) => (word.trim_end(), Some(raw)),
+        None => (text, None),
+    };
+    let name_span = span.start..span.start + word.len();
+    if word == "include" || word.starts_with("include ") || word.starts_with("include\t") {
+        let error = source.error_at(span, Code::NotSupported, "`include` is not supported").with_key("include");
+        return Err(error.with_help("copy the lines of the other file to this place"));
+    }
+    let Some(option) = options::find(word) else { return Err(unknown(source, word, &name_span)) };
+    let value_span = raw.map_or(name_span.clone(), |raw| trimmed(raw, span.end - raw.len()));
+    let value = raw.map(|raw| expand(source, raw.trim(), &value_span, environment)).transpose()?;
+    let setting = Setting { name: option.name(), value, name_span, value_span };
+    let refuse = |reason: &str| {
+        let error = source.error_at(&setting.name_span, Code::NotSupported, format!("`{word}` is not supported"));
+        Err(error.with_key(option.name()).with_help(reason))
+    };
+    match option.treatment {
+        Use::Read => {}
+        Use::Silent => return Ok(None),
+        Use::Note(why) => {
+            let warning = source.error_at(&setting.name_span, Code::Ignored, format!("`{word}` has no effect here"));
+            warnings.push(warning.with_key(option.name()).with_help(why).into_warning());
+            return Ok(None);
+        }
+        Use::Only(words, help) => {
+            let value = setting.value.as_deref().unwrap_or("1");
+            return if words.contains(&value) { Ok(None) } else { refuse(help) };
+        }
+        Use::Refused(help) => return refuse(help),
+    }
+    Ok(Some(setting))
+}
+
+fn unknown(source: &Source, word: &str, span: &Span) -> ConfigError {
+    let error =
+        source.error_at(span, Code::UnknownKey, format!("fio has no option {}, or it is not known here", quoted(word)));
+    let names: Vec<&str> = options::all_names().collect();
+    let help = match closest_name(word, &names) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "remove it, if the load stays the same without it".to_owned(),
+    };
+    error.with_key(word.chars().take(64).collect::<String>()).with_help(help)
+}
+
+/// The value with variables replaced.
+fn expand(source: &Source, raw: &str, span: &Span, environment: Environment<'_>) -> Result<String, ConfigError> {
+    if let Some(word) = MACHINE_WORDS.iter().find(|word| raw.contains(**word)) {
+        let error = source.error_at(span, Code::NotSupported, format!("`{word}` is not replaced here"));
+        return Err(error.with_help("write the figure, so that the file means the same load on every machine"));
+    }
+    let mut value = String::new();
+    let mut rest = raw;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, behind)) = after.split_once('}') else {
+            let error = source.error_at(span, Code::Syntax, "`${` has no `}`");
+            return Err(error.with_help("write ${NAME}"));
+        };
+        let Some(text) = environment(name) else {
+            let message = format!("the environment has no variable {}", quoted(name));
+            let error = source.error_at(span, Code::UnknownReference, message);
+            return Err(error.with_help("set it, or write the value; fio would take nothing in its place"));
+        };
+        value.push_str(before);
+        value.push_str(&text);
+        rest = behind;
+        if value.len() > MAX_VALUE_BYTES {
+            let error = source.error_at(span, Code::TooLarge, "the value is longer than 64 KiB");
+            return Err(error.with_help("shorten it"));
+        }
+    }
+    value.push_str(rest);
+    Ok(value)
+}

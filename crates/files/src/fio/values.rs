@@ -1,0 +1,227 @@
+//! fio's figures: numbers with units, times, lists by direction.
+//!
+//! **Why.** `4k` is 4096 in fio's files, `4ki` is 4000, and `kb_base=1000` turns both around. Times have units of their
+//! own, and a default that depends on the option.
+//!
+//! **How.** Pure functions from text to a number; what they say when it is none is a sentence for the user.
+//!
+//! **Limits.** No arithmetic in parentheses, no fractions, no percentages, no zones. All rules are those of the manual
+//! of fio 3.33, "Parameter types".
+//!
+//! **Example.** `int("4k", 1024)` is 4096, `time_ns("10", NS_PER_S)` is ten seconds, and the writes' part of `8k,32k`
+//! is
+//! `32k`.
+
+use crate::jobs::JobKind;
+
+/// Nanoseconds in a microsecond.
+pub(super) const NS_PER_US: u64 = 1_000;
+/// Nanoseconds in a second.
+pub(super) const NS_PER_S: u64 = 1_000_000_000;
+/// The longest time, in nanoseconds: a year.
+const MAX_TIME_NS: u64 = 365 * 86_400 * NS_PER_S;
+/// The most parts of a split.
+const MAX_PARTS: usize = 256;
+
+/// What is wrong with a value, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    pub(super) help: &'static str,
+}
+
+fn wrong<T>(message: impl Into<String>, help: &'static str) -> Result<T, Wrong> {
+    Err(Wrong { message: message.into(), help })
+}
+
+/// A direction of transfer, in the order of fio's lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+    Trim,
+}
+
+/// The directions of the requests of a job.
+pub(super) fn directions(kind: JobKind) -> &'static [Direction] {
+    match kind {
+        JobKind::SeqMixed { .. } | JobKind::RandMixed { .. } => &[Direction::Read, Direction::Write],
+        JobKind::Discard => &[Direction::Trim],
+        kind if kind.is_write() => &[Direction::Write],
+        _ => &[Direction::Read],
+    }
+}
+
+/// The part of a comma-separated list that is about `direction`: the last one given holds for all that follow. `None`
+/// where the list leaves it out.
+pub(super) fn of_direction(list: &str, direction: Direction) -> Option<&str> {
+    let mut parts = list.split(',').map(str::trim);
+    let mut part = parts.next();
+    for _ in 0..direction as usize {
+        part = parts.next().or(part);
+    }
+    part.filter(|text| !text.is_empty())
+}
+
+/// Digits and unit, in lower case.
+fn digits_and_unit(text: &str) -> Result<(u64, String), Wrong> {
+    const HELP: &str = "write a whole number, with a unit if need be, such as 4k";
+    let text = text.trim().to_ascii_lowercase();
+    if text.starts_with('(') {
+        return wrong("arithmetic is not done here", "write the result");
+    }
+    let (radix, body) = match text.strip_prefix("0x") {
+        Some(body) => (16, body),
+        None => (10, text.as_str()),
+    };
+    let end = body.find(|c: char| !c.is_digit(radix)).unwrap_or(body.len());
+    let (digits, unit) = body.split_at(end);
+    if digits.is_empty() {
+        return wrong(format!("{} is not a number", plimsoll_figures::units::quoted(&text)), HELP);
+    }
+    match u64::from_str_radix(digits, radix) {
+        Ok(number) => Ok((number, unit.trim().to_owned())),
+        Err(_) => wrong("the figure is too large for 64 bits", HELP),
+    }
+}
+
+/// A whole number with fio's suffixes; `kb_base` is 1000 or 1024.
+pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, Wrong> {
+    const HELP: &str = "write a whole number with k, m, g, t or p; b may follow";
+    let (number, unit) = digits_and_unit(text)?;
+    let other_base = if kb_base == 1024 { 1000 } else { 1024 };
+    let unit = unit.strip_suffix('b').unwrap_or(&unit);
+    let (letter, base) = match unit.strip_suffix('i') {
+        Some(letter) if !letter.is_empty() => (letter, other_base),
+        _ => (unit, kb_base),
+    };
+    let power = match letter {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return wrong(format!("{} is not a unit of fio", plimsoll_figures::units::quoted(unit)), HELP),
+    };
+    match base.checked_pow(power).and_then(|factor| number.checked_mul(factor)) {
+        Some(value) => Ok(value),
+        None => wrong("the figure is too large for 64 bits", HELP),
+    }
+}
+
+/// A time in nanoseconds; without a unit the number counts units of `default_ns`.
+pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, Wrong> {
+    const HELP: &str = "write a whole number with us, ms, s, m (minutes), h or d";
+    let (number, unit) = digits_and_unit(text)?;
+    let factor_ns = match unit.as_str() {
+        "" => default_ns,
+        "us" | "usec" => NS_PER_US,
+        "ms" | "msec" => 1_000_000,
+        "s" | "sec" => NS_PER_S,
+        "m" => 60 * NS_PER_S,
+        "h" => 3_600 * NS_PER_S,
+        "d" => 86_400 * NS_PER_S,
+        _ => return wrong(format!("{} is not a unit of time of fio", plimsoll_figures::units::quoted(&unit)), HELP),
+    };
+    match number.checked_mul(factor_ns).filter(|time_ns| *time_ns <= MAX_TIME_NS) {
+        Some(time_ns) => Ok(time_ns),
+        None => wrong("the time is longer than a year", HELP),
+    }
+}
+
+/// A number with a fraction: finite, from `low` to `high`.
+pub(super) fn float(text: &str, low: f64, high: f64) -> Result<f64, Wrong> {
+    match text.trim().parse::<f64>() {
+        Ok(value) if value >= low && value <= high => Ok(value),
+        Ok(_) => wrong(
+            format!("{} is outside of {low} to {high}", plimsoll_figures::units::quoted(text)),
+            "write a number in between",
+        ),
+        Err(_) => {
+            wrong(format!("{} is not a number", plimsoll_figures::units::quoted(text)), "write a number, such as 1.2")
+        }
+    }
+}
+
+/// The pairs of `first/second:first/second`, each with its second part if it has one.
+pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, Wrong> {
+    let parts = text.split(':').map(|part| match part.split_once('/') {
+        Some((first, second)) => (first.trim(), Some(second.trim()).filter(|text| !text.is_empty())),
+        None => (part.trim(), None),
+    });
+    let parts: Vec<_> = parts.take(MAX_PARTS + 1).collect();
+    if parts.len() > MAX_PARTS { wrong("there are more than 256 parts", "leave some out") } else { Ok(parts) }
+}
+
+/// Shares in per cent that make 100: those that are missing take equal parts of the rest, and so does the last if
+/// nothing is missing, as in fio.
+pub(super) fn fill_percents(shares: &[Option<f64>]) -> Result<Vec<f64>, Wrong> {
+    let sum: f64 = shares.iter().flatten().sum();
+    if sum > 100.0 + 1e-6 {
+        return wrong(format!("the shares make {sum} %"), "let them make 100 %");
+    }
+    let rest = (100.0 - sum).max(0.0);
+    let missing = shares.iter().filter(|share| share.is_none()).count();
+    let mut filled: Vec<f64> = shares.iter().map(|share| share.unwrap_or(rest / missing.max(1) as f64)).collect();
+    if let (0, Some(last)) = (missing, filled.last_mut()) {
+        *last += rest;
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times() {
+        for (text, kb_base, expect) in [
+            ("4k", 1024, Some(4096)),
+            ("4KiB", 1024, Some(4000)),
+            ("4k", 1000, Some(4000)),
+            ("4ki", 1000, Some(4096)),
+            ("0x10", 1024, Some(16)),
+            ("0x1k", 1024, Some(1024)),
+            ("512b", 1024, Some(512)),
+            ("1T", 1024, Some(1 << 40)),
+            ("99999999999p", 1024, None),
+            ("1.5k", 1024, None),
+            ("10%", 1024, None),
+            ("i", 1024, None),
+            ("1i", 1024, None),
+            ("(4*1024)", 1024, None),
+            ("", 1024, None),
+        ] {
+            assert_eq!(int(text, kb_base).ok(), expect, "{text}");
+        }
+        for (text, expect) in [("30", Some(30)), ("2m", Some(120)), ("1h", Some(3600)), ("3sec", Some(3)), ("4y", None)]
+        {
+            assert_eq!(time_ns(text, NS_PER_S).ok(), expect.map(|s: u64| s * NS_PER_S), "{text}");
+        }
+        assert_eq!(time_ns("7", NS_PER_US), Ok(7_000));
+        assert!(time_ns("400d", NS_PER_S).is_err());
+    }
+
+    #[test]
+    fn lists_by_direction() {
+        use Direction::{Read, Trim, Write};
+        for (list, expect) in [
+            ("4k", [Some("4k"), Some("4k"), Some("4k")]),
+            ("8k,32k", [Some("8k"), Some("32k"), Some("32k")]),
+            ("8k,32k,", [Some("8k"), Some("32k"), None]),
+            (",8k", [None, Some("8k"), Some("8k")]),
+            ("1,2,3", [Some("1"), Some("2"), Some("3")]),
+        ] {
+            assert_eq!([Read, Write, Trim].map(|direction| of_direction(list, direction)), expect, "{list}");
+        }
+    }
+
+    #[test]
+    fn shares_are_filled() {
+        assert_eq!(fill_percents(&[Some(50.0), None, None]), Ok(vec![50.0, 25.0, 25.0]));
+        assert_eq!(fill_percents(&[Some(50.0), Some(10.0)]), Ok(vec![50.0, 50.0]));
+        assert!(fill_percents(&[Some(50.0), Some(60.0)]).is_err());
+        assert_eq!(pairs("4k/10:8k/:16k").unwrap(), [("4k", Some("10")), ("8k", None), ("16k", None)]);
+    }
+}

@@ -1,0 +1,229 @@
+//! What a disk description promises: Seastar's figures, and what a scheduler lets through by each cost form.
+//!
+//! # Why
+//! Four figures become costs, a token bucket and a longest request. Whether these mean what the author of the file
+//! meant shows in numbers, and no disk is needed to see them: a form that yields 63 % of the operations that the file
+//! promises is found here, not in production.
+//!
+//! # How it works
+//! [`of_properties`] and [`of_disk_model`] make one [`DiskInfo`] a disk. [`IoInfo`] has what Seastar's `ioinfo` prints,
+//! always in Seastar's arithmetic; [`FormInfo`] has what this scheduler does, for each cost form, side by side. All
+//! costs come from [`CostModel`] and [`SeastarUnits`](plimsoll_core::SeastarUnits); nothing is computed twice.
+//!
+//! # Limits
+//! One NUMA node: with several, Seastar gives each its part of the figures. Rates are those of a disk that is always
+//! busy and exactly as fast as its model; the closed loop, which follows the real disk, has no part in them.
+//!
+//! # Example
+//! ```
+//! use plimsoll_files::io_properties;
+//! use plimsoll_files::info::{InfoOptions, of_properties};
+//! let text = "disks: [{mountpoint: /nowhere, read_iops: 200000, read_bandwidth: 2000000000, write_iops: 100000,
+//!     write_bandwidth: 1000000000}]";
+//! let info = of_properties(&io_properties::parse("inline", text)?, &InfoOptions::default());
+//! // The knee gives what the file says; adding 4096 / 2e9 s to 1 / 200000 s leaves 71 %.
+//! let reachable = |form: &str| info.disks[0].form(form).and_then(|form| form.reachable_4k_read_pct);
+//! assert_eq!(reachable("knee").map(f64::round), Some(100.0));
+//! assert_eq!(reachable("additive").map(f64::round), Some(71.0));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+mod forms;
+mod ioinfo;
+mod output;
+
+pub use forms::{FormInfo, MIXED_WRITE_PART, Rates, SIZES_BYTES, SizeInfo};
+pub use ioinfo::{CapacityInfo, FairQueueInfo, IoInfo, IoQueueInfo, TokenBucketInfo};
+
+use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, MixExponent};
+use serde::Serialize;
+
+use crate::disk::DiskModel;
+use crate::io_properties::{DiskProperties, IoProperties};
+use crate::setup::{device_of, disk_config, figures};
+
+/// The present version of the JSON form; it rises when a key changes its meaning or goes.
+pub const SCHEMA: u32 = 1;
+
+/// The name of the model that is a measured table, beside the names of [`CostForm`].
+pub const TABLE: &str = "table";
+
+/// What is asked of the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct InfoOptions {
+    /// The form that [`DiskInfo::model`] names; `None`: the disk's own, [`CostForm::Knee`] where it has none.
+    pub form: Option<CostForm>,
+    /// The latency goal.
+    pub latency_goal: LatencyGoal,
+    /// I/O queues that share the disk; 0 counts as 1.
+    pub io_queues: u16,
+}
+
+impl Default for InfoOptions {
+    fn default() -> InfoOptions {
+        InfoOptions { form: None, latency_goal: LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS), io_queues: 1 }
+    }
+}
+
+/// What there is to say of the disks of a file. It is its JSON form.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// Version of the JSON form: [`SCHEMA`].
+    pub schema: u32,
+    /// One entry a disk, in the order of the file.
+    pub disks: Vec<DiskInfo>,
+}
+
+/// The four figures of a file, `rate_factor` applied; `None` where there is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Configured {
+    /// Read operations a second.
+    pub read_iops: Option<u64>,
+    /// Bytes read a second.
+    pub read_bandwidth: Option<u64>,
+    /// Write operations a second.
+    pub write_iops: Option<u64>,
+    /// Bytes written a second.
+    pub write_bandwidth: Option<u64>,
+}
+
+/// One disk. See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskInfo {
+    /// The mount points joined by `:`, as Seastar labels the queue in its metrics; `None` for a disk model.
+    pub mountpoint: Option<String>,
+    /// The mount points, as the file names them; empty for a disk model.
+    pub mountpoints: Vec<String>,
+    /// Name of a disk model; `None` for an entry of io-properties.
+    pub name: Option<String>,
+    /// What Seastar's `ioinfo` prints.
+    #[serde(flatten)]
+    pub ioinfo: IoInfo,
+    /// What the file says.
+    pub configured: Configured,
+    /// Whether reads and writes are limited separately, each by its full rate.
+    pub duplex: bool,
+    /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) where reads and writes do not disturb each other.
+    pub mix_exponent: Option<f64>,
+    /// I/O queues that share the disk, at least 1.
+    pub io_queues: u16,
+    /// The latency goal that was asked for, in milliseconds; `None`: nothing is split.
+    pub latency_goal_asked_ms: Option<f64>,
+    /// Which of [`DiskInfo::forms`] was asked for, or is the disk's own.
+    pub model: &'static str,
+    /// What the scheduler does, by each cost form; a measured table, where there is one, comes first.
+    #[serde(serialize_with = "forms::as_map")]
+    pub forms: Vec<FormInfo>,
+}
+
+impl DiskInfo {
+    /// The form of this name: one of [`CostForm::name`], or [`TABLE`] where the disk has one.
+    #[must_use]
+    pub fn form(&self, name: &str) -> Option<&FormInfo> {
+        self.forms.iter().find(|form| form.name == name)
+    }
+
+    /// What people call it: the mount points, or the name of the model.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.mountpoint.as_deref().or(self.name.as_deref()).unwrap_or("disk")
+    }
+}
+
+/// What the entries of an io-properties file promise. Looks up the device number of each mount point, nothing else.
+#[must_use]
+pub fn of_properties(properties: &IoProperties, options: &InfoOptions) -> Info {
+    let disk = |(position, entry): (usize, &DiskProperties)| {
+        let subject = Subject {
+            mountpoints: &entry.mountpoints,
+            name: None,
+            id: position + 1,
+            figures: figures(entry),
+            duplex: entry.duplex,
+            mix: MixExponent::LINEAR,
+            saturation_bytes: [entry.read_saturation_bytes, entry.write_saturation_bytes],
+            models: by_form(|form| disk_config(entry, form).model),
+            model: options.form.unwrap_or_default().name(),
+        };
+        subject.info(options)
+    };
+    Info { schema: SCHEMA, disks: properties.disks.iter().enumerate().map(disk).collect() }
+}
+
+/// What a disk model promises. `name` is used where the model has none.
+#[must_use]
+pub fn of_disk_model(disk: &DiskModel, name: &str, options: &InfoOptions) -> Info {
+    let [read_block, write_block] = disk.block_bytes;
+    let mut models = by_form(|form| CostModel::from_figures(&disk.figures, form, read_block, write_block));
+    let config = disk.config();
+    let own = config.model.form().map_or(TABLE, CostForm::name);
+    if own == TABLE {
+        models.insert(0, (TABLE, config.model));
+    }
+    let subject = Subject {
+        mountpoints: &[],
+        name: Some(disk.name.as_deref().unwrap_or(name)),
+        id: 1,
+        figures: disk.figures,
+        duplex: config.duplex,
+        mix: config.mix,
+        saturation_bytes: [None; 2],
+        models,
+        model: options.form.map_or(own, CostForm::name),
+    };
+    Info { schema: SCHEMA, disks: vec![subject.info(options)] }
+}
+
+fn by_form(model: impl Fn(CostForm) -> CostModel) -> Vec<(&'static str, CostModel)> {
+    CostForm::ALL.into_iter().map(|form| (form.name(), model(form))).collect()
+}
+
+/// A disk, wherever its description came from.
+struct Subject<'a> {
+    mountpoints: &'a [String],
+    name: Option<&'a str>,
+    id: usize,
+    figures: FourFigures,
+    duplex: bool,
+    mix: MixExponent,
+    saturation_bytes: [Option<u64>; 2],
+    models: Vec<(&'static str, CostModel)>,
+    model: &'static str,
+}
+
+impl Subject<'_> {
+    fn info(self, options: &InfoOptions) -> DiskInfo {
+        let mix = if self.duplex { MixExponent::FULL_DUPLEX } else { self.mix };
+        let configured = Configured {
+            read_iops: self.figures.read_iops.get(),
+            read_bandwidth: self.figures.read_bandwidth.get(),
+            write_iops: self.figures.write_iops.get(),
+            write_bandwidth: self.figures.write_bandwidth.get(),
+        };
+        let forms = self.models.iter();
+        let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
+        let io_queues = options.io_queues.max(1);
+        DiskInfo {
+            mountpoint: (!self.mountpoints.is_empty()).then(|| self.mountpoints.join(":")),
+            mountpoints: self.mountpoints.to_vec(),
+            name: self.name.map(str::to_owned),
+            ioinfo: IoInfo {
+                device: self.mountpoints.iter().find_map(|place| device_of(place.as_ref())),
+                ..IoInfo::new(&self.figures, options.latency_goal, io_queues, self.id, self.saturation_bytes)
+            },
+            configured,
+            duplex: self.duplex,
+            mix_exponent: Some(mix.p()).filter(|p| p.is_finite()),
+            io_queues,
+            latency_goal_asked_ms: match options.latency_goal {
+                LatencyGoal::Ns(ns) => Some(ns as f64 / 1e6),
+                LatencyGoal::NoSplit => None,
+            },
+            model: self.model,
+            forms: forms.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! io-properties as they are, with all their faults: for the checker.
+//!
+//! **Why.** [`super::io_properties`] refuses a file at the first fault, which is right for a program that is about to
+//! schedule by it. A checker shall tell all of them, and judge the figures all the same.
+//!
+//! **How.** Each disk is cleaned, then read by the strict reader: unknown keys are taken out, obsolete ones are given
+//! their new names; if it is refused because of a key that is no figure, that key is taken out too. Each such step
+//! leaves a remark.
+//!
+//! **Limits.** A text that is not YAML, or in which no disk has all four figures, is an error. The message is the
+//! strict reader's.
+//!
+//! **Example.** `{mountpoint: /d, read_reqs_per_sec: 900, ...}` is read with `read_iops` = 900 and one remark.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use plimsoll_figures::units::quoted;
+
+use super::error::{Code, ConfigError, Source};
+use super::fields::{Field, Fields, Schema, closest, list_of};
+use super::io_properties::{DISK, DiskProperties, TOP_LEVEL, parse_disk};
+use super::yaml::{self, Node, Value};
+
+/// A file, read as far as possible.
+pub(crate) struct LenientFile {
+    /// The disks that have all four figures.
+    pub(crate) disks: Vec<LenientDisk>,
+    /// What the strict reader, or Seastar, would not take.
+    pub(crate) remarks: Vec<Remark>,
+    /// How many disks the file lists, and the line of the one at each place.
+    pub(crate) disk_lines: Vec<Option<usize>>,
+}
+
+/// A disk with its four figures.
+pub(crate) struct LenientDisk {
+    pub(crate) properties: DiskProperties,
+    /// Key, line and text of each single value, under the keys of today.
+    values: Vec<(String, Option<usize>, String)>,
+}
+
+impl LenientDisk {
+    /// The line of `key`.
+    pub(crate) fn line(&self, key: &str) -> Option<usize> {
+        self.value(key).and_then(|(_, line, _)| *line)
+    }
+
+    /// The value of `key` as it was written.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.value(key).map(|(_, _, text)| text.as_str())
+    }
+
+    fn value(&self, key: &str) -> Option<&(String, Option<usize>, String)> {
+        self.values.iter().find(|(name, _, _)| name == key)
+    }
+}
+
+/// Something that is not as it should be in the text itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remark {
+    pub(crate) code: Code,
+    pub(crate) key: String,
+    pub(crate) message: String,
+    pub(crate) remedy: String,
+    pub(crate) mountpoint: String,
+    pub(crate) line: Option<usize>,
+}
+
+impl Remark {
+    fn from_error(error: &ConfigError, mountpoint: &str) -> Remark {
+        Remark {
+            code: error.code(),
+            key: error.key().unwrap_or("").to_owned(),
+            message: error.message().to_owned(),
+            remedy: error.help().unwrap_or("").to_owned(),
+            mountpoint: mountpoint.to_owned(),
+            line: error.line(),
+        }
+    }
+}
+
+/// Stands for a mount point that could not be read.
+const UNKNOWN_MOUNTPOINT: &str = "?";
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, is not YAML, or no disk in it has all four figures.
+pub(crate) fn read_file(path: &Path) -> Result<LenientFile, ConfigError> {
+    read_source(&yaml::read_file(path)?)
+}
+
+/// Reads a text; see [`read_file`].
+pub(crate) fn read(source_name: &str, text: &str) -> Result<LenientFile, ConfigError> {
+    read_source(&Source::new(source_name, text))
+}
+
+fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
+    let root = yaml::parse(source)?;
+    let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
+    Field::root(source, &root, help)?;
+    let mut file = LenientFile { disks: Vec::new(), remarks: Vec::new(), disk_lines: Vec::new() };
+    let top = clean(source, &root, &TOP_LEVEL, "", &mut file.remarks);
+    for remark in &mut file.remarks {
+        remark.message.push_str("; Seastar refuses the whole file for it");
+    }
+    let top_field = Field::root(source, &top, help)?;
+    let disks_field = Fields::read(&top_field, &TOP_LEVEL)?.required("disks", help)?;
+    let entries = disks_field.list()?;
+    let mut first_error = None;
+    for (index, entry) in entries.iter().enumerate() {
+        file.disk_lines.push(line_of(source, entry.node));
+        if let Err(error) = read_disk(source, entry, index, &mut file) {
+            file.remarks.push(Remark::from_error(&error, &mountpoint_of(entry.node)));
+            first_error.get_or_insert(error);
+        }
+    }
+    match first_error {
+        Some(error) if file.disks.is_empty() => Err(error),
+        None if file.disks.is_empty() => {
+            Err(disks_field.error(Code::Empty, "there is no disk in the list").with_help(help))
+        }
+        _ => Ok(file),
+    }
+}
+
+/// Reads one disk, taking out one key after the other that the strict reader refuses and that is no figure.
+fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut LenientFile) -> Result<(), ConfigError> {
+    let mountpoint = mountpoint_of(entry.node);
+    let mut node = clean(source, entry.node, &DISK, &mountpoint, &mut file.remarks);
+    let path = format!("disks[{index}]");
+    loop {
+        let mut field = entry.clone();
+        field.node = &node;
+        // Mount points that are named twice are found later, by their devices.
+        let mut warnings = Vec::new();
+        let error = match parse_disk(&field, &mut HashSet::new(), &mut warnings) {
+            Ok(properties) => {
+                let mountpoint = properties.mountpoints.join(":");
+                let warnings = warnings.iter().map(|warning| Remark {
+                    code: warning.code(),
+                    key: warning.key().unwrap_or("").to_owned(),
+                    message: warning.message().to_owned(),
+                    remedy: warning.help().unwrap_or("").to_owned(),
+                    mountpoint: mountpoint.clone(),
+                    line: warning.line(),
+                });
+                file.remarks.extend(warnings);
+                file.disks.push(LenientDisk { properties, values: values_of(source, &node) });
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let key = error.key().and_then(|key| key.strip_prefix(&path)?.strip_prefix('.')).unwrap_or("").to_owned();
+        let key = key.split(['[', '.']).next().unwrap_or("");
+        if !take_out(&mut node, key) {
+            return Err(error);
+        }
+        file.remarks.push(Remark::from_error(&error, &mountpoint_of(&node)));
+    }
+}
+
+/// Takes `key` out of a map. False if the map is nothing without it: it is a figure, or not there.
+fn take_out(node: &mut Node, key: &str) -> bool {
+    let Value::Map(entries) = &mut node.value else { return false };
+    if key.ends_with("_iops") || key.ends_with("_bandwidth") {
+        return false;
+    }
+    let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
+    let is_place = key.starts_with("mountpoint");
+    let before = entries.len();
+    let span = node.span.clone();
+    entries.retain(|(name, value)| {
+        let is_unknown = matches!(&value.value, Value::Scalar(text) if text == UNKNOWN_MOUNTPOINT);
+        !is_key(name) || (is_place && is_unknown)
+    });
+    let is_named =
+        entries.iter().any(|(name, _)| matches!(&name.value, Value::Scalar(t) if t.starts_with("mountpoint")));
+    if is_place && !is_named {
+        let scalar = |text: &str| Node { span: span.clone(), value: Value::Scalar(text.to_owned()) };
+        entries.push((scalar("mountpoint"), scalar(UNKNOWN_MOUNTPOINT)));
+        return true;
+    }
+    entries.len() < before
+}
+
+/// A copy of a map without its unknown keys, and with the new names of obsolete ones.
+fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, remarks: &mut Vec<Remark>) -> Node {
+    let Value::Map(entries) = &node.value else { return node.clone() };
+    let has = |key: &str| entries.iter().any(|(name, _)| matches!(&name.value, Value::Scalar(text) if text == key));
+    let mut kept = Vec::with_capacity(entries.len());
+    for (name, value) in entries {
+        let Value::Scalar(key) = &name.value else {
+            kept.push((name.clone(), value.clone()));
+            continue;
+        };
+        if schema.known.contains(&key.as_str()) {
+            kept.push((name.clone(), value.clone()));
+            continue;
+        }
+        let line = line_of(source, name);
+        let remark = |code, message: String, remedy: String| Remark {
+            code,
+            key: key.clone(),
+            message,
+            remedy,
+            mountpoint: mountpoint.to_owned(),
+            line,
+        };
+        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+            let message = format!("the key `{key}` is obsolete: Seastar ignores it without a word");
+            remarks.push(remark(Code::Obsolete, message, refused.help.to_owned()));
+            if let Some(new) = new_name(key).filter(|new| !has(new)) {
+                kept.push((Node { span: name.span.clone(), value: Value::Scalar(new.to_owned()) }, value.clone()));
+            }
+            continue;
+        }
+        let message = format!(
+            "{} has no key {}: Seastar ignores unknown keys of a disk without a word",
+            schema.what,
+            quoted(key)
+        );
+        let message =
+            if schema.known.len() == 1 { format!("{} has no key {}", schema.what, quoted(key)) } else { message };
+        let remedy = match closest(key, schema.known.iter().copied()) {
+            Some(candidate) => format!("did you mean `{candidate}`? Else remove it"),
+            None => format!("remove it; the keys of {} are {}", schema.what, list_of(schema.known)),
+        };
+        remarks.push(remark(Code::UnknownKey, message, remedy));
+    }
+    Node { span: node.span.clone(), value: Value::Map(kept) }
+}
+
+/// What a key of 2018 is called today.
+fn new_name(obsolete: &str) -> Option<&'static str> {
+    match obsolete {
+        "read_reqs_per_sec" => Some("read_iops"),
+        "write_reqs_per_sec" => Some("write_iops"),
+        "read_bytes_per_sec" => Some("read_bandwidth"),
+        "write_bytes_per_sec" => Some("write_bandwidth"),
+        _ => None,
+    }
+}
+
+/// The mount points of a disk as they are written, joined as Seastar joins them; empty if there is none.
+fn mountpoint_of(node: &Node) -> String {
+    let Value::Map(entries) = &node.value else { return String::new() };
+    let of = |key: &str| {
+        entries.iter().find_map(|(name, value)| match (&name.value, &value.value) {
+            (Value::Scalar(name), Value::Scalar(text)) if name == key => Some(text.clone()),
+            (Value::Scalar(name), Value::List(items)) if name == key => {
+                let text = |item: &Node| if let Value::Scalar(text) = &item.value { Some(text.clone()) } else { None };
+                Some(items.iter().filter_map(text).collect::<Vec<_>>().join(":"))
+            }
+            _ => None,
+        })
+    };
+    of("mountpoints").or_else(|| of("mountpoint")).unwrap_or_default()
+}
+
+fn values_of(source: &Source, node: &Node) -> Vec<(String, Option<usize>, String)> {
+    let Value::Map(entries) = &node.value else { return Vec::new() };
+    let value = |(name, value): &(Node, Node)| match &name.value {
+        Value::Scalar(key) => {
+            let text = if let Value::Scalar(text) = &value.value { text.clone() } else { String::new() };
+            Some((key.clone(), line_of(source, name), text))
+        }
+        _ => None,
+    };
+    entries.iter().filter_map(value).collect()
+}
+
+/// The line of a node; of a map, the line of its first key.
+fn line_of(source: &Source, node: &Node) -> Option<usize> {
+    let first = match &node.value {
+        Value::Map(entries) => entries.first().map_or(node, |(name, _)| name),
+        _ => node,
+    };
+    source.error_at(&first.span, Code::Ignored, "").line()
+}

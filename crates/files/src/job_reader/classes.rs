@@ -1,0 +1,101 @@
+//! The classes of a job file, checked when all names are known.
+//!
+//! **Why.** A job that joins a class by a wrong name, or two jobs that want different things of one class, would
+//! measure something else than the file says.
+//!
+//! **How.** [`check`] goes over the jobs: every joined class exists, none exists twice, and jobs of one class that
+//! bound its bandwidth agree.
+//!
+//! **Limits.** A bound of `--sched-groups` beside one of a job is not compared: the job's counts.
+//!
+//! **Example.** `class: fast` where no job and no group has this name: "there is no class called "fast"".
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_figures::units::{format_count, quoted};
+
+use super::super::error::{Code, ConfigError};
+use super::super::fields::{Field, Fields, closest};
+use super::super::jobs::{Job, JobClass};
+use super::super::sched_groups::SchedGroups;
+use super::entry_key;
+use super::schema::Dialect;
+
+/// Every joined class exists, no class exists twice, and bandwidths agree.
+pub(super) fn check(
+    jobs: &[Job],
+    entries: &[Field<'_>],
+    groups: &SchedGroups,
+    dialect: Dialect,
+) -> Result<(), ConfigError> {
+    let group_names: HashSet<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
+    let class_of_job: HashMap<&str, &JobClass> = jobs.iter().map(|job| (job.name.as_str(), &job.class)).collect();
+    let group_classes: HashSet<&str> = groups.class_names().into_iter().collect();
+    for (job, entry) in jobs.iter().zip(entries) {
+        let JobClass::Joined(class) = &job.class else {
+            if group_names.contains(job.name.as_str()) {
+                let message = format!("{} is already the name of a scheduling group", quoted(&job.name));
+                let help = "add `class:` with this name to join it, or rename the job";
+                return Err(entry_key(entry, "name", dialect).error(Code::DuplicateName, message).with_help(help));
+            }
+            continue;
+        };
+        let help = match class_of_job.get(class.as_str()) {
+            _ if group_classes.contains(class.as_str()) => continue,
+            Some(JobClass::Own { .. }) => continue,
+            Some(JobClass::Joined(other)) => {
+                format!("that job is in the class {} itself: join that one", quoted(other))
+            }
+            None if group_names.contains(class.as_str()) => {
+                "it is a group of classes: join one of the classes inside it".to_owned()
+            }
+            None => nearest_class(class, jobs, &group_classes, dialect),
+        };
+        let message = format!("there is no class called {}", quoted(class));
+        let at = load_key(entry, "class", dialect);
+        return Err(at.error(Code::UnknownReference, message).with_help(help));
+    }
+    check_bandwidths(jobs, entries, dialect)
+}
+
+/// What to write in the place of a class that nobody has.
+fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, dialect: Dialect) -> String {
+    let owners = jobs.iter().filter(|job| matches!(job.class, JobClass::Own { .. }));
+    let mut names: Vec<&str> = group_classes.iter().copied().collect();
+    names.extend(owners.map(|owner| owner.name.as_str()));
+    // Any one-letter name is one slip away from any other.
+    names.retain(|name| name.len() > 1);
+    names.sort_unstable();
+    match (closest(class, names.into_iter()), dialect) {
+        (Some(name), _) => format!("did you mean `{name}`?"),
+        (None, Dialect::Simulated) => "name a job without `class`, or a class of `classes:`".to_owned(),
+        (None, Dialect::Real) => "name a job without `class`, or a class of the --sched-groups file".to_owned(),
+    }
+}
+
+/// Jobs of one class that bound its bandwidth bound it to the same.
+fn check_bandwidths(jobs: &[Job], entries: &[Field<'_>], dialect: Dialect) -> Result<(), ConfigError> {
+    let mut bound_of_class: HashMap<&str, (u64, &str)> = HashMap::new();
+    for (job, entry) in jobs.iter().zip(entries) {
+        let Some(bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
+        let class = match &job.class {
+            JobClass::Own { .. } => job.name.as_str(),
+            JobClass::Joined(class) => class.as_str(),
+        };
+        let (first, owner) = *bound_of_class.entry(class).or_insert((bytes_per_s, &job.name));
+        if first != bytes_per_s {
+            let message = format!("job {} bounds this class to {} bytes a second", quoted(owner), format_count(first));
+            let error = load_key(entry, "bandwidth", dialect).error(Code::InvalidValue, message);
+            return Err(
+                error.with_help("`bandwidth` bounds the class: write it in one of its jobs, or the same in all")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The value of a key of `shard_info`, or that map.
+fn load_key<'a>(entry: &Field<'a>, key: &str, dialect: Dialect) -> Field<'a> {
+    let info = entry_key(entry, "shard_info", dialect);
+    Fields::read(&info, dialect.shard_info()).ok().and_then(|fields| fields.get(key)).unwrap_or(info)
+}

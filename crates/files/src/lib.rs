@@ -1,0 +1,49 @@
+//! The configuration files of the commands: read, checked, and refused with a reason.
+//!
+//! **Why.** Plimsoll reads the files that users of Seastar already have. A file that is read wrongly costs days, so
+//! everything that is not understood is refused, with the line and the remedy, instead of being ignored.
+//!
+//! **How.** The crate `plimsoll-properties` turns text into a tree of nodes that know their place ([`yaml`]), reads typed
+//! values from the maps of that tree ([`fields`]), and reads [`io_properties`], which the library needs too. One module
+//! per format builds on it here: [`jobs`] with its [`job_reader`], [`fio`], [`sched_groups`], [`run_rules`], [`disk`] and [`scenario`];
+//! [`csv`] reads tables. Each reader has `parse(source_name, text, ...)`, which touches no file, and `parse_from_file(path, ...)`.
+//! [`error`] holds what they report.
+//!
+//! **Limits.** A text of at most 1 MiB, 16 levels and 50 000 nodes. YAML aliases work, merge keys (`<<`) do not.
+//! The first error ends the reading.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::io_properties;
+//! let text = "disks: [{mountpoint: /mnt, read_iops: 95k, read_bandwidth: 545M, write_iops: 85k}]";
+//! let error = io_properties::parse("io.yaml", text).unwrap_err();
+//! assert_eq!(error.code().as_str(), "missing-key");
+//! assert_eq!(error.line(), Some(1));
+//! assert!(error.message().contains("write_bandwidth"));
+//! ```
+
+pub mod check;
+pub mod csv;
+pub mod device;
+pub mod disk;
+pub mod fio;
+pub mod info;
+pub(crate) mod io_properties_lenient;
+pub mod job_reader;
+pub mod jobs;
+pub mod presets;
+mod qos;
+pub mod rbd;
+pub mod run_rules;
+pub mod scenario;
+pub mod sched_groups;
+pub mod setup;
+
+pub use plimsoll_properties::{Code, ConfigError, Diagnostic, Severity, error, fields, io_properties, yaml};
+
+/// The name among `names` that `name` was probably meant to be.
+#[must_use]
+pub fn closest_name<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    fields::closest(name, names.iter().copied())
+}

@@ -1,0 +1,166 @@
+//! An array of disks beside the limit of what it hangs on.
+//!
+//! **Why.** Three volumes of 250 MB/s are 750 MB/s only where the instance lets so much through, and whoever takes its
+//! 6,800 Mb/s for MB/s never finds out why it does not.
+//!
+//! **How.** The bandwidth of the array is the sum of its members'. Reads and writes are compared with the limit each by
+//! itself: the smaller of sum and limit is what is carried, and the limit binds where the sum is above it.
+//!
+//! **Limits.** The limit is one of bandwidth. Where an instance counts reads and writes together, both at once reach it
+//! earlier.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::presets::{ArrayReport, resolve};
+//! let array = ArrayReport::new(&resolve("3xgp3:50GB:250MB/s")?, Some(850_000_000));
+//! assert!(!array.limit_binds);
+//! assert_eq!((array.read.sum_bytes_per_s, array.read.left_bytes_per_s), (750_000_000, Some(100_000_000)));
+//! # Ok::<(), plimsoll_files::presets::ResolveError>(())
+//! ```
+
+use serde::Serialize;
+
+use super::{PresetInfo, Resolved};
+
+/// An array and its limit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArrayReport {
+    /// Members, at least 1.
+    pub members: u32,
+    /// One of them.
+    pub member: PresetInfo,
+    /// All of them, as one disk.
+    pub array: PresetInfo,
+    /// What the instance lets through, in bytes a second; `None`: no limit was given.
+    pub limit_bytes_per_s: Option<u64>,
+    /// Whether the limit is below what the members carry, in either direction.
+    pub limit_binds: bool,
+    /// Reads.
+    pub read: Direction,
+    /// Writes.
+    pub write: Direction,
+}
+
+/// One direction of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Direction {
+    /// What the members carry together, in bytes a second.
+    pub sum_bytes_per_s: u64,
+    /// What is carried: the smaller of sum and limit.
+    pub carried_bytes_per_s: u64,
+    /// `limit` or `members`: which of the two that is.
+    pub bound_by: &'static str,
+    /// What the limit leaves beyond the sum; 0 where it binds, `None` without a limit.
+    pub left_bytes_per_s: Option<u64>,
+    /// What each member carries of it.
+    pub per_member_bytes_per_s: u64,
+    /// That as a part of what a member could carry, in per cent.
+    pub per_member_pct: f64,
+}
+
+impl Direction {
+    fn new(sum_bytes_per_s: u64, members: u32, limit_bytes_per_s: Option<u64>) -> Direction {
+        let carried_bytes_per_s = limit_bytes_per_s.map_or(sum_bytes_per_s, |limit| limit.min(sum_bytes_per_s));
+        Direction {
+            sum_bytes_per_s,
+            carried_bytes_per_s,
+            bound_by: if carried_bytes_per_s < sum_bytes_per_s { "limit" } else { "members" },
+            left_bytes_per_s: limit_bytes_per_s.map(|limit| limit.saturating_sub(sum_bytes_per_s)),
+            per_member_bytes_per_s: carried_bytes_per_s / u64::from(members.max(1)),
+            per_member_pct: 100.0 * carried_bytes_per_s as f64 / sum_bytes_per_s.max(1) as f64,
+        }
+    }
+
+    /// What the members could carry beyond the limit, in bytes a second; 0 where it does not bind.
+    #[must_use]
+    pub fn lost_bytes_per_s(&self) -> u64 {
+        self.sum_bytes_per_s.saturating_sub(self.carried_bytes_per_s)
+    }
+}
+
+impl ArrayReport {
+    /// The array that was named, beside a limit in bytes a second.
+    #[must_use]
+    pub fn new(resolved: &Resolved, limit_bytes_per_s: Option<u64>) -> ArrayReport {
+        let array = PresetInfo::of(resolved);
+        let one = Resolved { preset: resolved.member.clone(), count: 1, ..resolved.clone() };
+        let direction = |sum: u64| Direction::new(sum, resolved.count, limit_bytes_per_s);
+        let (read, write) = (direction(array.total.read_bandwidth), direction(array.total.write_bandwidth));
+        ArrayReport {
+            members: resolved.count,
+            member: PresetInfo::of(&one),
+            array,
+            limit_bytes_per_s,
+            limit_binds: read.bound_by == "limit" || write.bound_by == "limit",
+            read,
+            write,
+        }
+    }
+
+    /// A header, and a line for reads and one for writes.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = String::from(
+            "array,direction,members,limit_bytes_per_s,sum_bytes_per_s,carried_bytes_per_s,bound_by,left_bytes_per_s,\
+             per_member_bytes_per_s,per_member_pct\n",
+        );
+        let or_empty = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+        for (name, direction) in [("read", &self.read), ("write", &self.write)] {
+            let cells = [
+                plimsoll_figures::units::csv_field(&self.array.name),
+                name.to_owned(),
+                self.members.to_string(),
+                or_empty(self.limit_bytes_per_s),
+                direction.sum_bytes_per_s.to_string(),
+                direction.carried_bytes_per_s.to_string(),
+                direction.bound_by.to_owned(),
+                or_empty(direction.left_bytes_per_s),
+                direction.per_member_bytes_per_s.to_string(),
+                direction.per_member_pct.to_string(),
+            ];
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::super::resolve;
+    use super::*;
+
+    #[test]
+    fn the_smaller_of_sum_and_limit_is_carried() {
+        // Array, limit in MB/s; sum, carried, left and each member's share of reads, in MB/s, and whether it binds.
+        let cases = [
+            ("3xgp3:50GB:250MB/s", Some(850), 750, 750, Some(100), 250, false),
+            ("4xgp3:50GB:250MB/s", Some(850), 1000, 850, Some(0), 212, true),
+            ("3xgp3:50GB:250MB/s", Some(750), 750, 750, Some(0), 250, false),
+            ("3xgp3:50GB:250MB/s", None, 750, 750, None, 250, false),
+            ("983-dct", Some(850), 3000, 850, Some(0), 850, true),
+        ];
+        for (text, limit, sum, carried, left, share, binds) in cases {
+            let mb = |value: u64| value * 1_000_000;
+            let report = ArrayReport::new(&resolve(text).unwrap(), limit.map(mb));
+            let read = report.read;
+            let found = (read.sum_bytes_per_s, read.carried_bytes_per_s, read.left_bytes_per_s);
+            assert_eq!(found, (mb(sum), mb(carried), left.map(mb)), "{text} {limit:?}");
+            assert_eq!(read.per_member_bytes_per_s / 1_000_000, share, "{text} {limit:?}");
+            assert_eq!(report.limit_binds, binds, "{text} {limit:?}");
+            assert_eq!(read.bound_by, if binds { "limit" } else { "members" });
+            assert_eq!(report.to_csv().lines().count(), 3);
+        }
+    }
+
+    #[test]
+    fn one_direction_can_be_bound_alone() {
+        let report = ArrayReport::new(&resolve("2x983-dct").unwrap(), Some(5_000_000_000));
+        assert_eq!((report.read.bound_by, report.write.bound_by), ("limit", "members"));
+        assert!(report.limit_binds);
+        assert_eq!(report.member.total.read_iops * 2, report.array.total.read_iops);
+    }
+}

@@ -1,0 +1,364 @@
+//! Everything that is known of a preset, as one flat record.
+//!
+//! **Why.** A figure without its source, its date and what it stands for is a rumour.
+//!
+//! **How.** [`PresetInfo::of`] collects row and model. Figures stand for one disk and for all of them; what no source
+//! tells is named in `defaults`. [`to_csv`] prints the columns that fit in a line, [`properties`] an io-properties file
+//! of the whole.
+//!
+//! **Limits.** An array has no vCPUs, memory or network: those belong to the one instance.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::presets::{PresetInfo, resolve};
+//! let info = PresetInfo::of(&resolve("i7ie.24xlarge")?);
+//! assert_eq!((info.disks, info.basis), (Some(8), "instance_total"));
+//! assert_eq!(info.total.read_iops, 1_770_378);
+//! assert!(info.defaults.contains(&"read_latency"));
+//! # Ok::<(), plimsoll_files::presets::ResolveError>(())
+//! ```
+
+use plimsoll_core::FourFigures;
+use plimsoll_figures::units::{csv_field, format_count, format_throughput_decimal};
+use plimsoll_sim::device::CapUnit;
+use plimsoll_sim::device::presets::{Preset, PresetKind};
+use serde::Serialize;
+
+use super::{AdvertisedBasis, Basis, Resolved, Row};
+use crate::io_properties::{self, DiskProperties};
+
+/// The four figures under their io-properties keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FigureInfo {
+    /// Reads a second.
+    pub read_iops: u64,
+    /// Bytes read a second.
+    pub read_bandwidth: u64,
+    /// Writes a second.
+    pub write_iops: u64,
+    /// Bytes written a second.
+    pub write_bandwidth: u64,
+}
+
+impl FigureInfo {
+    fn of(figures: &FourFigures) -> FigureInfo {
+        let figure = |rate: plimsoll_core::Rate| rate.get().unwrap_or(io_properties::MAX_FIGURE);
+        FigureInfo {
+            read_iops: figure(figures.read_iops),
+            read_bandwidth: figure(figures.read_bandwidth),
+            write_iops: figure(figures.write_iops),
+            write_bandwidth: figure(figures.write_bandwidth),
+        }
+    }
+
+    fn divided(&self, by: u32) -> FigureInfo {
+        let part = |figure: u64| figure / u64::from(by.max(1));
+        FigureInfo {
+            read_iops: part(self.read_iops),
+            read_bandwidth: part(self.read_bandwidth),
+            write_iops: part(self.write_iops),
+            write_bandwidth: part(self.write_bandwidth),
+        }
+    }
+}
+
+/// What a volume falls back to when its credits are used up.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cap {
+    /// `operations` or `bytes`.
+    pub unit: &'static str,
+    /// Units a second without credits.
+    pub base_per_s: f64,
+    /// Units a second with credits.
+    pub burst_per_s: f64,
+    /// Credits at the start, in units.
+    pub credits: f64,
+}
+
+/// What is known of a preset. `None`: not known, or does not apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PresetInfo {
+    /// As it was named.
+    pub name: String,
+    /// `instance`, `drive` or `volume`.
+    pub kind: &'static str,
+    /// Of an instance: `aws`, `azure`, `gcp` or `oci`.
+    pub cloud: Option<&'static str>,
+    /// Of an instance: its name without the size.
+    pub family: Option<String>,
+    /// Of a drive: what its maker calls it.
+    pub title: Option<&'static str>,
+    /// Disks, members of an array times disks of a member.
+    pub disks: Option<u32>,
+    /// What the source states: figures `per_disk`, or `instance_total`.
+    pub basis: &'static str,
+    /// The figures of one disk; `None` where the number of disks is not known.
+    pub per_disk: Option<FigureInfo>,
+    /// The figures of all disks.
+    pub total: FigureInfo,
+    /// Of a volume with a burst: the figures of all disks while credits last; `total` is what holds without them.
+    pub burst: Option<FigureInfo>,
+    /// 4 KiB reads a second of all disks that the provider advertises.
+    pub advertised_read_iops: Option<u64>,
+    /// The same of writes.
+    pub advertised_write_iops: Option<u64>,
+    /// Whether the provider states what is advertised (`stated`), or it was `inferred` from measured figures.
+    pub advertised_basis: Option<&'static str>,
+    /// Bytes of all disks.
+    pub capacity_bytes: Option<u64>,
+    /// Virtual CPUs.
+    pub vcpus: Option<u32>,
+    /// Memory in GiB.
+    pub memory_gib: Option<f64>,
+    /// Network rate that it always has, in Gb/s.
+    pub network_gbps: Option<f64>,
+    /// p in (r/R)^p + (w/W)^p = 1; `None`: reads and writes do not disturb each other.
+    pub mix_exponent: Option<f64>,
+    /// Median of a small read on the idle disk, in us.
+    pub unloaded_read_us: f64,
+    /// The same of a write.
+    pub unloaded_write_us: f64,
+    /// Which of `mix_exponent`, `read_latency`, `write_latency`, `capacity`, `disks` no source tells; the model has
+    /// those of its generation.
+    pub defaults: Vec<&'static str>,
+    /// Of a volume with a burst: what comes after it.
+    pub caps: Vec<Cap>,
+    /// The provider promises this part of a volume's performance, in per cent ...
+    pub promised_pct: Option<f64>,
+    /// ... for this part of a year, in per cent.
+    pub promised_time_pct: Option<f64>,
+    /// `measured`, `rated` or `derived`.
+    pub evidence: &'static str,
+    /// Where the figures come from.
+    pub source: &'static str,
+    /// As of when: year, or year and month.
+    pub date: &'static str,
+    /// Why a figure is not to be trusted.
+    pub suspect: Option<&'static str>,
+}
+
+impl PresetInfo {
+    /// What is known of a device that was named.
+    #[must_use]
+    pub fn of(resolved: &Resolved) -> PresetInfo {
+        let Resolved { preset, count, row, .. } = resolved;
+        let mut info = PresetInfo::of_model(preset);
+        match row {
+            Row::Instance(row) => {
+                info.cloud = Some(row.cloud);
+                info.family = Some(row.family());
+                info.basis = row.basis.name();
+                let advertised = |at: usize| row.advertised_iops.map(|iops| iops[at].saturating_mul(u64::from(*count)));
+                (info.advertised_read_iops, info.advertised_write_iops) = (advertised(0), advertised(1));
+                info.advertised_basis = row.advertised_basis.map(AdvertisedBasis::name);
+                if *count == 1 {
+                    (info.vcpus, info.memory_gib, info.network_gbps) = (row.vcpus, row.memory_gib, row.network_gbps);
+                }
+            }
+            Row::Drive(row) => info.title = Some(row.title),
+            Row::Volume(row) => {
+                (info.promised_pct, info.promised_time_pct) = (row.promised_pct, row.promised_time_pct);
+            }
+        }
+        info
+    }
+
+    fn of_model(preset: &Preset) -> PresetInfo {
+        let spec = &preset.spec;
+        let is_known = |what: &str| !preset.defaults.contains(&what);
+        let (members, total) = (spec.raid0.members, FigureInfo::of(&preset.figures));
+        let network_ns = spec.network_rtt_ns as f64;
+        PresetInfo {
+            name: preset.name.clone(),
+            kind: preset.kind.name(),
+            cloud: None,
+            family: None,
+            title: None,
+            disks: is_known("disks").then_some(members),
+            basis: Basis::PerDisk.name(),
+            per_disk: is_known("disks").then(|| total.divided(members)),
+            total,
+            burst: preset.burst.as_ref().map(FigureInfo::of),
+            advertised_read_iops: None,
+            advertised_write_iops: None,
+            advertised_basis: None,
+            capacity_bytes: is_known("capacity").then_some(spec.capacity_bytes),
+            vcpus: None,
+            memory_gib: None,
+            network_gbps: None,
+            mix_exponent: preset.mix_exponent_p.is_finite().then_some(preset.mix_exponent_p),
+            unloaded_read_us: (spec.latency.read_ns + network_ns) / 1e3,
+            unloaded_write_us: (spec.latency.write_ns + network_ns) / 1e3,
+            defaults: preset.defaults.clone(),
+            caps: spec.caps.iter().filter(|cap| cap.credits > 0.0).map(cap).collect(),
+            promised_pct: None,
+            promised_time_pct: None,
+            evidence: preset.evidence.name(),
+            source: preset.source,
+            date: preset.date,
+            suspect: preset.suspect,
+        }
+    }
+
+    /// What a volume with a burst carries while credits last, for people.
+    #[must_use]
+    pub fn burst_text(&self) -> Option<String> {
+        let burst = self.burst.as_ref()?;
+        let (operations, bytes) =
+            (format_count(burst.read_iops), format_throughput_decimal(burst.read_bandwidth as f64));
+        Some(format!("a burst of {operations} operations a second and {bytes} while credits last"))
+    }
+
+    /// Whether it is of this kind.
+    #[must_use]
+    pub(crate) fn is_of_kind(&self, kind: PresetKind) -> bool {
+        self.kind == kind.name()
+    }
+}
+
+fn cap(cap: &plimsoll_sim::device::CapSpec) -> Cap {
+    let unit = match cap.unit {
+        CapUnit::Operations { .. } => "operations",
+        CapUnit::Bytes => "bytes",
+    };
+    Cap { unit, base_per_s: cap.base_per_s, burst_per_s: cap.burst_per_s, credits: cap.credits }
+}
+
+/// A header, and a line for each preset; figures are those of all disks.
+#[must_use]
+pub fn to_csv(presets: &[PresetInfo]) -> String {
+    let mut text = String::from(
+        "name,kind,cloud,family,disks,read_iops,read_bandwidth,write_iops,write_bandwidth,burst_read_iops,\
+         burst_read_bandwidth,burst_write_iops,burst_write_bandwidth,advertised_read_iops,advertised_write_iops,\
+         advertised_basis,capacity_bytes,vcpus,memory_gib,network_gbps,mix_exponent,unloaded_read_us,\
+         unloaded_write_us,defaults,evidence,source,date,suspect\n",
+    );
+    for preset in presets {
+        let (total, burst) = (&preset.total, preset.burst.as_ref());
+        let cells = [
+            csv_field(&preset.name),
+            preset.kind.to_owned(),
+            text_or_empty(preset.cloud),
+            text_or_empty(preset.family.as_ref()),
+            text_or_empty(preset.disks),
+            total.read_iops.to_string(),
+            total.read_bandwidth.to_string(),
+            total.write_iops.to_string(),
+            total.write_bandwidth.to_string(),
+            text_or_empty(burst.map(|burst| burst.read_iops)),
+            text_or_empty(burst.map(|burst| burst.read_bandwidth)),
+            text_or_empty(burst.map(|burst| burst.write_iops)),
+            text_or_empty(burst.map(|burst| burst.write_bandwidth)),
+            text_or_empty(preset.advertised_read_iops),
+            text_or_empty(preset.advertised_write_iops),
+            text_or_empty(preset.advertised_basis),
+            text_or_empty(preset.capacity_bytes),
+            text_or_empty(preset.vcpus),
+            text_or_empty(preset.memory_gib),
+            text_or_empty(preset.network_gbps),
+            preset.mix_exponent.map_or_else(|| "infinite".to_owned(), |p| p.to_string()),
+            preset.unloaded_read_us.to_string(),
+            preset.unloaded_write_us.to_string(),
+            preset.defaults.join(" "),
+            preset.evidence.to_owned(),
+            csv_field(preset.source),
+            preset.date.to_owned(),
+            csv_field(preset.suspect.unwrap_or_default()),
+        ];
+        text.push_str(&cells.join(","));
+        text.push('\n');
+    }
+    text
+}
+
+fn text_or_empty(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// An io-properties file with the figures of all disks of one preset, mounted at `mountpoint`; Seastar reads it too.
+#[must_use]
+pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
+    let figure = |figure: u64| figure.clamp(1, io_properties::MAX_FIGURE);
+    let disk = DiskProperties {
+        mountpoints: vec![mountpoint.to_owned()],
+        read_iops: figure(preset.total.read_iops),
+        write_iops: figure(preset.total.write_iops),
+        read_bandwidth_bytes_per_s: figure(preset.total.read_bandwidth),
+        write_bandwidth_bytes_per_s: figure(preset.total.write_bandwidth),
+        read_saturation_bytes: None,
+        write_saturation_bytes: None,
+        physical_block_bytes: None,
+        duplex: false,
+        rate_factor: 1.0,
+        capacity_scale_max: 1.0,
+        mix_exponent_p: 1.0,
+        unloaded_latency_ns: 0,
+    };
+    // A comment ends with its line, whatever the name was.
+    let name: String = preset.name.chars().filter(|c| !c.is_control()).collect();
+    let mut text = format!("# {name}: {}, {}; {}\n", preset.evidence, preset.date, preset.source);
+    if let Some(reason) = preset.suspect {
+        text += &format!("# suspect: {reason}\n");
+    }
+    if let Some(burst) = preset.burst_text() {
+        text += &format!("# the base; not in it: {burst}\n");
+    }
+    text + &io_properties::write(&[disk])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::super::{all, resolve};
+    use super::*;
+
+    fn info(text: &str) -> PresetInfo {
+        PresetInfo::of(&resolve(text).unwrap())
+    }
+
+    #[test]
+    fn one_disk_and_all_of_them() {
+        let i4i = info("2xi4i.8xlarge");
+        assert_eq!(i4i.disks, Some(4));
+        assert_eq!(i4i.per_disk.map(|figures| figures.read_iops), Some(384_561));
+        assert_eq!((i4i.total.read_iops, i4i.capacity_bytes), (4 * 384_561, Some(4 * 3750 * 1_000_000_000)));
+        assert_eq!((i4i.advertised_read_iops, i4i.vcpus), (Some(1_600_000), None));
+        let azure = info("standard_l8s_v3");
+        assert_eq!((azure.disks, azure.per_disk, azure.capacity_bytes), (None, None, None));
+        assert_eq!((azure.vcpus, azure.memory_gib), (Some(8), Some(64.0)));
+        assert_eq!(azure.defaults, ["mix_exponent", "read_latency", "write_latency", "capacity", "disks"]);
+    }
+
+    #[test]
+    fn volumes_say_what_comes_after_the_burst() {
+        let gp2 = info("gp2");
+        assert_eq!(gp2.caps, [Cap { unit: "operations", base_per_s: 300.0, burst_per_s: 3000.0, credits: 5.4e6 }]);
+        assert_eq!((gp2.total.read_iops, gp2.burst.map(|burst| burst.read_iops)), (300, Some(3000)));
+        let yaml = properties(&gp2, "/mnt");
+        assert!(yaml.contains("burst of 3,000 operations") && yaml.contains("read_iops: 300"), "{yaml}");
+        let csv = to_csv(&[gp2.clone(), info("i7i.large"), info("i4i.large")]);
+        for part in [",3000,134217728,3000,134217728,", ",inferred,", ",stated,"] {
+            assert!(csv.contains(part), "no {part} in {csv}");
+        }
+        assert_eq!((gp2.unloaded_read_us, gp2.unloaded_write_us), (700.0, 900.0));
+        let gp3 = info("gp3");
+        assert_eq!((gp3.mix_exponent, gp3.promised_pct, gp3.promised_time_pct), (None, Some(90.0), Some(99.0)));
+    }
+
+    #[test]
+    fn forms_can_be_read_again() {
+        let presets = all();
+        let csv = to_csv(&presets);
+        assert_eq!(csv.lines().count(), presets.len() + 1);
+        let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+        assert!(csv.lines().skip(1).all(|line| line.contains('"') || line.split(',').count() == header.len()));
+        for preset in &presets {
+            let text = properties(preset, "/mnt");
+            let read = io_properties::parse("io.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(read.disks[0].read_iops, preset.total.read_iops, "{}", preset.name);
+            assert_eq!(read.disks[0].write_bandwidth_bytes_per_s, preset.total.write_bandwidth, "{}", preset.name);
+        }
+    }
+}

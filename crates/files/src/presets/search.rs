@@ -1,0 +1,204 @@
+//! Presets by what they are, and by what they carry.
+//!
+//! **Why.** "Which instance carries 600 000 reads a second" is asked before a name is known.
+//!
+//! **How.** [`list`] keeps those of a cloud, a family, a kind. [`search`] keeps those whose name, title, family or
+//! source has every word of a text, and whose figures (of all disks) are at least a [`Minimum`]; the nearest comes
+//! first: that of which the figure farthest above its minimum is the least above it.
+//!
+//! **Limits.** Volumes are judged by their base, bursts do not count; what can be provisioned is not tried. A preset of unknown capacity
+//! meets no minimum of it.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_files::presets::{Minimum, search};
+//! let minimum = Minimum { read_iops: Some(750_000), write_iops: Some(400_000), ..Minimum::default() };
+//! let found = search("i4i", &minimum);
+//! assert_eq!(found[0].name, "i4i.8xlarge");
+//! ```
+
+use std::fmt;
+
+use plimsoll_figures::units::quoted;
+use plimsoll_sim::device::presets::{PresetKind, instances, names};
+
+use super::{PresetInfo, resolve};
+
+/// Which presets to list; `None`: any.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// `aws`, `azure`, `gcp` or `oci`.
+    pub cloud: Option<String>,
+    /// A family of instances, in any case.
+    pub family: Option<String>,
+    /// A kind.
+    pub kind: Option<PresetKind>,
+}
+
+/// A filter that names nothing there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterError {
+    what: &'static str,
+    name: String,
+    known: Vec<String>,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        write!(f, "no preset is of the {} {}", self.what, quoted(&self.name))?;
+        match super::meant(&self.name, &known) {
+            meant if meant.is_empty() => write!(f, "; there are {}", known.join(", ")),
+            meant => write!(f, ": did you mean {}?", meant.join(" or ")),
+        }
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// What a preset must carry, all its disks together; `None`: anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Minimum {
+    /// Reads a second.
+    pub read_iops: Option<u64>,
+    /// Writes a second.
+    pub write_iops: Option<u64>,
+    /// Bytes read a second.
+    pub read_bandwidth_bytes_per_s: Option<u64>,
+    /// Bytes written a second.
+    pub write_bandwidth_bytes_per_s: Option<u64>,
+    /// Bytes.
+    pub capacity_bytes: Option<u64>,
+}
+
+impl Minimum {
+    /// How many times what is asked for the preset has, of the figure of which it has the most; 1 where nothing is
+    /// asked for, `None` where some figure is too small or not known.
+    fn excess(&self, preset: &PresetInfo) -> Option<f64> {
+        let total = &preset.total;
+        let pairs = [
+            (self.read_iops, Some(total.read_iops)),
+            (self.write_iops, Some(total.write_iops)),
+            (self.read_bandwidth_bytes_per_s, Some(total.read_bandwidth)),
+            (self.write_bandwidth_bytes_per_s, Some(total.write_bandwidth)),
+            (self.capacity_bytes, preset.capacity_bytes),
+        ];
+        let mut most = 1.0f64;
+        for (asked, has) in pairs.into_iter().filter_map(|(asked, has)| Some((asked?, has))) {
+            let has = has.filter(|has| *has >= asked)?;
+            most = most.max(has as f64 / asked.max(1) as f64);
+        }
+        Some(most)
+    }
+}
+
+/// All presets, in the order of the tables.
+#[must_use]
+pub fn all() -> Vec<PresetInfo> {
+    names().filter_map(|name| resolve(name).ok()).map(|resolved| PresetInfo::of(&resolved)).collect()
+}
+
+/// The presets that a filter keeps, in the order of the tables.
+///
+/// # Errors
+/// A cloud or family of which there is no preset.
+pub fn list(filter: &Filter) -> Result<Vec<PresetInfo>, FilterError> {
+    let mut known_clouds: Vec<String> = instances().iter().map(|row| row.cloud.to_owned()).collect();
+    known_clouds.dedup();
+    let mut known_families: Vec<String> = instances().iter().map(super::Instance::family).collect();
+    known_families.sort();
+    known_families.dedup();
+    known("cloud", filter.cloud.as_deref(), known_clouds)?;
+    known("family", filter.family.as_deref(), known_families)?;
+    let same = |asked: &Option<String>, found: Option<&str>| match asked {
+        None => true,
+        Some(asked) => found.is_some_and(|found| found.eq_ignore_ascii_case(asked)),
+    };
+    let keeps = |preset: &PresetInfo| {
+        same(&filter.cloud, preset.cloud)
+            && same(&filter.family, preset.family.as_deref())
+            && filter.kind.is_none_or(|kind| preset.is_of_kind(kind))
+    };
+    Ok(all().into_iter().filter(keeps).collect())
+}
+
+fn known(what: &'static str, asked: Option<&str>, known: Vec<String>) -> Result<(), FilterError> {
+    match asked {
+        Some(name) if !known.iter().any(|other| other.eq_ignore_ascii_case(name)) => {
+            Err(FilterError { what, name: name.to_owned(), known })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The presets that have every word of `text` (in any case) and carry at least `minimum`, the nearest first.
+#[must_use]
+pub fn search(text: &str, minimum: &Minimum) -> Vec<PresetInfo> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+    let has_words = |preset: &PresetInfo| {
+        let fields = [Some(preset.name.as_str()), preset.title, preset.family.as_deref(), Some(preset.source)];
+        let fields: Vec<String> = fields.into_iter().flatten().map(str::to_lowercase).collect();
+        words.iter().all(|word| fields.iter().any(|field| field.contains(word)))
+    };
+    let mut found: Vec<(f64, PresetInfo)> = all()
+        .into_iter()
+        .filter(has_words)
+        .filter_map(|preset| minimum.excess(&preset).map(|excess| (excess, preset)))
+        .collect();
+    // Stable: equals stay in the order of the tables.
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    found.into_iter().map(|(_, preset)| preset).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+
+    fn names_of(presets: &[PresetInfo]) -> Vec<&str> {
+        presets.iter().map(|preset| preset.name.as_str()).collect()
+    }
+
+    #[test]
+    fn filters() {
+        let some = |text: &str| Some(text.to_owned());
+        let count = |filter: Filter| list(&filter).map(|found| found.len());
+        assert_eq!(count(Filter { cloud: some("oci"), ..Filter::default() }), Ok(6));
+        assert_eq!(count(Filter { family: some("I4I"), ..Filter::default() }), Ok(10));
+        assert_eq!(count(Filter { kind: Some(PresetKind::Volume), ..Filter::default() }), Ok(5));
+        assert_eq!(count(Filter { cloud: some("aws"), kind: Some(PresetKind::Drive), ..Filter::default() }), Ok(0));
+        assert_eq!(count(Filter::default()), Ok(all().len()));
+        let error = count(Filter { cloud: some("awz"), ..Filter::default() }).unwrap_err().to_string();
+        assert!(error.contains("did you mean aws?"), "{error}");
+        let error = count(Filter { family: some("quantum"), ..Filter::default() }).unwrap_err().to_string();
+        assert!(error.contains("there are Standard_Laos_v4,"), "{error}");
+    }
+
+    #[test]
+    fn the_nearest_that_carries_it_comes_first() {
+        // Reads, writes, bytes read a second, capacity in GB asked for; the first found, and a word of the search.
+        let cases = [
+            (Some(220_000), None, None, None, "i7ie", "i7ie.3xlarge"),
+            (Some(700_000), Some(400_000), None, None, "i4i", "i4i.8xlarge"),
+            (None, None, Some(15_000_000_000), None, "i3en", "i3en.24xlarge"),
+            (None, None, None, Some(6000), "i4i", "i4i.8xlarge"),
+            (Some(400_000), None, None, None, "samsung 990", "samsung-ssd-990-evo-1tb"),
+        ];
+        for (read_iops, write_iops, read_bandwidth_bytes_per_s, gb, text, expected) in cases {
+            let capacity_bytes = gb.map(|gb: u64| gb * 1_000_000_000);
+            let minimum =
+                Minimum { read_iops, write_iops, read_bandwidth_bytes_per_s, capacity_bytes, ..Minimum::default() };
+            let found = search(text, &minimum);
+            assert_eq!(names_of(&found).first(), Some(&expected), "{text} {minimum:?}");
+            assert!(found.iter().all(|preset| minimum.excess(preset).is_some()));
+        }
+        assert!(search("", &Minimum { read_iops: Some(u64::MAX), ..Minimum::default() }).is_empty());
+        let burst = Minimum { read_iops: Some(3000), ..Minimum::default() };
+        assert!(search("gp2", &burst).is_empty(), "3000 is its burst");
+        assert!(search("oci", &Minimum { capacity_bytes: Some(1), ..Minimum::default() }).is_empty());
+        assert_eq!(names_of(&search("983 rating", &Minimum::default())), ["samsung-983-dct-1.92tb"]);
+        assert_eq!(search(" ", &Minimum::default()).len(), all().len());
+    }
+}

@@ -1,0 +1,83 @@
+//! Quality of service of a class in a file: limits, reservation, latency target, ageing, refusal.
+//!
+//! **Why.** The same keys stand in a scheduling-groups file, in the classes of a scenario, and in an action that
+//! changes a class while it runs.
+//!
+//! **How.** Plain figures a second for operations; bytes with binary suffixes; times with their unit. A latency target
+//! is a time and a percentile: `2ms p99`.
+//!
+//! **Limits.** Figures from 1 to 10^15: a limit of 0 would admit nothing, and is refused.
+//!
+//! **Example.** `{limit_bandwidth: 100M, latency_target: 2ms p99}`.
+
+use plimsoll_core::{LatencyTarget, Limits, Qos, Rate, Reservation};
+use plimsoll_figures::units::{parse_count, parse_duration_ns, parse_rate_bytes_per_s, quoted};
+
+use super::error::{Code, ConfigError};
+use super::fields::{Field, Fields};
+use super::io_properties::MAX_FIGURE;
+
+/// The keys that [`read`] looks at.
+pub(crate) const KEYS: [&str; 12] = [
+    "limit_iops",
+    "limit_iops_read",
+    "limit_iops_write",
+    "limit_bandwidth",
+    "limit_bandwidth_read",
+    "limit_bandwidth_write",
+    "limit_burst",
+    "reservation_iops",
+    "reservation_bandwidth",
+    "latency_target",
+    "max_wait",
+    "max_delay",
+];
+
+/// The quality of service that the keys of a map ask for; the default where there are none.
+pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
+    let iops = |key: &str| match fields.get(key) {
+        Some(field) => field.figure(parse_count, 1..=MAX_FIGURE, "operations a second; remove the key for none"),
+        None => Ok(0),
+    };
+    let bandwidth = |key: &str| match fields.get(key) {
+        Some(field) => field.figure(parse_rate_bytes_per_s, 1..=MAX_FIGURE, "bytes a second; remove the key for none"),
+        None => Ok(0),
+    };
+    let rate = |figure: u64| if figure == 0 { Rate::Unlimited } else { Rate::per_second(figure) };
+    let time = |key: &str, least_ns| fields.get(key).map(|field| field.time_ns(least_ns)).transpose();
+    Ok(Qos {
+        limits: Limits {
+            iops: rate(iops("limit_iops")?),
+            read_iops: rate(iops("limit_iops_read")?),
+            write_iops: rate(iops("limit_iops_write")?),
+            bandwidth: rate(bandwidth("limit_bandwidth")?),
+            read_bandwidth: rate(bandwidth("limit_bandwidth_read")?),
+            write_bandwidth: rate(bandwidth("limit_bandwidth_write")?),
+            burst_ns: time("limit_burst", 0)?.unwrap_or(0),
+        },
+        reservation: Reservation { iops: iops("reservation_iops")?, bandwidth: bandwidth("reservation_bandwidth")? },
+        latency_target: fields.get("latency_target").map(|field| target(&field)).transpose()?,
+        max_wait_ns: time("max_wait", 1)?,
+        max_delay_ns: time("max_delay", 1)?,
+    })
+}
+
+/// `2ms p99`.
+fn target(field: &Field<'_>) -> Result<LatencyTarget, ConfigError> {
+    let text = field.text()?;
+    let help = "write a time and a percentile, such as `2ms p99` or `500us p99.9`";
+    let bad = |what: String| field.error(Code::InvalidValue, what).with_help(help);
+    let mut words = text.split_whitespace();
+    let (Some(time), Some(percentile), None) = (words.next(), words.next(), words.next()) else {
+        return Err(bad(format!("{} is not a latency target", quoted(text))));
+    };
+    let latency_ns = parse_duration_ns(time).map_err(|error| bad(error.message))?;
+    let percent = percentile.strip_prefix('p').and_then(|number| number.parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent < 100.0 && latency_ns > 0 => {
+            Ok(LatencyTarget { latency_ns, quantile: percent / 100.0 })
+        }
+        _ if latency_ns == 0 => Err(bad("a latency of 0 cannot be reached".to_owned())),
+        _ => Err(bad(format!("{} is not a percentile above p0 and below p100", quoted(percentile)))),
+    }
+}

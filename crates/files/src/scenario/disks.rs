@@ -1,0 +1,217 @@
+//! A disk of a scenario: what it does, and what the scheduler believes of it.
+//!
+//! **Why.** The two are apart on purpose: properties that are wrong are the most common trouble of all.
+//!
+//! **How.** `disk` names a preset or a disk file, and both are taken from there; `device` changes what the disk does,
+//! `io_properties` or `figures` what the scheduler believes. Where only a device is given, the scheduler believes what
+//! a measurement of it would show.
+//!
+//! **Limits.** One entry of io-properties: the file has one disk, or `mountpoint` chooses it.
+//!
+//! **Example.** `{disk: i3en.3xlarge, figures: {read_iops: 50k, ...}}`: a disk that is understated.
+
+use std::path::Path;
+
+use plimsoll_core::{ControlConfig, CostModel, DiskConfig, LatencyGoal, MixExponent};
+use plimsoll_figures::units::quoted;
+use plimsoll_sim::device::DeviceSpec;
+use plimsoll_sim::world::{DiskMode, SimDisk};
+
+use super::super::disk::{self, DiskModel};
+use super::super::error::{Code, ConfigError};
+use super::super::fields::{Field, Fields, Schema};
+use super::super::{device, io_properties};
+use crate::io_properties::mix_exponent;
+use crate::setup::{disk_config, parse_capacity_scale};
+
+pub(super) const KEYS: [&str; 17] = [
+    "disk",
+    "device",
+    "io_properties",
+    "mountpoint",
+    "figures",
+    "model",
+    "mode",
+    "max_io_requests",
+    "num_io_queues",
+    "latency_goal",
+    "window",
+    "duplex",
+    "mix_exponent",
+    "capacity_scale",
+    "unloaded_latency",
+    "max_requests",
+    "wakeup_credit",
+];
+
+const DISK: Schema = Schema { what: "a disk", known: &KEYS, refused: &[] };
+
+const FIGURES: Schema = Schema {
+    what: "the figures",
+    known: &["read_iops", "read_bandwidth", "write_iops", "write_bandwidth"],
+    refused: &[],
+};
+
+/// The name of a disk, and the disk.
+pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(String, SimDisk), ConfigError> {
+    let fields = Fields::read(field, &DISK)?;
+    let (name, model) = read_model(&fields, base)?;
+    let Some(spec) = model.device.clone() else {
+        let at = fields.get("disk").unwrap_or_else(|| field.clone());
+        let error = at.error(Code::MissingKey, "this disk file has no section `device:`, which the simulator needs");
+        return Err(error.with_help("make one with `plimsoll sim fit`, name a preset, or write `device:` here"));
+    };
+    let mut disk = SimDisk::new(spec, read_config(&fields, &model, base)?);
+    disk.mode = read_mode(&fields)?;
+    if let Some(queues) = fields.get("num_io_queues") {
+        disk.num_io_queues = Some(queues.count(1..=u32::try_from(shards).unwrap_or(u32::MAX))? as u16);
+    }
+    if let Some(most) = fields.get("max_requests") {
+        disk.max_requests = most.count(1..=1 << 24)?;
+    }
+    disk.wakeup_credit_ns = fields.get("wakeup_credit").map(|field| field.time_ns(0)).transpose()?;
+    Ok((name, disk))
+}
+
+/// What the disk is: `disk`, `device`, or both.
+fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), ConfigError> {
+    let device_field = fields.get("device");
+    let Some(field) = fields.get("disk") else {
+        let help = "name a preset or a disk file with `disk:`, or describe one with `device:`";
+        let device_field = device_field.ok_or_else(|| fields.missing("disk", help))?;
+        let spec = device::read(&device_field, &DeviceSpec::default())?;
+        return Ok(("device".to_owned(), DiskModel::of_device(&spec)));
+    };
+    let name = field.text()?;
+    let mut model = disk::find(name, base).map_err(|error| {
+        // A name that is neither belongs to this line; what is wrong in a file belongs to that file.
+        if error.code() != Code::UnknownReference {
+            return error;
+        }
+        let here = field.error(Code::UnknownReference, error.message().to_owned());
+        here.with_help(error.help().unwrap_or("name a preset or a file").to_owned())
+    })?;
+    if let Some(device_field) = device_field {
+        let base = model.device.clone().unwrap_or_default();
+        model.device = Some(device::read(&device_field, &base)?);
+    }
+    let shown = model.name.clone().unwrap_or_else(|| name.to_owned());
+    Ok((shown, model))
+}
+
+/// What the scheduler believes.
+fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<DiskConfig, ConfigError> {
+    let mut config = model.config();
+    let form = fields.get("model").map(|field| disk::read_form(&field)).transpose()?;
+    let [read_block, write_block] = model.block_bytes;
+    if let Some(form) = form {
+        config.model = CostModel::from_figures(&model.figures, form, read_block, write_block);
+    }
+    match (fields.get("io_properties"), fields.get("figures")) {
+        (Some(_), Some(field)) => {
+            let error = field.error(Code::Ignored, "`figures` and `io_properties` say the same thing twice");
+            return Err(error.with_help("keep one of the two"));
+        }
+        (Some(field), None) => {
+            let believed = read_properties(fields, &field, form.unwrap_or_default(), base)?;
+            (config.model, config.duplex, config.control) = (believed.model, believed.duplex, believed.control);
+        }
+        (None, Some(field)) if field.is_scalar() && field.text()? == "unlimited" => {
+            config.model = CostModel::unlimited();
+        }
+        (None, Some(field)) => {
+            let figures = disk::read_figures(&Fields::read(&field, &FIGURES)?)?;
+            config.model = CostModel::from_figures(&figures, form.unwrap_or_default(), read_block, write_block);
+        }
+        (None, None) => {}
+    }
+    if let (Some(field), None) = (fields.get("mountpoint"), fields.get("io_properties")) {
+        let error = field.error(Code::Ignored, "`mountpoint` has no effect without `io_properties`");
+        return Err(error.with_help("it chooses a disk of an io-properties file: add `io_properties:`, or remove it"));
+    }
+    read_options(fields, &mut config)?;
+    Ok(config)
+}
+
+fn read_properties(
+    fields: &Fields<'_>,
+    field: &Field<'_>,
+    form: plimsoll_core::CostForm,
+    base: &Path,
+) -> Result<DiskConfig, ConfigError> {
+    let properties = io_properties::parse_from_file(&base.join(field.text()?))?;
+    let entry = match (fields.get("mountpoint"), properties.disks.as_slice()) {
+        (None, [only]) => only,
+        (None, many) => {
+            let error = field.error(Code::MissingKey, format!("that file has {} disks", many.len()));
+            return Err(error.with_help("say which of them with `mountpoint:`"));
+        }
+        (Some(mountpoint), disks) => {
+            let name = mountpoint.text()?;
+            let found = disks.iter().find(|disk| disk.mountpoints.iter().any(|mount| mount == name));
+            let names: Vec<&str> = disks.iter().flat_map(|disk| disk.mountpoints.iter().map(String::as_str)).collect();
+            found.ok_or_else(|| mountpoint.unknown_name("mount point in that file", &names))?
+        }
+    };
+    Ok(disk_config(entry, form))
+}
+
+fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), ConfigError> {
+    if let Some(field) = fields.get("latency_goal") {
+        config.latency_goal = match field.text()? {
+            "none" => LatencyGoal::NoSplit,
+            _ => LatencyGoal::Ns(field.time_ns(1_000)?),
+        };
+    }
+    if let Some(field) = fields.get("window") {
+        config.window_ns = Some(field.time_ns(1).map_err(|error| {
+            if error.code() == Code::OutOfRange {
+                return error.with_help("a window of 0 admits nothing: write how much device time may be under way");
+            }
+            error
+        })?);
+    }
+    if let Some(field) = fields.get("duplex") {
+        config.duplex = field.boolean()?;
+    }
+    if let Some(field) = fields.get("mix_exponent") {
+        let p = mix_exponent(&field)?;
+        config.mix = MixExponent::new(p).unwrap_or(MixExponent::LINEAR);
+    }
+    if let Some(field) = fields.get("unloaded_latency") {
+        config.unloaded_latency_ns = field.time_ns(0)?;
+    }
+    if let Some(field) = fields.get("capacity_scale") {
+        config.control = read_capacity_scale(&field)?;
+    }
+    Ok(())
+}
+
+fn read_capacity_scale(field: &Field<'_>) -> Result<ControlConfig, ConfigError> {
+    parse_capacity_scale(field.text()?)
+        .map_err(|error| field.error(Code::InvalidValue, error.message).with_help(error.help))
+}
+
+fn read_mode(fields: &Fields<'_>) -> Result<DiskMode, ConfigError> {
+    let most = fields.get("max_io_requests");
+    let mode = match fields.get("mode") {
+        None => DiskMode::Scheduled,
+        Some(field) => match field.text()? {
+            "scheduled" => DiskMode::Scheduled,
+            "drain" => DiskMode::Drain,
+            "depth" => {
+                let help = "write how many requests may be in flight, such as `max_io_requests: 128`";
+                let most = fields.required("max_io_requests", help)?;
+                return Ok(DiskMode::Depth { max_io_requests: most.count(1..=1 << 20)? });
+            }
+            _ => return Err(field.not_one_of("a mode", &["scheduled", "depth", "drain"])),
+        },
+    };
+    match most {
+        Some(field) => {
+            let message = format!("max_io_requests {} has no effect without `mode: depth`", quoted(field.text()?));
+            Err(field.error(Code::Ignored, message).with_help("add `mode: depth`, or remove it"))
+        }
+        None => Ok(mode),
+    }
+}

@@ -1,0 +1,189 @@
+//! From what a user says of a disk (properties, mode, goal) to the disk that the library schedules.
+//!
+//! # Why
+//! Every command that does I/O takes the same flags and files, and they must mean the same everywhere.
+//!
+//! # How it works
+//! [`DiskChoice`] holds the checked flags; [`DiskChoice::setup`] finds the entry of the properties file for the storage by its
+//! device number, as Seastar does, and makes a [`DiskSetup`]. An entry that fits no storage is an error, never a silent
+//! "unlimited".
+//!
+//! # Limits
+//! One disk: the one that holds the storage.
+//!
+//! # Example
+//! ```
+//! use plimsoll_files::io_properties;
+//! use plimsoll_files::setup::DiskChoice;
+//! let text = "disks: [{mountpoint: /, read_iops: 1000, write_iops: 500, read_bandwidth: 1M, write_bandwidth: 1M}]";
+//! let properties = io_properties::parse("inline", text)?;
+//! let choice = DiskChoice { properties: Some(properties), ..DiskChoice::default() };
+//! let setup = choice.setup("/".as_ref())?;
+//! assert!(!setup.config.model.is_unlimited());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::core::{ControlConfig, CostForm, DiskConfig, LatencyGoal};
+pub use plimsoll::properties::{disk_config, figures};
+pub use plimsoll::sys::device::device_of;
+use plimsoll::sys::device::{is_on, name};
+use plimsoll::{DiskMode, DiskSetup};
+use plimsoll_figures::units::{UnitError, quoted};
+
+use crate::disk::DiskModel;
+use crate::io_properties::{DiskProperties, IoProperties};
+
+/// What a user says of the disk.
+#[derive(Clone, Debug)]
+pub struct DiskChoice {
+    /// Contents of the io-properties file; `None`: the disk is unlimited, unless there is a model.
+    pub properties: Option<IoProperties>,
+    /// The model of the disk that holds the storage; takes the place of properties.
+    pub disk: Option<DiskModel>,
+    /// Cost form.
+    pub model: CostForm,
+    /// What holds requests back.
+    pub mode: DiskMode,
+    /// Latency goal; `None` for the default.
+    pub latency_goal: Option<LatencyGoal>,
+    /// I/O queues; `None` for one a shard.
+    pub num_io_queues: Option<u16>,
+    /// The closed loop; `None` for the default: on, and never more than the model promises.
+    pub control: Option<ControlConfig>,
+    /// The part of the full throughput that the closed loop keeps; `None` for the default.
+    pub throughput_goal: Option<f64>,
+}
+
+impl Default for DiskChoice {
+    fn default() -> DiskChoice {
+        DiskChoice {
+            properties: None,
+            disk: None,
+            model: CostForm::Knee,
+            mode: DiskMode::Scheduled,
+            latency_goal: None,
+            num_io_queues: None,
+            control: None,
+            throughput_goal: None,
+        }
+    }
+}
+
+/// Whether a backend works in memory alone: no file is needed, and no disk is touched.
+#[must_use]
+pub fn is_in_memory(backend: Option<BackendKind>) -> bool {
+    matches!(backend, Some(BackendKind::Null | BackendKind::Memory))
+}
+
+/// No entry of the properties is for the storage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no disk of the io-properties holds {storage} (device {device}): they name {named}; add an entry whose mountpoint is on \
+     the same device, or run without properties"
+)]
+pub struct NoEntry {
+    storage: String,
+    device: String,
+    named: String,
+}
+
+impl DiskChoice {
+    /// The disk that holds `storage` (which need not exist for properties with one entry for `/dev/null`).
+    ///
+    /// # Errors
+    /// [`NoEntry`] when there are properties, but none for this storage.
+    pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
+        let mut config = match (&self.properties, &self.disk) {
+            (None, None) => DiskConfig::default(),
+            (None, Some(disk)) => disk.config(),
+            (Some(properties), _) => disk_config(entry_for(properties, storage)?, self.model),
+        };
+        if let Some(control) = self.control {
+            config.control = control;
+        }
+        if let Some(goal) = self.throughput_goal {
+            config.control.throughput_goal = goal;
+        }
+        if let Some(goal) = self.latency_goal {
+            config.latency_goal = goal;
+        }
+        Ok(DiskSetup { mode: self.mode, num_io_queues: self.num_io_queues, ..DiskSetup::new(config) })
+    }
+
+    /// The entry of the properties for the disk that holds `storage`; `None` where there are no properties.
+    ///
+    /// # Errors
+    /// [`NoEntry`] when there are properties, but none for this storage.
+    pub fn entry(&self, storage: &Path) -> Result<Option<&DiskProperties>, NoEntry> {
+        self.properties.as_ref().map(|properties| entry_for(properties, storage)).transpose()
+    }
+
+    /// Whether nothing limits what goes to the disk.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.properties.is_none() && self.disk.is_none() && self.mode == DiskMode::Scheduled
+    }
+}
+
+/// Reads the bounds of the closed loop: `off`, or the least and largest capacity scale as `MIN:MAX`, such as `0.05:1`.
+///
+/// # Errors
+/// Anything else, and bounds outside 0.001 to 100 or in the wrong order.
+pub fn parse_capacity_scale(text: &str) -> Result<ControlConfig, UnitError> {
+    let help = "write `off`, or MIN:MAX with 0.001 <= MIN <= MAX <= 100, such as 0.05:1";
+    if text == "off" {
+        return Ok(ControlConfig::OFF);
+    }
+    let bound = |text: &str| text.parse::<f64>().ok().filter(|bound| (0.001..=100.0).contains(bound));
+    match text.split_once(':').map(|(min, max)| (bound(min), bound(max))) {
+        Some((Some(scale_min), Some(scale_max))) if scale_min <= scale_max => {
+            Ok(ControlConfig { scale_min, scale_max, ..ControlConfig::default() })
+        }
+        _ => Err(UnitError {
+            message: format!("{} does not bound a capacity scale", quoted(text)),
+            help: help.to_owned(),
+        }),
+    }
+}
+
+fn entry_for<'a>(properties: &'a IoProperties, storage: &Path) -> Result<&'a DiskProperties, NoEntry> {
+    let device = device_of(storage);
+    let holds = |entry: &&DiskProperties| {
+        let mountpoints: Vec<PathBuf> = entry.mountpoints.iter().map(PathBuf::from).collect();
+        device.is_some_and(|device| is_on(&mountpoints, device))
+    };
+    properties.disks.iter().find(holds).ok_or_else(|| NoEntry {
+        storage: storage.display().to_string(),
+        device: name(device),
+        named: properties.disks.iter().flat_map(|d| d.mountpoints.clone()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io_properties::parse;
+
+    #[test]
+    fn entries_are_found_by_device() {
+        let text = "disks:\n- {mountpoint: /proc, read_iops: 1, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}\n\
+                    - {mountpoint: /dev/null, read_iops: 7, write_iops: 1, read_bandwidth: 1M, write_bandwidth: 1M}\n";
+        let properties = parse("test", text).unwrap();
+        assert_eq!(entry_for(&properties, Path::new("/dev/null")).unwrap().read_iops, 7);
+        let error = entry_for(&properties, Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("/proc, /dev/null"), "{error}");
+    }
+
+    #[test]
+    fn iops_are_taken_at_4_kib_or_the_physical_block() {
+        let text = "disks: [{mountpoint: /, read_iops: 100000, write_iops: 100000, read_bandwidth: 1000000000, \
+                    write_bandwidth: 1000000000, physical_block_size: 8192}]";
+        let entry = &parse("test", text).unwrap().disks[0];
+        let cost_ns = |len| disk_config(entry, CostForm::Knee).model.cost(plimsoll::core::Op::Read, len).as_ns_ceil();
+        assert_eq!(cost_ns(8192), 10_000);
+        assert!((17_190..=18_200).contains(&cost_ns(16384)), "{}", cost_ns(16384));
+    }
+}

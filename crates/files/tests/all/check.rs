@@ -1,0 +1,361 @@
+//! `plimsoll info --check`: every known kind of wrong figure is found, and honest files pass.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use plimsoll::sys::sysfs;
+use plimsoll_files::Code;
+use plimsoll_files::check::{Beside, CheckOptions, CheckReport, Finding, check_file, check_text};
+use plimsoll_files::presets::{self, Evidence, Figures, Instance};
+
+/// A disk of a file, with `more` keys.
+fn disk(mountpoint: &str, figures: &Figures, more: &str) -> String {
+    let [read_iops, read_bandwidth, write_iops, write_bandwidth] = figures.in_order();
+    format!(
+        "  - mountpoint: {mountpoint}\n    read_iops: {read_iops}\n    read_bandwidth: {read_bandwidth}\n    \
+         write_iops: {write_iops}\n    write_bandwidth: {write_bandwidth}\n{more}"
+    )
+}
+
+fn check(text: &str) -> CheckReport {
+    check_text("io.yaml", text, &CheckOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn check_figures(figures: [u64; 4], more: &str) -> Vec<Finding> {
+    check(&format!("disks:\n{}", disk("/none", &of(figures), more))).findings
+}
+
+fn of([read_iops, read_bandwidth_bytes_per_s, write_iops, write_bandwidth_bytes_per_s]: [u64; 4]) -> Figures {
+    Figures { read_iops, read_bandwidth_bytes_per_s, write_iops, write_bandwidth_bytes_per_s }
+}
+
+/// Code and key of each finding.
+fn codes(findings: &[Finding]) -> Vec<(&str, &str)> {
+    findings.iter().map(|finding| (finding.code.as_str(), finding.key.as_str())).collect()
+}
+
+fn instance(name: &str) -> &'static Instance {
+    presets::find(name).unwrap_or_else(|| panic!("{name} is not in the table"))
+}
+
+#[test]
+fn honest_rows_of_the_table_pass_and_suspect_ones_are_found() {
+    for row in presets::instances() {
+        let forms = [Some(row.total()), row.per_disk()];
+        for figures in forms.into_iter().flatten() {
+            for beside in [Beside::Nearest, Beside::Instance(row)] {
+                let text = format!("disks:\n{}", disk("/none", &figures, ""));
+                let options = CheckOptions { beside, ..CheckOptions::default() };
+                let findings = check_text(row.name, &text, &options).unwrap().findings;
+                let expected: &[(&str, &str)] = match row.suspect {
+                    Some(_) => &[("write_outlier", "write_iops")],
+                    None => &[],
+                };
+                assert_eq!(codes(&findings), expected, "{} {beside:?}: {findings:?}", row.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn totals_that_were_multiplied_again_are_found() {
+    // A derived row has more disks than any that was measured: its product is beyond every link first.
+    for row in presets::instances().iter().filter(|row| row.evidence != Evidence::Derived) {
+        let Some(n_disks) = row.n_disks.filter(|n_disks| *n_disks > 1) else { continue };
+        let figures = row.total().times(n_disks);
+        let text = format!("disks:\n{}", disk("/none", &figures, ""));
+        // Where the product is another size of the instance, only the name can tell.
+        let is_another_size = presets::instances().iter().any(|other| other.total() == figures);
+        if !is_another_size {
+            assert_eq!(check(&text).findings[0].code, "multiplied_twice", "{}", row.name);
+        }
+        let options = CheckOptions { beside: Beside::Instance(row), ..CheckOptions::default() };
+        let findings = check_text(row.name, &text, &options).unwrap().findings;
+        assert_eq!(findings[0].code, "multiplied_twice", "{}", row.name);
+        assert!(findings[0].remedy.contains(&row.total().read_iops.to_string()), "{}", findings[0].remedy);
+    }
+}
+
+#[test]
+fn every_row_is_found_when_it_is_spoilt() {
+    for row in presets::instances().iter().filter(|row| row.suspect.is_none()) {
+        let good = row.total();
+        let [read_iops, read_bytes, write_iops, write_bytes] = good.in_order();
+        let spoilt = [
+            ("read_write_swapped", [write_iops, write_bytes, read_iops, read_bytes]),
+            ("write_outlier", [read_iops, read_bytes, write_iops / 4, write_bytes]),
+            ("write_outlier", [read_iops, read_bytes, write_iops, write_bytes / 3]),
+            ("phases_collapsed", [read_bytes / 262_144, read_bytes, write_bytes / 262_144, write_bytes]),
+            ("phases_collapsed", [read_iops, read_iops * 512, write_iops, write_bytes]),
+            ("below_sector", [read_iops, read_bytes, write_bytes / 387, write_bytes]),
+            ("volume_cap", [read_iops, read_bytes, read_iops, read_bytes]),
+        ];
+        for (code, figures) in spoilt {
+            let findings = check_figures(figures, "");
+            let is_small = figures[0] < 1_000;
+            let found = findings.iter().any(|finding| finding.code == code);
+            assert!(found || is_small, "{} {code} {figures:?}: {findings:?}", row.name);
+        }
+    }
+}
+
+#[test]
+fn limits_of_a_scheduler_are_not_limits_of_a_disk() {
+    let cases = [
+        ([752_697, 8_585_068_032, 450_060, 6_211_869_696], vec![("int_max_rate", "read_bandwidth")]),
+        ([2_000_000, 8_589_934_592, 700_000, 6_000_000_000], vec![("int_max_rate", "read_bandwidth")]),
+        ([8_388_600, 8_500_000_000, 700_000, 6_000_000_000], vec![("int_max_rate", "read_iops")]),
+        (
+            [1_858_000, 8_583_643_136, 1_000_000, 6_000_000_000],
+            vec![("int_max_rate", "read_iops"), ("int_max_rate", "read_bandwidth")],
+        ),
+        // More than 2^33 bytes a second: the run was not held back, and the operations are the disk's.
+        ([8_389_333, 34_759_397_376, 5_745_663, 23_792_476_160], vec![]),
+        ([1_015_409, 8_533_411_840, 661_232, 6_737_054_720], vec![]),
+    ];
+    for (figures, expected) in cases {
+        let findings = check_figures(figures, "");
+        let found: Vec<_> = codes(&findings).into_iter().filter(|(code, _)| *code != "iops_above_bandwidth").collect();
+        assert_eq!(found, expected, "{figures:?}: {findings:?}");
+    }
+}
+
+#[test]
+fn writes_in_blocks_of_512_lose_a_third_to_a_half() {
+    for (name, percent) in [("i4i.4xlarge", 54), ("i7i.large", 65), ("i8ge.24xlarge", 50), ("i8g.8xlarge", 60)] {
+        let good = instance(name).total();
+        let half = Figures { write_iops: good.write_iops * percent / 100, ..good };
+        let text = |more: &str| format!("disks:\n{}", disk("/none", &half, more));
+        let findings = check(&text("")).findings;
+        assert_eq!(codes(&findings), [("write_block_size", "write_iops")], "{name}: {findings:?}");
+        assert!(findings[0].remedy.contains("physical_block_size: 4096"), "{}", findings[0].remedy);
+        assert_eq!(findings[0].line, Some(5));
+        // Where the block size is set, the file is about something else.
+        let findings = check(&text("    physical_block_size: 4096\n")).findings;
+        assert!(findings.iter().all(|finding| finding.code != "write_block_size"), "{name}");
+    }
+}
+
+#[test]
+fn figures_of_a_disk_that_no_table_knows() {
+    let honest = [
+        // Drives of laptops, measured full: few writes, many bytes.
+        [134_700, 4_580_000_000, 17_000, 2_221_000_000],
+        [332_000, 7_070_000_000, 7_700, 5_613_000_000],
+        [82_000, 327_000_000, 6_300, 537_000_000],
+        [98_500, 572_000_000, 87_500, 377_000_000],
+        [98_400, 572_000_000, 93_000, 540_000_000],
+        [781_800, 6_444_000_000, 73_700, 6_596_000_000],
+        [95_000, 571_473_920, 85_000, 534_773_760],
+        // Local disks of a cloud, 16 and 24 of them: promised operations, measured bytes.
+        [1_600_000, 4_521_251_328, 800_000, 2_759_452_672],
+        [2_400_000, 5_921_532_416, 1_200_000, 4_663_037_952],
+        [540_000, 3_000_000_000, 50_000, 1_900_000_000],
+        // A disk that turns.
+        [180, 210_000_000, 400, 205_000_000],
+    ];
+    for figures in honest {
+        assert_eq!(codes(&check_figures(figures, "")), [], "{figures:?}");
+    }
+    let wrong = [
+        ([32_004, 262_607_760, 34_608, 265_524_816], ("volume_cap", "read_bandwidth")),
+        ([3_000, 131_072_000, 3_000, 131_072_000], ("volume_cap", "read_bandwidth")),
+        ([40_000, 500_000_000, 80_000, 480_000_000], ("write_iops_above_read", "write_iops")),
+        ([1_000_000, 1_000_000_000, 134_608, 604_995_968], ("iops_above_bandwidth", "read_iops")),
+        ([500_000, 150_000_000_000, 100_000, 5_000_000_000], ("above_link", "read_bandwidth")),
+        ([40_000_000, 120_000_000_000, 100_000, 5_000_000_000], ("above_link", "read_iops")),
+    ];
+    for (figures, expected) in wrong {
+        let findings = check_figures(figures, "");
+        assert!(codes(&findings).contains(&expected), "{figures:?}: {findings:?}");
+        let is_cap = expected.0 == "volume_cap";
+        assert!(!is_cap || findings.len() == 1, "a volume is no instance's disk: {findings:?}");
+    }
+}
+
+#[test]
+fn one_wrong_figure_of_four_is_found_by_the_other_three() {
+    let good = instance("i7ie.6xlarge").total();
+    let reads = Figures { read_iops: good.read_iops / 3, ..good };
+    let findings = check(&format!("disks:\n{}", disk("/none", &reads, ""))).findings;
+    assert!(codes(&findings).contains(&("read_outlier", "read_iops")), "{findings:?}");
+    // Its twin with the same disks is as good.
+    assert!(findings.iter().any(|finding| finding.message.contains("e.6xlarge")), "{findings:?}");
+}
+
+#[test]
+fn a_named_instance_is_the_measure() {
+    let text = format!("disks:\n{}", disk("/none", &instance("i4i.2xlarge").total(), ""));
+    let options = CheckOptions { beside: Beside::Instance(instance("i4i.4xlarge")), ..CheckOptions::default() };
+    let findings = check_text("io.yaml", &text, &options).unwrap().findings;
+    let keys: Vec<&str> = findings.iter().map(|finding| finding.key.as_str()).collect();
+    assert_eq!(keys, presets::FIGURE_KEYS);
+    let found: Vec<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
+    assert_eq!(found, ["read_outlier", "read_outlier", "write_outlier", "write_outlier"]);
+}
+
+#[test]
+fn a_disk_that_is_none_of_the_table_is_judged_alone() {
+    let good = instance("i4i.large").total();
+    let few_writes = Figures { write_iops: good.write_iops / 4, ..good };
+    let text = format!("disks:\n{}", disk("/none", &few_writes, ""));
+    assert_eq!(codes(&check(&text).findings), [("write_outlier", "write_iops")]);
+    let options = CheckOptions { beside: Beside::Nothing, ..CheckOptions::default() };
+    assert_eq!(check_text("io.yaml", &text, &options).unwrap().findings, []);
+}
+
+#[test]
+fn keys_that_have_no_effect_are_findings_with_their_lines() {
+    let text = "disks:
+  - mountpoint: /none
+    read_reqs_per_sec: 95000
+    read_bandwidth: 545M
+    write_iops: 85k
+    write_bandwidth: 510M
+    write_saturation: 64k
+    rate_factor: 1.5
+    write_saturation_length: 512
+    physical_block_size: 1000
+";
+    let report = check(text);
+    let found: Vec<_> = report.findings.iter().map(|f| (f.code.as_str(), f.key.as_str(), f.line)).collect();
+    let expected = [
+        ("obsolete", "read_reqs_per_sec", Some(3)),
+        ("binary_suffix", "write_iops", Some(5)),
+        ("unknown_key", "write_saturation", Some(7)),
+        ("rate_factor", "rate_factor", Some(8)),
+        ("saturation_length", "write_saturation_length", Some(9)),
+        ("out_of_range", "disks[0].physical_block_size", Some(10)),
+    ];
+    assert_eq!(found, expected, "{:?}", report.findings);
+    assert!(report.findings.iter().all(|finding| finding.mountpoint == "/none" && !finding.remedy.is_empty()));
+    assert!(report.findings[1].message.contains("87,040"), "{}", report.findings[1].message);
+    assert!(report.findings[2].remedy.contains("write_saturation_length"), "{}", report.findings[2].remedy);
+}
+
+#[test]
+fn disks_that_cannot_be_read_are_findings_beside_those_that_can() {
+    let good = disk("/none", &instance("i4i.large").total(), "");
+    let text = format!("disks:\n{good}  - {{mountpoint: /other, read_iops: 5}}\nextra: 1\n");
+    let findings = check(&text).findings;
+    assert_eq!(codes(&findings), [("missing_key", "disks[1].write_iops"), ("unknown_key", "extra")]);
+    assert_eq!(findings[0].mountpoint, "/other");
+    let template = format!("disks:\n{}", disk("$mount_point", &instance("i4i.large").total(), ""));
+    assert_eq!(codes(&check(&template).findings), [("template", "disks[0].mountpoint")]);
+}
+
+#[test]
+fn files_without_figures_are_refused() {
+    let refused = [
+        ("disks:\n- mountpoint: /d\n", Code::MissingKey),
+        ("disks: []\n", Code::Empty),
+        ("", Code::Empty),
+        ("[1, 2", Code::Syntax),
+        ("disks: 5", Code::WrongType),
+        ("sinks: []", Code::MissingKey),
+        ("disks: [{mountpoint: /d, read_iops: many}]", Code::InvalidValue),
+        ("disks: [5]", Code::WrongType),
+    ];
+    for (text, code) in refused {
+        let error = check_text("io.yaml", text, &CheckOptions::default()).expect_err(text);
+        assert_eq!(error.code(), code, "{text}: {error}");
+    }
+    let error = check_file(Path::new("/none/io.yaml"), &CheckOptions::default()).unwrap_err();
+    assert_eq!(error.code(), Code::Unreadable);
+}
+
+#[test]
+fn more_than_eight_disks_and_the_same_one_twice() {
+    let figures = instance("i4i.large").total();
+    let disks: String = (0..9).map(|n| disk(&format!("/none/{n}"), &figures, "")).collect();
+    assert_eq!(codes(&check(&format!("disks:\n{disks}")).findings), [("too_many_disks", "disks")]);
+    let twice = disk("/none/a", &figures, "") + &disk("/none/./a/", &figures, "");
+    assert_eq!(codes(&check(&format!("disks:\n{twice}")).findings), [("duplicate_device", "mountpoint")]);
+}
+
+#[test]
+fn the_same_report_is_json_with_a_schema() {
+    let report = check(&format!("disks:\n{}", disk("/none", &of([32_004, 262_607_760, 34_608, 265_524_816]), "")));
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!((json["schema"].as_u64(), json["file"].as_str()), (Some(1), Some("io.yaml")));
+    let finding = &json["findings"][0];
+    for key in ["code", "key", "message", "remedy", "mountpoint"] {
+        assert!(finding[key].as_str().is_some_and(|text| !text.is_empty()), "{key} of {finding}");
+    }
+    assert_eq!(finding["line"].as_u64(), Some(4));
+    let clean = check(&format!("disks:\n{}", disk("/none", &instance("i4i.large").total(), "")));
+    assert!(clean.to_json().contains("\"findings\": []"));
+}
+
+/// A directory that is removed at the end, and a `/sys` in it where the directory lies on an NVMe disk.
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new(name: &str) -> io::Result<Machine> {
+        let machine = Machine(std::env::temp_dir().join(format!("plimsoll-check-{}-{name}", std::process::id())));
+        for directory in ["data", "sys/dev/block", "sys/block", "sys/class/block", "sys/devices/0/nvme0/nvme0n1"] {
+            fs::create_dir_all(machine.0.join(directory))?;
+        }
+        let (major, minor) = sysfs::major_minor(fs::metadata(machine.0.join("data"))?.dev());
+        let devices = machine.0.join("sys/devices/0");
+        for link in ["block/nvme0n1", "class/block/nvme0n1", &format!("dev/block/{major}:{minor}")] {
+            symlink(devices.join("nvme0/nvme0n1"), machine.0.join("sys").join(link))?;
+        }
+        symlink(devices.join("nvme0"), devices.join("nvme0/nvme0n1/device"))?;
+        symlink(&devices, devices.join("nvme0/device"))?;
+        fs::write(devices.join("current_link_speed"), "16.0 GT/s PCIe\n")?;
+        fs::write(devices.join("current_link_width"), "4\n")?;
+        Ok(machine)
+    }
+
+    fn check(&self, text: &str) -> CheckReport {
+        let options = CheckOptions { beside: Beside::Nearest, sys_root: self.0.join("sys") };
+        check_text("io.yaml", text, &options).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn more_than_the_link_carries() -> io::Result<()> {
+    let machine = Machine::new("link")?;
+    let data = machine.0.join("data");
+    let place = data.display().to_string();
+    let text =
+        |bandwidth, more| format!("disks:\n{}", disk(&place, &of([1_200_000, bandwidth, 200_000, 4 << 30]), more));
+    let findings = machine.check(&text(8_000_000_000, "")).findings;
+    assert_eq!(codes(&findings), [("above_link", "read_bandwidth")], "{findings:?}");
+    assert!(findings[0].message.contains("nvme0n1") && findings[0].message.contains("7.88 GB/s"));
+    assert_eq!(codes(&machine.check(&text(7_800_000_000, "")).findings), []);
+    assert_eq!(codes(&machine.check(&text(8_000_000_000, "    rate_factor: 0.9\n")).findings), []);
+    // Without a link nothing is known.
+    fs::remove_file(machine.0.join("sys/devices/0/current_link_width"))?;
+    assert_eq!(codes(&machine.check(&text(8_000_000_000, "")).findings), []);
+    Ok(())
+}
+
+#[test]
+fn two_entries_on_one_device_and_a_mount_point_that_is_a_file() -> io::Result<()> {
+    let machine = Machine::new("twice")?;
+    let figures = of([400_000, 3_000_000_000, 200_000, 2_000_000_000]);
+    let (a, b) = (machine.0.join("data/a"), machine.0.join("data/b"));
+    fs::create_dir_all(&a)?;
+    fs::create_dir_all(&b)?;
+    let [a, b] = [a, b].map(|path| path.display().to_string());
+    let two = format!("disks:\n{}{}", disk(&a, &figures, ""), disk(&b, &figures, ""));
+    let findings = machine.check(&two).findings;
+    assert_eq!(codes(&findings), [("duplicate_device", "mountpoint")], "{findings:?}");
+    let one = two.replace(&format!("mountpoint: {a}"), &format!("mountpoints: [{a}, {b}]"));
+    let one = one.split("  - mountpoint: ").next().unwrap_or("").to_owned();
+    assert_eq!(codes(&machine.check(&one).findings), []);
+    let file = machine.0.join("sys/devices/0/current_link_width").display().to_string();
+    let findings = machine.check(&format!("disks:\n{}", disk(&file, &figures, ""))).findings;
+    assert_eq!(codes(&findings), [("not_a_disk", "mountpoint")]);
+    Ok(())
+}

@@ -1,0 +1,290 @@
+//! Job files of fio: what each means here, and what is said about those that cannot run.
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll_files::fio::{self, FioFile, SteadyMetric};
+use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
+use plimsoll_files::{Code, ConfigError};
+
+/// A file with one job, whose lines are these beside what every job needs.
+fn one(lines: &str) -> Result<FioFile, ConfigError> {
+    let text = format!("[global]\ndirect=1\nnorandommap\nioengine=io_uring\nsize=64m\n[j]\n{lines}\n");
+    fio::parse_in("j.fio", &text, &|name| (name == "DEPTH").then(|| "7".to_owned()))
+}
+
+fn job(lines: &str) -> Job {
+    one(lines).unwrap_or_else(|error| panic!("{lines}: {error}")).jobs_for(1).jobs.remove(0)
+}
+
+#[test]
+fn every_mode_has_its_kind() {
+    for (lines, expect) in [
+        ("", JobKind::SeqRead),
+        ("rw=read", JobKind::SeqRead),
+        ("readwrite=write", JobKind::Overwrite),
+        ("rw=randread", JobKind::RandRead),
+        ("rw=randwrite", JobKind::RandWrite),
+        ("rw=trim", JobKind::Discard),
+        ("rw=rw", JobKind::SeqMixed { read_pct: 50 }),
+        ("rw=readwrite\nrwmixread=70", JobKind::SeqMixed { read_pct: 70 }),
+        ("rw=randrw\nrwmixwrite=10", JobKind::RandMixed { read_pct: 90 }),
+        ("rw=randrw\nrwmixread=70\nrwmixwrite=10", JobKind::RandMixed { read_pct: 90 }),
+        ("rw=randrw\nrwmixwrite=10\nrwmixread=70", JobKind::RandMixed { read_pct: 70 }),
+        ("rw=randrw\nrate_iops=300,100", JobKind::RandMixed { read_pct: 75 }),
+    ] {
+        assert_eq!(job(lines).kind, expect, "{lines}");
+    }
+}
+
+#[test]
+fn sizes_and_their_units() {
+    for (lines, expect) in [
+        ("", 4096),
+        ("bs=128k", 128 << 10),
+        ("bs = 4ki\nkb_base=1000", 4096),
+        ("blocksize=8k,32k", 8 << 10),
+        ("rw=write\nblocksize=8k,32k", 32 << 10),
+        ("rw=trim\nbs=8k,32k", 32 << 10),
+        // A direction that is left out takes the default.
+        ("bs=,8k", 4096),
+        ("rw=write\nbs=8k,", 4096),
+        ("bs=64k ; large # blocks", 64 << 10),
+        ("bs=4k\nbs=16k", 16 << 10),
+        ("bssplit=4k/100", 4096),
+        ("bs=1m\nblockalign=1m", 1 << 20),
+    ] {
+        assert_eq!(job(lines).request_bytes, expect, "{lines}");
+    }
+    let split = job("rw=randread\nbssplit=4k/50:1k/:32k/");
+    assert_eq!(
+        split.sizes.iter().map(|s| (s.bytes, s.percent)).collect::<Vec<_>>(),
+        [(4096, 50.0), (1024, 25.0), (32768, 25.0)]
+    );
+    assert_eq!(split.request_bytes, 32768);
+    let writes = job("rw=randwrite\nbssplit=2k/50:4k/50,4k/90:8k/10");
+    assert_eq!(writes.sizes.iter().map(|s| s.bytes).collect::<Vec<_>>(), [4096, 8192]);
+}
+
+#[test]
+fn rates_hold_for_each_clone() {
+    for (lines, expect) in [
+        ("", None),
+        ("rate_iops=1000", Some(1000.0)),
+        ("rate_iops=0", None),
+        ("rate=1m\nbs=4k", Some(256.0)),
+        ("rw=write\nrate=,1m\nbs=4k", Some(256.0)),
+        ("rw=randrw\nrate_iops=1000", Some(2000.0)),
+        ("rate=3m\nbssplit=4k/50:8k/50", Some(512.0)),
+    ] {
+        assert_eq!(job(lines).requests_per_s_per_shard, expect, "{lines}");
+    }
+    assert_eq!(job("rate_iops=10\nrate_process=poisson").pause_distribution, PauseDistribution::Poisson);
+}
+
+#[test]
+fn a_job_ends_with_its_size_its_requests_or_its_time() {
+    for (lines, bytes, requests) in [
+        ("", Some(64 << 20), None),
+        ("io_size=1g", Some(1 << 30), None),
+        ("loops=3", Some(192 << 20), None),
+        ("runtime=10", Some(64 << 20), None),
+        ("runtime=10\ntime_based", None, None),
+        // A limit of N lets request N + 1 begin.
+        ("number_ios=100", Some(64 << 20), Some(99)),
+        ("number_ios=1", Some(64 << 20), Some(0)),
+    ] {
+        let job = job(lines);
+        assert_eq!((job.limit_bytes, job.limit_requests), (bytes, requests), "{lines}");
+    }
+    let timed = one("runtime=2m\ntime_based=1\nramp_time=5s\nstartdelay=1500ms").unwrap();
+    assert_eq!((timed.duration_ns, timed.ramp_ns), (Some(120_000_000_000), 5_000_000_000));
+    assert_eq!(timed.jobs[0].job.start_delay_ns, 1_500_000_000);
+}
+
+#[test]
+fn positions_content_and_flushes() {
+    for (lines, expect) in [
+        ("random_distribution=random", Access::Uniform),
+        ("random_distribution=zipf:1.2", Access::Zipf { theta: 1.2 }),
+        ("random_distribution=zipf", Access::Zipf { theta: 1.1 }),
+        ("random_distribution=pareto:0.3", Access::Pareto { h: 0.3 }),
+        ("random_distribution=normal:20", Access::Normal { deviation_pct: 20.0 }),
+        ("random_distribution=zoned:60/10:40/", Access::Zoned(vec![(60.0, 10.0), (40.0, 90.0)])),
+    ] {
+        assert_eq!(job(&format!("rw=randread\n{lines}")).access, expect, "{lines}");
+    }
+    let writes = job("rw=randwrite\nfdatasync=8\nbuffer_compress_percentage=40\nverify=crc32c\nsync=dsync\noffset=1m");
+    assert_eq!((writes.flush_every, writes.flush_data_only, writes.dsync, writes.verify), (8, true, true, true));
+    assert_eq!((writes.content.compressible_pct, writes.offset_bytes), (40, 1 << 20));
+    assert_eq!((job("rw=write\nfsync=1").flush_every, job("fsync=1").flush_every), (1, 0));
+    assert_eq!(job("zero_buffers").content.compressible_pct, 100);
+}
+
+#[test]
+fn depth_follows_engine_and_pauses() {
+    for (lines, depth, think_ns, phase_ns) in [
+        ("iodepth=${DEPTH}", 7, 0, 0),
+        ("iodepth=16\nioengine=psync", 1, 0, 0),
+        ("iodepth=16\nthinktime=10", 1, 10_000, 0),
+        ("iodepth=16\nthinktime=1s\nthinktime_iotime=9s", 16, 1_000_000_000, 9_000_000_000),
+    ] {
+        let job = job(lines);
+        assert_eq!((job.parallelism, job.think_time_ns, job.think_after_ns), (depth, think_ns, phase_ns), "{lines}");
+    }
+    for (engine, expect) in [
+        ("libaio", Some(BackendKind::Aio)),
+        ("io_uring", Some(BackendKind::Uring)),
+        ("posixaio", Some(BackendKind::Pool)),
+        ("null", Some(BackendKind::Null)),
+        ("sync", None),
+    ] {
+        assert_eq!(one(&format!("ioengine={engine}")).unwrap().backend, expect);
+    }
+}
+
+#[test]
+fn clones_go_to_the_shards_in_turn() {
+    let text = "[global]\nioengine=libaio\ndirect=1\nsize=10m\n[a]\nnumjobs=3\noffset_increment=1m\n[a]\n[a.2]\n";
+    let jobs = fio::parse("a.fio", text).unwrap().jobs_for(2);
+    let seen: Vec<_> = jobs.jobs.iter().map(|j| (j.name.as_str(), j.shards.clone(), j.offset_bytes >> 20)).collect();
+    let on = |shard| ShardSet::List(vec![shard]);
+    assert_eq!(seen, [("a", on(0), 0), ("a.2", on(1), 1), ("a.3", on(0), 2), ("a.4", on(1), 0), ("a.2.2", on(0), 0)]);
+    jobs.validate(2).unwrap();
+    assert!(jobs.jobs.iter().all(|job| job.bytes_per_shard(2) == 10 << 20));
+}
+
+#[test]
+fn stonewalls_and_waits_become_stages() {
+    let stages = |text: &str| {
+        let file = fio::parse("s.fio", &format!("[global]\ndirect=1\nsize=1m\n{text}"))?;
+        Ok::<_, ConfigError>(file.jobs.iter().map(|job| (job.job.stage, job.group)).collect::<Vec<_>>())
+    };
+    assert_eq!(stages("[a]\nstonewall\n[b]\n[c]\nstonewall\n[d]\n").unwrap(), [(0, 0), (0, 0), (1, 1), (1, 1)]);
+    assert_eq!(stages("[a]\n[b]\nnew_group\n[c]\nnew_group=0\n").unwrap(), [(0, 0), (0, 1), (0, 1)]);
+    assert_eq!(stages("[a]\n[b]\nwait_for=a\n[c]\nwait_for=b\n").unwrap(), [(0, 0), (1, 0), (2, 0)]);
+    assert_eq!(stages("[a]\n[b]\nwait_for=a\n[c]\n").unwrap_err().code(), Code::NotSupported);
+    assert_eq!(stages("[a]\nwait_for=b\n[b]\n").unwrap_err().code(), Code::UnknownReference);
+}
+
+#[test]
+fn storage_goal_steady_state_and_remarks() {
+    let file = one(
+        "directory=/mnt\nfilename=a\\:b\nlatency_target=2ms\nlatency_percentile=99\nlatency_window=5s\nss=iops_slope:0.1%\n\
+         ss_dur=30\nrandseed=5\ncpus_allowed=0-3\nwrite_bw_log=x\nrw=randwrite\nverify=md5",
+    )
+    .unwrap();
+    assert_eq!(file.storage.as_deref(), Some("/mnt/a:b".as_ref()));
+    let goal = file.latency_goal.unwrap();
+    assert_eq!((goal.target_ns, goal.percentile, goal.window_ns), (2_000_000, 99.0, Some(5_000_000_000)));
+    let steady = file.steady.unwrap();
+    assert_eq!(
+        (steady.metric, steady.is_slope, steady.limit, steady.is_percent),
+        (SteadyMetric::Iops, true, 0.1, true)
+    );
+    assert_eq!((file.seed, steady.window_ns), (Some(5), 30_000_000_000));
+    assert_eq!(
+        file.warnings.iter().filter_map(|w| w.key()).collect::<Vec<_>>(),
+        ["cpus_allowed", "write_bw_log", "verify"]
+    );
+}
+
+#[test]
+fn what_cannot_run_is_refused_at_its_line() {
+    use Code::*;
+    for (lines, code, help) in [
+        ("iodpeth=4", UnknownKey, "did you mean `iodepth`?"),
+        ("IODEPTH=4", UnknownKey, "`iodepth`"),
+        ("rw=randraed", InvalidValue, "did you mean `randread`?"),
+        ("rw=randread:8", NotSupported, "remove"),
+        ("rw=randtrim", NotSupported, "rw=trim"),
+        ("zonemode=zbd", NotSupported, "zoned"),
+        ("flow=8", NotSupported, "rate_iops"),
+        ("cmdprio_percentage=5", NotSupported, "shares"),
+        ("read_iolog=x", NotSupported, "not replayed"),
+        ("rw=randread\nrandom_distribution=zoned_abs:60/20G", NotSupported, "per cent"),
+        ("direct=0", NotSupported, "direct=1"),
+        ("buffered=1", NotSupported, "direct I/O"),
+        ("ioengine=mmap", NotSupported, "io_uring"),
+        ("nrfiles=4", NotSupported, "one file"),
+        ("bs=1000", OutOfRange, "512"),
+        ("bs", WrongType, "bs="),
+        ("bs=", WrongType, "bs="),
+        ("iodepth=0", OutOfRange, "1 to"),
+        ("iodepth=99999999999999999999", InvalidValue, "number"),
+        ("bssplit=4k/60:8k/60", InvalidValue, "100"),
+        ("rw=randrw\nbs=4k,8k", NotSupported, "one job for the reads"),
+        ("rw=randrw\nrate_iops=100,", NotSupported, "one job for the reads"),
+        ("rate=1m\nrate_iops=4", Ignored, "one of the two"),
+        ("time_based", MissingKey, "runtime"),
+        ("size=0", MissingKey, "size"),
+        ("size=10%", InvalidValue, "whole number"),
+        ("size=2k", OutOfRange, "raise"),
+        ("iodepth=$ncpus", NotSupported, "figure"),
+        ("iodepth=${NOBODY}", UnknownReference, "set it"),
+        ("iodepth=${DEPTH", Syntax, "}"),
+        ("include other.fio", NotSupported, "copy"),
+        ("filename=a:b", NotSupported, "one"),
+        ("filename=a\nfilename=b", NotSupported, "one"),
+        ("verify=md6", InvalidValue, "md5"),
+        ("rw=randread\nverify=md5", NotSupported, "rwmixread"),
+        ("numjobs=5000", OutOfRange, "4096"),
+        ("thinktime=5\nthinktime_blocks=8", NotSupported, "thinktime_iotime"),
+        ("ss=iops", InvalidValue, "number"),
+        ("offset=100", OutOfRange, "512"),
+        ("[k]\nruntime=5", NotSupported, "[global]"),
+        ("[k]\nioengine=libaio", NotSupported, "[global]"),
+        ("[k", Syntax, "[name]"),
+        ("[ ]", Empty, "name"),
+    ] {
+        let error = one(lines).unwrap_err();
+        assert_eq!(error.code(), code, "{lines}: {error}");
+        assert!(error.help().unwrap_or("").contains(help), "{lines}: {error}");
+        assert!(error.line() >= Some(6), "{lines}: {error}");
+    }
+    for (text, code) in [("", Code::Empty), ("[global]\nbs=4k\n", Code::Empty), ("bs=4k\n[a]\n", Code::Syntax)] {
+        assert_eq!(fio::parse("e.fio", text).unwrap_err().code(), code, "{text}");
+    }
+}
+
+#[test]
+fn an_error_shows_the_line() {
+    let error = one("zonemode=zbd").unwrap_err().to_string();
+    assert!(error.contains("--> j.fio:7:1") && error.contains("7 | zonemode=zbd"), "{error}");
+}
+
+#[test]
+fn files_are_told_apart() {
+    for (path, text, expect) in [
+        ("a.fio", "", true),
+        ("a.yaml", "[a]", false),
+        ("a", "; fio\n[global]\nbs=4k", true),
+        ("a", "- name: x", false),
+        ("a", "[{name: x}]", false),
+    ] {
+        assert_eq!(fio::looks_like_fio(path.as_ref(), text), expect, "{path} {text}");
+    }
+}
+
+/// A file as diskplorer writes it: one writer and many readers, which share a device.
+#[test]
+fn a_file_of_many_jobs() {
+    let mut text = String::from(
+        "[global]\n\nruntime=30s\ntime_based=1\nramp_time=5\nfilename=/dev/nvme1n1\ndirect=1\ngroup_reporting\nioengine=io_uring\n\
+         size=0\nrandom_generator=tausworthe64\nrandrepeat=0\nthread\n\n[job(r_idx=1,w_idx=2)]\nstonewall\nnew_group\n\
+         readwrite=write\nblocksize=131072\niodepth=4\nrate=202479574\n",
+    );
+    for reader in 1..16 {
+        text += &format!(
+            "[job(r_idx=1,w_idx=2).{reader}]\nreadwrite=randread\nblocksize=512\niodepth=1000\nrate_iops=9276\n"
+        );
+    }
+    let file = fio::parse("d.fio", &text).unwrap();
+    assert_eq!(
+        (file.jobs.len(), file.ramp_ns, file.storage.as_deref()),
+        (16, 5_000_000_000, Some("/dev/nvme1n1".as_ref()))
+    );
+    let jobs = file.jobs_for(4);
+    jobs.validate(4).unwrap();
+    assert_eq!(jobs.jobs[5].requests_per_s_per_shard, Some(9276.0));
+    assert_eq!(jobs.jobs[0].requests_per_s_per_shard, Some(202_479_574.0 / 131_072.0));
+    assert!(jobs.jobs.iter().all(|job| job.data_size_bytes.is_none() && job.limit_bytes.is_none()));
+}

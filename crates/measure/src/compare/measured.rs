@@ -1,0 +1,178 @@
+//! Figures of tests: from intervals and histograms to comparisons.
+//!
+//! # Why
+//! The same seven figures are compared for each job, whatever sort it is.
+//!
+//! # How it works
+//! Each interval gives a sample of throughput and of IOPS. For latency an interval counts with its requests: with L_i
+//! the sum of the latencies and n_i the requests of interval i, R = sum L / sum n and m the mean of n, the samples are
+//! R + (L_i - R n_i) / m. Their mean is R, the mean over all requests, and their scatter is that of a ratio (Cochran:
+//! Sampling Techniques, 1977, chapter 6).
+//!
+//! # Limits
+//! Figures that are 0 on both sides are left out: a CPU job moves no bytes. Results without a histogram have no
+//! percentiles.
+//!
+//! # Example
+//! Two intervals, 1000 requests of 100 us and 500 of 400 us: R is 200 us (not 250), m is 750, the samples are 200 -
+//! 100 000 / 750 = 67 us and 200 + 100 000 / 750 = 333 us.
+
+use plimsoll_figures::percentiles::{self, Buckets, Latencies};
+use plimsoll_figures::stats::{Estimate, difference, half_width, of_runs, of_series, p_of_difference};
+use plimsoll_sim::rng::Rng;
+
+use super::input::{Interval, Job};
+use super::{CompareOptions, Comparison, Group, Verdict, names};
+
+/// Names and shares of the quantiles that are compared.
+const QUANTILES: [(&str, f64); 4] =
+    [("latency_p50_us", 0.5), ("latency_p95_us", 0.95), ("latency_p99_us", 0.99), ("latency_p99_9_us", 0.999)];
+
+/// Samples of a job in one run.
+type Samples = fn(&[Interval]) -> Vec<f64>;
+
+/// Names of the means that are compared, and their samples.
+const MEANS: [(&str, Samples); 3] =
+    [("throughput_bytes_per_s", throughput), ("iops", iops), ("latency_mean_us", latency)];
+
+fn throughput(intervals: &[Interval]) -> Vec<f64> {
+    intervals.iter().map(|interval| interval.bytes as f64 / interval.length_s).collect()
+}
+
+fn iops(intervals: &[Interval]) -> Vec<f64> {
+    intervals.iter().map(|interval| interval.requests as f64 / interval.length_s).collect()
+}
+
+fn latency(intervals: &[Interval]) -> Vec<f64> {
+    let requests = |interval: &Interval| interval.requests as f64;
+    let sum_us = |interval: &Interval| interval.latency_mean_us.unwrap_or(0.0) * requests(interval);
+    let all: f64 = intervals.iter().map(requests).sum();
+    if all <= 0.0 {
+        return Vec::new();
+    }
+    let mean_us = intervals.iter().map(sum_us).sum::<f64>() / all;
+    let mean_requests = all / intervals.len() as f64;
+    let sample = |interval: &Interval| mean_us + (sum_us(interval) - mean_us * requests(interval)) / mean_requests;
+    intervals.iter().map(sample).collect()
+}
+
+/// A job in all runs of a side.
+struct JobRuns<'a> {
+    side: char,
+    runs: Vec<&'a Job>,
+}
+
+impl JobRuns<'_> {
+    fn estimate(&self, samples: Samples) -> Option<Estimate> {
+        let runs: Option<Vec<Estimate>> = self.runs.iter().map(|run| of_series(&samples(&run.intervals))).collect();
+        of_runs(&runs?)
+    }
+
+    fn latencies(&self) -> Option<Latencies> {
+        let mean = self.estimate(latency).filter(|mean| mean.value > 0.0)?;
+        let all = Buckets::of(self.runs.iter().flat_map(|run| &run.histogram).copied());
+        let runs = self.runs.iter().map(|run| Buckets::of(run.histogram.iter().copied())).collect();
+        Some(Latencies { all, runs, mean })
+    }
+}
+
+/// Each job of the base against the same job of each other side, figure by figure, without verdicts.
+pub(super) fn comparisons(groups: &[Group], options: &CompareOptions) -> Vec<Comparison> {
+    let Some((base, others)) = groups.split_first() else { return Vec::new() };
+    let mut rng = Rng::new(options.seed);
+    let mut comparisons = Vec::new();
+    for name in names(base) {
+        let base = job_runs(base, name);
+        let others: Vec<JobRuns> =
+            others.iter().filter(|other| names(other).contains(&name)).map(|other| job_runs(other, name)).collect();
+        for (metric, samples) in MEANS {
+            comparisons.extend(others.iter().filter_map(|other| mean(name, metric, samples, &base, other)));
+        }
+        let base_latencies = base.latencies();
+        let other_latencies: Vec<_> = others.iter().map(|other| (other.side, other.latencies())).collect();
+        for (metric, share) in QUANTILES {
+            for (side, other) in &other_latencies {
+                let Some((base, other)) = base_latencies.as_ref().zip(other.as_ref()) else { continue };
+                comparisons.extend(quantile(name, *side, (metric, share), (base, other), &mut rng));
+            }
+        }
+    }
+    comparisons
+}
+
+fn job_runs<'a>(group: &'a Group, name: &str) -> JobRuns<'a> {
+    JobRuns { side: group.side, runs: group.runs.iter().filter_map(|run| run.job(name)).collect() }
+}
+
+fn mean(job: &str, metric: &str, samples: Samples, base: &JobRuns, other: &JobRuns) -> Option<Comparison> {
+    let side = other.side;
+    let (base, other) = base.estimate(samples).zip(other.estimate(samples))?;
+    if base.value == 0.0 && other.value == 0.0 {
+        return None;
+    }
+    let difference = difference(&base, &other);
+    let half_width = half_width(&difference);
+    let pct = |part: f64| Some(part / base.value * 100.0).filter(|pct| pct.is_finite());
+    Some(Comparison {
+        job: job.to_owned(),
+        side,
+        metric: metric.to_owned(),
+        base: base.value,
+        other: other.value,
+        change_pct: pct(difference.value),
+        change_low_pct: pct(difference.value - half_width),
+        change_high_pct: pct(difference.value + half_width),
+        p: difference.standard_error.is_finite().then(|| p_of_difference(&difference)),
+        p_together: None,
+        base_effective_count: Some(base.effective_count),
+        other_effective_count: Some(other.effective_count),
+        verdict: Verdict::Open,
+    })
+}
+
+fn quantile(
+    job: &str,
+    side: char,
+    (metric, share): (&str, f64),
+    (base, other): (&Latencies, &Latencies),
+    rng: &mut Rng,
+) -> Option<Comparison> {
+    let found = percentiles::compare(base, other, share, rng)?;
+    let pct = |ratio: f64| Some((ratio - 1.0) * 100.0).filter(|pct| pct.is_finite());
+    Some(Comparison {
+        job: job.to_owned(),
+        side,
+        metric: metric.to_owned(),
+        base: found.base_ns / 1e3,
+        other: found.other_ns / 1e3,
+        change_pct: pct(found.other_ns / found.base_ns),
+        change_low_pct: found.ratio.and_then(|(low, _)| pct(low)),
+        change_high_pct: found.ratio.and_then(|(_, high)| pct(high)),
+        p: found.p,
+        p_together: None,
+        base_effective_count: Some(found.effective_counts.0),
+        other_effective_count: Some(found.effective_counts.1),
+        verdict: Verdict::Open,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_of_latency_count_with_their_requests() {
+        let interval = |requests, latency_us| Interval {
+            length_s: 1.0,
+            requests,
+            bytes: 0,
+            latency_mean_us: (requests > 0).then_some(latency_us),
+        };
+        let samples = latency(&[interval(1000, 100.0), interval(500, 400.0)]);
+        assert!((samples[0] - 200.0 / 3.0).abs() < 1e-9 && (samples[1] - 1000.0 / 3.0).abs() < 1e-9, "{samples:?}");
+        assert_eq!(latency(&[interval(0, 0.0)]), Vec::<f64>::new());
+        // An interval without requests says nothing of latency, and does not move it.
+        let samples = latency(&[interval(1000, 100.0), interval(0, 0.0)]);
+        assert_eq!(samples, [100.0, 100.0]);
+    }
+}

@@ -1,0 +1,422 @@
+//! Compares results: which figures differ by more than chance explains, and by how much.
+//!
+//! # Why
+//! Two runs of one load never give the same figures, and the eye makes a winner of any pair. A change of the disk, the
+//! kernel or the scheduler is better or worse only with evidence; a script that guards a release must not cry wolf.
+//!
+//! # How it works
+//! A *side* is one result or several of the same thing; the first side is the base, each other is compared with it, job
+//! by job. Throughput, IOPS and mean latency come from the intervals of the jobs, by Welch's test with as many samples
+//! as the intervals are worth (`stats`); percentiles come from the histograms, by resampling (`percentiles`). The p
+//! values of all comparisons are taken together by Hochberg's method. *Better* or *worse* is what has a p below
+//! [`ALPHA`] and a change above the threshold; *same* is what has its whole 95 % interval within the threshold; all
+//! else is *open*. Figures of simulations are exact (`exact`): any difference is real.
+//!
+//! # Limits
+//! * Differences between runs (another place on the disk, another moment of the cloud) show only over several runs of a
+//!   side; two say it roughly, five well.
+//! * One run a side: what changed between the two runs is what is compared, whatever changed it. Warnings name options,
+//!   backend, shards, seed and machine where they differ.
+//! * Of intervals that resemble their neighbours, few are worth little: docs/formats.md has the rates of false alarms
+//!   and of changes found.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::compare::{CompareOptions, Source, Verdict, compare};
+//! let result = |iops: u64| {
+//!     let interval = |at: u64| {
+//!         let requests = iops + at * 7 % 5;
+//!         format!(r#"{{"length_s": 1, "requests": {requests}, "bytes": {}, "latency_mean_us": 100}}"#, requests << 12)
+//!     };
+//!     let intervals: Vec<String> = (0..60).map(interval).collect();
+//!     format!(r#"{{"schema": 1, "jobs": [{{"name": "reads", "intervals": [{}]}}]}}"#, intervals.join(","))
+//! };
+//! let side = |name: &str, iops| vec![Source { path: name.to_owned(), text: result(iops) }];
+//! let report = compare(&[side("a.json", 1000), side("b.json", 900)], &CompareOptions::default())?;
+//! assert!(report.regression);
+//! assert_eq!(report.comparisons[0].verdict, Verdict::Worse);
+//! # Ok::<(), plimsoll_measure::compare::CompareError>(())
+//! ```
+
+mod conditions;
+mod exact;
+mod input;
+mod measured;
+mod output;
+mod words;
+
+use plimsoll_figures::stats::{self, ALPHA};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use input::Run;
+pub use words::CELL_HEADERS;
+
+/// Schema of the result.
+const SCHEMA: u32 = 1;
+/// Sides have letters.
+const SIDES_MAX: usize = 26;
+
+/// How to compare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompareOptions {
+    /// Changes of at most so many per cent do not count, however sure they are. At least 0.
+    pub threshold_pct: f64,
+    /// Seed of the resampling of percentiles. Any number: the same gives the same result.
+    pub seed: u64,
+}
+
+impl Default for CompareOptions {
+    fn default() -> CompareOptions {
+        CompareOptions { threshold_pct: 1.0, seed: 1 }
+    }
+}
+
+/// A file with a result.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name, for messages.
+    pub path: String,
+    /// What it holds.
+    pub text: String,
+}
+
+/// Why results cannot be compared.
+#[derive(Debug, Error)]
+pub enum CompareError {
+    /// Fewer than two sides, or more than 26.
+    #[error("{count} result(s): name from 2 to 26, separated by spaces; several runs of one side by commas")]
+    Sides {
+        /// How many there were.
+        count: usize,
+    },
+    /// A side without files.
+    #[error("result {side} names no file: files of one side are separated by single commas")]
+    EmptySide {
+        /// Its letter.
+        side: char,
+    },
+    /// Not JSON, or not a result.
+    #[error(
+        "{path}:{line}: not a result that can be compared: {reason}; expected what `plimsoll test --format json` or \
+         `plimsoll sim run --format json` prints"
+    )]
+    NotAResult {
+        /// The file.
+        path: String,
+        /// Where in it, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Of another version.
+    #[error(
+        "{path}: key `schema`: {}; expected 1 to {newest}; {}",
+        found.as_deref().unwrap_or("is missing"),
+        if found.is_some() { "use the version of plimsoll that made it" } else { "run it again with this version" }
+    )]
+    Schema {
+        /// The file.
+        path: String,
+        /// What it says, if anything.
+        found: Option<String>,
+        /// The newest that is understood.
+        newest: u64,
+    },
+    /// A job without intervals.
+    #[error(
+        "{path}: job `{job}`: key `intervals`: expected at least one interval of a positive length; the job did not \
+         run, or not for long enough: run it again, longer"
+    )]
+    NoIntervals {
+        /// The file.
+        path: String,
+        /// The job.
+        job: String,
+    },
+    /// A test and a simulation.
+    #[error("{test} is the result of a test, {sim} of a simulation: compare results of one kind")]
+    Kinds {
+        /// The test's file.
+        test: String,
+        /// The simulation's file.
+        sim: String,
+    },
+    /// No job in common.
+    #[error(
+        "{other} has no {what} in common with {base}: nothing can be compared; {base} has {base_names}, {other} has \
+         {other_names}: run the same ones on both sides"
+    )]
+    NothingInCommon {
+        /// Job, or scenario with a seed.
+        what: &'static str,
+        /// The base's files.
+        base: String,
+        /// The other side's files.
+        other: String,
+        /// What the base has.
+        base_names: String,
+        /// What the other has.
+        other_names: String,
+    },
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Better than the base, with evidence.
+    Better,
+    /// Worse than the base, with evidence.
+    Worse,
+    /// The whole 95 % interval is within the threshold.
+    Same,
+    /// No evidence either way.
+    Open,
+    /// An exact figure that differs, and nobody says which way is good.
+    Changed,
+}
+
+impl Verdict {
+    /// As results name it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::Same => "same",
+            Verdict::Open => "open",
+            Verdict::Changed => "changed",
+        }
+    }
+}
+
+/// One figure of one job: the base's, and that of another side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The job, or the scenario with its seed and changes.
+    pub job: String,
+    /// Letter of the other side.
+    pub side: char,
+    /// `throughput_bytes_per_s`, `iops`, `latency_mean_us`, `latency_p50_us`, `latency_p95_us`, `latency_p99_us`,
+    /// `latency_p99_9_us`, or the name of a simulation's figure.
+    pub metric: String,
+    /// The base's figure.
+    pub base: f64,
+    /// The other side's figure.
+    pub other: f64,
+    /// By how many per cent of the base the other differs; nothing where the base is 0.
+    pub change_pct: Option<f64>,
+    /// Lower end of its 95 % interval; nothing where it is not known.
+    pub change_low_pct: Option<f64>,
+    /// Upper end of its 95 % interval; nothing where it is not known.
+    pub change_high_pct: Option<f64>,
+    /// How often chance makes such a difference; nothing for exact figures, and where there are too few samples.
+    pub p: Option<f64>,
+    /// The same, with all comparisons of the report taken together.
+    pub p_together: Option<f64>,
+    /// Independent samples that the base's are worth: intervals, for percentiles requests.
+    pub base_effective_count: Option<f64>,
+    /// Independent samples that the other side's are worth.
+    pub other_effective_count: Option<f64>,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// One side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Side {
+    /// Its letter: A is the base.
+    pub side: char,
+    /// Its files.
+    pub files: Vec<String>,
+    /// Versions of the program that made them, each once.
+    pub versions: Vec<String>,
+}
+
+/// A job on another side, as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobVerdict {
+    /// The job.
+    pub job: String,
+    /// Letter of the other side.
+    pub side: char,
+    /// The letter of the side that is better in something and worse in nothing; nothing without evidence.
+    pub winner: Option<char>,
+}
+
+/// Results, compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareReport {
+    /// Version of this structure.
+    pub schema: u32,
+    /// Version of the program that compared.
+    pub plimsoll: String,
+    /// Chance of a false alarm over all comparisons together.
+    pub alpha: f64,
+    /// Changes up to this one do not count.
+    pub threshold_pct: f64,
+    /// Seed of the resampling.
+    pub seed: u64,
+    /// What was compared, the base first.
+    pub sides: Vec<Side>,
+    /// What makes the sides unlike.
+    pub warnings: Vec<String>,
+    /// By job in the base's order, then by figure, then by side.
+    pub comparisons: Vec<Comparison>,
+    /// By job in the base's order, then by side.
+    pub jobs: Vec<JobVerdict>,
+    /// Whether any figure is worse than the base's.
+    pub regression: bool,
+}
+
+/// Runs of one side.
+struct Group {
+    side: char,
+    runs: Vec<Run>,
+}
+
+impl Group {
+    fn files(&self) -> String {
+        self.runs.iter().map(|run| run.path.as_str()).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Compares each side (one or several results of the same thing) with the first.
+///
+/// # Errors
+/// [`CompareError`]: a file that is no result, sides of different kinds, or nothing in common.
+pub fn compare(sides: &[Vec<Source>], options: &CompareOptions) -> Result<CompareReport, CompareError> {
+    if !(2..=SIDES_MAX).contains(&sides.len()) {
+        return Err(CompareError::Sides { count: sides.len() });
+    }
+    let mut groups = Vec::with_capacity(sides.len());
+    for (side, sources) in ('A'..='Z').zip(sides) {
+        let runs: Vec<Run> =
+            sources.iter().map(|source| input::read(&source.path, &source.text)).collect::<Result<_, _>>()?;
+        if runs.is_empty() {
+            return Err(CompareError::EmptySide { side });
+        }
+        groups.push(Group { side, runs });
+    }
+    check_kinds(&groups)?;
+    check_common(&groups)?;
+    let is_sim = groups.iter().flat_map(|group| &group.runs).any(Run::is_sim);
+    let comparisons = if is_sim {
+        exact::comparisons(&groups, options)
+    } else {
+        let mut comparisons = measured::comparisons(&groups, options);
+        judge(&mut comparisons, options);
+        comparisons
+    };
+    Ok(CompareReport {
+        schema: SCHEMA,
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+        alpha: ALPHA,
+        threshold_pct: options.threshold_pct,
+        seed: options.seed,
+        sides: groups.iter().map(side).collect(),
+        warnings: conditions::warnings(&groups),
+        jobs: job_verdicts(&comparisons),
+        regression: comparisons.iter().any(|comparison| comparison.verdict == Verdict::Worse),
+        comparisons,
+    })
+}
+
+fn side(group: &Group) -> Side {
+    let mut versions: Vec<String> = group.runs.iter().map(|run| run.version.clone()).collect();
+    versions.dedup();
+    Side { side: group.side, files: group.runs.iter().map(|run| run.path.clone()).collect(), versions }
+}
+
+fn check_kinds(groups: &[Group]) -> Result<(), CompareError> {
+    let find = |is_sim: bool| {
+        let mut runs = groups.iter().flat_map(|group| &group.runs);
+        runs.find(|run| run.is_sim() == is_sim).map(|run| run.path.clone())
+    };
+    match (find(false), find(true)) {
+        (Some(test), Some(sim)) => Err(CompareError::Kinds { test, sim }),
+        _ => Ok(()),
+    }
+}
+
+/// Jobs or scenarios that every run of a side has (of a simulation: that any has).
+fn names(group: &Group) -> Vec<&str> {
+    let is_sim = group.runs.iter().any(Run::is_sim);
+    let mut names: Vec<&str> = Vec::new();
+    for name in group.runs.iter().flat_map(Run::names) {
+        if !names.contains(&name) && (is_sim || group.runs.iter().all(|run| run.names().contains(&name))) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn check_common(groups: &[Group]) -> Result<(), CompareError> {
+    let Some((base, others)) = groups.split_first() else { return Ok(()) };
+    let base_names = names(base);
+    for other in others {
+        let other_names = names(other);
+        if !other_names.iter().any(|name| base_names.contains(name)) {
+            let is_sim = base.runs.iter().any(Run::is_sim);
+            let list = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(CompareError::NothingInCommon {
+                what: if is_sim { "scenario with a seed" } else { "job" },
+                base: base.files(),
+                other: other.files(),
+                base_names: list(&base_names),
+                other_names: list(&other_names),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Takes the p values of all comparisons together, and says what follows.
+fn judge(comparisons: &mut [Comparison], options: &CompareOptions) {
+    let alone: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.p).collect();
+    let together = stats::hochberg(&alone);
+    let tested = comparisons.iter_mut().filter(|comparison| comparison.p.is_some());
+    for (comparison, p) in tested.zip(together) {
+        comparison.p_together = Some(p);
+    }
+    for comparison in comparisons {
+        comparison.verdict = verdict(comparison, options.threshold_pct);
+    }
+}
+
+fn verdict(comparison: &Comparison, threshold_pct: f64) -> Verdict {
+    let Comparison { change_pct, change_low_pct, change_high_pct, p_together, .. } = comparison;
+    let is_sure = p_together.is_some_and(|p| p < ALPHA);
+    let rises = comparison.other > comparison.base;
+    // From nothing to something has no per cents, and is more than any threshold.
+    if is_sure && change_pct.is_none_or(|change| change.abs() > threshold_pct) {
+        let is_latency = comparison.metric.starts_with("latency");
+        return if rises == is_latency { Verdict::Worse } else { Verdict::Better };
+    }
+    match change_low_pct.zip(*change_high_pct) {
+        Some((low, high)) if -threshold_pct <= low && high <= threshold_pct => Verdict::Same,
+        _ => Verdict::Open,
+    }
+}
+
+fn job_verdicts(comparisons: &[Comparison]) -> Vec<JobVerdict> {
+    let mut verdicts: Vec<JobVerdict> = Vec::new();
+    for Comparison { job, side, .. } in comparisons {
+        if verdicts.iter().any(|verdict| verdict.job == *job && verdict.side == *side) {
+            continue;
+        }
+        let of = |comparison: &&Comparison| comparison.job == *job && comparison.side == *side;
+        let any = |verdict| comparisons.iter().filter(of).any(|comparison| comparison.verdict == verdict);
+        let winner = match (any(Verdict::Better), any(Verdict::Worse)) {
+            (true, false) => Some(*side),
+            (false, true) => Some('A'),
+            _ => None,
+        };
+        verdicts.push(JobVerdict { job: job.clone(), side: *side, winner });
+    }
+    verdicts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Made-up results whose truth is known: how often a comparison cries wolf, and how often it finds a real change.
+
+use plimsoll::core::Histogram;
+use plimsoll_sim::dist::{LogNormal, normal, uniform};
+use plimsoll_sim::rng::Rng;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::report::Buckets;
+
+/// Samples around 100 that resemble their neighbours: a first-order autoregressive process with the deviation
+/// `noise_pct` and the autocorrelation `rho`.
+fn series(count: usize, noise_pct: f64, rho: f64, rng: &mut Rng) -> Vec<f64> {
+    let mut x = normal(rng);
+    let mut next = || {
+        x = rho * x + (1.0 - rho * rho).sqrt() * normal(rng);
+        100.0 + noise_pct * x
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// How a made-up result scatters.
+#[derive(Clone, Copy)]
+struct Noise {
+    intervals: usize,
+    noise_pct: f64,
+    rho: f64,
+    /// Part of the requests that a stalling disk makes ten times slower; it varies from interval to interval.
+    stalls: f64,
+}
+
+/// A job in a closed loop: where the disk is slow, there are fewer requests, and they take longer.
+fn job(noise: Noise, speed: f64, rng: &mut Rng) -> Value {
+    let spread = LogNormal::new(0.4);
+    let mut histogram = Histogram::new();
+    let speeds = series(noise.intervals, noise.noise_pct, noise.rho, rng);
+    let stalls = series(noise.intervals, 60.0, noise.rho, rng);
+    let mut intervals = Vec::new();
+    for (percent, stall) in speeds.iter().zip(stalls) {
+        let speed = speed * percent.max(1.0) / 100.0;
+        let slow = noise.stalls * stall.max(0.0) / 100.0;
+        let requests = 200;
+        let mut sum_ns = 0.0;
+        for _ in 0..requests {
+            let factor = if uniform(rng) < slow { 10.0 } else { 1.0 };
+            let ns = 100_000.0 * factor * spread.sample(rng) / speed;
+            sum_ns += ns;
+            histogram.record(ns as u64);
+        }
+        // The requests that were drawn stand for fifty times as many.
+        let shown = (50.0 * f64::from(requests) * speed) as u64;
+        intervals.push(json!({"length_s": 1.0, "requests": shown, "bytes": shown << 12,
+            "latency_mean_us": sum_ns / 1e3 / f64::from(requests), "latency_max_us": 0.0}));
+    }
+    let buckets = Buckets::of(&histogram);
+    json!({"name": "reads", "intervals": intervals, "histogram": buckets})
+}
+
+fn result(job: Value) -> Source {
+    Source { path: "r.json".to_owned(), text: json!({"schema": 1, "plimsoll": "0", "jobs": [job]}).to_string() }
+}
+
+fn pair(noise: Noise, change: f64, seed: u64, rng: &mut Rng) -> CompareReport {
+    let (a, b) = (result(job(noise, 1.0, rng)), result(job(noise, 1.0 + change, rng)));
+    compare(&[vec![a], vec![b]], &CompareOptions { seed, threshold_pct: 1.0 }).unwrap()
+}
+
+fn is_alarm(comparison: &Comparison) -> bool {
+    matches!(comparison.verdict, Verdict::Better | Verdict::Worse)
+}
+
+#[test]
+fn pairs_of_the_same_rarely_raise_an_alarm() {
+    let mut rng = Rng::new(20_261);
+    let (mut alarms, mut percentile_alarms) = (0, 0);
+    for seed in 0..1000 {
+        let noise = Noise {
+            intervals: 20 + rng.below(281) as usize,
+            noise_pct: 1.0 + 9.0 * uniform(&mut rng),
+            rho: 0.8 * uniform(&mut rng),
+            stalls: [0.0, 0.005, 0.02][rng.below(3) as usize],
+        };
+        let report = pair(noise, 0.0, seed, &mut rng);
+        let is_percentile = |comparison: &&Comparison| comparison.metric.starts_with("latency_p");
+        alarms += u32::from(report.comparisons.iter().any(is_alarm));
+        percentile_alarms += u32::from(report.comparisons.iter().filter(is_percentile).any(is_alarm));
+    }
+    println!("{alarms} false alarms in 1000 pairs, {percentile_alarms} of them in percentiles");
+    assert!(alarms <= 50 && percentile_alarms <= 50, "{alarms} {percentile_alarms}");
+}
+
+#[test]
+fn a_change_of_three_per_cent_is_found() {
+    let mut rng = Rng::new(7);
+    let noise = Noise { intervals: 100, noise_pct: 3.0, rho: 0.2, stalls: 0.0 };
+    for (change, winner) in [(0.03, 'B'), (-0.03, 'A')] {
+        let reports: Vec<CompareReport> = (0..200).map(|seed| pair(noise, change, seed, &mut rng)).collect();
+        let found = reports.iter().filter(|report| report.jobs[0].winner == Some(winner)).count();
+        println!("a change of {change} was found in {found} of 200 pairs");
+        assert!(found >= 190, "{change}: {found}");
+        let wrong = reports.iter().filter(|report| report.jobs[0].winner.is_some_and(|found| found != winner)).count();
+        assert_eq!(wrong, 0);
+        assert_eq!(reports.iter().filter(|report| report.regression).count() >= 190, winner == 'A');
+    }
+}
+
+/// A steady job: `iops` a second with a little noise, all of `latency_us` for 99 in 100 and three times that for one.
+fn steady(name: &str, iops: u64, latency_us: u64) -> Value {
+    let mut rng = Rng::new(iops);
+    let interval = |_: usize| {
+        let requests = iops + rng.below(1 + iops / 100);
+        json!({"length_s": 1, "requests": requests, "bytes": requests * 4096,
+            "latency_mean_us": latency_us as f64 * (1.02 + uniform(&mut rng) / 100.0),
+            "latency_max_us": latency_us * 3})
+    };
+    let intervals: Vec<Value> = (0..60).map(interval).collect();
+    let histogram = [(latency_us * 1000, iops * 594 / 10), (latency_us * 3000, iops * 6 / 10)];
+    json!({"name": name, "errors": 0, "job": {"parallelism": 4}, "intervals": intervals, "histogram": histogram})
+}
+
+fn source(path: &str, test: &Value) -> Source {
+    Source { path: path.to_owned(), text: test.to_string() }
+}
+
+fn test(jobs: &[Value]) -> Value {
+    json!({"schema": 1, "plimsoll": "0.1.0", "backend": "uring", "shards": 1, "seed": 1, "jobs": jobs})
+}
+
+#[test]
+fn several_results_against_the_first() {
+    let slow_tail = {
+        let mut job = steady("reads", 100_001, 100);
+        job["histogram"] = json!([[100_000, 5_900_000], [300_000, 50_000], [600_000, 50_000]]);
+        job
+    };
+    let sides = [
+        vec![source("a.json", &test(&[steady("reads", 100_000, 100), steady("writes", 1000, 50)]))],
+        vec![source("b.json", &test(&[steady("reads", 110_000, 90), steady("writes", 1001, 50)]))],
+        vec![source("c.json", &test(&[slow_tail]))],
+    ];
+    let report = compare(&sides, &CompareOptions::default()).unwrap();
+    let verdict = |job: &str, side: char, metric: &str| {
+        let is_it = |c: &&Comparison| c.job == job && c.side == side && c.metric == metric;
+        report.comparisons.iter().find(is_it).unwrap().verdict
+    };
+    let cases = [
+        ("reads", 'B', "iops", Verdict::Better),
+        ("reads", 'B', "throughput_bytes_per_s", Verdict::Better),
+        ("reads", 'B', "latency_mean_us", Verdict::Better),
+        ("reads", 'C', "iops", Verdict::Same),
+        ("reads", 'C', "latency_mean_us", Verdict::Same),
+        ("reads", 'C', "latency_p99_9_us", Verdict::Worse),
+        ("writes", 'B', "iops", Verdict::Same),
+    ];
+    for (job, side, metric, expect) in cases {
+        assert_eq!(verdict(job, side, metric), expect, "{job} {side} {metric}: {:#?}", report.comparisons);
+    }
+    let winners: Vec<_> = report.jobs.iter().map(|job| (job.job.as_str(), job.side, job.winner)).collect();
+    assert_eq!(winners, [("reads", 'B', Some('B')), ("reads", 'C', Some('A')), ("writes", 'B', None)]);
+    assert!(report.regression);
+    assert_eq!(report.warnings, ["`writes` is not in every file of c.json: not compared"]);
+    assert_eq!(report, compare(&sides, &CompareOptions::default()).unwrap());
+    assert_eq!(report.to_csv().lines().count(), report.comparisons.len() + 1);
+    let json: Value = serde_json::to_value(&report).unwrap();
+    assert_eq!((&json["schema"], &json["sides"][2]["files"][0]), (&json!(1), &json!("c.json")));
+    // What is below the threshold does not count, however sure it is.
+    let lax = compare(&sides, &CompareOptions { threshold_pct: 500.0, seed: 1 }).unwrap();
+    assert!(!lax.regression && lax.jobs.iter().all(|job| job.winner.is_none()));
+}
+
+#[test]
+fn runs_that_differ_among_themselves_name_no_winner() {
+    let side = |iops: [u64; 3]| -> Vec<Source> {
+        iops.iter().map(|iops| source(&format!("{iops}.json"), &test(&[steady("reads", *iops, 100)]))).collect()
+    };
+    let far =
+        compare(&[side([90_000, 100_000, 110_000]), side([95_000, 105_000, 115_000])], &CompareOptions::default());
+    assert!(far.unwrap().jobs.iter().all(|job| job.winner.is_none()));
+    let near =
+        compare(&[side([99_900, 100_000, 100_100]), side([104_900, 105_000, 105_100])], &CompareOptions::default());
+    assert_eq!(near.unwrap().jobs[0].winner, Some('B'));
+}
+
+#[test]
+fn what_makes_results_unlike_is_named() {
+    let mut other = test(&[steady("reads", 1000, 100)]);
+    other["backend"] = json!("aio");
+    other["seed"] = json!(2);
+    other["interrupted"] = json!(true);
+    other["jobs"][0]["job"]["parallelism"] = json!(8);
+    other["jobs"][0]["errors"] = json!(3);
+    let base = source("a.json", &test(&[steady("reads", 1000, 100)]));
+    let report = compare(&[vec![base], vec![source("b.json", &other)]], &CompareOptions::default()).unwrap();
+    let expect = [
+        "backend differs: uring (a.json), aio (b.json)",
+        "seed differs: 1 (a.json), 2 (b.json)",
+        "job `reads`: parallelism differs: 4 (a.json), 8 (b.json)",
+        "job `reads`: 3 request(s) failed in b.json",
+        "b.json was interrupted: it is shorter than it should be",
+    ];
+    assert_eq!(report.warnings, expect);
+}
+
+#[test]
+fn what_cannot_be_compared_says_why() {
+    let good = || vec![source("a.json", &test(&[steady("reads", 1000, 100)]))];
+    let text = |text: &str| vec![Source { path: "b.json".to_owned(), text: text.to_owned() }];
+    let sim = r#"{"schema": 1, "runs": [{"name": "x", "seed": 1, "figures": []}]}"#;
+    let no_mean = r#"{"schema": 1, "jobs": [{"name": "reads", "intervals": [{"length_s": 1, "requests": -5}]}]}"#;
+    let cases: [(Vec<Source>, &[&str]); 9] = [
+        (text(""), &["b.json:1:", "EOF", "plimsoll test --format json"]),
+        (text("[1,\n oops]"), &["b.json:", "expected"]),
+        (text("{}"), &["neither `jobs` nor `runs`"]),
+        (text(r#"{"jobs": []}"#), &["key `schema`: is missing", "run it again with this version"]),
+        (
+            text(r#"{"schema": 9, "jobs": []}"#),
+            &["key `schema`: 9; expected 1 to 1", "use the version of plimsoll that made it"],
+        ),
+        (text(r#"{"schema": 1, "jobs": [{"name": "reads"}]}"#), &["b.json:1:", "missing field `intervals`"]),
+        (
+            text(r#"{"schema": 1, "jobs": [{"name": "reads", "intervals": []}]}"#),
+            &["job `reads`", "at least one interval"],
+        ),
+        (text(no_mean), &["b.json:1:", "invalid value"]),
+        (text(sim), &["a.json is the result of a test, b.json of a simulation"]),
+    ];
+    for (other, fragments) in cases {
+        let error = compare(&[good(), other.clone()], &CompareOptions::default()).unwrap_err().to_string();
+        for fragment in fragments {
+            assert!(error.contains(fragment), "no `{fragment}` in {error}");
+        }
+    }
+    let other = vec![source("b.json", &test(&[steady("scans", 1000, 100)]))];
+    let error = compare(&[good(), other], &CompareOptions::default()).unwrap_err().to_string();
+    assert!(error.starts_with("b.json has no job in common with a.json") && error.contains("scans"), "{error}");
+    assert!(matches!(compare(&[good()], &CompareOptions::default()), Err(CompareError::Sides { count: 1 })));
+    assert!(matches!(
+        compare(&[good(), Vec::new()], &CompareOptions::default()),
+        Err(CompareError::EmptySide { side: 'B' })
+    ));
+}
+
+#[test]
+fn results_with_little_in_them_are_open() {
+    let bare = |requests: u64| {
+        let interval = json!({"length_s": 1, "requests": requests, "bytes": 0, "latency_mean_us": null});
+        test(&[json!({"name": "cpu", "intervals": [interval]})])
+    };
+    for (a, b) in [(100, 200), (0, 0), (0, 5), (u64::MAX, 1)] {
+        let sides = [vec![source("a.json", &bare(a))], vec![source("b.json", &bare(b))]];
+        let report = compare(&sides, &CompareOptions::default()).unwrap();
+        assert!(report.comparisons.iter().all(|c| c.verdict == Verdict::Open && c.p.is_none()), "{report:#?}");
+    }
+}
+
+#[test]
+fn figures_of_simulations_are_exact() {
+    let run = |p99: f64, rate: f64, free: f64, passed: bool| {
+        json!({"schema": 1, "runs": [{"name": "storm", "seed": 3, "sweep": {"shards": "4"}, "figures": [
+            {"name": "p99_ms", "value": p99, "target": {"at_least": null, "at_most": 2.0}, "passed": passed},
+            {"name": "rate", "value": rate, "target": {"at_least": 50.0, "at_most": null}, "passed": true},
+            {"name": "free", "value": free, "target": null, "passed": null}]}]})
+    };
+    let cases = [
+        (run(1.0, 100.0, 5.0, true), [Verdict::Same; 3]),
+        (run(1.05, 105.0, 6.0, true), [Verdict::Worse, Verdict::Better, Verdict::Changed]),
+        (run(1.001, 99.5, 5.0, true), [Verdict::Changed, Verdict::Changed, Verdict::Same]),
+        (run(1.001, 90.0, 5.0, false), [Verdict::Worse, Verdict::Worse, Verdict::Same]),
+    ];
+    for (other, expect) in cases {
+        let sides = [vec![source("a.json", &run(1.0, 100.0, 5.0, true))], vec![source("b.json", &other)]];
+        let report = compare(&sides, &CompareOptions::default()).unwrap();
+        let verdicts: Vec<Verdict> = report.comparisons.iter().map(|comparison| comparison.verdict).collect();
+        assert_eq!(verdicts, expect);
+        assert_eq!(report.regression, expect.contains(&Verdict::Worse));
+        assert_eq!(report.comparisons[0].job, "storm seed=3 shards=4");
+    }
+}

@@ -1,0 +1,176 @@
+//! A comparison in words: what tables and pages show of it.
+//!
+//! # Why
+//! The terminal and the page say the same.
+//!
+//! # How it works
+//! Texts of each part of a [`CompareReport`], and the [`Section`]s of a page of it.
+//!
+//! # Limits
+//! Figures are rounded as people read them; JSON has them whole.
+//!
+//! # Example
+//! `IOPS`, `1,000`, `900`, `B`, `-10.00 %`, `-10.50 to -9.50`, `<0.0001`, `***`, `worse`.
+
+use plimsoll_figures::stats::ALPHA;
+use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::page::{Block, Section};
+use plimsoll_show::table::Table;
+
+use super::{CompareReport, Comparison, JobVerdict, SCHEMA, Side, Verdict};
+
+/// Longest name of a figure in a table.
+const METRIC_WIDTH: usize = 36;
+
+/// Names of the columns to [`Comparison::cells`].
+pub const CELL_HEADERS: [&str; 9] = ["", "A", "other", "", "change", "95 % interval", "p", "", "verdict"];
+
+impl CompareReport {
+    /// Reads a report from its JSON.
+    ///
+    /// # Errors
+    /// It is something else, or of a newer version: a sentence.
+    pub fn from_json(text: &str) -> Result<CompareReport, String> {
+        let report: CompareReport =
+            serde_json::from_str(text).map_err(|error| format!("this comparison is damaged: {error}"))?;
+        if report.schema > SCHEMA {
+            let found = report.schema;
+            return Err(format!("this comparison has schema {found}, known is up to {SCHEMA}: use a newer plimsoll"));
+        }
+        Ok(report)
+    }
+
+    /// Jobs or scenarios, each once, in order.
+    #[must_use]
+    pub fn job_names(&self) -> Vec<&str> {
+        let mut jobs: Vec<&str> = self.comparisons.iter().map(|comparison| comparison.job.as_str()).collect();
+        jobs.dedup();
+        jobs
+    }
+
+    /// Which side is better in a job, in words.
+    #[must_use]
+    pub fn winner(&self, verdict: &JobVerdict) -> String {
+        let JobVerdict { job, side, winner } = verdict;
+        let of = |comparison: &&Comparison| comparison.job == *job && comparison.side == *side;
+        let has = |verdict: Verdict| self.comparisons.iter().filter(of).any(|comparison| comparison.verdict == verdict);
+        match winner {
+            Some(winner) if winner == side => format!("A and {side}: {side} is better"),
+            Some(_) => format!("A and {side}: A is better"),
+            None if has(Verdict::Better) => format!("A and {side}: better in some figures, worse in others"),
+            None => format!("A and {side}: no evidence that either is better"),
+        }
+    }
+
+    /// What p and the verdicts mean.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        if self.comparisons.iter().all(|comparison| comparison.p.is_none()) {
+            return "These figures are exact, or too few to test.".to_owned();
+        }
+        format!(
+            "p: how often chance makes such a difference, all comparisons taken together; * below {ALPHA}, ** below \
+             0.001, *** below 0.0001. better, worse: * and more than {} %. same: surely within {0} %. open: no \
+             evidence.",
+            self.threshold_pct
+        )
+    }
+
+    /// The sections of a page.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
+        let sides = self.sides.iter().map(|side| Block::Text(side.line()));
+        let blocks = sides.chain([Block::Warnings(self.warnings.clone()), Block::Text(self.rule())]).collect();
+        let mut sections = vec![Section { heading: "What is compared".to_owned(), blocks }];
+        for job in self.job_names() {
+            let of_job = self.comparisons.iter().filter(|comparison| comparison.job == job);
+            let table = Table::new("", CELL_HEADERS, of_job.map(|comparison| comparison.cells()));
+            let winners = self.jobs.iter().filter(|verdict| verdict.job == job);
+            let winners = winners.map(|verdict| Block::Text(format!("{}.", self.winner(verdict))));
+            let blocks = winners.chain([Block::Table(table)]).collect();
+            sections.push(Section { heading: job.to_owned(), blocks });
+        }
+        sections
+    }
+}
+
+impl Side {
+    /// Its letter, files and versions.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let role = if self.side == 'A' { " (base)" } else { "" };
+        let versions = match self.versions.join(", ") {
+            versions if versions.is_empty() => String::new(),
+            versions => format!(", plimsoll {versions}"),
+        };
+        format!("{}{role}: {}{versions}", self.side, self.files.join(", "))
+    }
+}
+
+impl Comparison {
+    /// Figure, base, other, side, change, its interval, p, stars, verdict: see [`CELL_HEADERS`].
+    #[must_use]
+    pub fn cells(&self) -> [String; 9] {
+        let Comparison { metric, base, other, side, change_pct, p, p_together, .. } = self;
+        let interval = match (self.change_low_pct, self.change_high_pct) {
+            _ if p.is_none() => String::new(),
+            (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
+            _ => String::new(),
+        };
+        let stars = match p_together {
+            Some(p) if *p < 0.0001 => "***",
+            Some(p) if *p < 0.001 => "**",
+            Some(p) if *p < ALPHA => "*",
+            _ => "",
+        };
+        let chance = match p_together {
+            Some(p) if *p < 0.0001 => "<0.0001".to_owned(),
+            Some(p) => format!("{p:.4}"),
+            None => String::new(),
+        };
+        [
+            metric_name(metric),
+            figure(metric, *base),
+            figure(metric, *other),
+            side.to_string(),
+            change_pct.map_or_else(|| "n/a".to_owned(), |change| format!("{} %", signed(change))),
+            interval,
+            chance,
+            stars.to_owned(),
+            self.verdict.as_str().to_owned(),
+        ]
+    }
+}
+
+/// Per cent with a sign; two digits after the point where they say something.
+fn signed(percent: f64) -> String {
+    match percent.abs() {
+        small if small < 99.995 => format!("{percent:+.2}"),
+        large if large < 1e5 => format!("{percent:+.0}"),
+        _ => format!("{percent:+.0e}"),
+    }
+}
+
+fn metric_name(metric: &str) -> String {
+    let name = match metric {
+        "throughput_bytes_per_s" => "throughput",
+        "iops" => "IOPS",
+        "latency_mean_us" => "latency mean",
+        "latency_p50_us" => "latency p50",
+        "latency_p95_us" => "latency p95",
+        "latency_p99_us" => "latency p99",
+        "latency_p99_9_us" => "latency p99.9",
+        other => other,
+    };
+    name.chars().take(METRIC_WIDTH).collect()
+}
+
+fn figure(metric: &str, value: f64) -> String {
+    match metric {
+        "throughput_bytes_per_s" => format_throughput_decimal(value),
+        "iops" => format_iops(value),
+        _ if metric.starts_with("latency_") && metric.ends_with("_us") => format_duration_ns((value * 1e3) as u64),
+        _ if value != 0.0 && !(1e-3..1e7).contains(&value.abs()) => format!("{value:.3e}"),
+        _ => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}

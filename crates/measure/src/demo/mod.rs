@@ -1,0 +1,419 @@
+//! `plimsoll demo`: what scheduling does for a query while background work wants the whole disk.
+//!
+//! # Why
+//! One minute should show what the project is for, on the user's own disk.
+//!
+//! # How it works
+//! The disk is measured first ([`crate::tune`]), briefly. Then three situations, in turns so that a disk that changes its
+//! mind treats them alike: 4 KiB random reads at a fixed rate (class query) *alone*; the same beside 4 x 32 outstanding
+//! 128 KiB requests (compaction reads and writes, repair reads, repair writes) *drained*, everything sent as it comes; and
+//! the same *scheduled*. The classes and shares are those of Scylla 1.0.
+//!
+//! Scheduled is what users get, with no setting of the demo's own: the disk model that `tune --disk-output` writes and
+//! `test --disk` reads ([`TuneReport::disk_model`]), and the default [`DiskConfig`](plimsoll::core::DiskConfig) with its
+//! closed loop. The loop settles in a slice that counts for nothing, and goes on in each from where it was in the last.
+//!
+//! `stage` runs slices, `situation` puts them together: every figure is the median of its slices, and the report says how
+//! far they lie apart ([`DemoReport::doubts`]).
+//!
+//! # Limits
+//! Short slices on a noisy disk: the figures are a demonstration, not a measurement. At most [`MAX_WRITE_BYTES`] are
+//! written, and at most a minute or so goes by: on a disk that writes fast the slices become shorter, on a slow one the file
+//! becomes smaller. Needs a disk: the memory and null backends have nothing to show.
+
+mod situation;
+mod stage;
+
+use std::path::PathBuf;
+
+use plimsoll::TopologyError;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::sim::{SimConfig, SimConfigError, SimDisk, SimWorld};
+use plimsoll_figures::units::format_bytes_binary;
+use serde::Serialize;
+
+use crate::load::{Control, LoadError, Pattern, ScratchError};
+use crate::report::Latency;
+use crate::tune::{MissingFigures, Observer, SimulatedDisk, TuneError, TuneOptions, TuneReport};
+use situation::Slices;
+use stage::{Stage, Way};
+
+/// What a demo writes at the most, in bytes.
+pub const MAX_WRITE_BYTES: u64 = 8 << 30;
+/// Of that, measuring the disk.
+const TUNE_WRITE_BYTES: u64 = 4 << 30;
+/// Measured time of each figure, in seconds.
+const TUNE_PHASE_S: f64 = 1.5;
+/// Scratch data to measure with.
+const TUNE_DATA_BYTES: u64 = 512 << 20;
+/// Turns of the three situations; odd, so that the median is one of them.
+const ROUNDS: u32 = 5;
+/// Length of a slice alone, in seconds.
+const ALONE_S: f64 = 1.5;
+/// Slices are disturbed whose query p99 lie apart by more than this factor.
+const DISTURBED_FACTOR: f64 = 2.0;
+/// Scylla's first classes (2016) and their shares; `default` exists by itself.
+const CLASSES: [(&str, u32); 6] = [
+    ("commitlog", 100),
+    ("memtable", 100),
+    ("compaction", 100),
+    ("query", 100),
+    ("repair-read", 20),
+    ("repair-write", 20),
+];
+
+/// Background jobs: name, class, what they do.
+const BACKGROUND: [(&str, &str, Pattern); 4] = [
+    ("compaction reads", "compaction", Pattern::RandRead),
+    ("compaction writes", "compaction", Pattern::RandWrite),
+    ("repair reads", "repair-read", Pattern::RandRead),
+    ("repair writes", "repair-write", Pattern::RandWrite),
+];
+
+/// Where and with what.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// The directory whose disk is shown.
+    pub directory: PathBuf,
+    /// Backend; `None` takes the best that there is.
+    pub backend: Option<BackendKind>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Why there is no demo.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DemoError {
+    /// The disk could not be measured.
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+    /// The file could not be made.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// A run failed.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A backend without a disk.
+    #[error("backend {0} has no disk to show: use uring, aio or pool")]
+    NoDisk(BackendKind),
+    /// The shard could not be made.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The simulated disk could not be made.
+    #[error(transparent)]
+    Simulated(#[from] SimConfigError),
+    /// Measuring gave too little to go on.
+    #[error(
+        "the demo could not measure {} of this disk within the {} that it writes for that, so there is nothing to schedule \
+         by; `plimsoll tune` measures without that bound",
+        .0.names.join(" and "), format_bytes_binary(TUNE_WRITE_BYTES)
+    )]
+    Missing(MissingFigures),
+}
+
+/// One class in one situation: medians over the slices.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassLine {
+    /// Class.
+    pub class: String,
+    /// Shares.
+    pub shares: u32,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub throughput_bytes_per_s: f64,
+    /// Part of the device time that its shares entitle it to, in per cent; for the query, what it asked for.
+    pub share_wanted_pct: f64,
+    /// Part that it got, over all slices.
+    pub share_got_pct: f64,
+    /// Of its requests: each percentile is the median of the slices', the slowest is the slowest of all.
+    pub latency: Latency,
+    /// Mean number of its requests in the device.
+    pub device_depth: f64,
+}
+
+/// One slice of a situation.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Slice {
+    /// Its length in seconds.
+    pub length_s: f64,
+    /// The query's p99; nothing where no query came back.
+    pub query_p99_us: Option<f64>,
+    /// Of all classes.
+    pub throughput_bytes_per_s: f64,
+}
+
+/// The least and the most of several figures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Range {
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Range {
+    fn of(values: impl Iterator<Item = f64>) -> Option<Range> {
+        values.fold(None, |range: Option<Range>, value| {
+            let range = range.unwrap_or(Range { least: value, most: value });
+            Some(Range { least: range.least.min(value), most: range.most.max(value) })
+        })
+    }
+
+    fn is_disturbed(&self) -> bool {
+        self.most > self.least * DISTURBED_FACTOR
+    }
+}
+
+/// One situation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Situation {
+    /// `alone`, `drained` or `scheduled`.
+    pub name: String,
+    /// Classes with work.
+    pub classes: Vec<ClassLine>,
+    /// Of all classes, the median over the slices.
+    pub throughput_bytes_per_s: f64,
+    /// Between which figures the slices' p99 of the query moved, in microseconds.
+    pub query_p99_us: Option<Range>,
+    /// The slices, in order.
+    pub slices: Vec<Slice>,
+}
+
+/// A class that moved nothing in most slices of a situation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SilentClass {
+    /// Which situation.
+    pub situation: String,
+    /// Which class.
+    pub class: String,
+    /// What is known of why.
+    pub reason: String,
+}
+
+/// What the demo showed. The schema of its JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct DemoReport {
+    /// Version of the program.
+    pub plimsoll: &'static str,
+    /// The disk.
+    pub disk: TuneReport,
+    /// Exponent of the read/write mix that is scheduled by; nothing where reads and writes do not disturb each other, or
+    /// the disk was not measured to the end.
+    pub mix_exponent: Option<f64>,
+    /// Device time that the closed loop kept in the device at the end of the last scheduled slice, in microseconds.
+    pub window_us: Option<f64>,
+    /// The disk's rate over that of its model, as the closed loop saw it at the end of the last scheduled slice.
+    pub capacity_scale: Option<f64>,
+    /// The three situations; fewer where it was stopped before.
+    pub situations: Vec<Situation>,
+    /// Scheduled query p99 over that alone; nothing when the demo was stopped before.
+    pub p99_ratio: Option<f64>,
+    /// Scheduled throughput over the drained one.
+    pub throughput_ratio: Option<f64>,
+    /// Whether the idle disk's p99 moved so far from slice to slice that `p99_ratio` says little.
+    pub idle_is_disturbed: bool,
+    /// What makes one doubt the ratios, a sentence each.
+    pub doubts: Vec<String>,
+    /// Classes that moved nothing, and why.
+    pub silent_classes: Vec<SilentClass>,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Whether it was stopped before its time.
+    pub interrupted: bool,
+    /// What happened, in one sentence.
+    pub sentence: Option<String>,
+}
+
+/// Runs the demo.
+///
+/// When `control` says stop, what was measured by then is the result, marked as interrupted.
+///
+/// # Errors
+/// See [`DemoError`]. Nothing is left behind.
+pub fn run(options: &DemoOptions, observer: &mut dyn Observer, control: &Control) -> Result<DemoReport, DemoError> {
+    if let Some(backend @ (BackendKind::Null | BackendKind::Memory | BackendKind::Sim)) = options.backend {
+        return Err(DemoError::NoDisk(backend));
+    }
+    let measure = |tune: &TuneOptions, observer: &mut dyn Observer, control: &Control| {
+        crate::tune::measure(tune, observer, control)
+    };
+    show(options, &measure, None, observer, control)
+}
+
+/// Runs the demo on a simulated disk, in virtual time; the directory and the backend of the options do not matter.
+///
+/// # Errors
+/// See [`DemoError`].
+pub fn run_simulated(
+    options: &DemoOptions,
+    disk: &SimulatedDisk,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<DemoReport, DemoError> {
+    let disks = vec![SimDisk { spec: disk.spec.clone(), ..SimDisk::default() }];
+    let config = SimConfig { seed: options.seed, disks, keep_contents: false, ..SimConfig::default() };
+    let world = SimWorld::new(&config)?;
+    let measure = |tune: &TuneOptions, observer: &mut dyn Observer, control: &Control| {
+        crate::tune::measure_simulated(tune, disk, observer, control)
+    };
+    show(options, &measure, Some(&world), observer, control)
+}
+
+type Measure<'a> = &'a dyn Fn(&TuneOptions, &mut dyn Observer, &Control) -> Result<TuneReport, TuneError>;
+
+fn show(
+    options: &DemoOptions,
+    measure: Measure<'_>,
+    world: Option<&SimWorld>,
+    observer: &mut dyn Observer,
+    control: &Control,
+) -> Result<DemoReport, DemoError> {
+    let control = control.with_write_bound(MAX_WRITE_BYTES);
+    let tune = TuneOptions {
+        backend: options.backend,
+        data_bytes: TUNE_DATA_BYTES,
+        max_write_bytes: Some(TUNE_WRITE_BYTES),
+        phase_s: Some(TUNE_PHASE_S),
+        figures_only: true,
+        with_frontier: true,
+        shards: 1,
+        seed: options.seed,
+        ..TuneOptions::quick(&options.directory)
+    };
+    let disk = measure(&tune, observer, &control)?;
+    let mut slices = [Slices::default(), Slices::default(), Slices::default()];
+    if disk.interrupted {
+        return Ok(report(None, disk, &slices, &control));
+    }
+    let model = disk.disk_model().map_err(DemoError::Missing)?;
+    observer.on_phase("filling the file", 2.0);
+    let mut stage = Stage::set_up(options, &model, world, &control)?;
+    observer.on_phase("alone, drained, scheduled", stage.expected_s());
+    stage.settle()?;
+    for round in 0..ROUNDS {
+        let mut order = Way::ALL;
+        if round % 2 == 1 {
+            // Whoever comes second has what the first left the disk to finish: each is second as often as the other.
+            order.swap(1, 2);
+        }
+        for way in order {
+            if control.is_stopped() {
+                break;
+            }
+            let slice = stage.slice(way)?;
+            // One that was cut short counts for nothing.
+            if !control.is_stopped() {
+                slices[way as usize].add(&slice);
+            }
+        }
+        observer.on_progress(f64::from(round + 1) / f64::from(ROUNDS));
+    }
+    Ok(report(Some(&stage), disk, &slices, &control))
+}
+
+fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], control: &Control) -> DemoReport {
+    let query_wanted_fs = stage.map_or(0.0, Stage::query_wanted_fs);
+    let named = || Way::ALL.into_iter().zip(slices);
+    let situations: Vec<Situation> =
+        named().filter_map(|(way, slices)| slices.situation(way.name(), query_wanted_fs)).collect();
+    let bound_reached = control.is_write_bound_reached();
+    let silent_classes = named().flat_map(|(way, slices)| slices.silent(way.name(), bound_reached)).collect();
+    let scheduled = stage.and_then(Stage::disk);
+    let compared = match situations.as_slice() {
+        [alone, drained, scheduled] => Some(Compared::of(alone, drained, scheduled)),
+        _ => None,
+    };
+    let mix_exponent = disk.disk_model().ok().map(|model| model.mix_exponent_p).filter(|p| p.is_finite());
+    DemoReport {
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        disk,
+        mix_exponent,
+        window_us: scheduled.map(|disk| disk.window_ns() as f64 / 1e3),
+        capacity_scale: scheduled.map(|disk| disk.capacity_scale()),
+        situations,
+        p99_ratio: compared.as_ref().map(|compared| compared.p99_ratio),
+        throughput_ratio: compared.as_ref().map(|compared| compared.throughput_ratio),
+        idle_is_disturbed: compared.as_ref().is_some_and(|compared| compared.idle_is_disturbed),
+        doubts: compared.as_ref().map_or(Vec::new(), |compared| compared.doubts.clone()),
+        silent_classes,
+        written_bytes: control.written_bytes(),
+        interrupted: control.is_stopped(),
+        sentence: compared.map(|compared| compared.sentence),
+    }
+}
+
+/// The three situations beside each other.
+struct Compared {
+    p99_ratio: f64,
+    throughput_ratio: f64,
+    idle_is_disturbed: bool,
+    doubts: Vec<String>,
+    sentence: String,
+}
+
+impl Compared {
+    fn of(alone: &Situation, drained: &Situation, scheduled: &Situation) -> Compared {
+        let p99_ms = |s: &Situation| s.classes.first().map_or(0.0, |query| query.latency.p99_us / 1e3);
+        let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let p99_ratio = ratio(p99_ms(scheduled), p99_ms(alone));
+        let throughput_ratio = ratio(scheduled.throughput_bytes_per_s, drained.throughput_bytes_per_s);
+        let sentence = format!(
+            "Beside background work a query takes {:.2} ms at p99 when everything is sent as it comes, and {:.2} ms scheduled \
+             ({:.1} x its {:.2} ms on the idle disk), while the disk carries {:.0} % of its drained throughput.",
+            p99_ms(drained),
+            p99_ms(scheduled),
+            p99_ratio,
+            p99_ms(alone),
+            100.0 * throughput_ratio,
+        );
+        let disturbed = |s: &Situation| s.query_p99_us.filter(Range::is_disturbed);
+        let mut doubts = Vec::new();
+        if let Some(Range { least, most }) = disturbed(alone) {
+            let to_quietest = ratio(p99_ms(scheduled), least / 1e3);
+            doubts.push(format!(
+                "the idle disk's p99 moved between {:.2} and {:.2} ms: the ratio says little (it is {to_quietest:.1} to the \
+                 quietest slice)",
+                least / 1e3,
+                most / 1e3
+            ));
+        }
+        if let Some(Range { least, most }) = disturbed(scheduled) {
+            doubts.push(format!("scheduled, the p99 moved between {:.2} and {:.2} ms", least / 1e3, most / 1e3));
+        }
+        Compared { p99_ratio, throughput_ratio, idle_is_disturbed: disturbed(alone).is_some(), doubts, sentence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn situation(name: &str, p99_us: f64, least: f64, most: f64) -> Situation {
+        let class = ClassLine {
+            class: "query".to_owned(),
+            shares: 100,
+            iops: 2000.0,
+            throughput_bytes_per_s: 8e6,
+            share_wanted_pct: 1.0,
+            share_got_pct: 1.0,
+            latency: Latency { p99_us, ..Latency::default() },
+            device_depth: 0.1,
+        };
+        let query_p99_us = Some(Range { least, most });
+        let (name, slices) = (name.to_owned(), Vec::new());
+        Situation { name, classes: vec![class], throughput_bytes_per_s: 1e9, query_p99_us, slices }
+    }
+
+    #[test]
+    fn a_disturbed_idle_disk_is_said_with_the_ratio_that_flatters_least() {
+        let scheduled = situation("scheduled", 600.0, 550.0, 650.0);
+        let quiet = Compared::of(&situation("alone", 300.0, 290.0, 310.0), &scheduled, &scheduled);
+        assert_eq!((quiet.p99_ratio, quiet.idle_is_disturbed, quiet.doubts.len()), (2.0, false, 0));
+        let disturbed = Compared::of(&situation("alone", 1200.0, 300.0, 4300.0), &scheduled, &scheduled);
+        assert_eq!((disturbed.p99_ratio, disturbed.idle_is_disturbed), (0.5, true));
+        let said = "the idle disk's p99 moved between 0.30 and 4.30 ms: the ratio says little (it is 2.0 to the quietest slice)";
+        assert_eq!(disturbed.doubts, [said]);
+    }
+}

@@ -1,0 +1,315 @@
+//! The same load once, and then twice at once, on one device.
+//!
+//! # Why
+//! `iostat` shows a device at 100 % `%util` with one load; that looks as if it were full. Then a second, equal load
+//! comes, and together they get more. `%util` is the time with *anything* in flight, and says nothing about how much
+//! more a device that works on many requests at once can do.
+//!
+//! # How it works
+//! The job file runs once as it is; then with every job twice, the second under another name and in a class of its own.
+//! Before and after each run the kernel's counters of the device are read: [`Iostat`] is what `iostat -x` would have
+//! shown. Beside it stands the part of the disk's capacity that was used, by the disk model.
+//!
+//! # Limits
+//! The kernel counts everybody's requests, warm-up included. Without a device of its own (memory, a network, an
+//! overlay) there are no counters. A kernel from 5.0 on samples busy time in ticks.
+//!
+//! # Example
+//! One load moves 617 MB/s, two move 592 + 500 MB/s, and both times the device was busy for 97 % of the time: it was
+//! not full when it said so.
+//! ```
+//! use plimsoll_measure::experiment::dual::grew;
+//! assert!((grew(617e6, 1092e6) - 0.77).abs() < 0.001);
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plimsoll::sys::diskstats::{self, Counters, DiskStats};
+use plimsoll::sys::sysfs::major_minor;
+use plimsoll_files::jobs::{Job, JobClass};
+use plimsoll_files::setup::{device_of, is_in_memory};
+use plimsoll_observe::stat::Columns;
+use serde::Serialize;
+
+use super::{ExperimentError, OnStep, Point, Situation, is_end};
+use crate::load::Control;
+use crate::report::Latency;
+
+/// Shares of the second of two jobs, where the first has none of its own.
+const SHARES: u32 = 100;
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DualReport {
+    /// Version of the program that made it.
+    pub plimsoll: &'static str,
+    /// The kernel's name of the device; nothing where it counts nothing.
+    pub device: Option<String>,
+    /// Why there are no counters, where there are none.
+    pub no_counters: Option<String>,
+    /// Alone, and twice at once.
+    pub runs: Vec<DualRun>,
+    /// What the two say together.
+    pub finding: Option<String>,
+    /// Whether it ended before both were run.
+    pub interrupted: bool,
+    /// Bytes written, files included.
+    pub written_bytes: u64,
+}
+
+/// One of the two runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DualRun {
+    /// 1 or 2.
+    pub times: u8,
+    /// All jobs together.
+    pub point: Point,
+    /// Each job.
+    pub jobs: Vec<DualJob>,
+    /// What iostat would have said.
+    pub iostat: Option<Iostat>,
+}
+
+/// A job of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DualJob {
+    /// Its name.
+    pub name: String,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub throughput_bytes_per_s: f64,
+    /// Of its requests.
+    pub latency: Latency,
+}
+
+/// The columns of `iostat -x` that matter here, over one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Iostat {
+    /// `r/s`.
+    pub reads_per_s: f64,
+    /// `w/s`.
+    pub writes_per_s: f64,
+    /// `rkB/s`, in bytes.
+    pub read_bytes_per_s: f64,
+    /// `wkB/s`, in bytes.
+    pub write_bytes_per_s: f64,
+    /// `await`: mean time of reads, writes and discards in milliseconds; nothing where there were none.
+    pub await_ms: Option<f64>,
+    /// `aqu-sz`: mean number of requests under way.
+    pub queue: Option<f64>,
+    /// `%util`: part of the time with any request under way, in per cent.
+    pub util_pct: Option<f64>,
+}
+
+impl Iostat {
+    /// Of what the counters moved in `elapsed` (above 0).
+    #[must_use]
+    pub fn of(moved: &Counters, elapsed: Duration) -> Iostat {
+        let columns = Columns::from_counters(moved, elapsed.as_secs_f64().max(1e-9));
+        let bytes = |kib_per_s: Option<f64>| kib_per_s.unwrap_or(0.0) * 1024.0;
+        Iostat {
+            reads_per_s: columns.reads_per_s.unwrap_or(0.0),
+            writes_per_s: columns.writes_per_s.unwrap_or(0.0),
+            read_bytes_per_s: bytes(columns.read_kib_per_s),
+            write_bytes_per_s: bytes(columns.write_kib_per_s),
+            await_ms: columns.mean_await_ms().filter(|_| columns.requests_per_s() > Some(0.0)),
+            queue: columns.queue,
+            // The kernel's clock and ours are not the same: iostat cuts there, too.
+            util_pct: columns.util_percent.map(|percent| percent.min(100.0)),
+        }
+    }
+}
+
+/// How much more `then` is than `before`, as a part of `before`; 0 where there was nothing.
+#[must_use]
+pub fn grew(before: f64, then: f64) -> f64 {
+    if before > 0.0 { then / before - 1.0 } else { 0.0 }
+}
+
+/// Runs the jobs once, and twice at once.
+///
+/// # Errors
+/// [`ExperimentError`]; a stop of `control` is none: the report then has the runs until there.
+pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Result<DualReport, ExperimentError> {
+    let twice = twice(situation);
+    let device = Device::of(situation);
+    let mut report = DualReport {
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        device: device.as_ref().ok().map(|device| device.name.clone()),
+        no_counters: device.as_ref().err().cloned(),
+        runs: Vec::new(),
+        finding: None,
+        interrupted: false,
+        written_bytes: 0,
+    };
+    for (times, situation, words) in [(1u8, situation, "once"), (2, &twice, "twice at once")] {
+        let mut before = None;
+        let result = situation.run(control, &mut |what, expected_ns| {
+            on_step(&format!("{words}: {what}"), expected_ns);
+            // The last step is the run itself; preparing files is not what the kernel is asked about.
+            before = device.as_ref().ok().and_then(Device::read).map(|stats| (stats, Instant::now()));
+        });
+        let after = device.as_ref().ok().and_then(Device::read).map(|stats| (stats, Instant::now()));
+        match result {
+            Err(error) if is_end(&error) && times > 1 => report.interrupted = true,
+            Ok(result) if result.interrupted => report.interrupted = true,
+            result => {
+                let result = result?;
+                let job = |job: &crate::test::TestJob| {
+                    let total = result.run.total(&job.job.name);
+                    DualJob {
+                        name: job.job.name.clone(),
+                        iops: total.iops(),
+                        throughput_bytes_per_s: total.bytes_per_s(),
+                        latency: Latency::of(&total.latency),
+                    }
+                };
+                let iostat = before.zip(after).and_then(|((before, begin), (after, end))| {
+                    Some(Iostat::of(&after.counters.since(&before.counters)?, end.duration_since(begin)))
+                });
+                let jobs = result.jobs.iter().map(job).collect();
+                let point = Point::of(situation, &result, Vec::new());
+                report.runs.push(DualRun { times, point, jobs, iostat });
+            }
+        }
+        if report.interrupted {
+            break;
+        }
+    }
+    report.finding = finding(&report.runs);
+    report.written_bytes = control.written_bytes();
+    Ok(report)
+}
+
+/// The situation with every job a second time, in a class of its own.
+fn twice(situation: &Situation) -> Situation {
+    let mut situation = situation.clone();
+    let jobs = &mut situation.options.jobs.jobs;
+    let seconds: Vec<Job> = jobs.iter().map(|job| second(job, jobs)).collect();
+    jobs.extend(seconds);
+    situation
+}
+
+fn second(job: &Job, others: &[Job]) -> Job {
+    let mut job = job.clone();
+    let numbered = (2u32..).map(|number| format!("{}-{number}", job.name));
+    let free = |name: &String| others.iter().all(|other| other.name != *name);
+    if let Some(name) = numbered.take(others.len() + 1).find(free) {
+        job.name = name;
+    }
+    if let JobClass::Joined(_) = job.class {
+        job.class = JobClass::Own { shares: SHARES };
+    }
+    job
+}
+
+fn finding(runs: &[DualRun]) -> Option<String> {
+    let [once, twice] = runs else { return None };
+    let growth = 100.0 * grew(once.point.throughput_bytes_per_s, twice.point.throughput_bytes_per_s);
+    let util = |run: &DualRun| run.iostat.and_then(|iostat| iostat.util_pct);
+    Some(match util(once).zip(util(twice)) {
+        Some((first, second)) if first >= 90.0 && growth >= 5.0 => format!(
+            "alone, the device was busy for {first:.0} % of the time, and two loads still got {growth:.0} % more (at \
+             {second:.0} %): %util did not say how much it could do"
+        ),
+        Some((first, second)) if growth >= 5.0 => {
+            format!("two loads got {growth:.0} % more than one; %util went from {first:.0} to {second:.0} %")
+        }
+        Some((first, second)) => format!(
+            "two loads together got little more than one ({growth:+.0} %): it was at its end; %util was {first:.0} %, then \
+             {second:.0} %"
+        ),
+        None => format!("two loads together got {growth:+.0} % compared with one"),
+    })
+}
+
+/// A device that the kernel counts for.
+struct Device {
+    name: String,
+    major: u32,
+    minor: u32,
+}
+
+impl Device {
+    /// The one that holds the storage, or why there is none.
+    fn of(situation: &Situation) -> Result<Device, String> {
+        if is_in_memory(situation.options.backend) {
+            return Err("this backend reaches no device".to_owned());
+        }
+        let path = situation.options.storage.path();
+        let number = device_of(path).ok_or_else(|| format!("{} has no device number", path.display()))?;
+        let (major, minor) = major_minor(number);
+        let found: io::Result<DiskStats> = diskstats::of_device(Path::new("/proc"), major, minor);
+        found.map(|stats| Device { name: stats.name, major, minor }).map_err(|error| error.to_string())
+    }
+
+    fn read(&self) -> Option<DiskStats> {
+        diskstats::of_device(Path::new("/proc"), self.major, self.minor).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests_support::situation;
+
+    const TWO: &str = "[{name: a, type: randread, shards: all, shard_info: {parallelism: 2, shares: 7}}, \
+                        {name: a-2, type: randread, shards: all, shard_info: {parallelism: 1, class: a}}]";
+
+    #[test]
+    fn every_job_runs_twice_under_a_name_of_its_own() {
+        let jobs = twice(&situation(TWO)).options.jobs.jobs;
+        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["a", "a-2", "a-3", "a-2-2"]);
+        assert_eq!(jobs[2].class, JobClass::Own { shares: 7 });
+        assert_eq!(jobs[3].class, JobClass::Own { shares: SHARES });
+        let report = run(&situation(TWO), &Control::default(), &mut |_, _| {}).unwrap();
+        assert_eq!((report.runs[0].jobs.len(), report.runs[1].jobs.len()), (2, 4));
+        assert_eq!(report.runs[1].point.parallelism, 2 * report.runs[0].point.parallelism);
+        assert!(report.no_counters.is_some() && report.finding.is_some());
+    }
+
+    #[test]
+    fn counters_become_the_columns_of_iostat() {
+        let moved = Counters {
+            reads: 100,
+            read_sectors: 800,
+            read_ms: Some(50),
+            writes: 1000,
+            write_sectors: 16_000,
+            write_ms: Some(170),
+            busy_ms: Some(1_940),
+            weighted_ms: Some(220),
+            ..Counters::default()
+        };
+        let iostat = Iostat::of(&moved, Duration::from_secs(2));
+        assert_eq!((iostat.reads_per_s, iostat.writes_per_s), (50.0, 500.0));
+        assert_eq!((iostat.read_bytes_per_s, iostat.write_bytes_per_s), (204_800.0, 4_096_000.0));
+        assert_eq!((iostat.await_ms, iostat.queue, iostat.util_pct), (Some(0.2), Some(0.11), Some(97.0)));
+        let idle = Iostat::of(&Counters::default(), Duration::ZERO);
+        assert_eq!((idle.await_ms, idle.queue, idle.util_pct), (None, None, None));
+    }
+
+    #[test]
+    fn the_finding_says_what_util_did_not() {
+        let run = |times, throughput_bytes_per_s, util_pct: Option<f64>| DualRun {
+            times,
+            point: Point { throughput_bytes_per_s, ..Point::default() },
+            jobs: Vec::new(),
+            iostat: util_pct.map(|util_pct| Iostat { util_pct: Some(util_pct), ..Iostat::default() }),
+        };
+        for (once, twice, util, part) in [
+            (617e6, 1092e6, Some((96.0, 98.0)), "still got 77 % more"),
+            (617e6, 1092e6, Some((40.0, 60.0)), "%util went from 40 to 60 %"),
+            (617e6, 610e6, Some((96.0, 98.0)), "it was at its end"),
+            (617e6, 1092e6, None, "+77 %"),
+        ] {
+            let said = finding(&[run(1, once, util.map(|u| u.0)), run(2, twice, util.map(|u| u.1))]).unwrap();
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(finding(&[run(1, 1.0, None)]), None);
+    }
+}

@@ -1,0 +1,532 @@
+//! The highest rate within a bound of latency.
+//!
+//! # Why
+//! "How fast is it" has no answer without "how long may a request take". The highest rate of an open loop whose p99
+//! stays below 2 ms is the figure that a service is planned with.
+//!
+//! # How it works
+//! A closed loop at the job's own parallelism says about where to look. Then the job becomes an open loop: requests
+//! fall due by the clock, latency counts from then, so that a disk that falls behind cannot hide it. A rate passes
+//! where the percentile is within the bound and at least [`ACHIEVED_MIN`] of the requests asked for were made.
+//!
+//! [`highest`] is the search, and knows nothing of disks: doubling or halving until one rate passes and a higher one
+//! does not; halving the (logarithmic) distance until they are within the tolerance; then both are repeated, and the
+//! majority decides. A lower end that does not hold is the new upper end, and the search goes on below; the same for
+//! the upper.
+//!
+//! # Limits
+//! A percentile of a few requests is the luck of one of them: rates that make fewer than ten requests beyond the
+//! percentile in one run (1000 in all for p99) are not tried, and [`RateReport::rate_min`] says where that ends; a
+//! longer run goes lower.
+//!
+//! It assumes that a higher rate never has the lower latency. Where the disk changes while it is searched, ends will
+//! not hold, and the result says `confirmed: false` after `tries_max` runs. The job's parallelism is the most that is
+//! under way: where it is too small, fibers are late, and that counts as latency.
+//!
+//! # Example
+//! A server that needs 1 ms for each request, one at a time, with arrivals at random: the mean time is 1 / (1000 -
+//! rate) seconds, so 5 ms are kept up to 800 a second.
+//! ```
+//! use std::convert::Infallible;
+//! use plimsoll_measure::experiment::find_rate::{SearchOptions, Trial, highest};
+//! let found = highest(500.0, &SearchOptions::default(), |rate| {
+//!     let mean_ns = if rate < 1000.0 { 1e9 / (1000.0 - rate) } else { f64::INFINITY };
+//!     Ok::<_, Infallible>(Trial { rate, achieved: rate.min(1000.0), latency_ns: mean_ns, passed: mean_ns <= 5e6 })
+//! })?;
+//! assert!((780.0..=800.0).contains(&found.rate.unwrap()) && found.confirmed);
+//! # Ok::<(), Infallible>(())
+//! ```
+
+use plimsoll::core::Histogram;
+use plimsoll_figures::units::parse_duration_ns;
+use plimsoll_files::jobs::{Job, JobKind};
+use serde::Serialize;
+
+use super::sweep::setting_rate;
+use super::{ExperimentError, OnStep, Situation, is_end};
+use crate::load::Control;
+
+/// Of the requests asked for, this part must be made for a rate to pass.
+pub const ACHIEVED_MIN: f64 = 0.99;
+/// So many requests must be slower than a percentile for it to mean something: with fewer, one of them decides.
+const BEYOND_MIN: f64 = 10.0;
+/// The fewest requests of a mean.
+const OF_MEAN_MIN: f64 = 30.0;
+/// The search begins at this part of what the closed loop got.
+const BEGIN_PART: f64 = 0.5;
+/// How far the search goes from an end that did not hold.
+const STEP_BACK: f64 = 1.1;
+
+/// Which figure of the latency is bounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Figure {
+    /// So many requests in a hundred are as fast or faster.
+    Percentile(f64),
+    /// The mean.
+    Mean,
+}
+
+/// What `--find-rate` asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Goal {
+    /// The job whose rate is searched; `None`: the only one.
+    pub job: Option<String>,
+    /// Of its latency.
+    pub figure: Figure,
+    /// The most that it may be, in nanoseconds; above 0.
+    pub bound_ns: u64,
+    /// As the user wrote it.
+    pub text: String,
+}
+
+impl Goal {
+    /// Reads `p99=2ms`, `p99.9=500us`, `lat_mean=1ms`, each also with a job before it: `reads.p99=2ms`.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn parse(text: &str) -> Result<Goal, String> {
+        let help = "write FIGURE=TIME with p50, p95, p99, p99.9 or lat_mean, such as p99=2ms";
+        let (name, bound) = text.rsplit_once('=').ok_or_else(|| format!("`{text}`: {help}"))?;
+        // The figure may have a dot of its own: p99.9.
+        let ends = std::iter::once(0).chain(name.match_indices('.').map(|(at, _)| at + 1));
+        let found = ends.filter_map(|at| Some((name.get(..at)?, figure(name.get(at..)?)?))).next();
+        let (job, figure) = found.ok_or_else(|| format!("`{name}` is no figure of latency: {help}"))?;
+        let bound_ns = parse_duration_ns(bound).map_err(|error| format!("{}: {}", error.message, error.help))?;
+        if bound_ns == 0 || bound_ns > Histogram::LIMIT_NS {
+            return Err(format!("`{bound}`: expected a time above 0 and below 18 min"));
+        }
+        let job = job.strip_suffix('.').map(str::to_owned);
+        Ok(Goal { job, figure, bound_ns, text: text.to_owned() })
+    }
+
+    /// The fewest requests that one run must have for the figure to mean something.
+    fn requests_min(&self) -> f64 {
+        match self.figure {
+            Figure::Percentile(percent) => (BEYOND_MIN / (1.0 - percent / 100.0)).ceil(),
+            Figure::Mean => OF_MEAN_MIN,
+        }
+    }
+
+    fn of(&self, histogram: &Histogram) -> f64 {
+        match self.figure {
+            Figure::Percentile(percent) => histogram.percentile(percent) as f64,
+            Figure::Mean => histogram.mean(),
+        }
+    }
+}
+
+fn figure(word: &str) -> Option<Figure> {
+    if word == "lat_mean" || word == "mean" {
+        return Some(Figure::Mean);
+    }
+    let percent = word.strip_prefix('p')?.parse::<f64>().ok()?;
+    (percent > 0.0 && percent < 100.0).then_some(Figure::Percentile(percent))
+}
+
+/// How the search goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SearchOptions {
+    /// The ends of the result are at most this part apart; above 0.
+    pub tolerance: f64,
+    /// Runs at each of the two ends before they count; 0 counts as 1.
+    pub repeats: u32,
+    /// Runs in all.
+    pub tries_max: u32,
+    /// Below this rate it gives up, in requests a second; above 0.
+    pub rate_min: f64,
+}
+
+impl Default for SearchOptions {
+    /// Within 2 %, each end three times, at most 60 runs, from one request in ten seconds on.
+    fn default() -> SearchOptions {
+        SearchOptions { tolerance: 0.02, repeats: 3, tries_max: 60, rate_min: 0.1 }
+    }
+}
+
+/// A rate that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Trial {
+    /// Requests a second that were asked for.
+    pub rate: f64,
+    /// Requests a second that were made.
+    pub achieved: f64,
+    /// The figure that is bounded, in nanoseconds.
+    pub latency_ns: f64,
+    /// Whether it is within the bound, and the rate was kept.
+    pub passed: bool,
+}
+
+/// What the search found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// The highest rate that passed; nothing where none did.
+    pub rate: Option<f64>,
+    /// The lowest rate above it that did not; nothing where all passed.
+    pub failed_rate: Option<f64>,
+    /// Whether the majority of the runs at both ends say so.
+    pub confirmed: bool,
+    /// All runs, in order.
+    pub trials: Vec<Trial>,
+}
+
+/// The highest rate that passes, from `guess` (requests a second) on. See the module's documentation.
+///
+/// # Errors
+/// Those of `measure`, which end the search.
+pub fn highest<E>(
+    guess: f64,
+    options: &SearchOptions,
+    measure: impl FnMut(f64) -> Result<Trial, E>,
+) -> Result<Found, E> {
+    let mut search = Search { options, measure, trials: Vec::new() };
+    let begin = if guess.is_finite() { guess.max(options.rate_min) } else { options.rate_min };
+    let (mut low, mut high) = search.bracket(begin)?;
+    let mut confirmed = false;
+    while let (Some(passing), Some(failing)) = (low, high)
+        && search.may_go_on()
+    {
+        if failing / passing > 1.0 + options.tolerance.max(1e-6) {
+            let middle = (passing * failing).sqrt();
+            if search.try_once(middle)? { low = Some(middle) } else { high = Some(middle) }
+        } else if !search.holds(passing, true)? {
+            (low, high) = (search.below(passing)?, Some(passing));
+        } else if !search.holds(failing, false)? {
+            (low, high) = (Some(failing), search.above(failing)?);
+        } else {
+            confirmed = true;
+            break;
+        }
+    }
+    Ok(Found { rate: low, failed_rate: high, confirmed, trials: search.trials })
+}
+
+struct Search<'a, M> {
+    options: &'a SearchOptions,
+    measure: M,
+    trials: Vec<Trial>,
+}
+
+impl<M, E> Search<'_, M>
+where
+    M: FnMut(f64) -> Result<Trial, E>,
+{
+    fn may_go_on(&self) -> bool {
+        self.trials.len() < self.options.tries_max as usize
+    }
+
+    fn try_once(&mut self, rate: f64) -> Result<bool, E> {
+        let trial = (self.measure)(rate)?;
+        // The rate as asked for is the name of the point.
+        self.trials.push(Trial { rate, ..trial });
+        Ok(trial.passed)
+    }
+
+    /// A rate that passes and a higher one that does not.
+    fn bracket(&mut self, begin: f64) -> Result<(Option<f64>, Option<f64>), E> {
+        let (mut low, mut high, mut rate) = (None, None, begin);
+        while (low.is_none() || high.is_none()) && self.may_go_on() && rate >= self.options.rate_min && rate.is_finite()
+        {
+            if self.try_once(rate)? {
+                (low, rate) = (Some(rate), rate * 2.0);
+            } else {
+                (high, rate) = (Some(rate), rate / 2.0);
+            }
+        }
+        Ok((low, high))
+    }
+
+    /// Repeats a rate, and says whether most of its runs are as expected.
+    fn holds(&mut self, rate: f64, expected: bool) -> Result<bool, E> {
+        let repeats = self.options.repeats.max(1) as usize;
+        while self.trials.iter().filter(|t| t.rate == rate).count() < repeats && self.may_go_on() {
+            self.try_once(rate)?;
+        }
+        let of_rate = || self.trials.iter().filter(|t| t.rate == rate);
+        Ok(2 * of_rate().filter(|t| t.passed == expected).count() > of_rate().count())
+    }
+
+    /// The next lower rate that passes.
+    fn below(&mut self, rate: f64) -> Result<Option<f64>, E> {
+        let mut rate = rate / STEP_BACK;
+        while rate >= self.options.rate_min && self.may_go_on() {
+            if self.try_once(rate)? {
+                return Ok(Some(rate));
+            }
+            rate /= STEP_BACK;
+        }
+        Ok(None)
+    }
+
+    /// The next higher rate that does not pass.
+    fn above(&mut self, rate: f64) -> Result<Option<f64>, E> {
+        let mut rate = rate * STEP_BACK;
+        while rate.is_finite() && self.may_go_on() {
+            if !self.try_once(rate)? {
+                return Ok(Some(rate));
+            }
+            rate *= STEP_BACK;
+        }
+        Ok(None)
+    }
+}
+
+/// What `--find-rate` found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RateReport {
+    /// Version of the program that made it.
+    pub plimsoll: &'static str,
+    /// The job.
+    pub job: String,
+    /// What was asked for: `p99=2ms`.
+    pub goal: String,
+    /// The bound in nanoseconds.
+    pub bound_ns: u64,
+    /// Requests a second of the closed loop before the search.
+    pub closed_loop_iops: f64,
+    /// The lowest rate that a run is long enough for.
+    pub rate_min: f64,
+    /// The result and all runs.
+    #[serde(flatten)]
+    pub found: Found,
+    /// Whether the user ended it, or no more may be written.
+    pub interrupted: bool,
+    /// Bytes written, files included.
+    pub written_bytes: u64,
+}
+
+/// Searches. Other jobs run beside, as the file says.
+///
+/// # Errors
+/// [`ExperimentError`]; a stop of `control` is none once there is a result of the closed loop.
+pub fn run(
+    situation: &Situation,
+    goal: &Goal,
+    options: &SearchOptions,
+    control: &Control,
+    on_step: OnStep<'_>,
+) -> Result<RateReport, ExperimentError> {
+    let name = job_of(&situation.options.jobs.jobs, goal)?;
+    let closed = with_job(situation, &name, &|job| {
+        (job.requests_per_s_per_fiber, job.requests_per_s_per_shard, job.batch) = (None, None, 1);
+    });
+    let result = closed.run(control, &mut |what, ns| on_step(&format!("closed loop: {what}"), ns))?;
+    let closed_loop_iops = result.run.total(&name).iops();
+    let duration_s = (situation.options.duration_ns as f64 / 1e9).max(1e-9);
+    let options = SearchOptions { rate_min: options.rate_min.max(goal.requests_min() / duration_s), ..*options };
+    let mut report = RateReport {
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        job: name.clone(),
+        goal: goal.text.clone(),
+        bound_ns: goal.bound_ns,
+        closed_loop_iops,
+        rate_min: options.rate_min,
+        found: Found { rate: None, failed_rate: None, confirmed: false, trials: Vec::new() },
+        interrupted: result.interrupted,
+        written_bytes: 0,
+    };
+    if closed_loop_iops <= 0.0 && !result.interrupted {
+        return Err(ExperimentError::Asked(format!(
+            "job `{name}` made no requests in its closed loop: raise --duration"
+        )));
+    }
+    if !result.interrupted {
+        let mut trials = Vec::new();
+        let searched = highest(closed_loop_iops * BEGIN_PART, &options, |rate| {
+            let trial = trial(situation, &name, goal, rate, control, on_step)?;
+            trials.push(trial);
+            Ok(trial)
+        });
+        match searched {
+            Ok(found) => report.found = found,
+            Err(error) if is_end(&error) => (report.interrupted, report.found.trials) = (true, trials),
+            Err(error) => return Err(error),
+        }
+    }
+    report.written_bytes = control.written_bytes();
+    Ok(report)
+}
+
+fn trial(
+    situation: &Situation,
+    name: &str,
+    goal: &Goal,
+    rate: f64,
+    control: &Control,
+    on_step: OnStep<'_>,
+) -> Result<Trial, ExperimentError> {
+    let shards = u32::from(situation.options.shards);
+    let open = with_job(situation, name, &|job| {
+        // The rate is of requests, and latency counts from when each was due.
+        job.batch = 1;
+        setting_rate(job, rate, shards);
+    });
+    let result = open.run(control, &mut |what, ns| on_step(&format!("{rate:.0}/s: {what}"), ns))?;
+    if result.interrupted {
+        return Err(crate::test::TestError::Interrupted.into());
+    }
+    let total = result.run.total(name);
+    let errors = total.errors + total.fault_count;
+    let (achieved, latency_ns) = (total.iops(), goal.of(&total.latency));
+    let passed = latency_ns <= goal.bound_ns as f64 && achieved >= ACHIEVED_MIN * rate && errors == 0;
+    Ok(Trial { rate, achieved, latency_ns, passed })
+}
+
+/// The job that is searched.
+fn job_of(jobs: &[Job], goal: &Goal) -> Result<String, ExperimentError> {
+    let asked = |text: String| Err(ExperimentError::Asked(text));
+    let job = match (&goal.job, jobs) {
+        (Some(name), jobs) => match jobs.iter().find(|job| job.name == *name) {
+            Some(job) => job,
+            None => return asked(format!("--find-rate: there is no job `{name}` in the job file")),
+        },
+        (None, [job]) => job,
+        (None, _) => {
+            let text = format!("--find-rate: there are several jobs: say which one, as JOB.{}", goal.text);
+            return asked(text);
+        }
+    };
+    if matches!(job.kind, JobKind::Cpu { .. } | JobKind::Unlink { .. }) {
+        let kind = job.kind.as_str();
+        return asked(format!("--find-rate: job `{}` is of type {kind}, which has no rate to search", job.name));
+    }
+    Ok(job.name.clone())
+}
+
+fn with_job(situation: &Situation, name: &str, change: &dyn Fn(&mut Job)) -> Situation {
+    let mut situation = situation.clone();
+    situation.options.jobs.jobs.iter_mut().filter(|job| job.name == name).for_each(change);
+    situation
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use plimsoll::core::Op;
+    use plimsoll_sim::device::{Device, DeviceRequest, DeviceSpec, RateSpec};
+    use plimsoll_sim::rng::Rng;
+
+    use super::*;
+    use crate::experiment::tests_support::situation;
+
+    /// Latencies of random reads that arrive at random at a simulated device of 10 000 reads a second.
+    fn on_device(rate: f64, seed: u64) -> Histogram {
+        let rates = RateSpec { read_iops: 10_000.0, ..RateSpec::default() };
+        let mut device = Device::new(&DeviceSpec { rates, ..DeviceSpec::default() }, seed).unwrap();
+        let (mut rng, mut latency) = (Rng::new(seed), Histogram::new());
+        let (mut now, mut begun, mut done) = (0.0, Vec::new(), Vec::new());
+        for key in 0..20_000u64 {
+            now += rng.exponential(1e9 / rate);
+            device.advance(now as u64, &mut done);
+            begun.push(now as u64);
+            let offset_bytes = rng.below(1 << 18) * 4096;
+            device.submit(now as u64, DeviceRequest { key, op: Op::Read, offset_bytes, len_bytes: 4096 });
+        }
+        device.advance(u64::MAX, &mut done);
+        for end in done {
+            latency.record(end.at_ns - begun[end.key as usize]);
+        }
+        latency
+    }
+
+    #[test]
+    fn the_knee_of_a_simulated_disk_is_found() {
+        let goal = Goal::parse("p99=1ms").unwrap();
+        for guess in [100.0, 9_000.0, 1e6] {
+            let mut seed = 0;
+            let found = highest(guess, &SearchOptions::default(), |rate| {
+                seed += 1;
+                let latency_ns = goal.of(&on_device(rate, seed));
+                let passed = latency_ns <= goal.bound_ns as f64;
+                Ok::<_, Infallible>(Trial { rate, achieved: rate, latency_ns, passed })
+            })
+            .unwrap();
+            let (low, high) = (found.rate.unwrap(), found.failed_rate.unwrap());
+            assert!(high / low <= 1.02 + 1e-9 && (4_000.0..10_500.0).contains(&low), "{found:?}");
+            assert!(found.confirmed && found.trials.len() < 60, "{found:?}");
+            // Well below the bound holds, well above it does not, whatever the seed.
+            assert!(goal.of(&on_device(low * 0.8, 99)) < 1e6 && goal.of(&on_device(high * 1.3, 99)) > 1e6);
+        }
+    }
+
+    #[test]
+    fn noise_does_not_deceive_the_search() {
+        // The truth is 1000/s; one run in ten is wrong.
+        let options = SearchOptions { repeats: 5, tries_max: 200, ..SearchOptions::default() };
+        let is_right = |seed: &u64| {
+            let mut rng = Rng::new(*seed);
+            let found = highest(300.0, &options, |rate: f64| {
+                let passed = (rate <= 1000.0) != (rng.below(10) == 0);
+                Ok::<_, Infallible>(Trial { rate, achieved: rate, latency_ns: 1.0, passed })
+            });
+            let found = found.unwrap();
+            !found.confirmed || found.rate.is_some_and(|rate| (900.0..=1100.0).contains(&rate))
+        };
+        let right = (0..200).filter(is_right).count();
+        assert!(right >= 190, "{right} of 200");
+    }
+
+    #[test]
+    fn nothing_and_everything_end() {
+        let all = |passed| {
+            highest(10.0, &SearchOptions::default(), |rate| {
+                Ok::<_, Infallible>(Trial { rate, achieved: rate, latency_ns: 0.0, passed })
+            })
+            .unwrap()
+        };
+        let (none, every) = (all(false), all(true));
+        assert_eq!((none.rate, none.confirmed), (None, false));
+        assert_eq!((every.failed_rate, every.confirmed, every.trials.len()), (None, false, 60));
+        let broken = highest(10.0, &SearchOptions::default(), |_| Err::<Trial, _>("no disk"));
+        assert_eq!(broken, Err("no disk"));
+    }
+
+    #[test]
+    fn goals_are_read() {
+        for (text, job, figure, bound_ns) in [
+            ("p99=2ms", None, Figure::Percentile(99.0), 2_000_000),
+            ("p99.9=500us", None, Figure::Percentile(99.9), 500_000),
+            ("lat_mean=1ms", None, Figure::Mean, 1_000_000),
+            ("my.reads.p99.9=1s", Some("my.reads"), Figure::Percentile(99.9), 1_000_000_000),
+        ] {
+            let goal = Goal::parse(text).unwrap();
+            assert_eq!((goal.job.as_deref(), goal.figure, goal.bound_ns), (job, figure, bound_ns), "{text}");
+        }
+        for (text, part) in [
+            ("p99", "FIGURE=TIME"),
+            ("p100=1ms", "no figure"),
+            ("q=1ms", "no figure"),
+            ("p99=2", "unit"),
+            ("p99=0ms", "above 0"),
+            ("p99=2h", "below 18 min"),
+        ] {
+            let why = Goal::parse(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn rates_with_too_few_requests_are_not_tried() {
+        for (text, least) in [("p99=1ms", 1000.0), ("p50=1ms", 20.0), ("lat_mean=1ms", 30.0)] {
+            assert_eq!(Goal::parse(text).unwrap().requests_min(), least, "{text}");
+        }
+        // Nothing is done within a nanosecond.
+        let text = "[{name: a, type: randread, shards: all, shard_info: {parallelism: 1}}]";
+        let goal = Goal::parse("p50=1ns").unwrap();
+        let control = Control::default();
+        let report = run(&situation(text), &goal, &SearchOptions::default(), &control, &mut |_, _| {}).unwrap();
+        assert_eq!((report.found.rate, report.rate_min), (None, 20.0 / 0.005));
+        assert!(report.found.trials.iter().all(|trial| trial.rate >= report.rate_min));
+    }
+
+    #[test]
+    fn a_job_must_be_named_where_there_are_several() {
+        let two = "[{name: a, type: randread, shards: all, shard_info: {parallelism: 1}}, \
+                    {name: b, type: randread, shards: all, shard_info: {parallelism: 1}}]";
+        let jobs = situation(two).options.jobs.jobs;
+        let of = |text: &str| job_of(&jobs, &Goal::parse(text).unwrap()).map_err(|error| error.to_string());
+        assert_eq!(of("b.p99=1ms"), Ok("b".to_owned()));
+        assert!(of("p99=1ms").unwrap_err().contains("JOB.p99=1ms"));
+        assert!(of("c.p99=1ms").unwrap_err().contains("no job `c`"));
+    }
+}

@@ -1,0 +1,136 @@
+//! The scheduler of old: rates that nobody configured stood at 2^31 - 1, and were a limit.
+//!
+//! # Why
+//! Until July 2025 Seastar's unset rates were `INT_MAX` of its weighted units. "Unlimited" was 8.6 GB/s, and fast disks
+//! looked slow for weeks. Whoever wants to see the effect, or to learn its signature, can have it back.
+//!
+//! # How it works
+//! Both `req_count_rate` and `blocks_count_rate` are 2^31 - 1 weighted units a second, and a read or a block of 512
+//! bytes weighs 128: the same costs, to the last integer, as 2^24 operations and 2^33 bytes a second in the `seastar`
+//! form (for requests below 1 GiB the missing unit is below what the arithmetic truncates). The closed loop is off: the
+//! old scheduler had none.
+//!
+//! # Limits
+//! For the rates alone; the rest of the scheduler is ours.
+//!
+//! # Example
+//! 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests a second, 8.59 GB/s.
+//! ```
+//! use plimsoll::core::Op;
+//! use plimsoll_measure::experiment::old_defaults;
+//! let model = old_defaults::disk_config().model;
+//! assert_eq!(model.seastar_capacity(Op::Read, 1 << 20), 2_049_000);
+//! assert_eq!(model.cost(Op::Write, 1 << 20).as_ns_ceil(), 122_130);
+//! ```
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use plimsoll::DiskSetup;
+use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Rate};
+use plimsoll_files::setup::{DiskChoice, NoEntry};
+
+/// Operations a second: 2^31 / 128.
+const OPERATIONS_PER_S: u64 = 1 << 24;
+/// Bytes a second: 2^31 / 128 blocks of 512 bytes.
+const BYTES_PER_S: u64 = 1 << 33;
+/// Seastar's block, in bytes.
+const BLOCK_BYTES: u32 = 512;
+/// How it is called on a command line.
+pub const NAME: &str = "old-defaults";
+
+/// A disk of which nothing is known, as it was scheduled until July 2025.
+#[must_use]
+pub fn disk_config() -> DiskConfig {
+    let (iops, bandwidth) = (Rate::per_second(OPERATIONS_PER_S), Rate::per_second(BYTES_PER_S));
+    let figures =
+        FourFigures { read_iops: iops, write_iops: iops, read_bandwidth: bandwidth, write_bandwidth: bandwidth };
+    let model = CostModel::from_figures(&figures, CostForm::Seastar, BLOCK_BYTES, BLOCK_BYTES);
+    DiskConfig { model, control: ControlConfig::OFF, ..DiskConfig::default() }
+}
+
+/// What `--model` takes: a cost form, or the old defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelChoice {
+    /// The form in which io-properties are charged.
+    Form(CostForm),
+    /// No properties at all, and the rates of old.
+    OldDefaults,
+}
+
+/// What `--model` does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected knee, additive, max or seastar, or old-defaults for the rates that Seastar had until 2025")]
+pub struct UnknownModel;
+
+impl FromStr for ModelChoice {
+    type Err = UnknownModel;
+
+    fn from_str(name: &str) -> Result<ModelChoice, UnknownModel> {
+        if name == NAME {
+            return Ok(ModelChoice::OldDefaults);
+        }
+        name.parse().map(ModelChoice::Form).map_err(|_| UnknownModel)
+    }
+}
+
+impl fmt::Display for ModelChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ModelChoice::Form(form) => form.name(),
+            ModelChoice::OldDefaults => NAME,
+        })
+    }
+}
+
+/// The disk that holds `storage`: what `choice` says of it, in the form that `model` names.
+///
+/// # Errors
+/// As [`DiskChoice::setup`].
+pub fn setup(choice: &DiskChoice, model: ModelChoice, storage: &Path) -> Result<DiskSetup, NoEntry> {
+    match model {
+        ModelChoice::Form(form) => DiskChoice { model: form, ..choice.clone() }.setup(storage),
+        ModelChoice::OldDefaults => {
+            let mut setup = DiskChoice { properties: None, disk: None, ..choice.clone() }.setup(storage)?;
+            let DiskConfig { model, control, .. } = disk_config();
+            setup.config.model = model;
+            setup.config.control = choice.control.unwrap_or(control);
+            Ok(setup)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::core::{LatencyGoal, Op};
+
+    use super::*;
+
+    #[test]
+    fn costs_are_the_published_integers() {
+        let model = disk_config().model;
+        for (len_bytes, units) in [(512, 2_000), (4096, 9_000), (128 << 10, 257_000), (1 << 20, 2_049_000)] {
+            for op in [Op::Read, Op::Write] {
+                assert_eq!(model.seastar_capacity(op, len_bytes), units, "{len_bytes}");
+                // The same from 2^31 - 1 units a second.
+                let seconds = 128.0 * f64::from(1 + len_bytes / 512) / 2_147_483_647.0;
+                assert_eq!((seconds * 1000.0 * 16_777_216.0) as u64, units);
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_setups() {
+        for (name, model) in [("old-defaults", ModelChoice::OldDefaults), ("max", ModelChoice::Form(CostForm::Max))] {
+            assert_eq!(name.parse::<ModelChoice>().unwrap(), model);
+            assert_eq!(model.to_string(), name);
+        }
+        assert!("cubic".parse::<ModelChoice>().unwrap_err().to_string().contains("knee, additive, max or seastar"));
+        let choice = DiskChoice { latency_goal: Some(LatencyGoal::Ns(1)), ..DiskChoice::default() };
+        let old = setup(&choice, ModelChoice::OldDefaults, Path::new("/")).unwrap();
+        assert!(!old.config.model.is_unlimited() && !old.config.control.enabled);
+        assert_eq!(old.config.latency_goal, LatencyGoal::Ns(1));
+        assert!(setup(&choice, ModelChoice::Form(CostForm::Knee), Path::new("/")).unwrap().config.model.is_unlimited());
+    }
+}

@@ -1,0 +1,291 @@
+//! Experiments and runs as pictures, and as one page.
+//!
+//! # Why
+//! That throughput stands still while latency stands still, too, is one look at a picture. So is the second at which a
+//! disk fell behind.
+//!
+//! # How it works
+//! [`of_sweep`] draws throughput and latency (of requests, and in the device) against the load of each curve, and the
+//! queue in the device below. [`of_report`] draws what each job did over time, [`of_search`] the rates that were tried.
+//! [`page()`] puts named pictures and texts into one HTML page.
+//!
+//! # Limits
+//! A sweep without an axis of parallelism or shards has its points drawn by their number.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::experiment::pictures::of_sweep;
+//! use plimsoll_measure::experiment::sweep::SweepReport;
+//! let empty = SweepReport {
+//!     plimsoll: "1",
+//!     axes: Vec::new(),
+//!     points: Vec::new(),
+//!     verdicts: Vec::new(),
+//!     interrupted: false,
+//!     written_bytes: 0,
+//! };
+//! assert!(of_sweep(&empty).is_empty());
+//! ```
+
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
+use plimsoll_show::table::Table;
+
+use super::Point as Run;
+use super::find_rate::RateReport;
+use super::sweep::SweepReport;
+use crate::report::{IntervalReport, JobReport, TestReport};
+
+/// A picture: its name (fit for a file), what it shows, and the charts in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// `sweep`.
+    pub name: &'static str,
+    /// A heading.
+    pub heading: &'static str,
+    /// What one sees in it.
+    pub words: String,
+    /// From top to bottom.
+    pub charts: Vec<Chart>,
+}
+
+/// Throughput, latency and queue of a sweep; nothing where there are no points.
+#[must_use]
+pub fn of_sweep(report: &SweepReport) -> Vec<Picture> {
+    if report.points.is_empty() {
+        return Vec::new();
+    }
+    let curves = curves(report);
+    let line = |name: String, points: Vec<(f64, f64)>, dashed: bool| -> [Layer; 2] {
+        let dots = points.iter().map(|(x, y)| Point::new(*x, *y)).collect();
+        [Layer::Line { name: name.clone(), points, dashed }, Layer::Points { name, points: dots }]
+    };
+    let layers = |what: &str, dashed: bool, value: fn(&Run) -> f64| -> Vec<Layer> {
+        let of = |(name, points): &(String, Vec<&Run>)| {
+            let name = [what, name].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+            line(name, points.iter().map(|run| (run.parallelism as f64, value(run))).collect(), dashed)
+        };
+        curves.iter().flat_map(of).collect()
+    };
+    let load = || Axis::log2("parallelism (requests asked for at once)", Unit::None);
+    let latencies = [
+        layers("requests, mean", false, |run| run.latency.average_us * 1e3),
+        layers("requests, 99 of 100", false, |run| run.latency.p99_us * 1e3),
+        layers("in the device, mean", true, |run| run.device_latency_mean_us * 1e3),
+    ];
+    let chart =
+        |title: &str, y: Axis, layers: Vec<Layer>| Chart { title: title.to_owned(), x: load(), y, layers, note: None };
+    let charts = vec![
+        chart(
+            "Throughput",
+            Axis::linear("throughput", Unit::BytesPerSecond),
+            layers("", false, |run| run.throughput_bytes_per_s),
+        ),
+        chart("Latency", Axis::log10("latency", Unit::Nanoseconds), latencies.concat()),
+        chart("Queue in the device", Axis::linear("pieces", Unit::None), layers("", false, |run| run.in_device)),
+    ];
+    let verdicts = report.verdicts.iter().map(|found| found.verdict.sentence.clone());
+    let words = verdicts.collect::<Vec<_>>().join(". ");
+    vec![Picture { name: "sweep", heading: "Against parallelism", words, charts }]
+}
+
+/// Points that differ only in their load, with a name for what they have in common.
+fn curves(report: &SweepReport) -> Vec<(String, Vec<&Run>)> {
+    let mut curves: Vec<(String, Vec<&Run>)> = Vec::new();
+    for run in &report.points {
+        let is_load = |key: &str| matches!(key.rsplit('.').next(), Some("parallelism" | "iodepth" | "shards" | "smp"));
+        let common = run.settings.iter().filter(|(key, _)| !is_load(key)).map(|(key, value)| format!("{key}={value}"));
+        let name = common.collect::<Vec<_>>().join(" ");
+        match curves.iter_mut().find(|(of, _)| *of == name) {
+            Some((_, points)) => points.push(run),
+            None => curves.push((name, vec![run])),
+        }
+    }
+    curves
+}
+
+/// Rate and latency of each job over time, from the intervals of a run; nothing where it has none.
+#[must_use]
+pub fn of_report(report: &TestReport) -> Vec<Picture> {
+    if report.jobs.iter().all(|job| job.intervals.is_empty()) {
+        return Vec::new();
+    }
+    let lines = |what: &str, value: fn(&IntervalReport) -> Option<f64>| -> Vec<Layer> {
+        let of = |job: &JobReport| {
+            let name = if what.is_empty() { job.name.clone() } else { format!("{}, {what}", job.name) };
+            let mut end_ns = 0.0;
+            let place = |interval: &IntervalReport| {
+                let length_ns = interval.length_s * 1e9;
+                let middle_ns = end_ns + length_ns / 2.0;
+                end_ns += length_ns;
+                Some((middle_ns, value(interval)?))
+            };
+            let points = job.intervals.iter().filter(|i| i.length_s > 0.0).filter_map(place).collect();
+            Layer::Line { name, points, dashed: what == "longest" }
+        };
+        report.jobs.iter().map(of).collect()
+    };
+    let time = || Axis::linear("time", Unit::Nanoseconds);
+    let mean = |i: &IntervalReport| (i.requests > 0).then_some(i.latency_mean_us * 1e3);
+    let longest = |i: &IntervalReport| (i.latency_max_us > 0.0).then_some(i.latency_max_us * 1e3);
+    let charts = vec![
+        Chart {
+            title: "Throughput over time".to_owned(),
+            x: time(),
+            y: Axis::linear("throughput", Unit::BytesPerSecond),
+            layers: lines("", |i| Some(i.bytes as f64 / i.length_s)),
+            note: None,
+        },
+        Chart {
+            title: "Requests over time".to_owned(),
+            x: time(),
+            y: Axis::linear("requests a second", Unit::PerSecond),
+            layers: lines("", |i| Some(i.requests as f64 / i.length_s)),
+            note: None,
+        },
+        Chart {
+            title: "Latency over time".to_owned(),
+            x: time(),
+            y: Axis::log10("latency", Unit::Nanoseconds),
+            layers: [lines("mean", mean), lines("longest", longest)].concat(),
+            note: None,
+        },
+    ];
+    let words = "What each job did in each interval of the measured window.".to_owned();
+    vec![Picture { name: "time", heading: "Over time", words, charts }]
+}
+
+/// The rates that were tried.
+#[must_use]
+pub fn of_search(report: &RateReport) -> Vec<Picture> {
+    let of = |name: &str, passed: bool| Layer::Points {
+        name: name.to_owned(),
+        points: report
+            .found
+            .trials
+            .iter()
+            .filter(|trial| trial.passed == passed)
+            .map(|trial| Point::new(trial.rate, trial.latency_ns))
+            .collect(),
+    };
+    if report.found.trials.is_empty() {
+        return Vec::new();
+    }
+    let mut layers = vec![
+        of("within the bound", true),
+        of("not within it", false),
+        Layer::HorizontalMark { y: report.bound_ns as f64, label: report.goal.clone() },
+    ];
+    layers.extend(report.found.rate.map(|x| Layer::VerticalMark { x, label: "highest rate".to_owned() }));
+    let chart = Chart {
+        title: format!("Latency of {} by its rate", report.job),
+        x: Axis::linear("requests a second", Unit::PerSecond),
+        y: Axis::log10("latency", Unit::Nanoseconds),
+        layers,
+        note: None,
+    };
+    let words = "Each point is a run of an open loop.".to_owned();
+    vec![Picture { name: "rate", heading: "Latency against rate", words, charts: vec![chart] }]
+}
+
+/// The jobs of a run, a row each.
+#[must_use]
+pub fn table(report: &TestReport) -> Table {
+    let headers = ["job", "type", "size", "IOPS", "rate", "mean", "p50", "p99", "p99.9", "depth"];
+    let us = |us: f64| format_duration_ns((us * 1e3) as u64);
+    let rows = report.jobs.iter().map(|job| {
+        [
+            job.name.clone(),
+            job.kind.clone(),
+            format_bytes_binary(job.request_bytes),
+            format_iops(job.iops),
+            format_throughput_decimal(job.throughput_bytes_per_s),
+            us(job.latency.average_us),
+            us(job.latency.p50_us),
+            us(job.latency.p99_us),
+            us(job.latency.p99_9_us),
+            format!("{:.1}", job.device_depth.average),
+        ]
+    });
+    Table::new("", headers, rows)
+}
+
+/// Everything in one HTML page: a table and remarks first, then the pictures.
+#[must_use]
+pub fn page(title: &str, remarks: &[String], table: Table, pictures: &[Picture]) -> String {
+    page::html(title, &sections(remarks, table, pictures))
+}
+
+/// The sections of the page.
+#[must_use]
+pub fn sections(remarks: &[String], table: Table, pictures: &[Picture]) -> Vec<Section> {
+    let mut blocks: Vec<Block> = remarks.iter().cloned().map(Block::Text).collect();
+    blocks.push(Block::Table(table));
+    let mut sections = vec![Section { heading: "Result".to_owned(), blocks }];
+    for picture in pictures {
+        let blocks = vec![Block::Text(picture.words.clone()), Block::Picture(picture.charts.clone())];
+        sections.push(Section { heading: picture.heading.to_owned(), blocks });
+    }
+    sections
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_show::plot;
+
+    use super::*;
+    use crate::experiment::find_rate::{Found, Trial};
+
+    fn report() -> SweepReport {
+        let point = |parallelism: u64, reqsize: &str| Run {
+            settings: vec![("parallelism".into(), parallelism.to_string()), ("reqsize".into(), reqsize.into())],
+            parallelism,
+            throughput_bytes_per_s: 1e9,
+            in_device: 4.0,
+            device_latency_mean_us: 490.0,
+            ..Run::default()
+        };
+        let points = [1, 2, 4].into_iter().flat_map(|n| [point(n, "4k"), point(n, "<1M>")]).collect();
+        SweepReport {
+            plimsoll: "1",
+            axes: vec!["parallelism".into(), "reqsize".into()],
+            points,
+            verdicts: Vec::new(),
+            interrupted: false,
+            written_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_sweep_has_a_line_for_each_curve() {
+        let pictures = of_sweep(&report());
+        let [throughput, latency, queue] = &pictures[0].charts[..] else { panic!("three charts") };
+        assert_eq!((throughput.layers.len(), latency.layers.len(), queue.layers.len()), (4, 12, 4));
+        let svg = plot::svg("a sweep", &pictures[0].charts);
+        assert!(svg.contains("reqsize=&lt;1M&gt;") && !svg.contains("NaN"));
+        let page = page("sweep", &["said".into()], Table::default(), &pictures);
+        assert!(page.contains("Against parallelism") && page.contains("said"));
+    }
+
+    #[test]
+    fn a_search_shows_its_bound() {
+        let trial = |rate, passed| Trial { rate, achieved: rate, latency_ns: 1e6, passed };
+        let trials = vec![trial(100.0, true), trial(200.0, false)];
+        let found = Found { rate: Some(100.0), failed_rate: Some(200.0), confirmed: true, trials };
+        let mut report = RateReport {
+            plimsoll: "1",
+            job: "reads".into(),
+            goal: "p99=2ms".into(),
+            bound_ns: 2_000_000,
+            closed_loop_iops: 1.0,
+            rate_min: 0.1,
+            found,
+            interrupted: false,
+            written_bytes: 0,
+        };
+        assert!(plot::svg("", &of_search(&report)[0].charts).contains("p99=2ms"));
+        report.found.trials.clear();
+        assert!(of_search(&report).is_empty());
+    }
+}

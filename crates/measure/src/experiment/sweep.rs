@@ -1,0 +1,336 @@
+//! Sweeps: every combination of values of some settings, a point each, and a verdict for each curve.
+//!
+//! # Why
+//! Where a disk's knee lies, which cost form admits more, what the latency goal does: questions of the form "the same,
+//! but with".
+//!
+//! # How it works
+//! An [`Axis`] is `KEY=V1,V2,...`, of all jobs, or `JOB.KEY=...` of one. [`points_of`] is the product of all axes, the
+//! last changing fastest. Points that differ in nothing but parallelism (else: the number of shards) make a curve,
+//! which [`verdict`](plimsoll_figures::verdict) judges by throughput and time in the device.
+//!
+//! # Limits
+//! At most [`POINTS_MAX`] points. Without an axis of parallelism or shards there is no verdict.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::experiment::sweep::{Axis, points_of};
+//! let axes = [Axis::parse("reads.parallelism=1,2,4")?, Axis::parse("reqsize=128k,1M")?];
+//! assert_eq!(points_of(&axes)?.len(), 6);
+//! # Ok::<(), String>(())
+//! ```
+
+mod setting;
+
+use plimsoll_figures::verdict::{Verdict, verdict};
+use serde::Serialize;
+
+use super::point::promised_bytes_per_s;
+use super::{ExperimentError, ModelChoice, OnStep, Point, Situation, is_end};
+use crate::load::Control;
+pub(super) use setting::set_rate as setting_rate;
+pub use setting::{Key, Setting};
+
+/// The most points of one sweep.
+pub const POINTS_MAX: usize = 1000;
+/// The most values of one axis.
+const VALUES_MAX: usize = 256;
+
+/// A setting and the values that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// As the user wrote it, without the values: `reads.parallelism`.
+    pub name: String,
+    /// The values, in the user's order, at least one.
+    pub settings: Vec<Setting>,
+}
+
+impl Axis {
+    /// Reads `KEY=V1,V2,...` or `JOB.KEY=V1,V2,...`.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right: an unknown key, no values, a value that the key does not take.
+    pub fn parse(text: &str) -> Result<Axis, String> {
+        let (name, values) =
+            text.rsplit_once('=').ok_or_else(|| format!("`{text}`: write KEY=V1,V2,..., such as parallelism=1,2,4"))?;
+        let name = name.trim();
+        let (job, key) = Key::find(name)?;
+        let values: Vec<&str> = values.split(',').map(str::trim).collect();
+        if values.len() > VALUES_MAX {
+            return Err(format!("{name}: {} values, at most {VALUES_MAX} are taken", values.len()));
+        }
+        let settings = values.into_iter().map(|value| Setting::parse(job.as_deref(), key, value));
+        let settings = settings.collect::<Result<Vec<_>, _>>().map_err(|why| format!("{name}: {why}"))?;
+        Ok(Axis { name: name.to_owned(), settings })
+    }
+
+    /// Whether its values make a load heavier along one curve.
+    fn is_load(&self, key: Key) -> bool {
+        self.settings.first().is_some_and(|setting| setting.key == key)
+    }
+}
+
+/// All combinations, the last axis changing fastest.
+///
+/// # Errors
+/// More than [`POINTS_MAX`], or two axes of one name.
+pub fn points_of(axes: &[Axis]) -> Result<Vec<Vec<&Setting>>, String> {
+    for (at, axis) in axes.iter().enumerate() {
+        if axes.iter().take(at).any(|other| other.name == axis.name) {
+            return Err(format!("--sweep {} twice: put all its values into one", axis.name));
+        }
+    }
+    let mut points: Vec<Vec<&Setting>> = vec![Vec::new()];
+    for axis in axes {
+        let count = points.len().saturating_mul(axis.settings.len());
+        if count > POINTS_MAX {
+            return Err(format!("a sweep of more than {POINTS_MAX} points: leave out values"));
+        }
+        let with = |point: &Vec<_>| {
+            let point = point.clone();
+            axis.settings.iter().map(move |setting| point.iter().copied().chain([setting]).collect::<Vec<_>>())
+        };
+        points = points.iter().flat_map(with).collect();
+    }
+    Ok(points)
+}
+
+/// What a sweep measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SweepReport {
+    /// Version of the program that made it.
+    pub plimsoll: &'static str,
+    /// Names of the axes.
+    pub axes: Vec<String>,
+    /// In the order of the runs.
+    pub points: Vec<Point>,
+    /// One for each curve over parallelism (or shards).
+    pub verdicts: Vec<CurveVerdict>,
+    /// Whether it ended before its last point: by the user, or since no more may be written.
+    pub interrupted: bool,
+    /// Bytes written, files included.
+    pub written_bytes: u64,
+}
+
+/// The verdict of one curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CurveVerdict {
+    /// What all its points have in common: key and value.
+    pub settings: Vec<(String, String)>,
+    /// What they say.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Runs all points. What cannot be set is refused before the first run.
+///
+/// # Errors
+/// [`ExperimentError`]; a stop of `control` is none: the report then has the points until there.
+pub fn run(
+    situation: &Situation,
+    axes: &[Axis],
+    control: &Control,
+    on_step: OnStep<'_>,
+) -> Result<SweepReport, ExperimentError> {
+    let plan = points_of(axes).map_err(ExperimentError::Asked)?;
+    let situations = plan.iter().map(|settings| changed(situation, settings)).collect::<Result<Vec<_>, _>>()?;
+    let mut report = SweepReport {
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        axes: axes.iter().map(|axis| axis.name.clone()).collect(),
+        points: Vec::new(),
+        verdicts: Vec::new(),
+        interrupted: false,
+        written_bytes: 0,
+    };
+    let mut promises = Vec::new();
+    for (at, (settings, situation)) in plan.iter().zip(&situations).enumerate() {
+        let named: Vec<(String, String)> =
+            axes.iter().zip(settings).map(|(axis, setting)| (axis.name.clone(), setting.text.clone())).collect();
+        let words: Vec<String> = named.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let head = format!("{}/{} {}", at + 1, plan.len(), words.join(" "));
+        let result = situation.run(control, &mut |what, expected_ns| on_step(&format!("{head}: {what}"), expected_ns));
+        match result {
+            Err(error) if is_end(&error) && !report.points.is_empty() => report.interrupted = true,
+            // A point that was cut off says nothing beside whole ones.
+            Ok(result) if result.interrupted => report.interrupted = true,
+            result => report.points.push(Point::of(situation, &result?, named)),
+        }
+        if report.interrupted {
+            break;
+        }
+        promises.push(promise(situation));
+    }
+    report.verdicts = verdicts(axes, &report.points, &promises);
+    report.written_bytes = control.written_bytes();
+    Ok(report)
+}
+
+/// A copy with the settings made, seen to be possible.
+fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, ExperimentError> {
+    let mut situation = situation.clone();
+    // A rate is divided over shards and batches: it comes when those are known.
+    let (rates, others): (Vec<&Setting>, Vec<&Setting>) = settings.iter().partition(|setting| setting.key == Key::Rate);
+    let mut in_order = others.into_iter().chain(rates);
+    in_order.try_for_each(|setting| setting.apply(&mut situation)).map_err(ExperimentError::Asked)?;
+    situation.options.jobs.validate(u32::from(situation.options.shards))?;
+    situation.disk()?;
+    Ok(situation)
+}
+
+/// What the disk promises to the load; the rates of old promised nothing, they only limited.
+fn promise(situation: &Situation) -> Option<f64> {
+    let disk = situation.disk().ok().filter(|_| situation.model != ModelChoice::OldDefaults)?;
+    promised_bytes_per_s(&situation.options.jobs.jobs, &disk.config.model)
+}
+
+fn verdicts(axes: &[Axis], points: &[Point], promises: &[Option<f64>]) -> Vec<CurveVerdict> {
+    let has = |key: Key| axes.iter().any(|axis| axis.is_load(key));
+    let load = [Key::Parallelism, Key::Shards].into_iter().find(|key| has(*key));
+    let Some(load) = load else { return Vec::new() };
+    // What stays the same along a curve.
+    let common = |point: &Point| -> Vec<(String, String)> {
+        let pairs = axes.iter().zip(&point.settings).filter(|(axis, _)| !axis.is_load(load));
+        pairs.map(|(_, pair)| pair.clone()).collect()
+    };
+    let mut curves: Vec<Curve<'_>> = Vec::new();
+    for (point, promised) in points.iter().zip(promises) {
+        let settings = common(point);
+        match curves.iter_mut().find(|curve| curve.settings == settings) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve { settings, points: vec![point], promised: *promised }),
+        }
+    }
+    curves.into_iter().map(Curve::judged).collect()
+}
+
+/// Points that differ in their load only.
+struct Curve<'a> {
+    settings: Vec<(String, String)>,
+    points: Vec<&'a Point>,
+    promised: Option<f64>,
+}
+
+impl Curve<'_> {
+    fn judged(self) -> CurveVerdict {
+        let points: Vec<_> = self.points.iter().map(|point| point.on_curve()).collect();
+        let mut verdict = verdict(&points, self.promised);
+        let heaviest = self.points.iter().max_by_key(|point| point.parallelism);
+        if let Some(wait) = heaviest.and_then(|point| point.wait) {
+            let (reason, pct) = (wait.reason, 100.0 * wait.part.min(1.0));
+            verdict
+                .evidence
+                .push(format!("what held requests back at the last point: {reason} ({pct:.0} % of the time)"));
+        }
+        CurveVerdict { settings: self.settings, verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::core::DiskConfig;
+    use plimsoll_figures::verdict::{CurvePoint, Kind};
+    use plimsoll_sim::device::{DeviceSpec, LatencySpec, RateSpec};
+    use plimsoll_sim::workload::{JobSpec, Load, SizeDist};
+    use plimsoll_sim::world::{self, ClassSpec, SimDisk, WorldSpec};
+
+    use super::*;
+    use crate::experiment::old_defaults;
+    use crate::experiment::tests_support::situation;
+
+    const READS: &str = "[{name: reads, type: randread, shards: all, shard_info: {parallelism: 1, reqsize: 1MB}}]";
+
+    #[test]
+    fn products_and_their_limits() {
+        let axes = [Axis::parse("parallelism=1,2").unwrap(), Axis::parse("reqsize=4k,1M,2M").unwrap()];
+        let points = points_of(&axes).unwrap();
+        let texts: Vec<String> = points.iter().map(|p| format!("{} {}", p[0].text, p[1].text)).collect();
+        assert_eq!(texts, ["1 4k", "1 1M", "1 2M", "2 4k", "2 1M", "2 2M"]);
+        assert_eq!(points_of(&[]).unwrap().len(), 1);
+        let many = Axis::parse(&format!("parallelism={}", ["1"; 200].join(","))).unwrap();
+        let other = Axis { name: "x".into(), ..many.clone() };
+        assert!(points_of(&[many.clone(), other]).unwrap_err().contains("more than 1000 points"));
+        assert!(points_of(&[many.clone(), many]).unwrap_err().contains("parallelism twice"));
+    }
+
+    #[test]
+    fn old_defaults_are_a_plateau_that_the_verdict_finds() {
+        // The null backend takes anything at once: whatever limit there is, it is above the disk.
+        let mut situation = situation(READS);
+        (situation.model, situation.options.duration_ns) = (ModelChoice::OldDefaults, 100_000_000);
+        let axes = [Axis::parse("parallelism=8,16,32").unwrap()];
+        let report = run(&situation, &axes, &Control::default(), &mut |_, _| {}).unwrap();
+        assert_eq!((report.points.len(), report.verdicts.len(), report.interrupted), (3, 1, false));
+        for point in &report.points {
+            // Never more than the old limit and the bucket's depth; less where the machine is slow.
+            assert!(point.throughput_bytes_per_s < 8.5857e9 * 1.05, "{point:?}");
+            assert!(point.capacity_used.unwrap() < 1.05);
+        }
+    }
+
+    /// A device that serves 1 MiB in 0.49 ms, many at a time, and the given scheduler above it.
+    fn simulated(config: DiskConfig, parallelism: u32) -> CurvePoint {
+        let latency = LatencySpec { read_ns: 490_000.0, ..LatencySpec::default() };
+        let rates = RateSpec { read_iops: 1e6, read_bytes_per_s: 16e9, ..RateSpec::default() };
+        let device = DeviceSpec { latency, rates, ..DeviceSpec::default() };
+        let sizes = SizeDist::Fixed(1 << 20);
+        let job = JobSpec {
+            name: "io".into(),
+            class: "io".into(),
+            load: Load::closed(parallelism),
+            sizes,
+            ..JobSpec::default()
+        };
+        let spec = WorldSpec {
+            disks: vec![SimDisk::new(device, config)],
+            classes: vec![ClassSpec::new("io", 100)],
+            jobs: vec![job],
+            warmup_ns: 20_000_000,
+            duration_ns: 200_000_000,
+            ..WorldSpec::default()
+        };
+        let report = world::run(&spec).unwrap();
+        let (disk, class) = (&report.disks[0], &report.classes[0]);
+        CurvePoint {
+            parallelism: f64::from(parallelism),
+            throughput: disk.iops,
+            latency_ns: class.device.mean(),
+            in_device: disk.mean_in_device,
+        }
+    }
+
+    #[test]
+    fn a_simulated_disk_under_old_defaults_holds_four_and_the_verdict_says_why() {
+        let curve: Vec<CurvePoint> =
+            [1, 2, 4, 8, 16].map(|parallelism| simulated(old_defaults::disk_config(), parallelism)).to_vec();
+        let found = verdict(&curve, None);
+        assert_eq!(found.kind, Kind::LimitedAbove, "{found:?} of {curve:?}");
+        let last = curve.last().unwrap();
+        assert!((last.throughput / 8188.0 - 1.0).abs() < 0.02 && (3.5..4.7).contains(&last.in_device), "{last:?}");
+    }
+
+    #[test]
+    fn a_rate_is_of_requests_on_all_shards_whatever_the_order() {
+        for order in [["rate=800", "batch=4", "shards=2"], ["shards=2", "batch=4", "rate=800"]] {
+            let axes = order.map(|axis| Axis::parse(axis).unwrap());
+            let settings: Vec<&Setting> = axes.iter().flat_map(|axis| &axis.settings).collect();
+            let job = changed(&situation(READS), &settings).unwrap().options.jobs.jobs.remove(0);
+            assert_eq!((job.requests_per_s_per_shard, job.batch), (Some(100.0), 4), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_refused_before_the_first_run() {
+        let situation = situation(READS);
+        for (axis, part) in
+            [("nobody.parallelism=1", "no job `nobody`"), ("shares=1,5000000", "shares"), ("reqsize=1k,2G", "reqsize")]
+        {
+            let refused = match Axis::parse(axis) {
+                Err(why) => why,
+                Ok(axis) => run(&situation, &[axis], &Control::default(), &mut |what, _| panic!("{what}"))
+                    .unwrap_err()
+                    .to_string(),
+            };
+            assert!(refused.contains(part), "{axis}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What a sweep can set, and how.
+
+use plimsoll::DiskMode;
+use plimsoll::core::{ControlConfig, LatencyGoal};
+use plimsoll_figures::units::{format_bytes_binary, parse_count, parse_duration_ns, parse_size_bytes};
+use plimsoll_files::jobs::{
+    Content, Job, JobClass, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
+};
+use plimsoll_files::sched_groups::MAX_SHARES;
+use plimsoll_files::setup::parse_capacity_scale;
+
+use crate::experiment::Situation;
+use crate::experiment::old_defaults::ModelChoice;
+
+/// Lengths of requests are multiples of this.
+const REQUEST_UNIT_BYTES: u64 = 512;
+/// The longest pause, in nanoseconds: a day.
+const THINK_TIME_MAX_NS: u64 = 86_400_000_000_000;
+
+/// What is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Fibers on each shard.
+    Parallelism,
+    /// Length of requests in bytes; takes the place of a distribution.
+    RequestBytes,
+    /// Requests a second of each fiber.
+    RatePerFiber,
+    /// Requests a second of all fibers on all shards together.
+    Rate,
+    /// Requests issued together.
+    Batch,
+    /// Shares of the job's own class.
+    Shares,
+    /// Pause after each request.
+    ThinkTime,
+    /// Segments of a request.
+    IovCount,
+    /// How much a compressor can save, in per cent.
+    Compressible,
+    /// Reads in a hundred requests of a job that mixes.
+    ReadPct,
+    /// Shards of the run.
+    Shards,
+    /// Longest device time of a piece.
+    LatencyGoal,
+    /// Cost form, or the old defaults.
+    Model,
+    /// What holds requests back: `scheduled`, `drain` or `depth:N`.
+    Mode,
+    /// I/O queues.
+    IoQueues,
+    /// How far the capacity may follow the disk.
+    CapacityScale,
+}
+
+/// Names of keys, as users of job files and flags know them. A `-` counts as `_`.
+const NAMES: [(&str, Key); 20] = [
+    ("parallelism", Key::Parallelism),
+    ("iodepth", Key::Parallelism),
+    ("reqsize", Key::RequestBytes),
+    ("bs", Key::RequestBytes),
+    ("rps", Key::RatePerFiber),
+    ("rate", Key::Rate),
+    ("batch", Key::Batch),
+    ("shares", Key::Shares),
+    ("think_time", Key::ThinkTime),
+    ("iov_count", Key::IovCount),
+    ("compressible", Key::Compressible),
+    ("read_pct", Key::ReadPct),
+    ("shards", Key::Shards),
+    ("smp", Key::Shards),
+    ("latency_goal", Key::LatencyGoal),
+    ("io_latency_goal_ms", Key::LatencyGoal),
+    ("model", Key::Model),
+    ("mode", Key::Mode),
+    ("num_io_queues", Key::IoQueues),
+    ("capacity_scale", Key::CapacityScale),
+];
+
+/// One value of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// What is set.
+    pub key: Key,
+    /// Of which job; `None`: of all, or of the run.
+    pub job: Option<String>,
+    /// The value as the user wrote it.
+    pub text: String,
+    value: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Whole(u64),
+    Real(f64),
+    Goal(LatencyGoal),
+    Model(ModelChoice),
+    Mode(DiskMode),
+    Scale(ControlConfig),
+}
+
+impl Key {
+    /// The job (if there is one) and the key that `name` means: `reqsize`, `reads.reqsize`. Names of jobs may have
+    /// dots.
+    ///
+    /// # Errors
+    /// An unknown key, and a job for a key that is one of the run.
+    pub fn find(name: &str) -> Result<(Option<String>, Key), String> {
+        let (job, word) = match name.rsplit_once('.') {
+            Some((job, word)) => (Some(job.to_owned()), word),
+            None => (None, name),
+        };
+        let plain = word.replace('-', "_");
+        let Some((_, key)) = NAMES.iter().find(|(known, _)| *known == plain) else {
+            let all: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
+            return Err(format!("unknown key `{word}`: expected one of {}", all.join(", ")));
+        };
+        if job.is_some() && !key.is_of_job() {
+            return Err(format!("`{word}` is a setting of the run, not of a job: write {word}=..."));
+        }
+        Ok((job, *key))
+    }
+
+    fn is_of_job(self) -> bool {
+        !matches!(self, Key::Shards | Key::LatencyGoal | Key::Model | Key::Mode | Key::IoQueues | Key::CapacityScale)
+    }
+}
+
+impl Setting {
+    /// Reads a value of `key`.
+    ///
+    /// # Errors
+    /// What the key takes instead.
+    pub fn parse(job: Option<&str>, key: Key, text: &str) -> Result<Setting, String> {
+        let whole = |min: u64, max: u64| match parse_count(text) {
+            Ok(value) if (min..=max).contains(&value) => Ok(Value::Whole(value)),
+            _ => Err(format!("`{text}`: expected a whole number from {min} to {max}")),
+        };
+        let value = match key {
+            Key::Parallelism => whole(1, u64::from(MAX_PARALLELISM))?,
+            Key::RatePerFiber => whole(1, u64::from(MAX_REQUESTS_PER_S))?,
+            Key::Rate => match text.parse::<f64>() {
+                Ok(rate) if (1e-3..=1e9).contains(&rate) => Value::Real(rate),
+                _ => return Err(format!("`{text}`: expected requests a second, 0.001 to 1000000000")),
+            },
+            Key::Batch => whole(1, u64::from(MAX_BATCH))?,
+            Key::Shares => whole(1, u64::from(MAX_SHARES))?,
+            Key::IovCount => whole(1, u64::from(MAX_IOV_COUNT))?,
+            Key::Compressible | Key::ReadPct => whole(0, 100)?,
+            Key::Shards | Key::IoQueues => whole(1, u64::from(u16::MAX))?,
+            Key::RequestBytes => {
+                let bytes = parse_size_bytes(text).map_err(|error| format!("{}: {}", error.message, error.help))?;
+                if bytes == 0 || bytes > MAX_REQUEST_BYTES || bytes % REQUEST_UNIT_BYTES != 0 {
+                    let most = format_bytes_binary(MAX_REQUEST_BYTES);
+                    return Err(format!("`{text}`: expected a multiple of {REQUEST_UNIT_BYTES} bytes up to {most}"));
+                }
+                Value::Whole(bytes)
+            }
+            Key::ThinkTime => match parse_duration_ns(text) {
+                Ok(ns) if ns <= THINK_TIME_MAX_NS => Value::Whole(ns),
+                Ok(_) => return Err(format!("`{text}`: expected a pause of at most a day")),
+                Err(error) => return Err(format!("{}: {}", error.message, error.help)),
+            },
+            Key::LatencyGoal => Value::Goal(latency_goal(text)?),
+            Key::Model => Value::Model(text.parse().map_err(|error| format!("`{text}`: {error}"))?),
+            Key::Mode => Value::Mode(mode(text)?),
+            Key::CapacityScale => {
+                Value::Scale(parse_capacity_scale(text).map_err(|error| format!("{}: {}", error.message, error.help))?)
+            }
+        };
+        Ok(Setting { key, job: job.map(str::to_owned), text: text.to_owned(), value })
+    }
+
+    /// Makes it so.
+    ///
+    /// # Errors
+    /// No such job, or a job that has no such setting.
+    pub fn apply(&self, situation: &mut Situation) -> Result<(), String> {
+        match (self.key, self.value) {
+            (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),
+            (Key::IoQueues, Value::Whole(queues)) => situation.choice.num_io_queues = u16::try_from(queues).ok(),
+            (_, Value::Goal(goal)) => situation.choice.latency_goal = Some(goal),
+            (_, Value::Model(model)) => situation.model = model,
+            (_, Value::Mode(mode)) => situation.choice.mode = mode,
+            (_, Value::Scale(control)) => situation.choice.control = Some(control),
+            _ => return self.apply_to_jobs(situation),
+        }
+        Ok(())
+    }
+
+    fn apply_to_jobs(&self, situation: &mut Situation) -> Result<(), String> {
+        let shards = u32::from(situation.options.shards);
+        let is_meant = |job: &&mut Job| self.job.as_ref().is_none_or(|name| *name == job.name);
+        let mut found = false;
+        for job in situation.options.jobs.jobs.iter_mut().filter(is_meant) {
+            found = true;
+            self.apply_to(job, shards)?;
+        }
+        match (&self.job, found) {
+            (Some(name), false) => Err(format!("there is no job `{name}` in the job file")),
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_to(&self, job: &mut Job, shards: u32) -> Result<(), String> {
+        // Each was seen to be in its range when it was read.
+        let (whole, real) = match self.value {
+            Value::Whole(whole) => (whole, 0.0),
+            Value::Real(real) => (0, real),
+            _ => return Ok(()),
+        };
+        let small = u32::try_from(whole).unwrap_or(u32::MAX);
+        let percent = u8::try_from(whole).unwrap_or(100);
+        match self.key {
+            Key::Parallelism => job.parallelism = small,
+            Key::RequestBytes => {
+                job.request_bytes = small;
+                job.sizes.clear();
+            }
+            Key::RatePerFiber => {
+                (job.requests_per_s_per_fiber, job.requests_per_s_per_shard) = (Some(f64::from(small)), None);
+                (job.think_time_ns, job.think_after_ns) = (0, 0);
+            }
+            Key::Rate => set_rate(job, real, shards),
+            Key::Batch => job.batch = small,
+            Key::ThinkTime => job.think_time_ns = whole,
+            Key::IovCount => job.iov_count = Some(small),
+            Key::Compressible => job.content = Content { compressible_pct: percent },
+            Key::Shares => match &mut job.class {
+                JobClass::Own { shares } => *shares = small,
+                JobClass::Joined(class) => {
+                    return Err(format!("job `{}` has no shares of its own: it is in class `{class}`", job.name));
+                }
+            },
+            Key::ReadPct => match &mut job.kind {
+                JobKind::RandMixed { read_pct } | JobKind::SeqMixed { read_pct } => *read_pct = percent,
+                kind => {
+                    let kind = kind.as_str();
+                    return Err(format!("job `{}` is a {kind} and mixes nothing: make it randrw or seqrw", job.name));
+                }
+            },
+            Key::Shards | Key::LatencyGoal | Key::Model | Key::Mode | Key::IoQueues | Key::CapacityScale => {}
+        }
+        Ok(())
+    }
+}
+
+/// An open loop of `rate` requests a second on all shards of the job together, in batches of the job's size.
+pub(in crate::experiment) fn set_rate(job: &mut Job, rate: f64, shards: u32) {
+    let running = (0..shards).filter(|shard| job.shards.contains(*shard)).count().max(1);
+    // The job's own figure counts batches.
+    job.requests_per_s_per_shard = Some(rate / running as f64 / f64::from(job.batch.max(1)));
+    job.requests_per_s_per_fiber = None;
+    (job.think_time_ns, job.think_after_ns) = (0, 0);
+}
+
+fn latency_goal(text: &str) -> Result<LatencyGoal, String> {
+    match (text, text.parse::<f64>()) {
+        ("none", _) => Ok(LatencyGoal::NoSplit),
+        (_, Ok(ms)) if (1e-3..=1e7).contains(&ms) => Ok(LatencyGoal::Ns((ms * 1e6) as u64)),
+        _ => Err(format!("`{text}`: expected milliseconds from 0.001 to 10000000, or `none`")),
+    }
+}
+
+fn mode(text: &str) -> Result<DiskMode, String> {
+    let depth = text.strip_prefix("depth:").and_then(|count| count.parse::<u32>().ok()).filter(|count| *count > 0);
+    match (text, depth) {
+        ("scheduled", _) => Ok(DiskMode::Scheduled),
+        ("drain", _) => Ok(DiskMode::Drain),
+        (_, Some(max_io_requests)) => Ok(DiskMode::Depth { max_io_requests }),
+        _ => Err(format!("`{text}`: expected scheduled, drain or depth:N, such as depth:32")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests_support::situation;
+
+    const TWO: &str = "[{name: a.b, type: randread, shards: all, shard_info: {parallelism: 1, reqsize: 4kB}}, \
+                        {name: c, type: randwrite, shards: all, \
+                         shard_info: {parallelism: 1, reqsize: 4kB, class: a.b}}]";
+
+    fn set(name: &str, value: &str) -> Result<Situation, String> {
+        let (job, key) = Key::find(name)?;
+        let mut situation = situation(TWO);
+        Setting::parse(job.as_deref(), key, value)?.apply(&mut situation)?;
+        Ok(situation)
+    }
+
+    #[test]
+    fn settings_reach_the_jobs_that_are_meant() {
+        let both = set("parallelism", "8").unwrap().options.jobs.jobs;
+        assert_eq!((both[0].parallelism, both[1].parallelism), (8, 8));
+        let one = set("a.b.reqsize", "128k").unwrap().options.jobs.jobs;
+        assert_eq!((one[0].request_bytes, one[1].request_bytes), (131_072, 4096));
+        let rate = set("c.rate", "1500").unwrap().options.jobs.jobs;
+        assert_eq!((rate[0].requests_per_s_per_shard, rate[1].requests_per_s_per_shard), (None, Some(1500.0)));
+        assert_eq!(set("rps", "7").unwrap().options.jobs.jobs[0].requests_per_s_per_fiber, Some(7.0));
+        assert_eq!(set("compressible", "40").unwrap().options.jobs.jobs[1].content.compressible_pct, 40);
+    }
+
+    #[test]
+    fn settings_reach_the_run() {
+        assert_eq!(set("shards", "3").unwrap().options.shards, 3);
+        assert_eq!(set("latency-goal", "1.5").unwrap().choice.latency_goal, Some(LatencyGoal::Ns(1_500_000)));
+        assert_eq!(set("model", "old-defaults").unwrap().model, ModelChoice::OldDefaults);
+        assert_eq!(set("mode", "depth:32").unwrap().choice.mode, DiskMode::Depth { max_io_requests: 32 });
+        assert_eq!(set("capacity_scale", "off").unwrap().choice.control, Some(ControlConfig::OFF));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (name, value, part) in [
+            ("depth", "1", "unknown key `depth`: expected one of parallelism"),
+            ("c.shards", "1", "setting of the run"),
+            ("d.batch", "1", "no job `d`"),
+            ("parallelism", "0", "from 1 to 65536"),
+            ("parallelism", "", "`` has no digits"),
+            ("reqsize", "1000", "multiple of 512"),
+            ("reqsize", "2G", "up to 1 GiB"),
+            ("rate", "nan", "requests a second"),
+            ("mode", "depth:0", "depth:N"),
+            ("model", "cubic", "knee, additive"),
+            ("latency-goal", "0", "or `none`"),
+            ("c.shares", "5", "no shares of its own"),
+            ("c.read_pct", "5", "mixes nothing"),
+            ("compressible", "101", "from 0 to 100"),
+        ] {
+            let Err(why) = set(name, value) else { panic!("{name}={value} was taken") };
+            assert!(why.contains(part) || value.is_empty(), "{name}={value}: {why}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The card of a machine: figures, facts, and what could not be had.
+//!
+//! **Why.** "Characterise, then compare" needs something that outlives the machine.
+//!
+//! **How.** A JSON file. `plimsoll_card` is both its mark and the version of its schema (docs/formats.md). Figures
+//! are numbers in base units (bytes, nanoseconds, per second) under the keys of [`super::figures`]; facts are texts
+//! (a processor's name). What could not be measured is under `missing` with the reason, so that a card never looks
+//! complete when it is not.
+//!
+//! **Limits.** An interval speaks of this machine during this measurement.
+//!
+//! **Example.** See [`super`].
+
+use std::collections::BTreeMap;
+
+use plimsoll_figures::series;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::figures;
+
+/// Version of the schema that is written and read.
+const VERSION: u64 = 1;
+
+/// The highest figure: no machine has more of anything, and products of two are still numbers.
+const FIGURE_MAX: f64 = 1e18;
+
+/// Part by which a value may differ from the mean of its samples: files written by hand are rounded.
+const MEAN_TOLERANCE: f64 = 1e-6;
+
+/// The longest name of a machine.
+const NAME_MAX_CHARS: usize = 64;
+
+/// One figure, in the unit of its key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The figure.
+    pub value: f64,
+    /// What it is the mean of, where it was measured more than once; in the order of measuring.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<f64>,
+    /// 95 % interval, where whoever measured knows it better than `samples` show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+}
+
+impl Figure {
+    /// A figure that is counted or stated, not measured.
+    #[must_use]
+    pub fn exact(value: f64) -> Figure {
+        Figure { value, samples: Vec::new(), interval: None }
+    }
+
+    /// The mean of samples in the order they were taken; `None` if there are none.
+    #[must_use]
+    pub fn of_samples(samples: Vec<f64>) -> Option<Figure> {
+        let value = (!samples.is_empty()).then(|| series::mean(&samples))?;
+        Some(Figure { value, samples, interval: None })
+    }
+
+    /// The 95 % interval: as measured, or that of the mean of at least three samples.
+    #[must_use]
+    pub fn interval(&self) -> Option<[f64; 2]> {
+        let of_samples = || {
+            let interval = (self.samples.len() >= 3).then(|| series::mean_interval(&self.samples)).flatten()?;
+            // No figure is below 0, and neither is its interval.
+            Some([(interval.mean - interval.half_width).max(0.0), interval.mean + interval.half_width])
+        };
+        self.interval.or_else(of_samples)
+    }
+}
+
+/// How the figures of a card came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OriginKind {
+    /// By this program, on the machine.
+    Measured,
+    /// Stated by somebody.
+    Published,
+    /// From the table of presets.
+    Preset,
+}
+
+/// Where the figures of a card come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// How they came about.
+    pub kind: OriginKind,
+    /// Who says so.
+    pub source: String,
+    /// As of when: year, month or day (`2019`, `2019-05`, `2019-05-08`).
+    pub date: String,
+}
+
+impl Origin {
+    /// Measured by this program on this day.
+    #[must_use]
+    pub fn measured(date: impl Into<String>) -> Origin {
+        let source = format!("plimsoll {}", env!("CARGO_PKG_VERSION"));
+        Origin { kind: OriginKind::Measured, source, date: date.into() }
+    }
+}
+
+/// What is known of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// Version of the schema, and the mark of a card.
+    plimsoll_card: u64,
+    /// What to call the machine: `i3en.24xlarge`, a host name.
+    pub name: String,
+    /// Where the figures come from.
+    pub origin: Origin,
+    /// Figures by key, see [`figures`].
+    pub figures: BTreeMap<String, Figure>,
+    /// What is not a number, by name: `cpu.model`, `os.kernel`, `stress_ng.version`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// What could not be measured, by key or group, and why, with what to do about it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing: BTreeMap<String, String>,
+    /// What a reader should know before believing the figures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Why a card cannot be read.
+#[derive(Debug, Error)]
+pub enum CardError {
+    /// The file cannot be opened.
+    #[error("{path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The file is not JSON, or not a card's.
+    #[error("{path}:{line}: {what}; a card is written by `plimsoll instance card -o FILE`")]
+    NotACard {
+        /// The file.
+        path: String,
+        /// Line of the file, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A card of another version.
+    #[error("{path}: this is a card of version {found}, and version {VERSION} is read: {remedy}")]
+    Version {
+        /// The file.
+        path: String,
+        /// The file's version.
+        found: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A figure that cannot be.
+    #[error("{path}: figures: {key}: {what}")]
+    Figure {
+        /// The file.
+        path: String,
+        /// The figure's key.
+        key: String,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+}
+
+impl Card {
+    /// A card without figures. Of a name that is too long, or cannot be printed, as much stays as a card may have.
+    #[must_use]
+    pub fn new(name: impl Into<String>, origin: Origin) -> Card {
+        Card {
+            plimsoll_card: VERSION,
+            name: name.into().chars().map(printed).take(NAME_MAX_CHARS).collect(),
+            origin,
+            figures: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Notes a figure under a key of [`figures`]. A figure that cannot be, or that its own samples or interval
+    /// contradict, is not noted: it goes under `missing`.
+    pub fn set(&mut self, key: &str, figure: Figure) {
+        match wrong(key, &figure) {
+            None => drop(self.figures.insert(key.to_owned(), figure)),
+            Some(what) => drop(self.missing.insert(key.to_owned(), what)),
+        }
+    }
+
+    /// The value of a figure, if the card has it.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<f64> {
+        self.figures.get(key).map(|figure| figure.value)
+    }
+
+    /// The keys of the card's figures in the order of [`figures::FIGURES`], stress-ng's last.
+    #[must_use]
+    pub fn keys(&self) -> Vec<&str> {
+        let mut keys: Vec<&str> = self.figures.keys().map(String::as_str).collect();
+        keys.sort_by_key(|key| figures::rank(key));
+        keys
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings and finite numbers always have a JSON.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or see [`Card::from_json`].
+    pub fn read(path: &std::path::Path) -> Result<Card, CardError> {
+        let name = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).map_err(|error| CardError::Unreadable { path: name.clone(), error })?;
+        Card::from_json(&name, &text)
+    }
+
+    /// Reads the text of a card; `path` is for messages.
+    ///
+    /// # Errors
+    /// No JSON, not a card, a version that is not read, a name that cannot be printed or is longer than 64 characters, a
+    /// key that no figure has, a figure that is not a number from 0 to 10^18 or that contradicts itself.
+    pub fn from_json(path: &str, text: &str) -> Result<Card, CardError> {
+        let not_a_card = |line, what: String| CardError::NotACard { path: path.to_owned(), line, what };
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| not_a_card(error.line(), format!("not JSON: {error}")))?;
+        let version = value.get("plimsoll_card").ok_or_else(|| not_a_card(1, "this JSON is no card".to_owned()))?;
+        match version.as_u64() {
+            Some(VERSION) => {}
+            Some(found) => {
+                let remedy =
+                    if found > VERSION { "use the newer plimsoll that wrote it" } else { "measure the machine again" };
+                return Err(CardError::Version { path: path.to_owned(), found, remedy });
+            }
+            None => return Err(not_a_card(1, "`plimsoll_card` must be the number of a version".to_owned())),
+        }
+        let card: Card = serde_json::from_str(text).map_err(|error| not_a_card(error.line(), error.to_string()))?;
+        if card.name.chars().count() > NAME_MAX_CHARS || card.name.chars().any(char::is_control) {
+            let what = format!("`name` must have at most {NAME_MAX_CHARS} characters, all of which can be printed");
+            return Err(not_a_card(1, what));
+        }
+        for (key, figure) in &card.figures {
+            if let Some(what) = wrong(key, figure) {
+                return Err(CardError::Figure { path: path.to_owned(), key: key.clone(), what });
+            }
+        }
+        Ok(card)
+    }
+}
+
+/// A character of a name as it can be printed.
+fn printed(character: char) -> char {
+    if character.is_control() { '?' } else { character }
+}
+
+/// What is wrong with a figure.
+fn wrong(key: &str, figure: &Figure) -> Option<String> {
+    if figures::kind(key).is_none() {
+        let meant = figures::closest(key).map_or_else(String::new, |key| format!(": did you mean `{key}`?"));
+        return Some(format!("no figure has this name{meant}"));
+    }
+    let mut numbers = std::iter::once(figure.value).chain(figure.samples.iter().copied());
+    if let Some(number) = numbers.find(|number| !(0.0..=FIGURE_MAX).contains(number)) {
+        return Some(format!("expected a number from 0 to {FIGURE_MAX:e}, not {number}"));
+    }
+    contradiction(figure)
+}
+
+/// How a figure contradicts itself.
+fn contradiction(figure: &Figure) -> Option<String> {
+    let value = figure.value;
+    if let Some([low, high]) = figure.interval {
+        let is_around = low <= value && value <= high && low >= -FIGURE_MAX && high <= FIGURE_MAX;
+        if !is_around {
+            return Some(format!("the interval from {low} to {high} is not around the value {value}"));
+        }
+    }
+    if figure.samples.is_empty() {
+        return None;
+    }
+    let mean = series::mean(&figure.samples);
+    let is_mean = (value - mean).abs() <= MEAN_TOLERANCE * mean;
+    (!is_mean).then(|| format!("the value {value} is not the mean of its samples, {mean}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card() -> Card {
+        let mut card = Card::new("a", Origin::measured("2026-01-02"));
+        card.set("cpu.cores", Figure::exact(4.0));
+        card.set("stress_ng.cpu", Figure::exact(221.21));
+        card.set("disk.read_iops", Figure { interval: Some([90.0, 120.0]), ..Figure::exact(100.0) });
+        card
+    }
+
+    #[test]
+    fn a_card_reads_what_it_writes_in_the_order_of_the_table() {
+        let card = card();
+        assert_eq!(Card::from_json("a.json", &card.to_json()).unwrap(), card);
+        assert_eq!(card.keys(), ["cpu.cores", "disk.read_iops", "stress_ng.cpu"]);
+    }
+
+    #[test]
+    fn what_is_no_card_is_refused_with_the_reason() {
+        let good = card().to_json();
+        let cases = [
+            ("", "a.json:1: not JSON"),
+            ("{}", "this JSON is no card"),
+            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 2"), "use the newer plimsoll"),
+            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": 0"), "measure the machine again"),
+            (&good.replace("\"plimsoll_card\": 1", "\"plimsoll_card\": \"1\""), "must be the number of a version"),
+            (&good.replace("cpu.cores", "cpu.coers"), "did you mean `cpu.cores`?"),
+            (&good.replace("221.21", "-3"), "stress_ng.cpu: expected a number from 0 to 1e18, not -3"),
+            (&good.replace("221.21", "1e19"), "expected a number from 0 to 1e18"),
+            (
+                &good.replace("221.21", "221.21, \"samples\": [221.21, 221.22]"),
+                "is not the mean of its samples, 221.215",
+            ),
+            (&good.replace("221.21", "0, \"samples\": [1, -1]"), "expected a number from 0 to 1e18, not -1"),
+            (&good.replace("120.0", "99.0"), "the interval from 90 to 99 is not around the value 100"),
+            (&good.replace("90.0", "100.5"), "the interval from 100.5 to 120 is not around"),
+            (&good.replace("221.21", "null"), "a.json:"),
+            (&good.replace("\"name\": \"a\"", "\"name\": \"a\\u001b[2J\""), "at most 64 characters"),
+            (&good.replace("\"name\": \"a\"", &format!("\"name\": {:?}", "a".repeat(65))), "at most 64 characters"),
+            (&good.replace("\"source\"", "\"sauce\""), "unknown field `sauce`"),
+        ];
+        for (text, expected) in cases {
+            let message = Card::from_json("a.json", text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}: expected {expected}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_given_or_from_three_samples() {
+        assert_eq!(Figure::exact(1.0).interval(), None);
+        assert_eq!(Figure::of_samples(vec![1.0, 2.0]).unwrap().interval(), None);
+        let [low, high] = Figure::of_samples(vec![9.0, 10.0, 11.0]).unwrap().interval().unwrap();
+        // 4.303 x 1 / sqrt(3)
+        assert!((low - 7.516).abs() < 0.01 && (high - 12.484).abs() < 0.01, "{low} {high}");
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_missing() {
+        let mut card = card();
+        card.set("memory.bytes", Figure::exact(f64::NAN));
+        card.set("nonsense", Figure::exact(1.0));
+        card.set("cpu.threads", Figure { samples: vec![1.0, 2.0], ..Figure::exact(2.0) });
+        assert_eq!(card.missing.len(), 3);
+        assert_eq!(
+            Card::new(format!("a\n{}", "b".repeat(80)), Origin::measured("2026")).name,
+            format!("a?{}", "b".repeat(62))
+        );
+        assert_eq!(card.value("memory.bytes"), None);
+    }
+}

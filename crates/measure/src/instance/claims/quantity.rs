@@ -1,0 +1,235 @@
+//! A number as somebody wrote it: its unit, and how much it was rounded.
+//!
+//! **Why.** `45 TB` and `45.00 TB` are the same number and not the same statement: a claim can only be wrong by more
+//! than it was rounded.
+//!
+//! **How.** [`Quantity::parse`] reads `-36 %`, `1,857.96 USD/TB`, `5 M/s`, `95.1 Gbit/s`, `90 G`, `2 M IOPS`. Values
+//! are in base units, bits in bytes (an eighth each), per cent in per cent. The last digit that is written bounds the
+//! rounding ([`Quantity::fine`]); zeros at the end of a whole number may be rounding as well ([`Quantity::coarse`]).
+//!
+//! **Limits.** Currencies have no rate: `USD` and `EUR` are names. What is counted (`/core`, `/year`) is not checked.
+//!
+//! **Example.** `480 GB`: value 480e9, fine 0.5e9, coarse 5e9.
+
+use plimsoll_figures::units::quoted;
+
+/// A number as somebody wrote it, in base units (bytes, operations, per second; bits as eighths of bytes; per cent as
+/// they are), with its rounding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantity {
+    /// As it was written.
+    pub text: String,
+    /// In base units.
+    pub value: f64,
+    /// What one of its unit is in base units, above 0.
+    pub unit_scale: f64,
+    /// The unit as it was written, without spaces: `Gbit/s`; empty for none.
+    pub unit: String,
+    /// Half of the last digit that is written, in base units.
+    pub fine: f64,
+    /// Half of the last digit that is not 0, in base units; at least `fine`.
+    pub coarse: f64,
+    /// The power of 1000 in the prefix of a number of bytes (3 for GB), where the prefix is decimal.
+    pub decimal_bytes_power: Option<i32>,
+}
+
+/// What is written before a unit, and the power of 1000 or 1024 it stands for.
+const PREFIXES: [(char, i32); 6] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4), ('P', 5)];
+
+/// Units without a prefix, and what they are in base units.
+const BASES: [(&str, f64); 9] = [
+    ("", 1.0),
+    ("%", 1.0),
+    ("B", 1.0),
+    ("bit", 0.125),
+    ("Hz", 1.0),
+    ("IOPS", 1.0),
+    ("USD", 1.0),
+    ("EUR", 1.0),
+    ("s", 1.0),
+];
+
+/// What may stand behind a stroke without a prefix.
+const COUNTED: [&str; 4] = ["s", "year", "month", "core"];
+
+/// A unit that was understood.
+struct Unit {
+    scale: f64,
+    decimal_bytes_power: Option<i32>,
+}
+
+impl Quantity {
+    /// Reads a number with its unit.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong: no number, a number that is not finite or beyond 1e30, an unknown unit.
+    pub fn parse(text: &str) -> Result<Quantity, String> {
+        let text = text.trim();
+        let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '+');
+        let end = text.find(|c: char| !is_number(c)).unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let number = number.replace(',', "");
+        let wrong = || format!("{} does not begin with a number, as in `36 %` or `1.5 GB/s`", quoted(text));
+        let written: f64 = number.parse().map_err(|_| wrong())?;
+        let unit: String = unit.split_whitespace().collect();
+        let known = read_unit(&unit).ok_or_else(|| {
+            format!(
+                "{} is no unit that is known: write %, B, bit, Hz, IOPS, USD, EUR or s, with k M G T P before it \
+                     (Ki Mi Gi Ti Pi for binary ones), and /s, /core, /year or /TB behind it",
+                quoted(&unit)
+            )
+        })?;
+        let value = written * known.scale;
+        if !value.is_finite() || value.abs() > 1e30 {
+            return Err(format!("{} is too large", quoted(text)));
+        }
+        let [fine, coarse] = half_digits(&number).map(|half| half * known.scale);
+        let decimal_bytes_power = known.decimal_bytes_power;
+        Ok(Quantity { text: text.to_owned(), value, unit_scale: known.scale, unit, fine, coarse, decimal_bytes_power })
+    }
+
+    /// `value` in this quantity's unit, with up to `more` digits behind the point than it was written with.
+    #[must_use]
+    pub fn write(&self, value: f64, more: usize) -> String {
+        let decimals =
+            self.text.split_once('.').map_or(0, |(_, behind)| behind.chars().take_while(char::is_ascii_digit).count());
+        let number = grouped(value / self.unit_scale, (decimals + more).min(9));
+        if self.unit.is_empty() { number } else { format!("{number} {}", spaced(&self.unit)) }
+    }
+}
+
+/// A number with commas between groups of three digits; at least three digits that count where it is below 1.
+pub(super) fn grouped(value: f64, decimals: usize) -> String {
+    let magnitude = value.abs();
+    let least =
+        if magnitude > 0.0 && magnitude < 0.1 { (2.0 - magnitude.log10().floor()).min(12.0) as usize } else { 0 };
+    let text = format!("{magnitude:.*}", decimals.max(least));
+    let (whole, behind) = text.split_once('.').unwrap_or((&text, ""));
+    let mut number = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            number.push(',');
+        }
+        number.push(digit);
+    }
+    let sign = if value < 0.0 { "-" } else { "" };
+    if behind.is_empty() { format!("{sign}{number}") } else { format!("{sign}{number}.{behind}") }
+}
+
+/// `MIOPS` is read more easily as `M IOPS`.
+fn spaced(unit: &str) -> String {
+    match unit.strip_suffix("IOPS") {
+        Some(prefix) if !prefix.is_empty() => format!("{prefix} IOPS"),
+        _ => unit.to_owned(),
+    }
+}
+
+/// Half of the last digit that is written, and of the last one that is not 0, of a plain number.
+fn half_digits(number: &str) -> [f64; 2] {
+    let digits = number.trim_start_matches(['-', '+']);
+    let (whole, behind) = digits.split_once('.').unwrap_or((digits, ""));
+    let power = |places: usize| 0.5 * 10f64.powi(i32::try_from(places).unwrap_or(i32::MAX));
+    if digits.contains('.') {
+        let half = 0.25 / power(behind.len());
+        return [half, half];
+    }
+    let zeros = whole.len() - whole.trim_end_matches('0').len();
+    [0.5, if zeros == whole.len() { 0.5 } else { power(zeros) }]
+}
+
+/// Half of the last digit that counts in a figure that is only known as a number: 830000 was rounded to 10000. Nobody
+/// measures one digit only, so at least two count: 2000000 was 2.0 million.
+pub(crate) fn half_digit_of(value: f64) -> f64 {
+    let [_, coarse] = half_digits(&format!("{}", value.abs()));
+    let of_two_digits = 0.5 * 10f64.powf(value.abs().log10().floor() - 1.0);
+    coarse.min(of_two_digits)
+}
+
+fn read_unit(unit: &str) -> Option<Unit> {
+    let mut parts = unit.split('/');
+    let mut read = read_part(parts.next().unwrap_or(""))?;
+    for per in parts {
+        if COUNTED.contains(&per) {
+            continue;
+        }
+        let below = read_part(per).filter(|_| per.ends_with('B'))?;
+        read.scale /= below.scale;
+    }
+    Some(read)
+}
+
+fn read_part(part: &str) -> Option<Unit> {
+    let base = |name: &str| BASES.iter().find(|(base, _)| *base == name).map(|(_, scale)| *scale);
+    if let Some(scale) = base(part) {
+        return Some(Unit { scale, decimal_bytes_power: None });
+    }
+    let first = part.chars().next()?;
+    let power = PREFIXES.iter().find(|(prefix, _)| *prefix == first).map(|(_, power)| *power)?;
+    let rest = part.get(1..)?;
+    let (step, rest) = rest.strip_prefix('i').map_or((1000.0_f64, rest), |rest| (1024.0, rest));
+    let scale = base(rest).filter(|_| !matches!(rest, "%" | "s"))? * step.powi(power);
+    Some(Unit { scale, decimal_bytes_power: (rest == "B" && step == 1000.0).then_some(power) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_with_unit_and_rounding() {
+        let cases = [
+            ("480 GB", 480e9, 0.5e9, 5e9, Some(3)),
+            ("-36 %", -36.0, 0.5, 0.5, None),
+            ("+41.51%", 41.51, 0.005, 0.005, None),
+            ("1,857.96 USD/TB", 1857.96e-12, 0.005e-12, 0.005e-12, None),
+            ("95.1 Gbit/s", 95.1e9 / 8.0, 0.05e9 / 8.0, 0.05e9 / 8.0, None),
+            ("90 G", 90e9, 0.5e9, 5e9, None),
+            ("2.0 M IOPS", 2e6, 0.05e6, 0.05e6, None),
+            ("15 GiB/s", 15.0 * 1_073_741_824.0, 0.5 * 1_073_741_824.0, 0.5 * 1_073_741_824.0, None),
+            ("880.50 USD/core/year", 880.5, 0.005, 0.005, None),
+            ("1 kB", 1000.0, 500.0, 500.0, Some(1)),
+            ("5", 5.0, 0.5, 0.5, None),
+            ("0", 0.0, 0.5, 0.5, None),
+        ];
+        for (text, value, fine, coarse, power) in cases {
+            let read = Quantity::parse(text).unwrap();
+            let near = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-9;
+            assert!(near(read.value, value) && near(read.fine, fine) && near(read.coarse, coarse), "{text}: {read:?}");
+            assert_eq!(read.decimal_bytes_power, power, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity_says_why() {
+        for (text, part) in [
+            ("", "does not begin with a number"),
+            ("GB", "does not begin with a number"),
+            ("1.2.3 GB", "does not begin with a number"),
+            ("--3", "does not begin with a number"),
+            ("4 GBit/s", "no unit"),
+            ("4 m", "no unit"),
+            ("4 TB/fortnight", "no unit"),
+            ("4 \u{e9}", "no unit"),
+            ("4 k%", "no unit"),
+            ("99999999999999999999999999 PB", "too large"),
+        ] {
+            let error = Quantity::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn values_are_written_in_its_unit() {
+        for (text, value, more, expected) in [
+            ("95.1 Gbit/s", 95.1415e9 / 8.0, 1, "95.14 Gbit/s"),
+            ("1,857.06 USD/TB", 1832.624e-12, 0, "1,832.62 USD/TB"),
+            ("-36 %", -26.667, 1, "-26.7 %"),
+            ("2 M IOPS", 2e6, 1, "2.0 M IOPS"),
+            ("45 TB", 45e9, 0, "0.0450 TB"),
+            ("5", 1234.0, 0, "1,234"),
+        ] {
+            assert_eq!(Quantity::parse(text).unwrap().write(value, more), expected);
+        }
+        assert_eq!([half_digit_of(830_000.0), half_digit_of(1.59), half_digit_of(2e6)], [5000.0, 0.005, 5e4]);
+    }
+}

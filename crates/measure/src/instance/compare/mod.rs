@@ -1,0 +1,546 @@
+//! Machines beside each other: ratios to a base, what explains them, what they cost, and which for which need.
+//!
+//! **Why.** A table of absolute figures of four machines is read by dividing in one's head, and by hoping that a figure
+//! that is absent does not matter.
+//!
+//! **How.** [`compare`] takes cards from anywhere ([`super::find`]) and one of them as the base.
+//!
+//! * [`ratios`]: every figure over the base's, with its 95 % interval, and whether that is evidence.
+//! * [`outliers`]: what is unlike the other figures of its group, with a cause where a known one fits.
+//! * [`super::economics`]: amounts per core, per TB and so on, and local disks against network volumes.
+//! * [`needs`]: a recommendation for a stated need.
+//!
+//! **Limits.** At most [`MACHINES_MAX`] machines. Figures that come from different tools or times are compared as they
+//! are; a warning says so.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::compare::{CompareOptions, compare};
+//! use plimsoll_measure::instance::find::find_all;
+//! let machines = find_all(&["i3.16xlarge".to_owned(), "i3en.24xlarge".to_owned()])?;
+//! let comparison = compare(&machines, &CompareOptions::default())?;
+//! let writes = comparison.figure("disk.write_bytes_per_s").ok_or("no such figure")?;
+//! let ratio = writes.cells.last().and_then(|cell| cell.ratio).ok_or("no ratio")?;
+//! assert!((ratio - 1.277).abs() < 0.001);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod needs;
+pub mod outliers;
+mod output;
+pub mod ratios;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::economics::{self, AMOUNTS, AmountUnit, BreakEven};
+use super::figures::{self, Better, Unit};
+use super::find::{Candidate, FROM_PRESET};
+use super::prices::PriceList;
+use super::{Card, Origin};
+use needs::{Need, Recommendation};
+use outliers::Outlier;
+use ratios::Verdict;
+
+pub use output::MARKS;
+
+/// The most machines that are compared at once.
+pub const MACHINES_MAX: usize = 64;
+
+/// What to compare by.
+#[derive(Clone, Debug, Default)]
+pub struct CompareOptions<'a> {
+    /// What the ratios are to: a name or a file as given, or a card's name; `None`: the first.
+    pub base: Option<&'a str>,
+    /// What prices there are.
+    pub prices: Option<&'a PriceList>,
+    /// What a machine is needed for.
+    pub need: Option<Need>,
+}
+
+/// Why machines cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CompareError {
+    /// Fewer than two, or more than [`MACHINES_MAX`].
+    #[error("{0} to compare: name 2 to {MACHINES_MAX} machines")]
+    Number(usize),
+    /// The base is none of them.
+    #[error("--base {base}: none of the machines is called that: name one of {names}")]
+    Base {
+        /// What was asked for.
+        base: String,
+        /// What there is.
+        names: String,
+    },
+}
+
+/// Machines beside each other. Serialised, it is the JSON of `plimsoll instance compare` (docs/formats.md).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Version of the JSON.
+    pub schema: u32,
+    /// Version of the program.
+    pub plimsoll: &'static str,
+    /// What the ratios are to: a label.
+    pub base: String,
+    /// The machines: the base, then the others in the order given.
+    pub machines: Vec<Machine>,
+    /// Currency of all money; null without prices.
+    pub currency: Option<String>,
+    /// Figure by figure.
+    pub figures: Vec<FigureRow>,
+    /// What stands out.
+    pub outliers: Vec<Outlier>,
+    /// Amounts per core, per TB and so on.
+    pub economics: Vec<AmountRow>,
+    /// Local disks against network volumes, for each machine and volume with a price.
+    pub break_even: Vec<BreakEven>,
+    /// What to take; null if no need was stated.
+    pub recommendation: Option<Recommendation>,
+    /// What a reader should know before believing this.
+    pub warnings: Vec<String>,
+}
+
+/// One of the machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// What it is called in everything else.
+    pub label: String,
+    /// The file or name that was given.
+    pub argument: String,
+    /// Where its figures come from.
+    pub origin: Origin,
+    /// Which of them are from the table of presets instead.
+    pub from_preset: Option<String>,
+    /// What it costs in a year; null without a price.
+    pub price_per_year: Option<f64>,
+    /// What that price commits to.
+    pub commitment: Option<String>,
+    /// As of when that price is.
+    pub price_date: Option<String>,
+}
+
+/// A figure of all machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FigureRow {
+    /// Its key on cards.
+    pub key: String,
+    /// Its name, for people.
+    pub title: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which direction is better: `more`, `less` or `neither`.
+    pub better: &'static str,
+    /// A cell for each machine, in their order.
+    pub cells: Vec<Cell>,
+}
+
+/// A figure of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// The machine.
+    pub label: String,
+    /// The figure; null: missing.
+    pub value: Option<f64>,
+    /// Its 95 % interval, where known.
+    pub interval: Option<[f64; 2]>,
+    /// Standard deviation of its samples in per cent, where there are at least two.
+    pub scatter_pct: Option<f64>,
+    /// The figure over that of the base.
+    pub ratio: Option<f64>,
+    /// The 95 % interval of that.
+    pub ratio_interval: Option<[f64; 2]>,
+    /// What it is evidence of.
+    pub verdict: Verdict,
+    /// Why the figure is missing, in the words of the card; or why it has no ratio though it is not.
+    pub missing: Option<String>,
+}
+
+/// An amount of all machines.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AmountRow {
+    /// Its key, for programs.
+    pub key: &'static str,
+    /// Its name, for people.
+    pub title: &'static str,
+    /// Its unit; money is `money`, in [`Comparison::currency`] a year.
+    pub unit: &'static str,
+    /// A cell for each machine, in their order.
+    pub cells: Vec<AmountCell>,
+}
+
+/// An amount of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AmountCell {
+    /// The machine.
+    pub label: String,
+    /// The amount; null: missing.
+    pub value: Option<f64>,
+    /// The amount for people, or why it is missing.
+    pub shown: String,
+}
+
+impl Comparison {
+    /// The row of a figure.
+    #[must_use]
+    pub fn figure(&self, key: &str) -> Option<&FigureRow> {
+        self.figures.iter().find(|row| row.key == key)
+    }
+
+    /// The row of an amount.
+    #[must_use]
+    pub fn amount(&self, key: &str) -> Option<&AmountRow> {
+        self.economics.iter().find(|row| row.key == key)
+    }
+}
+
+/// Compares machines.
+///
+/// # Errors
+/// Too few or too many of them, or a base that is none of them.
+pub fn compare(candidates: &[Candidate], options: &CompareOptions<'_>) -> Result<Comparison, CompareError> {
+    if !(2..=MACHINES_MAX).contains(&candidates.len()) {
+        return Err(CompareError::Number(candidates.len()));
+    }
+    let candidates = base_first(candidates, options.base)?;
+    let Some((base, others)) = candidates.split_first() else { return Err(CompareError::Number(0)) };
+    let machines = candidates.iter().map(|candidate| machine(candidate, options.prices)).collect();
+    let (break_even, mut warnings) = break_even(&candidates, options.prices);
+    warnings.extend(warnings_of(&candidates, options.prices));
+    Ok(Comparison {
+        schema: 1,
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        base: base.label.clone(),
+        machines,
+        currency: options.prices.map(|prices| prices.currency.clone()),
+        figures: keys(&candidates).iter().filter_map(|key| figure_row(key, base, &candidates)).collect(),
+        outliers: others.iter().flat_map(|other| outliers::outliers(base, other)).collect(),
+        economics: amount_rows(&candidates, options.prices),
+        break_even,
+        recommendation: options.need.map(|need| needs::recommend(need, &candidates, options.prices)),
+        warnings,
+    })
+}
+
+/// The machines with the base first.
+fn base_first(candidates: &[Candidate], base: Option<&str>) -> Result<Vec<Candidate>, CompareError> {
+    let mut sorted = candidates.to_vec();
+    let Some(base) = base else { return Ok(sorted) };
+    let is_exact = |candidate: &Candidate| [&candidate.label, &candidate.argument].iter().any(|name| *name == base);
+    let is_name = |candidate: &Candidate| candidate.card.name.eq_ignore_ascii_case(base);
+    let Some(at) = candidates.iter().position(is_exact).or_else(|| candidates.iter().position(is_name)) else {
+        let names: Vec<&str> = candidates.iter().map(|candidate| candidate.label.as_str()).collect();
+        return Err(CompareError::Base { base: base.to_owned(), names: names.join(", ") });
+    };
+    if let Some(first) = sorted.get_mut(..=at) {
+        first.rotate_right(1);
+    }
+    Ok(sorted)
+}
+
+fn machine(candidate: &Candidate, prices: Option<&PriceList>) -> Machine {
+    let price = prices.and_then(|prices| prices.instance(&candidate.card.name));
+    Machine {
+        label: candidate.label.clone(),
+        argument: candidate.argument.clone(),
+        origin: candidate.card.origin.clone(),
+        from_preset: candidate.card.facts.get(FROM_PRESET).cloned(),
+        price_per_year: price.map(|price| price.per_year),
+        commitment: price.map(|price| price.commitment.clone()),
+        price_date: price.map(|price| price.date.clone()),
+    }
+}
+
+/// Keys that any of the cards has, in the order of the table of figures, stress-ng's last.
+fn keys(candidates: &[Candidate]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for key in candidates.iter().flat_map(|candidate| candidate.card.keys()) {
+        if !keys.iter().any(|known| known == key) {
+            keys.push(key.to_owned());
+        }
+    }
+    keys.sort_by(|a, b| figures::rank(a).cmp(&figures::rank(b)).then_with(|| a.cmp(b)));
+    keys
+}
+
+fn figure_row(key: &str, base: &Candidate, candidates: &[Candidate]) -> Option<FigureRow> {
+    let kind = figures::kind(key)?;
+    let base_figure = base.card.figures.get(key);
+    let cell = |(at, candidate): (usize, &Candidate)| {
+        let figure = candidate.card.figures.get(key);
+        let incomparable = if at == 0 { None } else { ratios::incomparable(key, &candidate.card, &base.card) };
+        let both = figure.zip(base_figure).filter(|_| incomparable.is_none());
+        let ratio = both.and_then(|(figure, base)| ratios::ratio(key, kind, figure, base));
+        let verdict = match figure {
+            Some(_) if at == 0 => Verdict::Base,
+            _ => ratio.map_or(Verdict::Missing, |ratio| ratio.verdict),
+        };
+        Cell {
+            label: candidate.label.clone(),
+            value: figure.map(|figure| figure.value),
+            interval: figure.and_then(super::Figure::interval),
+            scatter_pct: figure.and_then(ratios::scatter_pct),
+            ratio: ratio.map(|ratio| ratio.ratio),
+            ratio_interval: ratio.and_then(|ratio| ratio.interval).filter(|_| at > 0),
+            verdict,
+            missing: incomparable.or_else(|| figure.is_none().then(|| missing_reason(&candidate.card, key))),
+        }
+    };
+    Some(FigureRow {
+        key: key.to_owned(),
+        title: figures::title(key),
+        unit: unit_name(kind.unit),
+        better: match kind.better {
+            Better::More => "more",
+            Better::Less => "less",
+            Better::Neither => "neither",
+        },
+        cells: candidates.iter().enumerate().map(cell).collect(),
+    })
+}
+
+/// Why a card lacks a figure: what it says of the figure, or of its group.
+fn missing_reason(card: &Card, key: &str) -> String {
+    let group = key.split('.').next().unwrap_or(key);
+    let reason = card.missing.get(key).or_else(|| card.missing.get(group));
+    reason.cloned().unwrap_or_else(|| "the card does not say why".to_owned())
+}
+
+/// Units as programs see them.
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Count => "count",
+        Unit::BytesBinary | Unit::BytesDecimal => "bytes",
+        Unit::BytesPerS => "bytes/s",
+        Unit::BitsPerS => "bits/s",
+        Unit::PerS => "1/s",
+        Unit::FlopPerS => "flop/s",
+        Unit::Hz => "Hz",
+        Unit::Ns => "ns",
+        Unit::Percent => "%",
+        Unit::Plain => "1",
+    }
+}
+
+fn amount_rows(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<AmountRow> {
+    let of_machine = |candidate: &Candidate| {
+        economics::amounts(&candidate.card, prices.and_then(|prices| prices.instance(&candidate.card.name)))
+    };
+    let columns: Vec<Vec<economics::Amount>> = candidates.iter().map(of_machine).collect();
+    let row = |(at, kind): (usize, &economics::AmountKind)| {
+        let cells = candidates.iter().zip(&columns).filter_map(|(candidate, column)| {
+            let amount = column.get(at)?;
+            let shown = match amount {
+                economics::Amount::Known(value) => economics::shown(kind.unit, *value),
+                economics::Amount::Missing(reason) => reason.clone(),
+            };
+            Some(AmountCell { label: candidate.label.clone(), value: amount.value(), shown })
+        });
+        let unit = match kind.unit {
+            AmountUnit::Money => "money",
+            AmountUnit::Figure(unit) => unit_name(unit),
+        };
+        AmountRow { key: kind.key, title: kind.title, unit, cells: cells.collect() }
+    };
+    let rows = AMOUNTS.iter().enumerate().map(row);
+    // Without any price, money would be a block of gaps.
+    rows.filter(|row| prices.is_some() || row.unit != "money").collect()
+}
+
+/// Local disks against every volume with a price, and why some cannot be held against them.
+fn break_even(candidates: &[Candidate], prices: Option<&PriceList>) -> (Vec<BreakEven>, Vec<String>) {
+    let (mut rows, mut warnings) = (Vec::new(), Vec::new());
+    let Some(prices) = prices else { return (rows, warnings) };
+    for volume in &prices.volumes {
+        let mut left_out: Vec<(String, Vec<&str>)> = Vec::new();
+        for candidate in candidates {
+            match economics::against_volume(&candidate.label, &candidate.card, prices, volume) {
+                Ok(row) => rows.push(row),
+                Err(reason) => match left_out.iter_mut().find(|(known, _)| *known == reason) {
+                    Some((_, labels)) => labels.push(&candidate.label),
+                    None => left_out.push((reason, vec![&candidate.label])),
+                },
+            }
+        }
+        let warning = |(reason, labels): (String, Vec<&str>)| {
+            format!("{}: not held against {}: {reason}", labels.join(", "), volume.volume.name)
+        };
+        warnings.extend(left_out.into_iter().map(warning));
+    }
+    (rows, warnings)
+}
+
+/// What makes the comparison less than it seems.
+fn warnings_of(candidates: &[Candidate], prices: Option<&PriceList>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut tools: Vec<String> = Vec::new();
+    for candidate in candidates {
+        let tool = match candidate.card.origin.source.split(" (").next() {
+            Some(source) => format!("{} of {}", source, candidate.card.origin.date),
+            None => continue,
+        };
+        if !tools.contains(&tool) {
+            tools.push(tool);
+        }
+    }
+    if tools.len() > 1 {
+        let all = tools.join("; ");
+        warnings
+            .push(format!("the figures do not come from one measurement, so part of a ratio may be the tool's: {all}"));
+    }
+    for candidate in candidates {
+        warnings.extend(candidate.card.warnings.iter().map(|warning| labelled(&candidate.label, warning)));
+    }
+    if let Some(prices) = prices {
+        warnings.extend(prices.warnings());
+        let priced = candidates.iter().filter_map(|candidate| prices.instance(&candidate.card.name));
+        let mut commitments: Vec<&str> = priced.map(|price| price.commitment.as_str()).collect();
+        commitments.sort_unstable();
+        commitments.dedup();
+        if commitments.len() > 1 {
+            let all = commitments.join(", ");
+            warnings.push(format!("prices that commit to different things are compared: {all}"));
+        }
+    }
+    warnings
+}
+
+/// A card's warning with the machine it is about, if it does not name it itself.
+fn labelled(label: &str, warning: &str) -> String {
+    if warning.starts_with(label) { warning.to_owned() } else { format!("{label}: {warning}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find::find_all;
+    use super::super::{Figure, prices};
+    use super::*;
+
+    fn machines(names: &[&str]) -> Vec<Candidate> {
+        find_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn the_article_s_differences_come_out() {
+        let three = machines(&["i3.16xlarge", "i3en.24xlarge", "i3.metal"]);
+        let comparison = compare(&three, &CompareOptions::default()).unwrap();
+        let cases = [
+            ("stress_ng.cache", 41.51),
+            ("stress_ng.cpu", 36.70),
+            ("stress_ng.dentry", 25.31),
+            ("stress_ng.icache", 12.48),
+            ("stress_ng.matrix", -2.02),
+            ("stress_ng.memcpy", -32.85),
+            ("stress_ng.qsort", 20.52),
+            ("stress_ng.timer", 13.67),
+            ("stress_ng.tsc", 16.03),
+            ("disk.write_bytes_per_s", 27.69),
+            ("disk.read_iops", 66.67),
+        ];
+        for (key, percent) in cases {
+            let cell = &comparison.figure(key).unwrap().cells[1];
+            let change = (cell.ratio.unwrap() - 1.0) * 100.0;
+            assert!((change - percent).abs() < 0.01, "{key}: {change}");
+            assert_eq!((cell.verdict, cell.ratio_interval), (Verdict::NoInterval, None), "{key}");
+        }
+        let missing = &comparison.figure("stress_ng.cpu").unwrap().cells[2];
+        assert_eq!((missing.verdict, missing.value, missing.ratio), (Verdict::Missing, None, None));
+        assert_eq!(missing.missing.as_deref(), Some("not published"));
+    }
+
+    #[test]
+    fn any_machine_can_be_the_base() {
+        let three = machines(&["i3.16xlarge", "i3en.24xlarge", "i7i.24xlarge"]);
+        for (base, order) in [
+            (None, ["i3.16xlarge", "i3en.24xlarge", "i7i.24xlarge"]),
+            (Some("i3en.24xlarge"), ["i3en.24xlarge", "i3.16xlarge", "i7i.24xlarge"]),
+            (Some("I7I.24XLARGE"), ["i7i.24xlarge", "i3.16xlarge", "i3en.24xlarge"]),
+        ] {
+            let comparison = compare(&three, &CompareOptions { base, ..CompareOptions::default() }).unwrap();
+            let labels: Vec<&str> = comparison.machines.iter().map(|machine| machine.label.as_str()).collect();
+            assert_eq!((labels.as_slice(), comparison.base.as_str()), (order.as_slice(), order[0]));
+            assert!(comparison.figures.iter().all(|row| row.cells.len() == 3));
+        }
+        let error = compare(&three, &CompareOptions { base: Some("i3"), ..CompareOptions::default() }).unwrap_err();
+        assert!(error.to_string().contains("i3.16xlarge, i3en.24xlarge, i7i.24xlarge"), "{error}");
+        assert_eq!(compare(&three[..1], &CompareOptions::default()).unwrap_err(), CompareError::Number(1));
+    }
+
+    #[test]
+    fn money_appears_with_prices_only_and_gaps_say_why() {
+        let text = "{date: 2026-01, currency: EUR, region: r, source: s, instances: [{name: i7i.24xlarge, \
+                    per_hour: 10, commitment: on demand}, {name: i3.16xlarge, per_hour: 5, commitment: 1 year}], \
+                    volumes: [{name: gp3, per_gib_month: 0.08, per_iops_month: 0.005, \
+                    per_mibps_month: 0}]}";
+        let list = prices::parse("p.yaml", text).unwrap();
+        let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
+        let without = compare(&three, &CompareOptions::default()).unwrap();
+        assert!(without.amount("price_per_tb_year").is_none() && without.break_even.is_empty());
+        let options = CompareOptions { prices: Some(&list), need: Some(Need::Capacity), ..CompareOptions::default() };
+        let comparison = compare(&three, &options).unwrap();
+        let prices: Vec<&str> =
+            comparison.amount("price_per_tb_year").unwrap().cells.iter().map(|cell| cell.shown.as_str()).collect();
+        assert_eq!(prices, ["2,881.58", "3,893.33", "no price"]);
+        assert_eq!(comparison.break_even.len(), 2);
+        let warnings = comparison.warnings.join("\n");
+        for part in ["do not come from one measurement", "commit to different things", "i8g.24xlarge: not held"] {
+            assert!(warnings.contains(part), "{warnings}");
+        }
+    }
+
+    #[test]
+    fn stress_ng_is_compared_with_the_same_version_only() {
+        let with = |version: Option<&str>| {
+            let mut three = machines(&["i3.16xlarge", "i3en.24xlarge"]);
+            let facts = &mut three[1].card.facts;
+            facts.remove("stress_ng.version");
+            facts.extend(version.map(|version| ("stress_ng.version".to_owned(), version.to_owned())));
+            compare(&three, &CompareOptions { need: Some(Need::Cpu), ..CompareOptions::default() }).unwrap()
+        };
+        let published = machines(&["i3.16xlarge"])[0].card.facts["stress_ng.version"].clone();
+        let cases = [
+            (Some(published.as_str()), Verdict::NoInterval, "stress-ng cpu times cores"),
+            (Some("0.17.06"), Verdict::Missing, "cores"),
+            (None, Verdict::Missing, "cores"),
+        ];
+        for (version, verdict, measure) in cases {
+            let comparison = with(version);
+            let cell = &comparison.figure("stress_ng.cpu").unwrap().cells[1];
+            assert_eq!((cell.verdict, cell.ratio.is_none()), (verdict, verdict == Verdict::Missing), "{version:?}");
+            assert!(cell.value.is_some());
+            let reason = cell.missing.clone().unwrap_or_default();
+            assert_eq!(reason.contains("not comparable"), verdict == Verdict::Missing, "{reason}");
+            let stands_out = comparison.outliers.iter().any(|outlier| outlier.key.starts_with("stress_ng."));
+            assert_eq!(stands_out, verdict != Verdict::Missing);
+            assert_eq!(comparison.recommendation.unwrap().measure, measure, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn commitments_are_told_once_each() {
+        let row = |name: &str, years: u32| format!("{{name: {name}, per_hour: 5, commitment: {years} year}}");
+        let three = machines(&["i3.16xlarge", "i7i.24xlarge", "i8g.24xlarge"]);
+        for (years, expected) in [([1, 1, 1], None), ([1, 3, 1], Some(": 1 year, 3 year"))] {
+            let rows = three.iter().zip(years).map(|(machine, years)| row(&machine.card.name, years));
+            let rows = rows.collect::<Vec<_>>().join(", ");
+            let text = format!("{{date: 2026-01, currency: EUR, region: r, source: s, instances: [{rows}]}}");
+            let list = prices::parse("p.yaml", &text).unwrap();
+            let comparison = compare(&three, &CompareOptions { prices: Some(&list), ..CompareOptions::default() });
+            let warnings = comparison.unwrap().warnings;
+            let found = warnings.iter().find(|warning| warning.contains("commit to different things"));
+            assert_eq!(found.is_some(), expected.is_some());
+            assert!(found.is_none_or(|warning| warning.ends_with(expected.unwrap_or(""))), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn figures_of_zero_have_no_ratio() {
+        let mut two = machines(&["i4i.16xlarge", "i7i.24xlarge"]);
+        two[0].card.set("cpu.steal_pct", Figure::exact(0.0));
+        two[1].card.set("cpu.steal_pct", Figure::exact(1.0));
+        let comparison = compare(&two, &CompareOptions::default()).unwrap();
+        let cell = &comparison.figure("cpu.steal_pct").unwrap().cells[1];
+        assert_eq!((cell.value, cell.ratio, cell.verdict), (Some(1.0), None, Verdict::Missing));
+    }
+}

@@ -1,0 +1,242 @@
+//! Figures whose ratio is unlike that of the others of their group, and what is known to cause that.
+//!
+//! **Why.** A processor that is faster in everything but one thing is no measuring error by itself: there may be a
+//! reason, and the reason decides whether it matters for one's load. Where no known cause fits, one should measure
+//! again.
+//!
+//! **How.** The ratios of a group (all stressors, all memory figures) are turned so that more is better. A ratio stands
+//! out if it is farther from the group's median than [`FAR_DEVIATIONS`] times the scatter of the group (median absolute
+//! deviation of the logarithms, as a standard deviation) and than [`FAR_LEAST`], or if it is worse where the group is
+//! better or the other way round. Of disks, operations are held against bytes of the same direction: both come from
+//! the same flash, so that a ratio of more than [`APART`] between them tells of the path to it.
+//!
+//! Known causes, and only these: copies in memory follow the size of the L3 cache if both changed in the same
+//! direction; operations follow the hypervisor if it is another one; a difference of at most [`NOISE`] is what single
+//! runs scatter by.
+//!
+//! **Limits.** A cause that fits is not proven. Groups of fewer than [`GROUP_LEAST`] figures are not judged.
+//!
+//! **Example.** Of nine stressors with ratios from 0.98 to 1.42 and one of 0.67, copying in memory stands out; with an
+//! L3 cache of 33 MiB against 45 MiB its cause is known.
+
+use plimsoll_figures::series;
+use serde::Serialize;
+
+use super::super::figures::{self, Better, Unit};
+use super::super::find::Candidate;
+
+/// Groups of fewer figures have no median worth the name.
+pub const GROUP_LEAST: usize = 5;
+
+/// A ratio so many standard deviations from the median of its group stands out ...
+pub const FAR_DEVIATIONS: f64 = 3.0;
+
+/// ... if it is farther than this factor, too.
+pub const FAR_LEAST: f64 = 1.25;
+
+/// Operations and bytes of a disk whose ratios differ by more than this factor stand out.
+pub const APART: f64 = 1.25;
+
+/// Part by which two runs of the same thing differ without a cause.
+pub const NOISE: f64 = 0.05;
+
+/// From a median absolute deviation to the standard deviation of normal values: 1 / 0.6745.
+const DEVIATION_PER_MAD: f64 = 1.4826;
+
+/// Figures that live on the L3 cache: they copy more than fits into L2 and, on large caches, less than L3.
+const COPIES: [&str; 3] = ["stress_ng.memcpy", "memory.copy_one_bytes_per_s", "memory.copy_all_bytes_per_s"];
+
+/// Groups by which figures are judged; disks have rules of their own.
+const GROUPS: [&str; 5] = ["cpu", "memory", "timer", "submission", "stress_ng"];
+
+/// A figure that stands out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outlier {
+    /// The machine.
+    pub label: String,
+    /// The figure.
+    pub key: String,
+    /// The figure, for people.
+    pub title: String,
+    /// The figure over that of the base, as in the table.
+    pub ratio: f64,
+    /// What it was held against: `median of stress_ng`, `disk.read_bytes_per_s`.
+    pub against: String,
+    /// The ratio of that, turned like `ratio`.
+    pub against_ratio: f64,
+    /// A cause that is known to do this, if one fits.
+    pub cause: Option<String>,
+    /// What would have to be known to tell, where no cause fits.
+    pub remark: Option<String>,
+}
+
+/// All figures of `other` that stand out beside `base`.
+#[must_use]
+pub fn outliers(base: &Candidate, other: &Candidate) -> Vec<Outlier> {
+    let mut found: Vec<Outlier> = GROUPS.iter().flat_map(|group| of_group(group, base, other)).collect();
+    for direction in ["read", "write"] {
+        found.extend(of_disks(direction, base, other));
+    }
+    found
+}
+
+/// `other` over `base`; `None` where one lacks the figure or is 0, or where they cannot be compared.
+fn ratio(key: &str, base: &Candidate, other: &Candidate) -> Option<f64> {
+    let ratio = other.card.value(key)? / base.card.value(key)?;
+    let is_comparable = super::ratios::incomparable(key, &other.card, &base.card).is_none();
+    (is_comparable && ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
+    let measured = other.card.keys().into_iter().filter(|key| {
+        let is_member = key.split('.').next() == Some(group);
+        is_member && !super::ratios::is_counted(key)
+    });
+    // Turned so that more is better, as logarithms.
+    let logs: Vec<(&str, f64, f64)> = measured
+        .filter_map(|key| {
+            let (ratio, kind) = (ratio(key, base, other)?, figures::kind(key)?);
+            let sign = if kind.better == Better::Less { -1.0 } else { 1.0 };
+            Some((key, sign, sign * ratio.ln()))
+        })
+        .collect();
+    let values: Vec<f64> = logs.iter().map(|(_, _, log)| *log).collect();
+    let Some(median) = series::median(&values).filter(|_| values.len() >= GROUP_LEAST) else { return Vec::new() };
+    let distances: Vec<f64> = values.iter().map(|log| (log - median).abs()).collect();
+    let scatter = DEVIATION_PER_MAD * series::median(&distances).unwrap_or(0.0);
+    let far = (FAR_DEVIATIONS * scatter).max(FAR_LEAST.ln());
+    let stands_out = |log: f64| (log - median).abs() > far || (log * median < 0.0 && median.abs() > NOISE);
+    let outlier = |(key, sign, log): &(&str, f64, f64)| {
+        let is_noise = log.abs() <= NOISE;
+        let (cause, remark) = if is_noise { (Some(noise()), None) } else { copies(key, *log, base, other) };
+        Outlier {
+            label: other.label.clone(),
+            key: (*key).to_owned(),
+            title: figures::title(key),
+            ratio: (sign * log).exp(),
+            against: format!("median of {group}"),
+            against_ratio: (sign * median).exp(),
+            cause,
+            remark,
+        }
+    };
+    logs.iter().filter(|(_, _, log)| stands_out(*log)).map(outlier).collect()
+}
+
+fn noise() -> String {
+    format!("equal but for what single runs scatter by ({:.0} %)", NOISE * 100.0)
+}
+
+/// Cause and remark of a figure that lives on the L3 cache; nothing for others.
+fn copies(key: &str, log: f64, base: &Candidate, other: &Candidate) -> (Option<String>, Option<String>) {
+    if !COPIES.contains(&key) {
+        return (None, None);
+    }
+    let Some(l3_ratio) = ratio("cpu.l3_bytes", base, other) else {
+        return (None, Some("the size of the L3 cache would tell more, and is not on both cards".to_owned()));
+    };
+    let l3 = |side: &Candidate| Unit::BytesBinary.format(side.card.value("cpu.l3_bytes").unwrap_or(0.0));
+    let sizes = format!("{} against {} (ratio {l3_ratio:.2})", l3(other), l3(base));
+    if (l3_ratio - 1.0) * log > 0.0 {
+        let word = if l3_ratio < 1.0 { "smaller" } else { "larger" };
+        return (Some(format!("copies follow the L3 cache, which is {word}: {sizes}")), None);
+    }
+    (None, Some(format!("the L3 cache does not explain it: {sizes}")))
+}
+
+/// Operations held against bytes of the same direction.
+fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outlier> {
+    let (key, bytes_key) = (format!("disk.{direction}_iops"), format!("disk.{direction}_bytes_per_s"));
+    let (iops, bytes) = (ratio(&key, base, other)?, ratio(&bytes_key, base, other)?);
+    if (iops / bytes).max(bytes / iops) <= APART {
+        return None;
+    }
+    let (mut cause, mut remark) = (None, None);
+    match (hypervisor(base), hypervisor(other)) {
+        (Some(before), Some(after)) if before != after => {
+            cause = Some(format!("operations pass another hypervisor: {after} instead of {before}"));
+        }
+        (Some(same), Some(_)) => remark = Some(format!("both run under the same hypervisor: {same}")),
+        _ => remark = Some("another hypervisor or host would do this; the cards do not say".to_owned()),
+    }
+    Some(Outlier {
+        label: other.label.clone(),
+        title: figures::title(&key),
+        key,
+        ratio: iops,
+        against: bytes_key,
+        against_ratio: bytes,
+        cause,
+        remark,
+    })
+}
+
+/// What a machine runs under; the clouds call machines without a hypervisor `metal`.
+fn hypervisor(side: &Candidate) -> Option<String> {
+    let stated = side.card.facts.get("cpu.hypervisor").cloned();
+    stated.or_else(|| side.card.name.ends_with(".metal").then(|| "no hypervisor".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::find::find_all;
+    use super::super::super::{Card, Figure, Origin};
+    use super::*;
+
+    fn seeds(base: &str, other: &str) -> Vec<Outlier> {
+        let found = find_all(&[base.to_owned(), other.to_owned()]).unwrap();
+        let [base, other] = found.as_slice() else { panic!("two cards") };
+        outliers(base, other)
+    }
+
+    #[test]
+    fn the_article_s_outliers_have_the_causes_that_it_gives() {
+        let found = seeds("i3.16xlarge", "i3en.24xlarge");
+        let of = |key: &str| found.iter().find(|outlier| outlier.key == key).and_then(|o| o.cause.clone()).unwrap();
+        let keys: Vec<&str> = found.iter().map(|outlier| outlier.key.as_str()).collect();
+        assert_eq!(keys, ["stress_ng.matrix", "stress_ng.memcpy", "disk.read_iops", "disk.write_iops"]);
+        assert!(of("stress_ng.matrix").contains("what single runs scatter by"));
+        assert!(of("stress_ng.memcpy").contains("L3 cache, which is smaller: 33 MiB against 45 MiB (ratio 0.73)"));
+        assert!(of("disk.read_iops").contains("Nitro (KVM) instead of Xen"));
+        let metal = seeds("i3.16xlarge", "i3.metal");
+        assert!(metal.iter().all(|outlier| outlier.cause.as_deref().unwrap_or("").contains("no hypervisor")));
+        assert_eq!(metal.len(), 2);
+    }
+
+    fn candidate(name: &str, l3_bytes: f64, ratios: &[(&str, f64)]) -> Candidate {
+        let mut card = Card::new(name, Origin::measured("2026-01-01"));
+        card.facts.insert("stress_ng.version".to_owned(), "0.17.06".to_owned());
+        let figures = ratios.iter().map(|(key, ratio)| (*key, 100.0 * ratio));
+        for (key, value) in figures.chain([("cpu.l3_bytes", l3_bytes)]) {
+            card.set(key, Figure::exact(value));
+        }
+        Candidate { argument: name.to_owned(), label: name.to_owned(), card }
+    }
+
+    #[test]
+    fn what_fits_no_cause_has_none() {
+        let keys = ["stress_ng.cpu", "stress_ng.qsort", "stress_ng.tsc", "stress_ng.icache", "stress_ng.memcpy"];
+        let ones: Vec<(&str, f64)> = keys.map(|key| (key, 1.0)).into();
+        let base = candidate("a", 32e6, &ones);
+        // The ratios, the other's L3 cache, and which figures stand out with and without a cause.
+        let cases = [
+            ([1.3, 1.3, 1.2, 1.2, 1.25], 32e6, "", ""),
+            ([1.3, 1.3, 1.2, 1.2, 0.6], 16e6, "stress_ng.memcpy", ""),
+            ([1.3, 1.3, 1.2, 1.2, 0.6], 64e6, "", "stress_ng.memcpy"),
+            ([1.3, 1.3, 1.2, 0.6, 1.2], 16e6, "", "stress_ng.icache"),
+            ([1.3, 1.3, 1.2, 0.97, 1.2], 16e6, "stress_ng.icache", ""),
+            ([0.6, 0.6, 0.6, 1.2, 0.6], 16e6, "", "stress_ng.icache"),
+        ];
+        for (ratios, l3_bytes, with, without) in cases {
+            let all: Vec<(&str, f64)> = keys.into_iter().zip(ratios).collect();
+            let found = outliers(&base, &candidate("b", l3_bytes, &all));
+            let names = |has_cause: bool| {
+                let kept = found.iter().filter(|outlier| outlier.cause.is_some() == has_cause);
+                kept.map(|outlier| outlier.key.clone()).collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!((names(true).as_str(), names(false).as_str()), (with, without), "{ratios:?}");
+        }
+        let few = candidate("b", 1e6, &ones[..4]);
+        assert!(outliers(&base, &few).is_empty());
+    }
+}

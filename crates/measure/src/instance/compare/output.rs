@@ -1,0 +1,323 @@
+//! A comparison of machines for programs and as a page: JSON, CSV, tables, charts.
+//!
+//! **Why.** The same cells stand in the terminal and on the page, so they are written once.
+//!
+//! **How.** JSON is [`Comparison`] itself, CSV has a line for each figure and machine. [`Comparison::ratio_text`] is a
+//! ratio in its shortest form; a page has tables of all machines side by side and a chart of bars for each group.
+//!
+//! **Limits.** Charts show ratios that exist; what is missing stands in the tables.
+//!
+//! **Example.** `1.28 (1.25-1.31) +` is a ratio with its interval, better; `1.28 *` one without an interval.
+
+use plimsoll_show::page::{Block, Section};
+use plimsoll_show::plot::{Axis, Bar, Chart, Layer, Unit};
+use plimsoll_show::table::{Table, known};
+
+use super::ratios::Verdict;
+use super::{Cell, Comparison, FigureRow};
+use crate::instance::economics::money;
+use crate::instance::figures;
+
+/// What the marks of [`Comparison::ratio_text`] mean.
+pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the interval leaves out 1. ? no evidence: \
+                         the interval contains 1, or the samples scatter by more than 10 %. * no interval: single or \
+                         stated figures. Without a mark: counted or advertised.";
+
+impl Comparison {
+    /// As CSV: a line for each figure and machine, then for each amount and machine.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let row = |row: &FigureRow, cell: &Cell| {
+            [
+                row.key.clone(),
+                row.unit.to_string(),
+                row.better.to_string(),
+                cell.label.clone(),
+                known(cell.value),
+                known(cell.ratio),
+                known(cell.ratio_interval.map(|[low, _]| low)),
+                known(cell.ratio_interval.map(|[_, high]| high)),
+                verdict_name(cell.verdict).to_owned(),
+                known(cell.missing.as_ref()),
+            ]
+        };
+        let figures = self.figures.iter().flat_map(|figure| figure.cells.iter().map(move |cell| row(figure, cell)));
+        let currency = self.currency.as_deref().unwrap_or("");
+        let amounts = self.economics.iter().flat_map(|row| {
+            let unit = if row.unit == "money" { currency } else { row.unit };
+            row.cells.iter().map(move |cell| {
+                let missing = if cell.value.is_none() { cell.shown.clone() } else { String::new() };
+                let [better, ratio, low, high, verdict] = Default::default();
+                let (label, value) = (cell.label.clone(), known(cell.value));
+                [row.key.to_owned(), unit.to_owned(), better, label, value, ratio, low, high, verdict, missing]
+            })
+        });
+        let names = "key,unit,better,machine,value,ratio,ratio_low,ratio_high,verdict,missing";
+        Table::new("", names.split(','), figures.chain(amounts)).to_csv()
+    }
+
+    /// A figure of the base for people.
+    #[must_use]
+    pub fn value_text(row: &FigureRow, cell: &Cell) -> String {
+        match (cell.value, figures::kind(&row.key)) {
+            (Some(value), Some(kind)) => kind.unit.format(value),
+            _ => "missing".to_owned(),
+        }
+    }
+
+    /// The ratio of a cell with its interval and a mark, see [`MARKS`].
+    #[must_use]
+    pub fn ratio_text(cell: &Cell) -> String {
+        let Some(ratio) = cell.ratio else {
+            return if cell.value.is_some() { "no ratio".to_owned() } else { "missing".to_owned() };
+        };
+        let interval = match cell.ratio_interval {
+            Some([low, high]) => format!(" ({}-{})", ratio_digits(low), ratio_digits(high)),
+            None => String::new(),
+        };
+        let mark = match cell.verdict {
+            Verdict::Better => " +",
+            Verdict::Worse => " -",
+            Verdict::Open | Verdict::Scattered => " ?",
+            Verdict::NoInterval => " *",
+            _ => "",
+        };
+        format!("{}{interval}{mark}", ratio_digits(ratio))
+    }
+
+    /// What stands out, a sentence each.
+    #[must_use]
+    pub fn outlier_texts(&self) -> Vec<String> {
+        let text = |outlier: &super::Outlier| {
+            let cause = match (&outlier.cause, &outlier.remark) {
+                (Some(cause), _) => format!("known cause: {cause}"),
+                (None, Some(remark)) => format!("no known cause: {remark}"),
+                (None, None) => "no known cause: measure again".to_owned(),
+            };
+            let (label, title, against) = (&outlier.label, &outlier.title, &outlier.against);
+            let [ratio, of_others] = [outlier.ratio, outlier.against_ratio].map(ratio_digits);
+            format!("{label}, {title}: {ratio}, where {against} is {of_others}; {cause}")
+        };
+        self.outliers.iter().map(text).collect()
+    }
+
+    /// What is missing and why, a sentence for each reason: machines that lack the same for the same reason share it.
+    #[must_use]
+    pub fn missing_texts(&self) -> Vec<String> {
+        let mut texts: Vec<(String, Vec<&str>)> = Vec::new();
+        for (at, machine) in self.machines.iter().enumerate() {
+            for (reason, keys) in self.missing_of(at) {
+                let text = format!("{reason}: {}", keys.join(", "));
+                match texts.iter_mut().find(|(known, _)| *known == text) {
+                    Some((_, labels)) => labels.push(&machine.label),
+                    None => texts.push((text, vec![&machine.label])),
+                }
+            }
+        }
+        texts.into_iter().map(|(text, labels)| format!("{}: {text}", labels.join(", "))).collect()
+    }
+
+    /// What one machine lacks, by reason.
+    fn missing_of(&self, at: usize) -> Vec<(&str, Vec<&str>)> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for row in &self.figures {
+            let Some(reason) = row.cells.get(at).and_then(|cell| cell.missing.as_deref()) else { continue };
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, keys)) => keys.push(&row.key),
+                None => reasons.push((reason, vec![&row.key])),
+            }
+        }
+        reasons
+    }
+
+    /// Local disks against volumes, a sentence each.
+    #[must_use]
+    pub fn break_even_texts(&self) -> Vec<String> {
+        let currency = self.currency.as_deref().unwrap_or("");
+        let text = |row: &super::BreakEven| {
+            let disks = match &row.without_disks {
+                Some(without) => format!("its disks (the difference to {without}) cost"),
+                None => "the whole machine costs".to_owned(),
+            };
+            let (label, volume, date) = (&row.label, &row.volume, &row.volume_date);
+            let cheaper = if row.is_local_cheaper() { "local disks" } else { "volumes" };
+            let [disks_month, volumes_month, size, iops, mibps] =
+                [row.disks_month, row.volumes_month, row.size_month, row.iops_month, row.mibps_month].map(money);
+            let bytes = figures::Unit::BytesDecimal.format(row.from_bytes);
+            let by_size = if row.from_bytes <= row.disk_bytes {
+                format!("By size alone local disks are cheaper from {bytes} on")
+            } else {
+                format!("By size alone they never are (from {bytes} on, more than there is)")
+            };
+            let full = match row.from_iops {
+                Some(0.0) => "; full, at any number of operations".to_owned(),
+                Some(iops) => format!("; full, from {} on", figures::Unit::PerS.format(iops)),
+                None => String::new(),
+            };
+            format!(
+                "{label}: {disks} {disks_month} {currency} a month, the same on {} {volume} ({date}) {volumes_month} \
+                 ({size} for size, {iops} for operations, {mibps} for bandwidth): {cheaper} are cheaper. \
+                 {by_size}{full}.",
+                row.volumes
+            )
+        };
+        self.break_even.iter().map(text).collect()
+    }
+
+    /// The page: title and sections for [`plimsoll_show::page::html`].
+    #[must_use]
+    pub fn page(&self) -> (String, Vec<Section>) {
+        let labels: Vec<&str> = self.machines.iter().map(|machine| machine.label.as_str()).collect();
+        let mut sections = vec![self.machines_section()];
+        if let Some(recommended) = &self.recommendation {
+            let lines = self.recommendation_lines(recommended).into_iter().map(Block::Text).collect();
+            sections.push(Section { heading: format!("For {}", recommended.need.name()), blocks: lines });
+        }
+        let charts = self.charts();
+        if !charts.is_empty() {
+            sections
+                .push(Section { heading: format!("Ratios to {}", self.base), blocks: vec![Block::Picture(charts)] });
+        }
+        sections.push(self.figures_section(&labels));
+        let notes = |texts: Vec<String>| texts.into_iter().map(Block::Text).collect::<Vec<_>>();
+        let caption = known(self.currency.as_ref().map(|currency| format!("Prices in {currency} a year")));
+        let headers = std::iter::once("").chain(labels);
+        let economics = Table::new(caption, headers, self.economics.iter().map(super::AmountRow::texts));
+        let mut blocks = vec![Block::Table(economics)];
+        blocks.extend(notes(self.break_even_texts()));
+        sections.push(Section::new("What it costs, and how it is balanced", blocks));
+        for (heading, texts) in [("What stands out", self.outlier_texts()), ("What is missing", self.missing_texts())] {
+            if !texts.is_empty() {
+                sections.push(Section::new(heading, notes(texts)));
+            }
+        }
+        (format!("Machines beside {}", self.base), sections)
+    }
+
+    fn machines_section(&self) -> Section {
+        let row = |machine: &super::Machine| {
+            let price = machine.price_per_year.map_or_else(|| "no price".to_owned(), money);
+            let commitment = machine.commitment.clone().unwrap_or_default();
+            let from = format!("{} ({})", machine.origin.source, machine.origin.date);
+            [machine.label.clone(), from, machine.from_preset.clone().unwrap_or_default(), price, commitment]
+        };
+        let headers = ["machine", "figures from", "of these from the table of presets", "price a year", "for"];
+        let table = Table::new("", headers, self.machines.iter().map(row));
+        Section::new("Machines", [Block::Warnings(self.warnings.clone()), table.into()])
+    }
+
+    fn figures_section(&self, labels: &[&str]) -> Section {
+        let headers = std::iter::once("").chain(labels.iter().copied());
+        let row = |row: &FigureRow| {
+            let cell = |cell: &Cell| match cell.verdict {
+                Verdict::Base | Verdict::Missing => Comparison::value_text(row, cell),
+                _ => format!("{}: {}", Comparison::value_text(row, cell), Comparison::ratio_text(cell)),
+            };
+            std::iter::once(row.titled()).chain(row.cells.iter().map(cell)).collect::<Vec<_>>()
+        };
+        let caption = format!("Figures and their ratios to {}", self.base);
+        let table = Table::new(caption, headers, self.figures.iter().map(row));
+        Section::new("Figures", [Block::Text(MARKS.to_owned()), table.into()])
+    }
+
+    /// The recommendation in words.
+    #[must_use]
+    pub fn recommendation_lines(&self, recommended: &super::Recommendation) -> Vec<String> {
+        let winner = recommended.winner.as_deref().unwrap_or("no recommendation");
+        let basis = if recommended.by_price { "by price" } else { "by amount" };
+        let mut lines = vec![format!("For {} ({}, {basis}): {winner}", recommended.need.name(), recommended.measure)];
+        lines.extend(recommended.reasons.iter().cloned());
+        let unranked = recommended.ranking.iter().filter_map(|ranked| {
+            ranked.unranked.as_ref().map(|reason| format!("{} has no place: {reason}", ranked.label))
+        });
+        lines.extend(unranked);
+        lines
+    }
+
+    /// Bars of all ratios that exist, a chart for each group of figures.
+    #[must_use]
+    pub fn charts(&self) -> Vec<Chart> {
+        let mut groups: Vec<&str> = Vec::new();
+        for row in &self.figures {
+            let group = row.group();
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        let charts = groups.into_iter().filter_map(|group| self.chart(group));
+        charts.collect()
+    }
+
+    fn chart(&self, group: &str) -> Option<Chart> {
+        let rows = || self.figures.iter().filter(|row| row.group() == group);
+        let bar = |row: &FigureRow, at: usize| {
+            let cell = row.cells.get(at)?;
+            let ratio = cell.ratio.filter(|ratio| *ratio > 0.0)?;
+            Some(Bar { row: row.titled(), value: ratio, range: cell.ratio_interval.map(|[low, high]| (low, high)) })
+        };
+        let layers: Vec<Layer> = self
+            .machines
+            .iter()
+            .enumerate()
+            .skip(1)
+            .map(|(at, machine)| Layer::Bars {
+                name: machine.label.clone(),
+                from: 1.0,
+                bars: rows().filter_map(|row| bar(row, at)).collect(),
+            })
+            .collect();
+        let is_empty = layers.iter().all(|layer| matches!(layer, Layer::Bars { bars, .. } if bars.is_empty()));
+        (!is_empty).then(|| Chart {
+            title: group.replace('_', "-"),
+            x: Axis::log2(format!("ratio to {}", self.base), Unit::None),
+            y: Axis::default(),
+            layers: layers.into_iter().chain([Layer::VerticalMark { x: 1.0, label: String::new() }]).collect(),
+            note: None,
+        })
+    }
+}
+
+impl super::AmountRow {
+    /// Title and cells for people.
+    #[must_use]
+    pub fn texts(&self) -> Vec<String> {
+        std::iter::once(self.title.to_owned()).chain(self.cells.iter().map(|cell| cell.shown.clone())).collect()
+    }
+}
+
+impl FigureRow {
+    /// Title, and the direction where less is better.
+    #[must_use]
+    pub fn titled(&self) -> String {
+        if self.better == "less" { format!("{} (less is better)", self.title) } else { self.title.clone() }
+    }
+
+    fn group(&self) -> &str {
+        self.key.split('.').next().unwrap_or("")
+    }
+}
+
+/// Three digits that count: `0.672`, `1.28`, `12.8`, `128`.
+fn ratio_digits(ratio: f64) -> String {
+    match ratio {
+        below if below < 0.9995 => format!("{ratio:.3}"),
+        below if below < 9.995 => format!("{ratio:.2}"),
+        below if below < 99.95 => format!("{ratio:.1}"),
+        below if below < 1e6 => format!("{ratio:.0}"),
+        _ => format!("{ratio:.1e}"),
+    }
+}
+
+fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Base => "base",
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Open => "open",
+        Verdict::Scattered => "scattered",
+        Verdict::NoInterval => "no_interval",
+        Verdict::Counted => "counted",
+        Verdict::Property => "property",
+        Verdict::Missing => "missing",
+    }
+}

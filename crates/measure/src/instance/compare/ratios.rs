@@ -1,0 +1,228 @@
+//! Each figure of each machine over that of the base, and whether the difference is evidence.
+//!
+//! **Why.** "66 % faster" says nothing without its base, and nothing either if two runs on one machine differ as much.
+//!
+//! **How.** A ratio of two means has the 95 % interval of Fieller (Some Problems in Interval Estimation, Journal of the
+//! Royal Statistical Society B 16, 1954): all ratios q for which a - q b does not differ from 0, where a and b are the
+//! figures with their standard errors. The degrees of freedom are those of that difference (Satterthwaite). The
+//! standard error is that of the samples, for as many as are worth something ([`crate::tune`]), or comes from the
+//! interval that the card states. What is counted, as cores, needs no interval.
+//!
+//! Better or worse is said only if the interval leaves out 1, and the samples of both scatter by at most
+//! [`SCATTER_MAX_PCT`].
+//!
+//! Figures of stress-ng have a ratio only where both cards state the same version of it.
+//!
+//! **Limits.** Each interval is one of its own: of twenty figures that are equal, one will seem to differ. Where the
+//! base is not surely above 0 there is no interval.
+//!
+//! **Example.** 110 +- 1 over 100 +- 1 (standard errors, many samples): 1.1, interval 1.071 to 1.130.
+
+use plimsoll_figures::series;
+use serde::Serialize;
+
+use super::super::figures::{Better, FigureKind, STRESS_NG};
+use super::super::{Card, Figure};
+
+/// Samples that scatter by more than so many per cent of their mean (standard deviation) are no evidence.
+pub const SCATTER_MAX_PCT: f64 = 10.0;
+
+/// 97.5 % quantile of the normal distribution: half widths of stated intervals are so many standard errors.
+const NORMAL_QUANTILE: f64 = 1.959_964;
+
+/// Degrees of freedom of an interval that somebody states.
+const FREEDOM_OF_STATED: f64 = 1e6;
+
+/// Figures that are counted or advertised, not measured.
+const COUNTED: [&str; 8] = [
+    "cpu.cores",
+    "cpu.threads",
+    "cpu.clock_hz",
+    "cpu.l3_bytes",
+    "memory.bytes",
+    "disk.number",
+    "disk.bytes",
+    "network.link_bits_per_s",
+];
+
+/// Whether a figure is counted or advertised, not measured.
+#[must_use]
+pub fn is_counted(key: &str) -> bool {
+    COUNTED.contains(&key)
+}
+
+/// The fact that tells which stress-ng counted.
+const STRESS_NG_VERSION: &str = "stress_ng.version";
+
+/// Why a figure of two cards has no ratio though both have it: what stress-ng counts differs from version to version.
+#[must_use]
+pub(crate) fn incomparable(key: &str, card: &Card, base: &Card) -> Option<String> {
+    if !key.starts_with(STRESS_NG) || !card.figures.contains_key(key) || !base.figures.contains_key(key) {
+        return None;
+    }
+    let version =
+        |card: &Card| card.facts.get(STRESS_NG_VERSION).map_or("no stated version", String::as_str).to_owned();
+    match (card.facts.get(STRESS_NG_VERSION), base.facts.get(STRESS_NG_VERSION)) {
+        (Some(one), Some(other)) if one == other => None,
+        _ => Some(format!("not comparable: stress-ng {}, the base {}", version(card), version(base))),
+    }
+}
+
+/// What a ratio is evidence of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// This is the base.
+    Base,
+    /// Better than the base by more than chance explains.
+    Better,
+    /// Worse than the base by more than chance explains.
+    Worse,
+    /// The interval contains 1.
+    Open,
+    /// The samples of one of the two scatter too much.
+    Scattered,
+    /// One of the two was measured once, or stated without an interval.
+    NoInterval,
+    /// Counted or advertised: the ratio is what it is.
+    Counted,
+    /// Neither more nor less of it is better.
+    Property,
+    /// One of the two lacks the figure, the base is 0, or they cannot be compared (`incomparable`).
+    Missing,
+}
+
+/// A ratio and what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The figure over that of the base.
+    pub ratio: f64,
+    /// 95 % interval, where both figures are known with theirs.
+    pub interval: Option<[f64; 2]>,
+    /// What it is evidence of.
+    pub verdict: Verdict,
+}
+
+/// `figure` over `base`; `None` if the base is 0.
+#[must_use]
+pub fn ratio(key: &str, kind: &FigureKind, figure: &Figure, base: &Figure) -> Option<Ratio> {
+    let ratio = figure.value / base.value;
+    if !ratio.is_finite() {
+        return None;
+    }
+    if is_counted(key) {
+        let verdict = if kind.better == Better::Neither { Verdict::Property } else { Verdict::Counted };
+        return Some(Ratio { ratio, interval: None, verdict });
+    }
+    let interval = fieller(figure, base);
+    let scatters = [figure, base].iter().any(|side| scatter_pct(side).is_some_and(|pct| pct > SCATTER_MAX_PCT));
+    let verdict = match interval {
+        _ if kind.better == Better::Neither => Verdict::Property,
+        None => Verdict::NoInterval,
+        Some(_) if scatters => Verdict::Scattered,
+        Some([low, high]) if low <= 1.0 && high >= 1.0 => Verdict::Open,
+        Some([low, _]) if (low > 1.0) == (kind.better == Better::More) => Verdict::Better,
+        Some(_) => Verdict::Worse,
+    };
+    Some(Ratio { ratio, interval, verdict })
+}
+
+/// Standard deviation of the samples in per cent of their mean; `None` for fewer than two.
+#[must_use]
+pub(crate) fn scatter_pct(figure: &Figure) -> Option<f64> {
+    (figure.samples.len() >= 2).then(|| series::deviation_pct(&figure.samples))
+}
+
+/// Standard error of a figure and its degrees of freedom; `None` where nothing is known of it.
+fn standard_error(figure: &Figure) -> Option<(f64, f64)> {
+    if let Some([low, high]) = figure.interval {
+        // An interval that is not symmetric counts by its longer side.
+        let half_width = (figure.value - low).max(high - figure.value);
+        return (half_width >= 0.0).then_some((half_width / NORMAL_QUANTILE, FREEDOM_OF_STATED));
+    }
+    let interval = (figure.samples.len() >= 3).then(|| series::mean_interval(&figure.samples)).flatten()?;
+    let freedom = interval.effective_count - 1.0;
+    Some((interval.half_width / series::student_t(freedom), freedom))
+}
+
+fn fieller(figure: &Figure, base: &Figure) -> Option<[f64; 2]> {
+    let (error, freedom) = standard_error(figure)?;
+    let (base_error, base_freedom) = standard_error(base)?;
+    let ratio = figure.value / base.value;
+    let (square, base_square) = (error * error, base_error * base_error);
+    let weighted = ratio * ratio * base_square;
+    let freedom = match square * square / freedom + weighted * weighted / base_freedom {
+        0.0 => FREEDOM_OF_STATED,
+        parts => (square + weighted).powi(2) / parts,
+    };
+    let t = series::student_t(freedom);
+    let g = (t * base_error / base.value).powi(2);
+    let half_width = t / base.value * (square * (1.0 - g) + weighted).sqrt();
+    let ends = [(ratio - half_width) / (1.0 - g), (ratio + half_width) / (1.0 - g)];
+    (g < 1.0 && ends.iter().all(|end| end.is_finite())).then_some(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::figures;
+    use super::*;
+
+    fn stated(value: f64, half_width: f64) -> Figure {
+        Figure { interval: Some([value - half_width, value + half_width]), ..Figure::exact(value) }
+    }
+
+    fn of(key: &str, figure: &Figure, base: &Figure) -> Ratio {
+        ratio(key, figures::kind(key).unwrap(), figure, base).unwrap()
+    }
+
+    #[test]
+    fn fieller_by_hand() {
+        // Standard errors of 1: g = (1.96 / 100)^2 = 3.84e-4; 1.96 / 100 * sqrt(1 - g + 1.21) = 0.02914.
+        let [low, high] = of("disk.read_iops", &stated(110.0, 1.96), &stated(100.0, 1.96)).interval.unwrap();
+        assert!((low - 1.0713).abs() < 1e-4 && (high - 1.1296).abs() < 1e-4, "{low} {high}");
+        // The base may be 0: no ratio is too large.
+        assert_eq!(of("disk.read_iops", &stated(110.0, 1.0), &stated(100.0, 100.1)).interval, None);
+        // Without errors the interval is the ratio.
+        assert_eq!(of("disk.read_iops", &stated(3.0, 0.0), &stated(2.0, 0.0)).interval, Some([1.5, 1.5]));
+    }
+
+    #[test]
+    fn intervals_hold_what_they_promise() {
+        // 2000 pairs of five samples each, with a deviation of 8 %, from a generator of fixed numbers.
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let mut samples =
+            |mean: f64| Figure::of_samples((0..5).map(|_| mean * (1.0 + 0.08 * normal())).collect()).unwrap();
+        let mut held = 0;
+        for _ in 0..2000 {
+            let [low, high] = of("disk.read_iops", &samples(150.0), &samples(100.0)).interval.unwrap();
+            held += u32::from(low <= 1.5 && 1.5 <= high);
+        }
+        assert!((1860..=1990).contains(&held), "{held} of 2000, 1900 expected");
+    }
+
+    #[test]
+    fn a_winner_needs_evidence() {
+        let samples = |samples: &[f64]| Figure::of_samples(samples.to_vec()).unwrap();
+        let steady = samples(&[100.0, 101.0, 99.0, 100.5, 99.5]);
+        let cases = [
+            ("disk.read_iops", samples(&[120.0, 121.0, 119.0, 120.5, 119.5]), Verdict::Better),
+            ("disk.read_latency_ns", samples(&[120.0, 121.0, 119.0, 120.5, 119.5]), Verdict::Worse),
+            ("disk.read_latency_ns", samples(&[80.0, 81.0, 79.0, 80.5, 79.5]), Verdict::Better),
+            ("disk.read_iops", samples(&[101.0, 100.0, 99.0, 101.5, 99.5]), Verdict::Open),
+            ("disk.read_iops", samples(&[300.0, 400.0, 200.0, 310.0, 290.0]), Verdict::Scattered),
+            ("disk.read_iops", Figure::exact(500.0), Verdict::NoInterval),
+            ("disk.read_iops", samples(&[500.0, 501.0]), Verdict::NoInterval),
+            ("cpu.cores", Figure::exact(500.0), Verdict::Counted),
+            ("disk.number", Figure::exact(500.0), Verdict::Property),
+        ];
+        for (key, figure, expected) in cases {
+            assert_eq!(of(key, &figure, &steady).verdict, expected, "{key} {}", figure.value);
+        }
+        assert_eq!(ratio("cpu.cores", figures::kind("cpu.cores").unwrap(), &steady, &Figure::exact(0.0)), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! What a machine's parts cost and how they are balanced, and when its disks beat network volumes.
+//!
+//! **Why.** Machines are bought whole. Which one is cheap depends on what one runs out of first, and that a price list
+//! does not say.
+//!
+//! **How.** [`amounts`]: quotients of figures of a card and of its price. A TB is 10^12 bytes, a GB/s 10^9 bytes a
+//! second. The network is the measured one or the advertised one, never the loopback interface. `against_volume`: what
+//! volumes of the same capacity, operations and bandwidth cost, as few of them as the provider's limits allow, each with
+//! what is included in its price.
+//!
+//! **Limits.** Without a machine that lacks nothing but the disks (`without_disks` in the price file) the whole price
+//! of the machine stands against that of the volumes, though it pays for processor and memory too: volumes then look
+//! cheaper than they are. Whether a machine can use so many volumes is another matter: each has its own limit for all
+//! of them. Local disks are lost with the machine; volumes are not.
+//!
+//! **Example.** 60 TB and 1,258.43 USD a year for each of 48 cores: 1,006.74 USD a year for a TB, 1.25 TB for a core.
+
+mod volumes;
+
+use plimsoll_figures::units::format_count;
+use serde::Serialize;
+
+use super::Card;
+use super::figures::Better;
+use super::prices::{InstancePrice, MONTHS_PER_YEAR, PriceList, VolumePrice};
+use volumes::Rates;
+
+const TB: f64 = 1e12;
+const GIB: f64 = (1u64 << 30) as f64;
+const MIB: f64 = (1u64 << 20) as f64;
+const BITS_PER_BYTE: f64 = 8.0;
+
+/// How an amount is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AmountUnit {
+    /// Of a currency, for a year.
+    Money,
+    /// As a figure of a card.
+    Figure(super::figures::Unit),
+}
+
+/// What an amount stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AmountKind {
+    /// Its name, for programs.
+    pub key: &'static str,
+    /// Its name, for people.
+    pub title: &'static str,
+    /// How it is shown.
+    pub unit: AmountUnit,
+    /// Which direction is better.
+    pub better: Better,
+    /// Figure above the line; `None`: the price for a year.
+    above: Option<&'static str>,
+    /// Figures below the line: the first that the card has; none: nothing is below.
+    below: &'static [&'static str],
+    /// What one unit below the line is.
+    per: f64,
+}
+
+use super::figures::Unit::{BytesBinary, BytesDecimal, PerS, Plain};
+use AmountUnit::{Figure, Money};
+
+const fn amount(
+    key: &'static str,
+    title: &'static str,
+    unit: AmountUnit,
+    above: Option<&'static str>,
+    below: &'static [&'static str],
+    per: f64,
+) -> AmountKind {
+    let better = match unit {
+        Money => Better::Less,
+        Figure(_) => Better::Neither,
+    };
+    AmountKind { key, title, unit, better, above, below, per }
+}
+
+const CORES: &[&str] = &["cpu.cores"];
+const VCPUS: &[&str] = &["cpu.threads"];
+const NETWORK: &[&str] = &["network.received_bits_per_s", "network.link_bits_per_s"];
+
+/// All amounts, in the order in which they are shown.
+pub const AMOUNTS: &[AmountKind] = &[
+    amount("disk_bytes_per_core", "storage per core", Figure(BytesDecimal), Some("disk.bytes"), CORES, 1.0),
+    amount("memory_bytes_per_core", "memory per core", Figure(BytesBinary), Some("memory.bytes"), CORES, 1.0),
+    amount("read_iops_per_core", "reads per core", Figure(PerS), Some("disk.read_iops"), CORES, 1.0),
+    amount("read_iops_per_vcpu", "reads per vCPU", Figure(PerS), Some("disk.read_iops"), VCPUS, 1.0),
+    amount(
+        "disk_read_per_network",
+        "disk reads per network, bytes",
+        Figure(Plain),
+        Some("disk.read_bytes_per_s"),
+        NETWORK,
+        BITS_PER_BYTE,
+    ),
+    amount(
+        "disk_write_per_network",
+        "disk writes per network, bytes",
+        Figure(Plain),
+        Some("disk.write_bytes_per_s"),
+        NETWORK,
+        BITS_PER_BYTE,
+    ),
+    amount("disk_per_memory", "disk per memory, bytes", Figure(Plain), Some("disk.bytes"), &["memory.bytes"], 1.0),
+    amount("price_per_year", "price", Money, None, &[], 1.0),
+    amount("price_per_core_year", "price per core", Money, None, CORES, 1.0),
+    amount("price_per_vcpu_year", "price per vCPU", Money, None, VCPUS, 1.0),
+    amount("price_per_tb_year", "price per TB", Money, None, &["disk.bytes"], TB),
+    amount("price_per_million_read_iops_year", "price per M reads/s", Money, None, &["disk.read_iops"], 1e6),
+    amount("price_per_million_write_iops_year", "price per M writes/s", Money, None, &["disk.write_iops"], 1e6),
+    amount("price_per_gbps_write_year", "price per GB/s of writes", Money, None, &["disk.write_bytes_per_s"], 1e9),
+];
+
+/// An amount of one machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Amount {
+    /// It is known.
+    Known(f64),
+    /// It is not, and why.
+    Missing(String),
+}
+
+impl Amount {
+    /// The amount, if it is known.
+    #[must_use]
+    pub fn value(&self) -> Option<f64> {
+        match self {
+            Amount::Known(value) => Some(*value),
+            Amount::Missing(_) => None,
+        }
+    }
+}
+
+/// The amounts of a machine, in the order of [`AMOUNTS`]. Without `price`, those of money are missing.
+#[must_use]
+pub fn amounts(card: &Card, price: Option<&InstancePrice>) -> Vec<Amount> {
+    AMOUNTS.iter().map(|kind| amount_of(kind, card, price)).collect()
+}
+
+fn amount_of(kind: &AmountKind, card: &Card, price: Option<&InstancePrice>) -> Amount {
+    let above = match kind.above {
+        Some(key) => card.value(key).ok_or_else(|| format!("no {key}")),
+        None => price.map(|price| price.per_year).ok_or_else(|| "no price".to_owned()),
+    };
+    let below = match kind.below {
+        [] => Ok(kind.per),
+        keys => {
+            let known = keys.iter().find_map(|key| card.value(key)).filter(|value| *value > 0.0);
+            known.ok_or_else(|| format!("no {}", keys.last().unwrap_or(&"figure")))
+        }
+    };
+    match (above, below) {
+        (Ok(above), Ok(below)) => match above / below * kind.per {
+            amount if amount.is_finite() => Amount::Known(amount),
+            _ => Amount::Missing(format!("{} is too small to divide by", kind.below.join(" or "))),
+        },
+        (Err(reason), _) | (_, Err(reason)) => Amount::Missing(reason),
+    }
+}
+
+/// An amount as people read it: money with a comma between groups of three digits.
+#[must_use]
+pub fn shown(unit: AmountUnit, value: f64) -> String {
+    match unit {
+        Money => money(value),
+        Figure(unit) => unit.format(value),
+    }
+}
+
+/// Money, without its currency: two digits after the point, none from 10 000 on, as a power of ten from 10^12 on.
+#[must_use]
+pub fn money(value: f64) -> String {
+    if value >= 1e12 {
+        return format!("{value:.2e}");
+    }
+    if value >= 10_000.0 {
+        return format_count(value.round() as u64);
+    }
+    let cents = (value * 100.0).round() as u64;
+    format!("{}.{:02}", format_count(cents / 100), cents % 100)
+}
+
+/// The disks of a machine against network volumes that do the same. Prices are for a month.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BreakEven {
+    /// The machine.
+    pub label: String,
+    /// The kind of volume.
+    pub volume: String,
+    /// As of when the volume's price is.
+    pub volume_date: String,
+    /// The machine without disks whose price is subtracted; null: the whole price counts.
+    pub without_disks: Option<String>,
+    /// Capacity of the local disks.
+    pub disk_bytes: f64,
+    /// What the local disks cost.
+    pub disks_month: f64,
+    /// How many volumes it takes.
+    pub volumes: f64,
+    /// Size of all of them in GiB; more than the disks have where operations or bandwidth ask for it.
+    pub size_gib: f64,
+    /// Operations a second of all of them, without bursts.
+    pub iops: f64,
+    /// MiB/s of all of them, without bursts.
+    pub mibps: f64,
+    /// What their size costs.
+    pub size_month: f64,
+    /// What the operations bought for them cost beyond those included.
+    pub iops_month: f64,
+    /// What the bandwidth bought for them costs beyond what is included.
+    pub mibps_month: f64,
+    /// All three.
+    pub volumes_month: f64,
+    /// From so many bytes on local disks are cheaper, whatever else is needed; above `disk_bytes`: never by size alone.
+    pub from_bytes: f64,
+    /// From so many operations a second on local disks are no dearer than volumes of the same capacity, whatever their
+    /// bandwidth; 0: always; null: at no number of operations.
+    pub from_iops: Option<f64>,
+}
+
+impl BreakEven {
+    /// Whether the local disks are cheaper than volumes that do the same.
+    #[must_use]
+    pub(crate) fn is_local_cheaper(&self) -> bool {
+        self.disks_month <= self.volumes_month
+    }
+}
+
+/// The disks of `card` against the volumes of `volume`.
+///
+/// # Errors
+/// The reason, in words: a figure or a price is missing.
+pub(crate) fn against_volume(
+    label: &str,
+    card: &Card,
+    prices: &PriceList,
+    volume: &VolumePrice,
+) -> Result<BreakEven, String> {
+    let price = prices.instance(&card.name).ok_or("no price")?;
+    let figure = |key: &str| card.value(key).filter(|value| *value > 0.0).ok_or_else(|| format!("no {key}"));
+    let bytes = figure("disk.bytes")?;
+    let iops = figure("disk.read_iops")?.max(card.value("disk.write_iops").unwrap_or(0.0));
+    let mibps = figure("disk.read_bytes_per_s")?.max(card.value("disk.write_bytes_per_s").unwrap_or(0.0)) / MIB;
+    let without = price.without_disks.as_deref().and_then(|name| prices.instance(name));
+    let disks_month = (price.per_year - without.map_or(0.0, |without| without.per_year)) / MONTHS_PER_YEAR;
+    if disks_month <= 0.0 {
+        return Err(format!("{} costs no less without disks", card.name));
+    }
+    let size_gib = bytes / GIB;
+    let needed = volumes::fewest(volume.volume, Rates { size_gib, iops, mibps });
+    let needed = needed.ok_or_else(|| format!("no number of {} does what its disks do", volume.volume.name))?;
+    let month = volumes::month(volume, &needed);
+    Ok(BreakEven {
+        label: label.to_owned(),
+        volume: volume.volume.name.to_owned(),
+        volume_date: volume.date.clone(),
+        without_disks: without.map(|without| without.name.clone()),
+        disk_bytes: bytes,
+        disks_month,
+        volumes: needed.number,
+        size_gib: needed.all.size_gib,
+        iops: needed.all.iops,
+        mibps: needed.all.mibps,
+        size_month: month.size,
+        iops_month: month.iops,
+        mibps_month: month.mibps,
+        volumes_month: month.sum(),
+        from_bytes: disks_month / volume.per_gib_month * GIB,
+        from_iops: volumes::least_iops(volume, size_gib, disks_month),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Card, Figure as Figured, Origin, prices};
+    use super::*;
+
+    const PRICES: &str = "
+date: 2019-05
+currency: USD
+region: us-east
+source: s
+commitment: 1 year
+instances:
+- {name: i3en, per_core_year: 1258.43, cores: 48, without_disks: r5}
+- {name: r5, per_year: 30000}
+- {name: whole, per_year: 12000}
+- {name: i3.16xlarge, per_core_year: 880.50, cores: 32}
+- {name: meganode, per_core_year: 1258.43, cores: 48}
+volumes:
+- {name: gp3, per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, per_mibps_month: 0.04,
+   mibps_included: 125}
+";
+
+    fn card(name: &str, bytes: f64, iops: f64, bytes_per_s: f64) -> Card {
+        let mut card = Card::new(name, Origin::measured("2026-01-01"));
+        let figures = [("disk.bytes", bytes), ("disk.read_iops", iops), ("disk.read_bytes_per_s", bytes_per_s)];
+        for (key, value) in figures.into_iter().chain([("cpu.cores", 48.0)]) {
+            card.set(key, Figured::exact(value));
+        }
+        card
+    }
+
+    #[test]
+    fn amounts_are_those_of_the_article() {
+        let list = prices::parse("p.yaml", PRICES).unwrap();
+        let mut card = card("i3en", 60e12, 2e6, 16.6e9);
+        card.set("network.link_bits_per_s", Figured::exact(100e9));
+        // No network.
+        card.set("network.loopback_received_bits_per_s", Figured::exact(10e9));
+        let amounts = amounts(&card, list.instance("i3en"));
+        let of = |key: &str| {
+            let at = AMOUNTS.iter().position(|kind| kind.key == key).unwrap();
+            shown(AMOUNTS[at].unit, amounts[at].value().unwrap())
+        };
+        let cases = [
+            ("disk_bytes_per_core", "1.25 TB"),
+            ("price_per_core_year", "1,258.43"),
+            ("price_per_tb_year", "1,006.74"),
+            ("price_per_year", "60,405"),
+            ("read_iops_per_core", "41.7 k/s"),
+            ("disk_read_per_network", "1.33"),
+            ("price_per_million_read_iops_year", "30,202"),
+        ];
+        for (key, expected) in cases {
+            assert_eq!(of(key), expected, "{key}");
+        }
+        let missing = AMOUNTS.iter().zip(&amounts).filter(|(_, amount)| amount.value().is_none());
+        let missing: Vec<&str> = missing.map(|(kind, _)| kind.key).collect();
+        let without = ["memory_bytes_per_core", "read_iops_per_vcpu", "disk_write_per_network", "disk_per_memory"];
+        assert_eq!(missing[..4], without);
+        assert!(super::amounts(&card, None).iter().any(|amount| *amount == Amount::Missing("no price".into())));
+    }
+
+    #[test]
+    fn break_even_by_hand() {
+        let list = prices::parse("p.yaml", PRICES).unwrap();
+        let gp3 = &list.volumes[0];
+        // 10 TiB and 1000 USD a month: 819.20 for the size, so 180.80 are left for 36 160 operations beyond 3000.
+        let whole = card("whole", 10.0 * 1024.0 * GIB, 63_000.0, 1125.0 * MIB);
+        let even = against_volume("whole", &whole, &list, gp3).unwrap();
+        assert_eq!((even.disks_month, even.volumes, even.without_disks.clone()), (1000.0, 1.0, None));
+        let month = [even.size_month, even.iops_month, even.mibps_month, even.volumes_month];
+        let expected = [819.2, 300.0, 40.0, 1159.2];
+        assert!(month.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{month:?}");
+        assert!((even.from_iops.unwrap() - 39_160.0).abs() < 1e-6 && even.is_local_cheaper());
+        assert!((even.from_bytes / GIB - 12_500.0).abs() < 1e-9);
+        // Of i3en only the difference to the machine without disks counts: 2533.72 a month.
+        let even = against_volume("i3en", &card("i3en", 60e12, 2e6, 16.6e9), &list, gp3).unwrap();
+        assert!((even.disks_month - (48.0 * 1258.43 - 30_000.0) / 12.0).abs() < 1e-9);
+        assert_eq!(even.without_disks.as_deref(), Some("r5"));
+        assert_eq!(even.from_iops, Some(0.0), "60 TB on gp3 cost more than that by size alone");
+        // The article's machines, each as a whole: what is printed is where the cost of the same row passes.
+        for (name, bytes, from_iops) in [("i3.16xlarge", 15.2e12, 255_100.0), ("meganode", 60e12, 118_680.0)] {
+            let found = against_volume(name, &card(name, bytes, 1e6, 1e9), &list, gp3).unwrap().from_iops.unwrap();
+            assert!((found / from_iops - 1.0).abs() < 1e-3, "{name}: {found}");
+        }
+        let none = against_volume("x", &card("x", 1e12, 1e3, 1e6), &list, gp3);
+        assert_eq!(none.unwrap_err(), "no price");
+    }
+}

@@ -1,0 +1,214 @@
+//! The names of the figures on a card: what each is, in which unit, and whether more of it is better.
+//!
+//! **Why.** Cards are compared years after they were made, and by programs. A figure without a unit and a direction
+//! cannot be.
+//!
+//! **How.** One table, [`FIGURES`]. A key is `group.name`; the name ends in its unit where it has one. What stress-ng
+//! measures has one key for each of its stressors: `stress_ng.cpu` and so on. What goes over the loopback interface is a
+//! machine's network stack and no network, and has keys of its own: `network.loopback_...`.
+//!
+//! **Limits.** Operations of stress-ng ("bogo operations") are comparable between machines that ran the same version
+//! of it only; the version is a fact of the card.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::figures::{self, Better, Unit};
+//! let kind = figures::kind("disk.read_iops").ok_or("no such figure")?;
+//! assert_eq!((kind.unit, kind.better), (Unit::PerS, Better::More));
+//! assert_eq!(kind.unit.format(250_000.0), "250 k/s");
+//! assert!(figures::kind("stress_ng.matrix").is_some());
+//! assert_eq!(figures::closest("disk.read_iosp"), Some("disk.read_iops"));
+//! # Ok::<(), &str>(())
+//! ```
+
+use plimsoll_figures::units::{format_bytes_binary, format_count, format_throughput_decimal};
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things.
+    Count,
+    /// Bytes that are installed: printed in MiB, GiB.
+    BytesBinary,
+    /// Bytes as disks are sold: printed in GB, TB.
+    BytesDecimal,
+    /// Bytes per second, printed in MB/s, GB/s.
+    BytesPerS,
+    /// Bits per second, as networks are sold: Mbit/s, Gbit/s.
+    BitsPerS,
+    /// Operations, packets or the like per second.
+    PerS,
+    /// Per second of floating-point operations.
+    FlopPerS,
+    /// Hertz.
+    Hz,
+    /// Nanoseconds.
+    Ns,
+    /// Per cent.
+    Percent,
+    /// A number without a unit.
+    Plain,
+}
+
+impl Unit {
+    /// `value` with its unit, at three or four digits.
+    #[must_use]
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Unit::Count if value >= 1e12 => digits(value),
+            Unit::Count => format_count(value.round() as u64),
+            Unit::BytesBinary => format_bytes_binary(value.round() as u64),
+            Unit::BytesDecimal => scaled(value, "B"),
+            Unit::BytesPerS => format_throughput_decimal(value),
+            Unit::BitsPerS => scaled(value, "bit/s"),
+            Unit::PerS => scaled(value, "/s"),
+            Unit::FlopPerS => scaled(value, "flop/s"),
+            Unit::Hz => scaled(value, "Hz"),
+            Unit::Ns if value < 1e3 => format!("{} ns", digits(value)),
+            Unit::Ns if value < 1e6 => format!("{} us", digits(value / 1e3)),
+            Unit::Ns => format!("{} ms", digits(value / 1e6)),
+            Unit::Percent => format!("{} %", digits(value)),
+            Unit::Plain => digits(value),
+        }
+    }
+}
+
+/// `value` with a decimal prefix: `1.54 GB`.
+fn scaled(value: f64, unit: &str) -> String {
+    let steps = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (by, prefix) = steps.into_iter().find(|(by, _)| value.abs() >= *by).unwrap_or((1.0, ""));
+    let space = if prefix.is_empty() && unit.starts_with('/') { "" } else { " " };
+    format!("{}{space}{prefix}{unit}", digits(value / by))
+}
+
+/// Three digits that count, without zeros behind the point; from 10^6 on as a power of ten.
+fn digits(value: f64) -> String {
+    if value.abs() >= 1e6 {
+        return format!("{value:.2e}");
+    }
+    let decimals = match value.abs() {
+        below if below < 9.995 => 2,
+        below if below < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Which direction is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    More,
+    /// Less is better.
+    Less,
+    /// A property, neither good nor bad.
+    Neither,
+}
+
+/// What a key stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FigureKind {
+    /// `group.name`.
+    pub key: &'static str,
+    /// For people, short.
+    pub title: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// Which direction is better.
+    pub better: Better,
+}
+
+const fn row(key: &'static str, title: &'static str, unit: Unit, better: Better) -> FigureKind {
+    FigureKind { key, title, unit, better }
+}
+
+use Better::{Less, More, Neither};
+use Unit::{BitsPerS, BytesBinary, BytesDecimal, BytesPerS, Count, FlopPerS, Hz, Ns, PerS, Percent, Plain};
+
+/// Every key but those of stress-ng, in the order in which cards and tables show them.
+pub const FIGURES: &[FigureKind] = &[
+    row("cpu.cores", "cores", Count, More),
+    row("cpu.threads", "hardware threads (vCPUs)", Count, More),
+    row("cpu.clock_hz", "clock, as the model states it", Hz, More),
+    row("cpu.l3_bytes", "L3 cache, one socket", BytesBinary, More),
+    row("cpu.hash_one_bytes_per_s", "hashing, one thread", BytesPerS, More),
+    row("cpu.hash_all_bytes_per_s", "hashing, all threads", BytesPerS, More),
+    row("cpu.matrix_one_flop_per_s", "matrix product, one thread", FlopPerS, More),
+    row("cpu.matrix_all_flop_per_s", "matrix product, all threads", FlopPerS, More),
+    row("cpu.sort_one_per_s", "keys sorted, one thread", PerS, More),
+    row("cpu.sort_all_per_s", "keys sorted, all threads", PerS, More),
+    row("cpu.steal_pct", "time the hypervisor took", Percent, Less),
+    row("memory.bytes", "memory", BytesBinary, More),
+    row("memory.read_one_bytes_per_s", "memory read, one thread", BytesPerS, More),
+    row("memory.read_all_bytes_per_s", "memory read, all threads", BytesPerS, More),
+    row("memory.copy_one_bytes_per_s", "memory copy, one thread", BytesPerS, More),
+    row("memory.copy_all_bytes_per_s", "memory copy, all threads", BytesPerS, More),
+    row("memory.latency_ns", "memory latency, random reads", Ns, Less),
+    row("timer.read_ns", "reading the clock", Ns, Less),
+    row("timer.late_p50_ns", "sleep of 100 us, late: p50", Ns, Less),
+    row("timer.late_p999_ns", "sleep of 100 us, late: p99.9", Ns, Less),
+    row("submission.io_uring_ns", "CPU time of a 4 KiB read, io_uring", Ns, Less),
+    row("submission.aio_ns", "CPU time of a 4 KiB read, linux-aio", Ns, Less),
+    row("submission.pread_ns", "CPU time of a 4 KiB read, pread", Ns, Less),
+    row("disk.number", "local disks", Count, Neither),
+    row("disk.bytes", "local disk capacity", BytesDecimal, More),
+    row("disk.read_iops", "random reads, 4 KiB", PerS, More),
+    row("disk.write_iops", "random writes, 4 KiB", PerS, More),
+    row("disk.read_bytes_per_s", "sequential reads", BytesPerS, More),
+    row("disk.write_bytes_per_s", "sequential writes", BytesPerS, More),
+    row("disk.read_latency_ns", "read latency, idle disk", Ns, Less),
+    row("disk.mix_exponent", "exponent of the read/write frontier", Plain, More),
+    row("network.link_bits_per_s", "network, as advertised", BitsPerS, More),
+    row("network.received_bits_per_s", "network, received", BitsPerS, More),
+    row("network.packets_sent_per_s", "small packets, sent", PerS, More),
+    row("network.packets_received_per_s", "small packets, received", PerS, More),
+    row("network.packet_loss_pct", "small packets, lost", Percent, Less),
+    row("network.round_trip_ns", "round trip under load", Ns, Less),
+    row("network.loopback_received_bits_per_s", "loopback, received", BitsPerS, More),
+    row("network.loopback_packets_sent_per_s", "loopback, small packets sent", PerS, More),
+    row("network.loopback_packets_received_per_s", "loopback, small packets received", PerS, More),
+    row("network.loopback_packet_loss_pct", "loopback, small packets lost", Percent, Less),
+    row("network.loopback_round_trip_ns", "loopback, round trip under load", Ns, Less),
+];
+
+/// What keys of stress-ng begin with.
+pub const STRESS_NG: &str = "stress_ng.";
+
+const STRESSOR: FigureKind = row("stress_ng.*", "stress-ng, bogo operations of one instance", PerS, More);
+
+/// What `key` stands for; `None`: no figure has this name.
+#[must_use]
+pub fn kind(key: &str) -> Option<&'static FigureKind> {
+    match key.strip_prefix(STRESS_NG) {
+        Some(name) if !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') => {
+            Some(&STRESSOR)
+        }
+        Some(_) => None,
+        None => FIGURES.iter().find(|kind| kind.key == key),
+    }
+}
+
+/// What to call `key` in a table; a key of stress-ng by its stressor.
+#[must_use]
+pub fn title(key: &str) -> String {
+    match (key.strip_prefix(STRESS_NG), kind(key)) {
+        (Some(stressor), _) => format!("stress-ng {stressor}"),
+        (None, Some(kind)) => kind.title.to_owned(),
+        (None, None) => key.to_owned(),
+    }
+}
+
+/// Where `key` stands in the order of a card.
+#[must_use]
+pub fn rank(key: &str) -> usize {
+    FIGURES.iter().position(|kind| kind.key == key).unwrap_or(FIGURES.len())
+}
+
+/// The key that `key` was probably meant to be.
+#[must_use]
+pub fn closest(key: &str) -> Option<&'static str> {
+    let keys: Vec<&'static str> = FIGURES.iter().map(|kind| kind.key).collect();
+    plimsoll_files::closest_name(key, &keys)
+}

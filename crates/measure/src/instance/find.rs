@@ -1,0 +1,259 @@
+//! A machine by its name: a card in a file, what was published about it, or its row in the table of presets.
+//!
+//! **Why.** One wants to compare the machine that was measured with those that one could have instead, without caring
+//! where their figures come from.
+//!
+//! **How.** [`find`]: what ends in `.json` or is a file is a card; else the name is looked up among the published cards
+//! and the instances of the table of presets. A name that both know is the published card, with what it lacks from the
+//! table; the fact [`FROM_PRESET`] says which figures those are. [`find_all`] finds several and gives each a label of
+//! its own.
+//!
+//! **Limits.** The figures of disks in the table of presets are those of all disks together, in their best case. Cores
+//! are known for AWS only: a vCPU is a core where the processor is a Graviton, else one of the two threads of a core.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::find::find;
+//! let card = find("i4i.16xlarge")?;
+//! assert_eq!((card.value("cpu.threads"), card.value("cpu.cores")), (Some(64.0), Some(32.0)));
+//! let error = find("i4i.16xlage").unwrap_err().to_string();
+//! assert!(error.contains("did you mean i4i.16xlarge?"), "{error}");
+//! # Ok::<(), plimsoll_measure::instance::find::FindError>(())
+//! ```
+
+use std::path::Path;
+
+use plimsoll_sim::device::presets::{self, Evidence, Instance};
+use thiserror::Error;
+
+use super::{Card, CardError, Figure, Origin, OriginKind, published};
+
+/// The fact that names the figures of a published card that were added from the table of presets.
+pub const FROM_PRESET: &str = "origin.from_preset";
+
+/// Why there is no card.
+#[derive(Debug, Error)]
+pub enum FindError {
+    /// The file is no card.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// Neither a file nor a name that is known.
+    #[error("{name}: there is no such file, and no such instance is known: {hint}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// The same card twice.
+    #[error("{first} and {second} are the same card: name two that differ")]
+    Twice {
+        /// What was asked for first.
+        first: String,
+        /// What was asked for then.
+        second: String,
+    },
+}
+
+/// A card and what to call it beside others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// What was asked for: a file, or a name.
+    pub argument: String,
+    /// The card's name; with the file where several cards have the same name.
+    pub label: String,
+    /// The card.
+    pub card: Card,
+}
+
+/// The card that `name` stands for: a file, a published card, or an instance of the table of presets, in any case.
+///
+/// # Errors
+/// The file is no card, or the name is not known.
+pub fn find(name: &str) -> Result<Card, FindError> {
+    let path = Path::new(name);
+    if name.ends_with(".json") || path.is_file() {
+        return Ok(Card::read(path)?);
+    }
+    let preset = presets::instances().iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(of_preset);
+    match (published::find(name), preset) {
+        (Some(card), Some(preset)) => Ok(completed(card, preset)),
+        (Some(card), None) | (None, Some(card)) => Ok(card),
+        (None, None) => {
+            let names: Vec<&str> = presets::instances().iter().map(|row| row.name).collect();
+            let hint = match plimsoll_files::closest_name(name, &names) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => {
+                    "give a card (`plimsoll instance card -o FILE`) or a name of `plimsoll presets list`".to_owned()
+                }
+            };
+            Err(FindError::Unknown { name: name.to_owned(), hint })
+        }
+    }
+}
+
+/// Finds all of them; cards of the same name get the file into their label.
+///
+/// # Errors
+/// As [`find`]; the same card twice.
+pub fn find_all(names: &[String]) -> Result<Vec<Candidate>, FindError> {
+    let mut found: Vec<Candidate> = Vec::with_capacity(names.len());
+    for name in names {
+        let card = find(name)?;
+        if let Some(same) = found.iter().find(|other| other.card == card) {
+            return Err(FindError::Twice { first: same.argument.clone(), second: name.clone() });
+        }
+        found.push(Candidate { argument: name.clone(), label: card.name.clone(), card });
+    }
+    let times = |label: &str| found.iter().filter(|other| other.card.name == label).count();
+    let is_shared: Vec<bool> = found.iter().map(|candidate| times(&candidate.card.name) > 1).collect();
+    for (candidate, is_shared) in found.iter_mut().zip(is_shared) {
+        if is_shared && candidate.argument != candidate.label {
+            candidate.label = format!("{} ({})", candidate.label, candidate.argument);
+        }
+    }
+    Ok(found)
+}
+
+/// A published card with what it lacks from the table of presets.
+fn completed(mut card: Card, preset: Card) -> Card {
+    let source = format!("{} ({})", preset.origin.source, preset.origin.date);
+    let mut added = Vec::new();
+    for (key, figure) in preset.figures {
+        if !card.figures.contains_key(&key) {
+            card.missing.remove(&key);
+            card.figures.insert(key.clone(), figure);
+            added.push(key);
+        }
+    }
+    if !added.is_empty() {
+        card.facts.insert(FROM_PRESET.to_owned(), format!("{}: table of presets: {source}", added.join(", ")));
+        let suspect = preset.warnings.into_iter().filter(|_| added.iter().any(|key| key.starts_with("disk.")));
+        card.warnings.extend(suspect);
+    }
+    card
+}
+
+/// The card of a row of the table of presets.
+fn of_preset(row: &Instance) -> Card {
+    let origin = Origin { kind: OriginKind::Preset, source: row.source.to_owned(), date: row.date.to_owned() };
+    let mut card = Card::new(row.name, origin);
+    let (total, preset) = (row.total(), row.preset());
+    let threads_per_core = threads_per_core(row);
+    let disk_bytes = row.disk_gb.zip(row.n_disks).map(|(gb, disks)| gb as f64 * 1e9 * f64::from(disks));
+    let known = |what: &str| !preset.defaults.contains(&what);
+    let figures = [
+        ("cpu.threads", row.vcpus.map(f64::from)),
+        ("cpu.cores", row.vcpus.zip(threads_per_core).map(|(vcpus, threads)| f64::from(vcpus) / threads)),
+        ("memory.bytes", row.memory_gib.map(|gib| gib * (1u64 << 30) as f64)),
+        ("disk.number", row.n_disks.map(f64::from)),
+        ("disk.bytes", disk_bytes),
+        ("disk.read_iops", Some(total.read_iops as f64)),
+        ("disk.write_iops", Some(total.write_iops as f64)),
+        ("disk.read_bytes_per_s", Some(total.read_bandwidth_bytes_per_s as f64)),
+        ("disk.write_bytes_per_s", Some(total.write_bandwidth_bytes_per_s as f64)),
+        ("disk.read_latency_ns", known("read_latency").then_some(preset.unloaded_latency_ns as f64)),
+        ("disk.mix_exponent", known("mix_exponent").then_some(preset.mix_exponent_p).filter(|p| p.is_finite())),
+        ("network.link_bits_per_s", row.network_gbps.map(|gbps| gbps * 1e9)),
+    ];
+    for (key, value) in figures {
+        match value {
+            Some(value) => card.set(key, Figure::exact(value)),
+            None => drop(card.missing.insert(key.to_owned(), "the table of presets does not have it".to_owned())),
+        }
+    }
+    let others = "a preset knows disks and sizes only: measure the machine with `plimsoll instance card`";
+    for group in ["cpu", "memory", "network", "timer", "submission", "stress_ng"] {
+        card.missing.insert(group.to_owned(), others.to_owned());
+    }
+    card.facts.insert("preset.evidence".to_owned(), row.evidence.name().to_owned());
+    if row.evidence == Evidence::Derived {
+        card.warnings.push(format!("{}: the figures of its disks are derived: {}", row.name, row.source));
+    }
+    card.warnings.extend(row.suspect.map(|reason| format!("{}: {reason}", row.name)));
+    card
+}
+
+/// How many vCPUs a core has. AWS: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-optimize-cpu.html, the
+/// letter `g` behind the generation is a Graviton, which has one thread for each core.
+fn threads_per_core(row: &Instance) -> Option<f64> {
+    let family = row.family();
+    let behind_generation = family.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let attributes = behind_generation.trim_start_matches(|c: char| c.is_ascii_digit());
+    (row.cloud == "aws").then_some(if attributes.starts_with('g') { 1.0 } else { 2.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_preset_is_a_card_of_all_disks() {
+        // Name, threads, cores, disks, bytes in TB, reads a second.
+        let cases = [
+            ("i4i.16xlarge", 64.0, 32.0, 4.0, 15.0, 4.0 * 374_273.0),
+            ("I3en.24xlarge", 96.0, 48.0, 8.0, 60.0, 0.0),
+            ("im4gn.16xlarge", 64.0, 64.0, 4.0, 30.0, 4.0 * 273_030.0),
+            ("i8g.24xlarge", 96.0, 96.0, 6.0, 22.5, 2_662_435.0),
+            ("i7i.24xlarge", 96.0, 48.0, 6.0, 22.5, 2_647_697.0),
+        ];
+        for (name, threads, cores, disks, tb, reads) in cases {
+            let card = find(name).unwrap();
+            let value = |key| card.value(key).unwrap();
+            assert_eq!((value("cpu.threads"), value("cpu.cores"), value("disk.number")), (threads, cores, disks));
+            assert_eq!(value("disk.bytes"), tb * 1e12, "{name}");
+            assert!(reads == 0.0 || value("disk.read_iops") == reads, "{name}");
+        }
+        let azure = find("Standard_L8s_v3").unwrap();
+        assert_eq!(azure.value("cpu.cores"), None);
+        assert!(azure.missing.contains_key("cpu.cores"));
+        assert!(find("i4i.12xlarge").unwrap().warnings.concat().contains("write_iops is 28 %"));
+    }
+
+    #[test]
+    fn every_preset_is_a_card_that_can_be_read() {
+        for row in presets::instances() {
+            let card = of_preset(row);
+            assert_eq!(Card::from_json("card.json", &card.to_json()).unwrap(), card, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_published_card_wins_and_says_what_it_has_from_the_preset() {
+        let origin = Origin { kind: OriginKind::Published, source: "somebody".into(), date: "2019".into() };
+        let mut card = Card::new("i3en.24xlarge", origin);
+        card.set("disk.read_iops", Figure::exact(2e6));
+        card.missing.insert("memory.bytes".into(), "not said".into());
+        let preset = presets::instances().iter().find(|row| row.name == "i3en.24xlarge").map(of_preset).unwrap();
+        let both = completed(card, preset);
+        assert_eq!(both.value("disk.read_iops"), Some(2e6));
+        assert_eq!(both.value("memory.bytes"), Some(768.0 * (1u64 << 30) as f64));
+        assert!(!both.missing.contains_key("memory.bytes"));
+        let from_preset = both.facts.get(FROM_PRESET).unwrap();
+        assert!(from_preset.contains("memory.bytes") && !from_preset.contains("disk.read_iops"), "{from_preset}");
+    }
+
+    #[test]
+    fn what_is_not_known_and_what_is_twice() {
+        let cases: [(&[&str], &str); 4] = [
+            (&["i4i.16xlage"], "did you mean i4i.16xlarge?"),
+            (&["nothing-like-it"], "plimsoll instance card -o FILE"),
+            (&["missing.json"], "missing.json: No such file"),
+            (&["i4i.16xlarge", "i7i.24xlarge", "I4I.16xlarge"], "i4i.16xlarge and I4I.16xlarge are the same card"),
+        ];
+        for (names, expected) in cases {
+            let error = find_all(&arguments(names)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let found = find_all(&arguments(&["i4i.16xlarge", "i7i.24xlarge"])).unwrap();
+        assert_eq!(
+            found.iter().map(|found| found.label.as_str()).collect::<Vec<_>>(),
+            ["i4i.16xlarge", "i7i.24xlarge"]
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! What the kernel says of the machine: processor, caches, memory, disks, network cards, and who it runs under.
+//!
+//! **Why.** A figure means something only beside the machine it was measured on.
+//!
+//! **How.** Files of `/proc` and `/sys`, whose roots are parameters, so that tests read trees of their own. Sockets,
+//! cores and caches come from the topology of the processors that are online. What a container may use of them is told
+//! apart.
+//!
+//! **Limits.** A virtual machine shows the topology that its hypervisor invents, and often no speed of its network
+//! card. The clock is the one in the model's name, or the kernel's base frequency: others are of the moment.
+//!
+//! **Example.** `cpu0/cache/index3/size` is `32768K`, its `shared_cpu_list` `0-7`, and there are two such caches on a
+//! socket: `cpu.l3_bytes` 67 108 864.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_figures::units::{format_bytes_binary, format_bytes_decimal};
+
+use super::Part;
+use crate::instance::Figure;
+
+/// Where the kernel's trees are.
+#[derive(Clone, Debug)]
+pub(super) struct Roots {
+    /// `/proc`.
+    pub(super) proc: PathBuf,
+    /// `/sys`.
+    pub(super) sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Roots {
+        Roots { proc: PathBuf::from("/proc"), sys: PathBuf::from("/sys") }
+    }
+}
+
+/// What other parts must know of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Machine {
+    /// One third-level cache, in bytes.
+    pub(super) l3_one_bytes: Option<u64>,
+    /// Hardware threads that share it.
+    pub(super) threads_per_l3: Option<usize>,
+    /// Memory that this process can still take, in bytes.
+    pub(super) available_bytes: Option<u64>,
+    /// Hardware threads that are online; 0 where the kernel does not tell.
+    pub(super) threads: usize,
+}
+
+/// One hardware thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Thread {
+    socket: String,
+    /// Within its socket.
+    core: String,
+    l3: Option<Cache>,
+}
+
+/// A third-level cache: the threads that share it name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cache {
+    shared: String,
+    bytes: u64,
+}
+
+/// Reads the machine. `allowed` is how many hardware threads this process may use.
+pub(super) fn read(roots: &Roots, allowed: usize) -> (Machine, Part) {
+    let mut part = Part::default();
+    let threads = threads(roots);
+    processor(roots, &threads, &mut part);
+    if threads.len() > allowed {
+        part.warnings.push(format!(
+            "this process may use {allowed} of {} hardware threads: figures of all threads are of those, and the \
+             machine may carry more",
+            threads.len()
+        ));
+        part.fact("cpu.allowed_threads", allowed.to_string());
+    }
+    let available_bytes = memory(roots, &mut part);
+    system(roots, &mut part);
+    disks(roots, &mut part);
+    network_cards(roots, &mut part);
+    let l3 = threads.first().and_then(|thread| thread.l3.as_ref());
+    let machine = Machine {
+        l3_one_bytes: l3.map(|cache| cache.bytes),
+        threads_per_l3: l3.map(|cache| cpu_list(&cache.shared).len()).filter(|threads| *threads > 0),
+        available_bytes,
+        threads: threads.len(),
+    };
+    (machine, part)
+}
+
+/// The name of the machine: its host name, `machine` where it has none.
+#[must_use]
+pub fn host_name() -> String {
+    let name = text(&Roots::default().proc.join("sys/kernel/hostname")).unwrap_or_default();
+    if name.is_empty() || name == "(none)" { "machine".to_owned() } else { name }
+}
+
+/// A file's text without the white space around it; `None` where it cannot be read or is empty.
+fn text(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+/// Names in a directory, sorted; none where it cannot be read.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// `0-2,8` as numbers; what is none is passed over.
+fn cpu_list(list: &str) -> Vec<usize> {
+    let ranges = list.split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        // No machine has more; a range beyond is no list of processors.
+        (last < 1 << 16).then_some(first..=last)
+    });
+    ranges.flatten().collect()
+}
+
+/// `32768K`, `1M`.
+fn cache_bytes(size: &str) -> Option<u64> {
+    let shift = match size.chars().last()? {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        _ => 0,
+    };
+    size.trim_end_matches(['K', 'M', 'G']).parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// The hardware threads that are online.
+fn threads(roots: &Roots) -> Vec<Thread> {
+    let cpus = roots.sys.join("devices/system/cpu");
+    let online = text(&cpus.join("online")).unwrap_or_default();
+    let thread = |cpu: usize| {
+        let directory = cpus.join(format!("cpu{cpu}"));
+        let topology = |name: &str| text(&directory.join("topology").join(name));
+        let caches = directory.join("cache");
+        let is_l3 = |name: &&String| number(&caches.join(name).join("level")) == Some(3);
+        let l3 = names(&caches).iter().find(is_l3).and_then(|name| {
+            let cache = caches.join(name);
+            let shared = text(&cache.join("shared_cpu_list"))?;
+            Some(Cache { shared, bytes: cache_bytes(&text(&cache.join("size"))?)? })
+        });
+        Thread {
+            socket: topology("physical_package_id").unwrap_or_default(),
+            // Without a topology each is a core of its own.
+            core: topology("core_id").unwrap_or_else(|| cpu.to_string()),
+            l3,
+        }
+    };
+    cpu_list(&online).into_iter().map(thread).collect()
+}
+
+fn processor(roots: &Roots, threads: &[Thread], part: &mut Part) {
+    let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let model = cpuinfo(&info, "model name").or_else(|| cpuinfo(&info, "Model")).map(str::to_owned);
+    let cores: BTreeSet<(&str, &str)> = threads.iter().map(|t| (t.socket.as_str(), t.core.as_str())).collect();
+    let sockets: BTreeSet<&str> = threads.iter().map(|thread| thread.socket.as_str()).collect();
+    if threads.is_empty() {
+        let reason = "the kernel shows no processors under /sys/devices/system/cpu";
+        part.miss("cpu.cores", reason);
+        part.miss("cpu.threads", reason);
+    } else {
+        part.figure("cpu.cores", Figure::exact(cores.len() as f64));
+        part.figure("cpu.threads", Figure::exact(threads.len() as f64));
+        part.fact("cpu.sockets", sockets.len().to_string());
+        part.fact("cpu.threads_per_core", (threads.len() / cores.len().max(1)).to_string());
+        part.fact("cpu.numa_nodes", plimsoll::sys::sysfs::numa_nodes(&roots.sys).to_string());
+    }
+    let base_khz = number(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/base_frequency"));
+    match model.as_deref().and_then(model_hz).or(base_khz.map(|khz| khz as f64 * 1e3)) {
+        Some(hz) => part.figure("cpu.clock_hz", Figure::exact(hz)),
+        None => {
+            part.miss("cpu.clock_hz", "neither the model's name nor the kernel states it: see the model's data sheet")
+        }
+    }
+    // Of the first socket: each distinct third-level cache once.
+    let first = threads.first().map(|thread| thread.socket.as_str());
+    let on_first = threads.iter().filter(|thread| Some(thread.socket.as_str()) == first);
+    let caches: BTreeSet<&Cache> = on_first.filter_map(|thread| thread.l3.as_ref()).collect();
+    match caches.iter().map(|cache| cache.bytes).sum::<u64>() {
+        0 => part.miss("cpu.l3_bytes", "the kernel tells of no third-level cache"),
+        bytes => part.figure("cpu.l3_bytes", Figure::exact(bytes as f64)),
+    }
+    part.facts.extend(model.map(|model| ("cpu.model".to_owned(), model)));
+    let governor = text(&roots.sys.join("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    part.facts.extend(governor.map(|governor| ("cpu.governor".to_owned(), governor)));
+}
+
+/// The value of the first line of this name in `/proc/cpuinfo`.
+fn cpuinfo<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+}
+
+/// `... CPU @ 2.30GHz` in hertz.
+fn model_hz(model: &str) -> Option<f64> {
+    let (_, clock) = model.rsplit_once('@')?;
+    let clock = clock.trim();
+    let (digits, scale) = match (clock.strip_suffix("GHz"), clock.strip_suffix("MHz")) {
+        (Some(digits), _) => (digits, 1e9),
+        (_, Some(digits)) => (digits, 1e6),
+        _ => return None,
+    };
+    // Two decimals are stated, not their nearest binary fraction.
+    digits.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0).map(|v| (v * scale).round())
+}
+
+/// Notes how much there is; answers how much this process can take.
+fn memory(roots: &Roots, part: &mut Part) -> Option<u64> {
+    let info = fs::read_to_string(roots.proc.join("meminfo")).unwrap_or_default();
+    let kib = |name: &str| {
+        let value = cpuinfo(&info, name)?;
+        value.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1 << 10)
+    };
+    match kib("MemTotal") {
+        Some(bytes) => part.figure("memory.bytes", Figure::exact(bytes as f64)),
+        None => part.miss("memory.bytes", "/proc/meminfo does not tell it"),
+    }
+    let limit_bytes = group_limit_bytes(roots);
+    if let (Some(limit_bytes), Some(total_bytes)) = (limit_bytes, kib("MemTotal"))
+        && limit_bytes < total_bytes
+    {
+        part.warnings.push(format!(
+            "this process may use {} of the machine's {} (control group)",
+            format_bytes_binary(limit_bytes),
+            format_bytes_binary(total_bytes)
+        ));
+    }
+    [kib("MemAvailable"), limit_bytes].into_iter().flatten().min()
+}
+
+/// The smallest limit of the control groups that this process is in, of either version.
+fn group_limit_bytes(roots: &Roots) -> Option<u64> {
+    let groups = fs::read_to_string(roots.proc.join("self/cgroup")).unwrap_or_default();
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (tree, file) = match controllers {
+            "" => ("fs/cgroup", "memory.max"),
+            "memory" => ("fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // A path with `..` is that of another name space: only the root can be seen from here.
+        let path = if path.contains("..") { "" } else { path.trim_start_matches('/') };
+        let tree = roots.sys.join(tree);
+        let group = tree.join(path);
+        let up = group.ancestors().take_while(|directory| directory.starts_with(&tree));
+        limits.extend(up.filter_map(|directory| number(&directory.join(file))));
+    }
+    limits.into_iter().min()
+}
+
+/// Kernel, clock, and what the machine is.
+fn system(roots: &Roots, part: &mut Part) {
+    let proc = |path: &str| text(&roots.proc.join(path));
+    let sys = |path: &str| text(&roots.sys.join(path));
+    let info = fs::read_to_string(roots.proc.join("cpuinfo")).unwrap_or_default();
+    let flags = cpuinfo(&info, "flags").unwrap_or_default();
+    let is_virtual = flags.split_whitespace().any(|flag| flag == "hypervisor");
+    let vendor = sys("class/dmi/id/sys_vendor");
+    let product = sys("class/dmi/id/product_name");
+    let hypervisor = match (sys("hypervisor/type"), is_virtual, &vendor) {
+        (Some(kind), ..) => Some(kind),
+        (None, true, Some(vendor)) => Some(format!("yes, {vendor}")),
+        (None, true, None) => Some("yes, of unknown kind".to_owned()),
+        (None, false, _) => None,
+    };
+    let facts = [
+        ("machine.vendor", vendor),
+        ("machine.product", product),
+        ("machine.hypervisor", hypervisor),
+        ("os.kernel", proc("sys/kernel/osrelease")),
+        ("os.clock_source", sys("devices/system/clocksource/clocksource0/current_clocksource")),
+    ];
+    part.facts.extend(facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+}
+
+/// Each disk of the machine in a line; those that the kernel makes up (loop, RAM) are not disks.
+fn disks(roots: &Roots, part: &mut Part) {
+    let blocks = roots.sys.join("block");
+    for name in names(&blocks) {
+        let directory = blocks.join(&name);
+        let Some(sectors) = number(&directory.join("size")).filter(|sectors| *sectors > 0) else { continue };
+        // Only what hangs on a bus has this link.
+        if !directory.join("device").exists() {
+            continue;
+        }
+        let model = text(&directory.join("device/model")).unwrap_or_else(|| "unknown model".to_owned());
+        let size = format_bytes_decimal(sectors.saturating_mul(512));
+        let kind = if number(&directory.join("queue/rotational")) == Some(1) { ", spinning" } else { "" };
+        part.fact(&format!("disk.{name}"), format!("{model}, {size}{kind}"));
+    }
+}
+
+/// Each network card in a line; the speed of the fastest is the machine's.
+fn network_cards(roots: &Roots, part: &mut Part) {
+    let cards = roots.sys.join("class/net");
+    let mut fastest_mbit = 0;
+    for name in names(&cards) {
+        let directory = cards.join(&name);
+        // Loopback, bridges and the like hang on no bus.
+        if !directory.join("device").exists() {
+            continue;
+        }
+        let driver = fs::canonicalize(directory.join("device/driver")).ok();
+        let driver = driver.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        // -1 where the driver does not know.
+        let mbit = number(&directory.join("speed")).filter(|mbit| *mbit > 0);
+        fastest_mbit = fastest_mbit.max(mbit.unwrap_or(0));
+        let speed = mbit.map_or_else(|| "speed unknown".to_owned(), |mbit| format!("{mbit} Mbit/s"));
+        part.fact(
+            &format!("network.{name}"),
+            format!("{}, {speed}", driver.unwrap_or_else(|| "unknown driver".into())),
+        );
+    }
+    match fastest_mbit {
+        0 => part.miss("network.link_bits_per_s", "no network card tells its speed; see what the provider states"),
+        mbit => part.figure("network.link_bits_per_s", Figure::exact(mbit as f64 * 1e6)),
+    }
+}
+
+/// Fewer ticks say nothing of how busy the processors were: a tick goes wholly to whoever runs at its end.
+const TICKS_MIN: u64 = 100;
+
+/// Time of all processors since the boot, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticks {
+    all: u64,
+    idle: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    /// From `/proc/stat`; `None` where it does not count what the hypervisor took.
+    pub(super) fn read(roots: &Roots) -> Option<Ticks> {
+        Ticks::parse(&fs::read_to_string(roots.proc.join("stat")).ok()?)
+    }
+
+    pub(super) fn parse(stat: &str) -> Option<Ticks> {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        // user nice system idle iowait irq softirq steal; guest times behind them are part of user and nice.
+        let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        let &[_, _, _, idle, waiting, _, _, stolen] = numbers.as_slice() else { return None };
+        let all = numbers.iter().fold(0, |sum: u64, ticks| sum.saturating_add(*ticks));
+        Some(Ticks { all, idle: idle.saturating_add(waiting), stolen })
+    }
+
+    /// Per cent of the time of all processors since `earlier` in which they worked, for whomever; `None` where less
+    /// than [`TICKS_MIN`] have passed.
+    pub(super) fn busy_pct(self, earlier: Ticks) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|all| *all >= TICKS_MIN)?;
+        let not_ours =
+            self.idle.saturating_sub(earlier.idle).saturating_add(self.stolen.saturating_sub(earlier.stolen));
+        Some(100.0 - not_ours as f64 * 100.0 / all as f64)
+    }
+
+    /// Per cent of the time since `earlier` that the hypervisor took; `None` where no time has passed.
+    pub(super) fn stolen_pct(self, earlier: Ticks) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
+        Some(self.stolen.saturating_sub(earlier.stolen) as f64 * 100.0 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

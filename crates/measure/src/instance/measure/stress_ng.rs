@@ -1,0 +1,502 @@
+//! stress-ng, run and read.
+//!
+//! **Why.** Its nine stressors are what published comparisons of machines show: a figure that others have, from a
+//! program that is no part of this one.
+//!
+//! **How.** One instance of one stressor at a time, each for the same number of seconds, the whole list up to three
+//! times over: a machine that gets slower on the way shows in the interval of every stressor, not in the last ones.
+//! stress-ng writes its figures as YAML into a private directory that is removed afterwards, as are the files of its
+//! `dentry` stressor. Counted is `bogo-ops-per-second-real-time`: what a second brings, waiting included.
+//!
+//! **Limits.** Published runs start all nine together (`stress-ng --cache 1 --icache 1 ... -t 1m`). On a machine with
+//! fewer than nine processors they then measure each other, so that figures of that kind are compared with care. The
+//! operations are comparable between runs of the same version only; the `cache` stressor of different versions differs
+//! by orders of magnitude. Times are whole seconds, because stress-ng takes no others.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::measure::stress_ng;
+//! let text = "system-info:\n  stress-ng-version: 0.15.06\nmetrics:\n  - stressor: cpu\n    bogo-ops: 1054\n    \
+//!             bogo-ops-per-second-real-time: 1051.6\n";
+//! let report = stress_ng::read(text)?;
+//! assert_eq!(report.version.as_deref(), Some("0.15.06"));
+//! assert_eq!(report.stressors[0].per_s, 1051.6);
+//! # Ok::<(), stress_ng::ReadError>(())
+//! ```
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::child::{self, Exit};
+use super::{Figure, INTERRUPTED, Part, figures};
+use crate::load::Control;
+
+/// The stressors, as published comparisons list them.
+pub const STRESSORS: [&str; 9] = ["cache", "cpu", "dentry", "icache", "matrix", "memcpy", "qsort", "timer", "tsc"];
+
+/// How often the list is run where there is time: the fewest samples that have an interval.
+const ROUNDS: u64 = 3;
+/// What a run may take beyond its time: it sets up and tidies up.
+const SPARE: Duration = Duration::from_secs(15);
+/// Fewer operations in a run than this cannot show a difference of 5 %.
+const OPS_MIN: f64 = 20.0;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Largest text that is read, in bytes; stress-ng writes about one thousand for each stressor.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// What one stressor did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stressor {
+    /// Its name.
+    pub name: String,
+    /// Operations that were counted, if the text says so.
+    pub ops: Option<f64>,
+    /// Operations per second of real time; finite and at least 0.
+    pub per_s: f64,
+}
+
+/// What stands in stress-ng's YAML.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// The version that wrote it.
+    pub version: Option<String>,
+    /// What was measured; stressors that were passed over are not in it.
+    pub stressors: Vec<Stressor>,
+}
+
+/// Why a text is not read.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ReadError {
+    /// No YAML, or YAML of something else.
+    #[error("this is not what stress-ng writes: {0}")]
+    NotStressNg(String),
+    /// A stressor without a rate.
+    #[error(
+        "stress-ng's {stressor} has no rate: expected `bogo-ops-per-second-real-time`, a finite number of at least 0"
+    )]
+    NoRate {
+        /// Its name.
+        stressor: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "system-info")]
+    system: Option<System>,
+    metrics: Option<Vec<Metric>>,
+}
+
+#[derive(Deserialize)]
+struct System {
+    #[serde(rename = "stress-ng-version")]
+    version: Option<String>,
+}
+
+/// The keys that all versions have; some add the time of a processor, memory, and figures of the stressor's own.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Metric {
+    stressor: String,
+    bogo_ops: Option<f64>,
+    bogo_ops_per_second_real_time: Option<f64>,
+    wall_clock_time: Option<f64>,
+}
+
+/// Reads what `stress-ng --metrics --yaml FILE` writes, of versions 0.13 to 0.18 at least.
+///
+/// # Errors
+/// Another text than stress-ng's; a stressor without a rate.
+pub fn read(text: &str) -> Result<Report, ReadError> {
+    let not_stress_ng = |what: &str| ReadError::NotStressNg(what.to_owned());
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(not_stress_ng("it is longer than 1 MiB"));
+    }
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        with_snippet: false,
+    };
+    let file: File = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| not_stress_ng(error.to_string().lines().next().unwrap_or_default()))?;
+    let stressors = file.metrics.unwrap_or_default().into_iter().map(Metric::stressor);
+    Ok(Report {
+        version: file.system.and_then(|system| system.version),
+        stressors: stressors.collect::<Result<_, _>>()?,
+    })
+}
+
+impl Metric {
+    fn stressor(self) -> Result<Stressor, ReadError> {
+        let ops = self.bogo_ops.filter(|ops| ops.is_finite() && *ops >= 0.0);
+        let counted = ops.zip(self.wall_clock_time).map(|(ops, wall_clock_s)| ops / wall_clock_s);
+        match self.bogo_ops_per_second_real_time.or(counted) {
+            Some(per_s) if per_s.is_finite() && per_s >= 0.0 => Ok(Stressor { name: self.stressor, ops, per_s }),
+            _ => Err(ReadError::NoRate { stressor: self.stressor }),
+        }
+    }
+}
+
+/// Runs the stressors one after the other, with their files in a directory of their own in `directory`.
+///
+/// It takes about `budget_ns`, at least 9 s. What cannot be measured is `missing`: all of it under `stress_ng` where
+/// stress-ng is not installed or the measurement is stopped before anything was measured, else by stressor.
+#[must_use]
+pub fn measure(directory: &Path, budget_ns: u64, control: &Control) -> Part {
+    Runs::planned("stress-ng".into(), budget_ns, control).measure(directory)
+}
+
+/// What a measurement goes through.
+struct Runs<'a> {
+    program: PathBuf,
+    rounds: u64,
+    seconds: u64,
+    budget: Duration,
+    control: &'a Control,
+}
+
+/// Why a stressor has no figure.
+enum Failure {
+    NotInstalled,
+    Stopped,
+    Other(String),
+}
+
+/// What a stressor brought so far.
+#[derive(Default)]
+struct Collected {
+    samples: Vec<f64>,
+    ops_min: Option<f64>,
+    failure: Option<String>,
+}
+
+impl Runs<'_> {
+    /// As many rounds as there is time for runs of at least a second.
+    fn planned(program: PathBuf, budget_ns: u64, control: &Control) -> Runs<'_> {
+        let runs_max = budget_ns / SECOND_NS / STRESSORS.len() as u64;
+        let rounds = runs_max.clamp(1, ROUNDS);
+        let seconds = (runs_max / rounds).max(1);
+        Runs { program, rounds, seconds, budget: Duration::from_nanos(budget_ns), control }
+    }
+
+    fn measure(&self, directory: &Path) -> Part {
+        let mut part = Part::default();
+        let private = match tempfile::Builder::new().prefix("plimsoll-stress-ng-").tempdir_in(directory) {
+            Ok(private) => private,
+            Err(error) => {
+                let what =
+                    format!("no files can be made in {}: {error}: choose another directory", directory.display());
+                part.missing.push(("stress_ng".to_owned(), what));
+                return part;
+            }
+        };
+        let mut version = None;
+        let mut collected: [Collected; STRESSORS.len()] = Default::default();
+        match self.rounds(private.path(), &mut collected, &mut version) {
+            Err(Failure::NotInstalled) => {
+                let what = "stress-ng is not installed: apt install stress-ng (or dnf install stress-ng)";
+                part.missing.push(("stress_ng".to_owned(), what.to_owned()));
+                return part;
+            }
+            Err(Failure::Stopped) => part.warnings.push("stress-ng was stopped before its end".to_owned()),
+            Err(Failure::Other(_)) | Ok(()) => {}
+        }
+        part.facts.extend(version.map(|version| ("stress_ng.version".to_owned(), version)));
+        part.facts.push(("stress_ng.method".to_owned(), self.method()));
+        STRESSORS.into_iter().zip(collected).for_each(|(name, collected)| self.note(&mut part, name, collected));
+        part
+    }
+
+    /// Runs every stressor `rounds` times, while there is time; each once in any case. One that fails is not run again.
+    fn rounds(&self, private: &Path, collected: &mut [Collected], version: &mut Option<String>) -> Result<(), Failure> {
+        let started = Instant::now();
+        for round in 0..self.rounds {
+            for (name, collected) in STRESSORS.into_iter().zip(collected.iter_mut()) {
+                let is_late = round > 0 && started.elapsed() > self.budget;
+                if collected.failure.is_some() || is_late {
+                    continue;
+                }
+                match self.run(private, name) {
+                    Ok((stressor, of_version)) => {
+                        collected.samples.push(stressor.per_s);
+                        let ops_min = collected.ops_min.into_iter().chain(stressor.ops).reduce(f64::min);
+                        collected.ops_min = ops_min;
+                        *version = of_version.or(version.take());
+                    }
+                    Err(Failure::Other(reason)) => collected.failure = Some(reason),
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One run of one stressor.
+    fn run(&self, private: &Path, name: &str) -> Result<(Stressor, Option<String>), Failure> {
+        if self.control.is_stopped() {
+            return Err(Failure::Stopped);
+        }
+        let yaml = private.join("metrics.yaml");
+        // What an earlier run has left there is not this one's.
+        let _ = std::fs::remove_file(&yaml);
+        let mut command = Command::new(&self.program);
+        command.arg(format!("--{name}")).args(["1", "--timeout", &format!("{}s", self.seconds), "--metrics", "--yaml"]);
+        command.arg(&yaml).arg("--temp-path").arg(private).current_dir(private);
+        let running = child::start(&mut command).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Failure::NotInstalled,
+            _ => Failure::Other(format!("stress-ng cannot be started: {error}")),
+        })?;
+        let limit = Duration::from_secs(self.seconds) + SPARE;
+        let ended = running.wait(limit, self.control);
+        match ended.exit {
+            Exit::Stopped => return Err(Failure::Stopped),
+            Exit::Late => return Err(Failure::Other(format!("it did not end within {} s", limit.as_secs()))),
+            Exit::Success | Exit::Failure => {}
+        }
+        let complaint = complaint(name, &[&ended.stderr, &ended.stdout]);
+        if ended.exit == Exit::Failure {
+            return Err(Failure::Other(complaint.unwrap_or_else(|| "stress-ng failed without a word".to_owned())));
+        }
+        let text = std::fs::read_to_string(&yaml).unwrap_or_default();
+        let report = read(if text.is_empty() { "metrics:" } else { &text });
+        let report = report.map_err(|error| Failure::Other(error.to_string()))?;
+        let stressor = report.stressors.into_iter().find(|stressor| stressor.name == name);
+        match stressor {
+            Some(stressor) if stressor.per_s > 0.0 => Ok((stressor, report.version)),
+            _ => Err(Failure::Other(complaint.unwrap_or_else(|| "stress-ng did not measure it".to_owned()))),
+        }
+    }
+
+    /// How it was measured, for the facts of a card.
+    fn method(&self) -> String {
+        let (stressors, seconds) = (STRESSORS.len(), self.seconds);
+        let rounds = if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) };
+        format!(
+            "{stressors} stressors, one instance each, one after the other (not all at once), {rounds} of {seconds} s"
+        )
+    }
+
+    fn note(&self, part: &mut Part, name: &str, collected: Collected) {
+        let key = format!("{}{name}", figures::STRESS_NG);
+        let Some(figure) = Figure::of_samples(collected.samples) else {
+            part.missing.push((key, collected.failure.unwrap_or_else(|| INTERRUPTED.to_owned())));
+            return;
+        };
+        part.figures.push((key, figure));
+        if let Some(reason) = collected.failure {
+            part.warnings.push(format!("stress-ng {name} was not repeated: {reason}"));
+        }
+        if let Some(ops) = collected.ops_min.filter(|ops| *ops < OPS_MIN) {
+            let step_pct = 100.0 / ops.max(1.0);
+            part.warnings.push(format!(
+                "stress-ng {name}: {ops} operations in a run of {} s, so that one more or less is {step_pct:.0} %",
+                self.seconds
+            ));
+        }
+    }
+}
+
+/// What stress-ng says of a stressor that was not measured: the line that calls it skipped or names an error.
+fn complaint(name: &str, outputs: &[&str]) -> Option<String> {
+    let lines = || outputs.iter().flat_map(|text| text.lines());
+    let is_skipped = |line: &&str| line.contains(name) && (line.contains("skip") || line.contains("not supported"));
+    let is_error = |line: &&str| line.contains("error") || line.contains("fail") || line.contains("unrecognized");
+    let line = lines().find(is_skipped).or_else(|| lines().find(is_error))?;
+    // `stress-ng: info:  [25941] tsc stressor will be skipped, ...`: the words after the number of a process.
+    let words = line.split_once("] ").map_or(line, |(_, words)| words);
+    Some(words.chars().filter(|c| !c.is_control()).take(200).collect::<String>().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::skip::skip;
+
+    /// What a version writes that knows the time of processors and figures of stressors.
+    const NEWER: &str = "---
+system-info:
+      stress-ng-version: 0.18.02
+      date-yyyy-mm-dd: 2026:11:21
+      time-hh-mm-ss: 19:02:35
+      version: '#1 SMP'
+
+metrics:
+    - stressor: memcpy
+      bogo-ops: 219
+      bogo-ops-per-second-usr-sys-time: 309.734138
+      bogo-ops-per-second-real-time: 218.800048
+      wall-clock-time: 1.000914
+      cpu-usage-per-instance: 70.641244
+      max-rss: 6524
+    - stressor: matrix
+      bogo-ops: 2292
+      bogo-ops-per-second-real-time: 2291.258154
+      add-matrix-ops-per-sec: 318899.330552
+      add-matrix-ops-per-sec: 318899.330552
+
+...
+";
+
+    fn stressor(name: &str, ops: Option<f64>, per_s: f64) -> Stressor {
+        Stressor { name: name.to_owned(), ops, per_s }
+    }
+
+    #[test]
+    fn what_versions_write() {
+        let older = "---\nsystem-info:\n  stress-ng-version: 0.13.12\n\nmetrics:\n    - stressor: tsc\n      \
+                     bogo-ops: 40\n      \
+                     bogo-ops-per-second-usr-sys-time: 0.000000\n      bogo-ops-per-second-real-time: 20.5\n...\n";
+        let counted = "metrics: [{stressor: cpu, bogo-ops: 30, wall-clock-time: 1.5}]";
+        let cases: [(&str, Option<&str>, Vec<Stressor>); 5] = [
+            (
+                NEWER,
+                Some("0.18.02"),
+                vec![stressor("memcpy", Some(219.0), 218.800048), stressor("matrix", Some(2292.0), 2291.258154)],
+            ),
+            (older, Some("0.13.12"), vec![stressor("tsc", Some(40.0), 20.5)]),
+            (counted, None, vec![stressor("cpu", Some(30.0), 20.0)]),
+            ("system-info:\n  stress-ng-version: 0.18\nmetrics:\n", Some("0.18"), vec![]),
+            ("---\nsystem-info:\n  hostname: a\n", None, vec![]),
+        ];
+        for (text, version, stressors) in cases {
+            let expected = Report { version: version.map(str::to_owned), stressors };
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (text, expected) in [
+            ("[1, 2]", "not what stress-ng writes"),
+            ("metrics: {", "not what stress-ng writes"),
+            ("metrics: [{bogo-ops: 1}]", "not what stress-ng writes"),
+            ("metrics: [{stressor: cpu}]", "stress-ng's cpu has no rate"),
+            ("metrics: [{stressor: cpu, bogo-ops-per-second-real-time: .nan}]", "stress-ng's cpu has no rate"),
+            ("metrics: [{stressor: cpu, bogo-ops-per-second-real-time: -1}]", "stress-ng's cpu has no rate"),
+            ("metrics: [{stressor: cpu, bogo-ops: 1, wall-clock-time: 0}]", "stress-ng's cpu has no rate"),
+            (&" ".repeat(TEXT_BYTES_MAX + 1), "longer than 1 MiB"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}: expected {expected}");
+        }
+    }
+
+    #[test]
+    fn truncated_texts_never_bring_what_the_whole_does_not() {
+        let whole = read(NEWER).unwrap();
+        for length in 0..NEWER.len() {
+            let Ok(part) = read(&NEWER[..length]) else { continue };
+            assert!(part.stressors.len() <= whole.stressors.len(), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_rounds_of_whole_seconds() {
+        for (budget_s, expected) in
+            [(0, (1, 1)), (9, (1, 1)), (18, (2, 1)), (27, (3, 1)), (60, (3, 2)), (90, (3, 3)), (600, (3, 22))]
+        {
+            let control = Control::default();
+            let runs = Runs::planned(PathBuf::new(), budget_s * SECOND_NS, &control);
+            assert_eq!((runs.rounds, runs.seconds), expected, "{budget_s} s");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_stressors_that_were_not_measured() {
+        let skipped = "stress-ng: info:  [7] tsc stressor will be skipped, no such instruction\n\
+                       stress-ng: error: [7] No stress workers invoked\n";
+        for (text, expected) in [
+            (skipped, Some("tsc stressor will be skipped, no such instruction")),
+            ("stress-ng: error: [7] No stress workers invoked", Some("No stress workers invoked")),
+            ("stress-ng: unrecognized option '--tsc'", Some("stress-ng: unrecognized option '--tsc'")),
+            ("stress-ng: info:  [7] all is well", None),
+            ("", None),
+        ] {
+            assert_eq!(complaint("tsc", &["", text]).as_deref(), expected, "{text}");
+        }
+    }
+
+    /// Measures with a script in the place of stress-ng, which finds the name of the stressor in `$1` and the file in
+    /// `$7`; and whether it left anything.
+    fn with_script(script: &str, budget_ns: u64, control: &Control) -> Part {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("stress-ng");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let scratch = directory.path().join("scratch");
+        std::fs::create_dir(&scratch).unwrap();
+        let part = Runs::planned(program, budget_ns, control).measure(&scratch);
+        assert_eq!(std::fs::read_dir(scratch).unwrap().count(), 0, "files are left");
+        part
+    }
+
+    fn missing<'a>(part: &'a Part, key: &str) -> &'a str {
+        part.missing.iter().find(|(name, _)| name == key).map_or("", |(_, reason)| reason)
+    }
+
+    #[test]
+    fn figures_of_some_reasons_of_others() {
+        let script = r#"case "$1" in
+            --tsc) echo "stress-ng: info:  [1] tsc stressor will be skipped, no such instruction" >&2; exit 0;;
+            --timer) echo "stress-ng: error: [1] out of timers" >&2; exit 2;;
+            --qsort) echo "metrics: [" >"$7"; exit 0;;
+        esac
+        echo 'system-info: {stress-ng-version: 0.15.06}' >"$7"
+        echo "metrics: [{stressor: ${1#--}, bogo-ops: 8, bogo-ops-per-second-real-time: 4.0}]" >>"$7""#;
+        let part = with_script(script, 27 * SECOND_NS, &Control::default());
+        assert_eq!(part.figures.len(), 6, "{part:?}");
+        let (key, figure) = &part.figures[0];
+        assert_eq!((key.as_str(), figure.value, figure.samples.len()), ("stress_ng.cache", 4.0, 3));
+        assert!(part.figures.iter().all(|(key, _)| figures::kind(key).is_some()));
+        assert!(missing(&part, "stress_ng.tsc").contains("skipped, no such instruction"), "{part:?}");
+        assert_eq!(missing(&part, "stress_ng.timer"), "out of timers");
+        assert!(missing(&part, "stress_ng.qsort").contains("not what stress-ng writes"), "{part:?}");
+        assert!(part.facts.contains(&("stress_ng.version".to_owned(), "0.15.06".to_owned())));
+        assert!(part.facts.iter().any(|(key, text)| key == "stress_ng.method" && text.contains("3 rounds of 1 s")));
+        assert!(part.warnings.iter().any(|text| text.contains("cpu: 8 operations")), "{part:?}");
+    }
+
+    #[test]
+    fn a_stop_ends_it_and_leaves_nothing() {
+        let control = Control::default();
+        let stopper = control.clone();
+        let stopping = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300));
+            stopper.stop();
+        });
+        let part = with_script("sleep 600", 0, &control);
+        assert!(stopping.join().is_ok());
+        assert_eq!((part.figures.len(), part.missing.len()), (0, STRESSORS.len()));
+        assert_eq!(part.warnings, ["stress-ng was stopped before its end"]);
+    }
+
+    #[test]
+    fn no_program_and_no_directory() {
+        let control = Control::default();
+        let runs = Runs::planned("plimsoll-no-such-program".into(), 0, &control);
+        let part = runs.measure(&std::env::temp_dir());
+        assert!(missing(&part, "stress_ng").contains("apt install stress-ng"), "{part:?}");
+        let part = runs.measure(Path::new("/plimsoll/no/such/directory"));
+        assert!(missing(&part, "stress_ng").contains("choose another directory"), "{part:?}");
+    }
+
+    /// Takes nine seconds.
+    #[test]
+    fn the_real_one() {
+        let part = measure(&std::env::temp_dir(), 0, &Control::default());
+        if let Some((_, reason)) = part.missing.iter().find(|(key, _)| key == "stress_ng") {
+            skip(reason);
+            return;
+        }
+        println!("{part:#?}");
+        assert_eq!(part.figures.len() + part.missing.len(), STRESSORS.len(), "{part:?}");
+        assert!(part.facts.iter().any(|(key, _)| key == "stress_ng.version") || part.figures.is_empty(), "{part:?}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Which machine for which work: what one carries, what it costs, and what a family of machines makes of its sizes.
+//!
+//! **Why.** A database needs processor, memory, disk and network in some ratio, and machines are sold in other ratios.
+//! What is advertised is not what is measured, a percentage without its base proves anything, and the price of a
+//! terabyte or of a million operations appears on no price list.
+//!
+//! **How.** A [`Card`] holds what is known of one machine: figures under the names of [`figures`], measured here,
+//! published, or taken from the table of presets. Everything else reads cards and knows nothing of machines:
+//!
+//! ```text
+//!  measure ---\                     /--> compare    ratios, what explains them, which for which need
+//!  published --+--> Card (a file) -+---> scaling    a family by size: advertised against measured
+//!  presets ---/                     \--> claims     what others said about these machines, computed again
+//!                    prices --------/
+//! ```
+//!
+//! **Limits.** Figures of one machine at one time: neighbours, firmware and the day of the week are not in them.
+//! Measure more than one and compare before you buy hundreds.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::{Card, Figure, Origin};
+//! let mut card = Card::new("db-7", Origin::measured("2026-11-21"));
+//! card.set("cpu.cores", Figure::exact(8.0));
+//! card.set("disk.read_iops", Figure::of_samples(vec![99_000.0, 101_000.0, 100_000.0]).ok_or("no samples")?);
+//! let again = Card::from_json("db-7.json", &card.to_json())?;
+//! assert_eq!(again, card);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod card;
+pub mod claims;
+pub mod compare;
+pub mod economics;
+pub mod figures;
+pub mod find;
+pub mod measure;
+pub mod page;
+pub mod prices;
+pub mod published;
+pub mod scaling;
+
+pub use card::{Card, CardError, Figure, Origin, OriginKind};
+
+/// The name of a variant, as in JSON.
+fn variant_name(variant: impl serde::Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}

@@ -1,0 +1,523 @@
+//! What machines and network volumes cost: a file of prices with their date.
+//!
+//! **Why.** Prices change and depend on the region and on what one commits to. A price without these is no price, so
+//! none is part of the program: they come from a file that says as of when, where, in which currency and who says so.
+//!
+//! **How.** YAML, see "Price files" in docs/formats.md. Prices of machines are kept for a year of 365 days (8760
+//! hours), those of volumes for a month, a twelfth of it. Several files are read as one list if their currency is the
+//! same.
+//!
+//! **Limits.** List prices: discounts, taxes, traffic and support are what the file makes of them. A file is not
+//! checked against a provider; prices older than two years, or of a day to come, are told.
+//!
+//! **Example.**
+//!
+//! ```
+//! use plimsoll_measure::instance::prices;
+//! let text = "
+//! date: 2019-05-08
+//! currency: USD
+//! region: us-east-1
+//! source: a price list
+//! commitment: 1 year
+//! instances:
+//!   - {name: i3.16xlarge, per_core_year: 880.50, cores: 32}
+//! ";
+//! let prices = prices::parse("prices.yaml", text)?;
+//! assert_eq!(prices.instance("i3.16xlarge").map(|price| price.per_year), Some(28_176.0));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+use std::path::Path;
+
+use jiff::civil::Date;
+use plimsoll_figures::units::quoted;
+use plimsoll_files::error::Source;
+use plimsoll_files::fields::{Field, Fields, Schema};
+use plimsoll_files::{Code, ConfigError, yaml};
+use plimsoll_sim::device::presets::{self, Volume};
+
+/// Hours of a year, as clouds bill it: 365 days.
+pub const HOURS_PER_YEAR: f64 = 8760.0;
+
+/// Months of a year.
+pub const MONTHS_PER_YEAR: f64 = 12.0;
+
+/// The highest price: nothing costs more in any currency, and sums of such prices are still numbers.
+const PRICE_MAX: f64 = 1e12;
+
+/// The longest name of an instance or a currency.
+const NAME_MAX_CHARS: usize = 64;
+
+/// Prices older than so many years are told.
+const OLD_YEARS: i32 = 2;
+
+const FILE: Schema<'static> = Schema {
+    what: "a price file",
+    known: &["date", "currency", "region", "source", "commitment", "instances", "volumes"],
+    refused: &[],
+};
+
+const INSTANCE: Schema<'static> = Schema {
+    what: "the price of an instance",
+    known: &[
+        "name",
+        "per_hour",
+        "per_year",
+        "per_core_year",
+        "cores",
+        "commitment",
+        "without_disks",
+        "currency",
+        "date",
+        "source",
+    ],
+    refused: &[],
+};
+
+const VOLUME: Schema<'static> = Schema {
+    what: "the price of a volume",
+    known: &[
+        "name",
+        "per_gib_month",
+        "per_iops_month",
+        "iops_included",
+        "per_mibps_month",
+        "mibps_included",
+        "currency",
+        "date",
+        "source",
+    ],
+    refused: &[],
+};
+
+/// The price of one kind of machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstancePrice {
+    /// Its name, as on its card.
+    pub name: String,
+    /// For a year, in the currency of the list; above 0.
+    pub per_year: f64,
+    /// What one commits to for this price: `on demand`, `1 year`.
+    pub commitment: String,
+    /// A machine of the list that differs in nothing but that it has no local disks, so that the difference is what
+    /// the disks cost.
+    pub without_disks: Option<String>,
+    /// As of when: year, month or day.
+    pub date: String,
+    /// Who says so.
+    pub source: String,
+}
+
+/// The price of a network volume. Months are twelfths of a year.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VolumePrice {
+    /// The volume, with the provider's limits.
+    pub volume: &'static Volume,
+    /// For a GiB and month; above 0.
+    pub per_gib_month: f64,
+    /// For an operation a second and month, of those that are not included; 0 where operations come with the size.
+    pub per_iops_month: f64,
+    /// Operations a second that come with each volume.
+    pub iops_included: f64,
+    /// For a MiB/s and month, of those that are not included; 0 where bandwidth comes with size or operations.
+    pub per_mibps_month: f64,
+    /// MiB/s that come with each volume.
+    pub mibps_included: f64,
+    /// As of when: year, month or day.
+    pub date: String,
+    /// Who says so.
+    pub source: String,
+}
+
+/// Prices of one or more files, in one currency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriceList {
+    /// The currency, as the files name it: `USD`.
+    pub currency: String,
+    /// Where the prices hold, one for each file.
+    pub regions: Vec<String>,
+    /// Machines, in the order of the files.
+    pub instances: Vec<InstancePrice>,
+    /// Volumes, in the order of the files.
+    pub volumes: Vec<VolumePrice>,
+}
+
+impl PriceList {
+    /// The price of the machine of this name, in any case.
+    #[must_use]
+    pub fn instance(&self, name: &str) -> Option<&InstancePrice> {
+        self.instances.iter().find(|price| price.name.eq_ignore_ascii_case(name))
+    }
+
+    /// What a reader should know before believing the prices: that they are old, of a day to come, or of several
+    /// regions.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings_on(jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date())
+    }
+
+    fn warnings_on(&self, today: Date) -> Vec<String> {
+        let of_instances = self.instances.iter().map(|price| (&price.date, "instances"));
+        let dated = of_instances.chain(self.volumes.iter().map(|price| (&price.date, price.volume.name)));
+        let mut warnings: Vec<String> = Vec::new();
+        for (date, what) in dated {
+            let Some([first, last]) = parse_date(date) else { continue };
+            let years = full_years(last, today);
+            let warning = if first > today {
+                format!("the prices of {what} are of {date}, which is yet to come: correct the date")
+            } else if years >= OLD_YEARS {
+                format!("the prices of {what} are of {date}, more than {years} years old: look them up again")
+            } else {
+                continue;
+            };
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        if let [first, others @ ..] = self.regions.as_slice()
+            && others.iter().any(|region| region != first)
+        {
+            warnings.push(format!("the prices are of several regions: {}", self.regions.join(", ")));
+        }
+        warnings
+    }
+
+    /// Adds the prices of another file. `source` is its text, for the message.
+    fn add(&mut self, other: PriceList, source: &Source) -> Result<(), ConfigError> {
+        if other.currency != self.currency {
+            let message = format!("prices in {} beside prices in {}", other.currency, self.currency);
+            let help = "give all prices in one currency: convert one of the files";
+            return Err(source.error(Code::InvalidValue, message).with_help(help).with_key("currency"));
+        }
+        let twice = other.instances.iter().map(|price| &price.name).find(|name| self.instance(name).is_some());
+        let volume = |name: &str| self.volumes.iter().any(|known| known.volume.name == name);
+        let twice = twice.cloned().or_else(|| {
+            let names = other.volumes.iter().map(|price| price.volume.name);
+            names.into_iter().find(|name| volume(name)).map(str::to_owned)
+        });
+        if let Some(name) = twice {
+            let message = format!("another of the files has a price of {} too", quoted(&name));
+            return Err(source.error(Code::DuplicateName, message).with_help("remove one of the two"));
+        }
+        self.regions.extend(other.regions);
+        self.instances.extend(other.instances);
+        self.volumes.extend(other.volumes);
+        Ok(())
+    }
+}
+
+/// Reads the text of a price file; `source_name` is for messages.
+///
+/// # Errors
+/// No YAML, keys that do not exist or are missing, prices that are not above 0 or that no volume has, another currency in a row, a date that
+/// is none, a name twice, a volume that the table of presets does not have.
+pub fn parse(source_name: &str, text: &str) -> Result<PriceList, ConfigError> {
+    parse_source(&Source::new(source_name, text))
+}
+
+/// Reads price files as one list; `None` without files.
+///
+/// # Errors
+/// As [`parse`]; a file cannot be read, has another currency than the first, or a price that an earlier one has.
+pub fn read_files<P: AsRef<Path>>(paths: &[P]) -> Result<Option<PriceList>, ConfigError> {
+    let mut list: Option<PriceList> = None;
+    for path in paths {
+        let source = yaml::read_file(path.as_ref())?;
+        let more = parse_source(&source)?;
+        match &mut list {
+            None => list = Some(more),
+            Some(list) => list.add(more, &source)?,
+        }
+    }
+    Ok(list)
+}
+
+fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
+    let root = yaml::parse(source)?;
+    let help = "write `date`, `currency`, `region`, `source`, and `instances` or `volumes` with their prices";
+    let fields = Fields::read(&Field::root(source, &root, help)?, &FILE)?;
+    let common = Common {
+        currency: name(&fields.required("currency", "name it once for all prices, as USD")?)?,
+        date: date(&fields.required("date", "say as of when the prices are, as 2026-11-21")?)?,
+        source: fields.required("source", "say where the prices come from")?.text()?.to_owned(),
+        commitment: fields.get("commitment").map(|field| field.text()).transpose()?.map(str::to_owned),
+    };
+    let region = fields.required("region", "say where the prices hold, as us-east-1")?.text()?.to_owned();
+    if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
+        return Err(fields.missing("instances", help));
+    }
+    let entries = |key: &str| fields.get(key).map_or_else(|| Ok(Vec::new()), |field| field.list());
+    let mut list =
+        PriceList { currency: common.currency.clone(), regions: vec![region], instances: vec![], volumes: vec![] };
+    let mut references = Vec::new();
+    for entry in entries("instances")? {
+        let price = instance(&entry, &common, &mut references)?;
+        if list.instance(&price.name).is_some() {
+            return Err(twice(&entry, &price.name));
+        }
+        list.instances.push(price);
+    }
+    for entry in entries("volumes")? {
+        let price = volume(&entry, &common)?;
+        if list.volumes.iter().any(|known| known.volume.name == price.volume.name) {
+            return Err(twice(&entry, price.volume.name));
+        }
+        list.volumes.push(price);
+    }
+    let names: Vec<&str> = list.instances.iter().map(|price| price.name.as_str()).collect();
+    match references.iter().find(|field| field.text().is_ok_and(|name| !names.contains(&name))) {
+        Some(field) => Err(field.unknown_name("instance", &names)),
+        None => Ok(list),
+    }
+}
+
+/// What holds for every price of a file that does not say otherwise.
+struct Common {
+    currency: String,
+    date: String,
+    source: String,
+    commitment: Option<String>,
+}
+
+impl Common {
+    /// Checks the currency of a row; its date and source.
+    fn of_row(&self, fields: &Fields<'_>) -> Result<(String, String), ConfigError> {
+        if let Some(field) = fields.get("currency")
+            && field.text()? != self.currency
+        {
+            let message = format!("a price in {} in a file of prices in {}", quoted(field.text()?), self.currency);
+            let help = "give all prices in one currency: convert this one and remove the key";
+            return Err(field.error(Code::InvalidValue, message).with_help(help));
+        }
+        let date = fields.get("date").map(|field| date(&field)).transpose()?;
+        let source = fields.get("source").map(|field| field.text()).transpose()?;
+        Ok((date.unwrap_or_else(|| self.date.clone()), source.unwrap_or(&self.source).to_owned()))
+    }
+}
+
+fn instance<'a>(
+    entry: &Field<'a>,
+    common: &Common,
+    references: &mut Vec<Field<'a>>,
+) -> Result<InstancePrice, ConfigError> {
+    let fields = Fields::read(entry, &INSTANCE)?;
+    let name = name(&fields.required("name", "name the instance as its card does, as i3en.24xlarge")?)?;
+    let one_of = "write one of `per_hour`, `per_year`, or `per_core_year` with `cores`";
+    let stated: Vec<&str> =
+        ["per_hour", "per_year", "per_core_year"].into_iter().filter(|key| fields.get(key).is_some()).collect();
+    let per_year = match stated.as_slice() {
+        [] => return Err(fields.missing("per_hour", one_of)),
+        ["per_hour"] => price(&fields, "per_hour")? * HOURS_PER_YEAR,
+        ["per_year"] => price(&fields, "per_year")?,
+        ["per_core_year"] => {
+            let cores = fields.required("cores", "say how many cores the price per core was computed with")?;
+            price(&fields, "per_core_year")? * f64::from(cores.count(1..=100_000)?)
+        }
+        several => {
+            let message = format!("`{}` are prices of the same thing", several.join("` and `"));
+            return Err(entry.error(Code::InvalidValue, message).with_help(one_of));
+        }
+    };
+    if let Some(cores) = fields.get("cores").filter(|_| stated != ["per_core_year"]) {
+        let error = cores.error(Code::Ignored, "`cores` says nothing beside a price of the whole instance");
+        return Err(error.with_help("remove it, or write `per_core_year`"));
+    }
+    let commitment = fields.get("commitment").map(|field| field.text()).transpose()?.map(str::to_owned);
+    let Some(commitment) = commitment.or_else(|| common.commitment.clone()) else {
+        return Err(
+            fields.missing("commitment", "say what this price commits to: `on demand`, `1 year`; or once for all")
+        );
+    };
+    let without_disks = fields.get("without_disks");
+    references.extend(without_disks.clone());
+    let (date, source) = common.of_row(&fields)?;
+    Ok(InstancePrice {
+        name,
+        per_year,
+        commitment,
+        without_disks: without_disks.map(|field| field.text()).transpose()?.map(str::to_owned),
+        date,
+        source,
+    })
+}
+
+fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError> {
+    let fields = Fields::read(entry, &VOLUME)?;
+    let name = fields.required("name", "name the kind of volume, as gp3")?;
+    let known = presets::volumes();
+    let Some(volume) = known.iter().find(|volume| name.text().is_ok_and(|name| name == volume.name)) else {
+        let names: Vec<&str> = known.iter().map(|volume| volume.name).collect();
+        return Err(name.unknown_name("volume", &names));
+    };
+    let optional = |key: &str| match fields.get(key) {
+        Some(field) => field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12"),
+        None => Ok(0.0),
+    };
+    let sold = |key: &str, what: &str, is_sold: bool| {
+        let price = optional(key)?;
+        match fields.get(key) {
+            None if is_sold => {
+                let help = format!("{} sells {what} apart from its size: write their price, 0 if free", volume.name);
+                Err(fields.missing(key, &help))
+            }
+            Some(field) if !is_sold && price > 0.0 => {
+                let message = format!("{} gives {what} by its size or its operations, at no price", volume.name);
+                Err(field.error(Code::InvalidValue, message).with_help("remove the key"))
+            }
+            _ => Ok(price),
+        }
+    };
+    let per_iops_month = sold("per_iops_month", "operations", volume.iops_ratio.is_some())?;
+    let per_mibps_month = sold("per_mibps_month", "bandwidth", volume.mib_ratio.is_some())?;
+    let (date, source) = common.of_row(&fields)?;
+    Ok(VolumePrice {
+        volume,
+        per_gib_month: price(&fields, "per_gib_month")?,
+        per_iops_month,
+        iops_included: optional("iops_included")?,
+        per_mibps_month,
+        mibps_included: optional("mibps_included")?,
+        date,
+        source,
+    })
+}
+
+/// A price, which is above 0: nothing is free, and no price at all is no entry.
+fn price(fields: &Fields<'_>, key: &str) -> Result<f64, ConfigError> {
+    let field = fields.required(key, "write the price")?;
+    let is_price = |number: f64| number > 0.0 && number <= PRICE_MAX;
+    field.number(is_price, "above 0 and up to 1e12; remove the entry where there is no price")
+}
+
+/// A name that fits a line.
+fn name(field: &Field<'_>) -> Result<String, ConfigError> {
+    let text = field.text()?;
+    if text.chars().count() > NAME_MAX_CHARS || text.chars().any(char::is_control) {
+        let error = field.error(Code::InvalidValue, "this name is too long, or has control characters");
+        return Err(error.with_help(format!("write at most {NAME_MAX_CHARS} characters that can be printed")));
+    }
+    Ok(text.to_owned())
+}
+
+fn twice(entry: &Field<'_>, name: &str) -> ConfigError {
+    let message = format!("{} has a price already", quoted(name));
+    entry.error(Code::DuplicateName, message).with_help("remove one of the two")
+}
+
+/// A year, a month or a day.
+fn date(field: &Field<'_>) -> Result<String, ConfigError> {
+    let text = field.text()?;
+    if parse_date(text).is_none() {
+        let error = field.error(Code::InvalidValue, format!("{} is not a date", quoted(text)));
+        return Err(error.with_help("write a day, a month or a year: 2026-11-21, 2026-11 or 2026"));
+    }
+    Ok(text.to_owned())
+}
+
+/// The first and the last day that `2019`, `2019-05` or `2019-05-08` may mean.
+fn parse_date(text: &str) -> Option<[Date; 2]> {
+    let mut parts = text.split('-');
+    let mut part = |digits: usize| -> Option<Option<i16>> {
+        let Some(text) = parts.next() else { return Some(None) };
+        let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse().ok())
+    };
+    let (year, month, day) = (part(4)??, part(2)?, part(2)?);
+    let is_whole = parts.next().is_none();
+    let month_of = |default: i16| i8::try_from(month.unwrap_or(default)).ok();
+    let last_month = Date::new(year, month_of(12)?, 1).ok()?;
+    let last_day = day.map_or(Some(last_month.days_in_month()), |day| i8::try_from(day).ok())?;
+    let first = Date::new(year, month_of(1)?, i8::try_from(day.unwrap_or(1)).ok()?).ok()?;
+    let last = Date::new(year, last_month.month(), last_day).ok()?;
+    is_whole.then_some([first, last])
+}
+
+/// Whole years from `from` to `to`.
+fn full_years(from: Date, to: Date) -> i32 {
+    let is_before_its_day = (to.month(), to.day()) < (from.month(), from.day());
+    i32::from(to.year()) - i32::from(from.year()) - i32::from(is_before_its_day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "date: 2026-01\ncurrency: USD\nregion: r\nsource: s\ncommitment: on demand\n";
+
+    #[test]
+    fn a_price_by_the_hour_the_year_or_the_core_is_one_by_the_year() {
+        let text = format!(
+            "{HEAD}instances:\n- {{name: a, per_hour: 2}}\n- {{name: b, per_year: 100, commitment: 1 year, \
+             without_disks: a}}\n- {{name: c, per_core_year: 10.5, cores: 4}}\nvolumes:\n- {{name: gp3, \
+             per_gib_month: 0.08, per_iops_month: 0.005, iops_included: 3000, per_mibps_month: 0, date: 2020-12}}\n"
+        );
+        let prices = parse("p.yaml", &text).unwrap();
+        let years: Vec<f64> = prices.instances.iter().map(|price| price.per_year).collect();
+        assert_eq!(years, [17_520.0, 100.0, 42.0]);
+        assert_eq!(prices.instance("B").unwrap().commitment, "1 year");
+        assert_eq!(prices.instance("a").unwrap().commitment, "on demand");
+        let [gp3] = prices.volumes.as_slice() else { panic!("one volume") };
+        assert_eq!((gp3.volume.name, gp3.iops_included, gp3.mibps_included), ("gp3", 3000.0, 0.0));
+        assert_eq!(prices.warnings_on(Date::constant(2026, 11, 21)).len(), 1, "gp3 alone is old");
+        assert_eq!(prices.warnings_on(Date::constant(2028, 1, 31)).len(), 2);
+        let told = |today: Date| prices.warnings_on(today).concat().contains("2026-01, which is yet to come");
+        assert!(!told(Date::constant(2026, 1, 1)), "the month has begun");
+        assert!(told(Date::constant(2025, 12, 31)));
+    }
+
+    #[test]
+    fn bad_files_are_refused_with_line_and_key() {
+        let row = |row: &str| format!("{HEAD}instances:\n- {{{row}}}\n");
+        let cases = [
+            (HEAD.replace("date: 2026-01\n", "instances: []\n"), 1, "needs `date`"),
+            (HEAD.replace("2026-01", "May 2019"), 1, "is not a date"),
+            (HEAD.replace("2026-01", "2026-13"), 1, "is not a date"),
+            (HEAD.replace("2026-01", "2026-01-01-01"), 1, "is not a date"),
+            (HEAD.to_owned(), 1, "needs `instances`"),
+            (row("name: a, per_hour: 0"), 7, "write a number above 0"),
+            (row("name: a, per_hour: -1"), 7, "write a number above 0"),
+            (row("name: a, per_hour: free"), 7, "is not a number"),
+            (row("name: a"), 7, "one of `per_hour`, `per_year`"),
+            (row("name: a, per_hour: 1, per_year: 2"), 7, "prices of the same thing"),
+            (row("name: a, per_core_year: 1"), 7, "needs `cores`"),
+            (row("name: a, per_year: 1, cores: 4"), 7, "says nothing beside"),
+            (row("name: a, per_our: 1"), 7, "did you mean `per_hour`?"),
+            (row("name: a, per_hour: 1, currency: EUR"), 7, "in a file of prices in USD"),
+            (row("name: a, per_hour: 1}\n- {name: a, per_hour: 2"), 8, "has a price already"),
+            (row("name: a, per_hour: 1, without_disks: b"), 7, "no instance called"),
+            (row("name: a, per_hour: 1").replace("commitment: on demand\n", ""), 6, "needs `commitment`"),
+            (format!("{HEAD}volumes:\n- {{name: gp4, per_gib_month: 1}}\n"), 7, "did you mean `gp2`?"),
+            (format!("{HEAD}volumes:\n- {{name: st1, per_gib_month: 0}}\n"), 7, "above 0"),
+            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
+            (format!("{HEAD}volumes:\n- {{name: io1, per_gib_month: 1}}\n"), 7, "needs `per_iops_month`"),
+            (format!("{HEAD}volumes:\n- {{name: gp3, per_gib_month: 1, per_iops_month: 0}}\n"), 7, "per_mibps_month`"),
+            (format!("{HEAD}volumes:\n- {{name: gp2, per_gib_month: 1, per_iops_month: 1}}\n"), 7, "at no price"),
+            (row("name: a, per_hour: 1e13"), 7, "up to 1e12"),
+            (row(&format!("name: {}, per_hour: 1", "a".repeat(65))), 7, "too long"),
+            (row("name: \"a\\x1b[2J\", per_hour: 1"), 7, "control characters"),
+            (format!("{HEAD}prices: 1\n"), 6, "has no key"),
+        ];
+        for (text, line, expected) in cases {
+            let error = parse("p.yaml", &text).unwrap_err();
+            let shown = error.to_string();
+            assert!(shown.contains(expected), "{text}: {shown}");
+            assert_eq!(error.line(), Some(line), "{shown}");
+        }
+    }
+
+    #[test]
+    fn files_in_two_currencies_and_names_twice_do_not_add_up() {
+        let text = format!("{HEAD}instances:\n- {{name: a, per_hour: 2}}\n");
+        let euro = text.replace("USD", "EUR").replace("name: a", "name: b");
+        let add = |other: &str| {
+            let mut list = parse("p.yaml", &text).unwrap();
+            list.add(parse("q.yaml", other).unwrap(), &Source::new("q.yaml", other)).map(|()| list)
+        };
+        assert!(add(&euro).unwrap_err().to_string().contains("prices in EUR beside prices in USD"));
+        assert!(add(&text).unwrap_err().to_string().contains("has a price of \"a\" too"));
+        let both = add(&euro.replace("EUR", "USD").replace("region: r", "region: s")).unwrap();
+        assert_eq!(both.instances.len(), 2);
+        assert!(both.warnings_on(Date::constant(2026, 11, 21)).concat().contains("several regions: r, s"));
+    }
+}

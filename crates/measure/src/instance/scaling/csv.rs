@@ -1,0 +1,364 @@
+//! A family as CSV: a line for each size.
+//!
+//! **Why.** Measurements of many machines are collected in a table, with what is advertised beside them.
+//!
+//! **How.** The first line names the columns, in any order. `instance` must be there; the figures are `read_iops`,
+//! `read_bytes_per_s`, `write_iops`, `write_bytes_per_s`, each plain or with `measured_` (what was measured) or
+//! `advertised_` before it. Where there is a `measured_` column of any figure, plain ones are what was expected, and
+//! stand in for what is not advertised. `_bandwidth`, `_bandwidth_Bps` and `_bw` are read as `_bytes_per_s`. Optional
+//! are `vcpus`, `n_disks`, `family` and `basis` (`per_disk`: plain figures are multiplied by the disks). Other columns
+//! are not read, with a warning, unless they look like a slip of the pen. Fields may be quoted; an empty one is not
+//! known.
+//!
+//! An advertised figure that is a power of ten away from what its sisters of other sizes make likely is set aside with
+//! a warning.
+//!
+//! **Limits.** 1 MiB. No line breaks in fields.
+//!
+//! **Example.** `instance,read_iops,advertised_read_iops` and `i4i.8xlarge,519944,800000`.
+
+use std::path::Path;
+
+use plimsoll_figures::units::quoted;
+use plimsoll_files::ConfigError;
+use plimsoll_files::closest_name;
+use plimsoll_files::error::{Code, Source, Span};
+use plimsoll_files::fields::list_of;
+use plimsoll_files::yaml;
+
+use super::names::{family_of, vcpus_of};
+use super::{AdvertisedKind, FIGURES, Family, Input, Size};
+
+/// Names of the four figures in a header, the first of each is what messages say.
+const NAMES: [&[&str]; 4] = [
+    &["read_iops"],
+    &["read_bytes_per_s", "read_bandwidth", "read_bandwidth_Bps", "read_bw"],
+    &["write_iops"],
+    &["write_bytes_per_s", "write_bandwidth", "write_bandwidth_Bps", "write_bw"],
+];
+
+const HEADER_HELP: &str = "the first line names the columns: instance, read_iops, read_bytes_per_s, write_iops, \
+                           write_bytes_per_s, and advertised_read_iops ...";
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Instance,
+    Family,
+    Vcpus,
+    Disks,
+    Basis,
+    Plain(usize),
+    Measured(usize),
+    Advertised(usize),
+    Other,
+}
+
+/// A column of one of the four figures.
+type FigureColumn = fn(usize) -> Column;
+
+/// One field and its place.
+type Cell<'a> = (String, Span, &'a Source);
+
+/// Reads a family or several as CSV.
+///
+/// # Errors
+/// With line and column: nothing in the text, columns that are missing, doubled or misspelt, numbers that are none or
+/// not above 0, an instance twice, no family of at least two sizes with measured figures.
+pub fn parse(source_name: &str, text: &str) -> Result<Input, ConfigError> {
+    read(&Source::new(source_name, text))
+}
+
+/// Reads a file, see [`parse`].
+///
+/// # Errors
+/// As [`parse`], and the file cannot be read.
+pub(crate) fn csv_from_file(path: &Path) -> Result<Input, ConfigError> {
+    read(&yaml::read_file(path)?)
+}
+
+fn read(source: &Source) -> Result<Input, ConfigError> {
+    let mut lines = lines(source);
+    let Some(header) = lines.next() else {
+        return Err(source.error(Code::Empty, "there is nothing in this text").with_help(HEADER_HELP));
+    };
+    let mut input = Input::default();
+    let columns = columns(&header, &mut input.warnings)?;
+    let mut rows: Vec<Row> = Vec::new();
+    for cells in lines {
+        if cells.len() != columns.len() {
+            let span = cells.first().map_or(0, |cell| cell.1.start)..cells.last().map_or(0, |cell| cell.1.end);
+            let message = format!("{} fields, where the header has {} columns", cells.len(), columns.len());
+            let error = source.error_at(&span, Code::InvalidValue, message);
+            return Err(error.with_help("write one value for each column, separated by commas; empty for not known"));
+        }
+        let row = Row::read(&columns, &cells)?;
+        if rows.iter().any(|other| other.size.name == row.size.name) {
+            let message = format!("{} stands here twice", quoted(&row.size.name));
+            let error = source.error_at(&row.span, Code::DuplicateName, message);
+            return Err(error.with_help("one line for each size"));
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(source
+            .error(Code::Empty, "there is no line below the header")
+            .with_help("write at least two sizes"));
+    }
+    gather(source, rows, &mut input)?;
+    Ok(input)
+}
+
+/// What a line says.
+struct Row {
+    family: String,
+    size: Size,
+    /// What stands in where nothing is advertised.
+    expected: [Option<f64>; 4],
+    span: Span,
+}
+
+impl Row {
+    fn read(columns: &[Column], cells: &[Cell<'_>]) -> Result<Row, ConfigError> {
+        let cell = |wanted: Column| columns.iter().position(|column| *column == wanted).and_then(|at| cells.get(at));
+        let text = |wanted: Column| cell(wanted).map_or("", |cell| cell.0.as_str());
+        let number = |wanted: Column| cell(wanted).map_or(Ok(None), positive);
+        let figures = |wanted: FigureColumn| -> Result<[Option<f64>; 4], ConfigError> {
+            Ok([number(wanted(0))?, number(wanted(1))?, number(wanted(2))?, number(wanted(3))?])
+        };
+        let (name, span) = match cell(Column::Instance) {
+            Some((name, span, _)) if !name.is_empty() => (name.clone(), span.clone()),
+            Some((_, span, source)) => {
+                let error = source.error_at(span, Code::MissingKey, "the instance has no name").with_key("instance");
+                return Err(error.with_help("write its name, such as i4i.8xlarge, or remove the line"));
+            }
+            None => (String::new(), 0..0),
+        };
+        let n_disks = number(Column::Disks)?.map(|disks| disks as u32);
+        let mut plain = figures(Column::Plain)?;
+        if text(Column::Basis) == "per_disk" {
+            plain = plain.map(|figure| figure.map(|figure| figure * f64::from(n_disks.unwrap_or(1).max(1))));
+        }
+        let has_measured = columns.iter().any(|column| matches!(column, Column::Measured(_)));
+        let (measured, expected) = if has_measured { (figures(Column::Measured)?, plain) } else { (plain, [None; 4]) };
+        let vcpus = number(Column::Vcpus)?.or_else(|| vcpus_of(&name)).unwrap_or(0.0);
+        let family = match text(Column::Family) {
+            "" => family_of(&name),
+            family => family.to_owned(),
+        };
+        let advertised = figures(Column::Advertised)?;
+        Ok(Row { family, size: Size { name, vcpus, n_disks, measured, advertised, ..Size::default() }, expected, span })
+    }
+}
+
+/// A number above 0, or nothing.
+fn positive((text, span, source): &Cell<'_>) -> Result<Option<f64>, ConfigError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let help = "write a plain number above 0, or leave the field empty where it is not known";
+    match text.parse::<f64>() {
+        Ok(value) if (1e-9..=1e18).contains(&value) => Ok(Some(value)),
+        Ok(_) => {
+            let message = format!("{} is out of range", quoted(text));
+            Err(source.error_at(span, Code::OutOfRange, message).with_help(help))
+        }
+        Err(_) => {
+            let message = format!("{} is not a number", quoted(text));
+            Err(source.error_at(span, Code::InvalidValue, message).with_help(help))
+        }
+    }
+}
+
+/// Families of rows; what cannot be used becomes a warning.
+fn gather(source: &Source, mut rows: Vec<Row>, input: &mut Input) -> Result<(), ConfigError> {
+    set_slips_aside(&mut rows, &mut input.warnings);
+    let mut unusable: [Vec<String>; 2] = Default::default();
+    for mut row in rows {
+        let slots = row.size.advertised.iter_mut().zip(&mut row.size.advertised_kind);
+        for ((advertised, kind), expected) in slots.zip(row.expected) {
+            if advertised.is_none() && expected.is_some() {
+                (*advertised, *kind) = (expected, AdvertisedKind::Expected);
+            }
+        }
+        let [unmeasured, unsized_] = &mut unusable;
+        match &row.size {
+            size if size.measured.iter().all(Option::is_none) => unmeasured.push(row.size.name),
+            size if size.vcpus <= 0.0 => unsized_.push(row.size.name),
+            _ => match input.families.iter_mut().find(|family| family.name == row.family) {
+                Some(family) => family.sizes.push(row.size),
+                None => {
+                    let source = source.name().to_owned();
+                    input.families.push(Family { name: row.family, source, sizes: vec![row.size] });
+                }
+            },
+        }
+    }
+    let whys = ["without a measured figure", "whose name does not say how large they are (add a column `vcpus`)"];
+    for (names, why) in unusable.iter().zip(whys) {
+        if !names.is_empty() {
+            input.warnings.push(format!("left out, {why}: {}", shortened(names)));
+        }
+    }
+    let (families, alone): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut input.families).into_iter().partition(|family| family.sizes.len() > 1);
+    input.families = families;
+    let alone: Vec<String> = alone.into_iter().map(|family| family.name).collect();
+    if input.families.is_empty() {
+        let why = match (&alone[..], &input.warnings[..]) {
+            ([], warnings) => warnings.join("; "),
+            (alone, _) => format!("one measured size only of {}", shortened(alone)),
+        };
+        let error = source.error(Code::Empty, format!("no family has two measured sizes: {why}"));
+        return Err(error.with_help("how a figure scales takes at least two sizes of one family with measured figures"));
+    }
+    if !alone.is_empty() {
+        input.warnings.push(format!("left out, families with one measured size: {}", shortened(&alone)));
+    }
+    Ok(())
+}
+
+/// The first names of many.
+fn shortened(names: &[String]) -> String {
+    let first = names.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > 4 { format!("{first} and {} more", names.len() - 4) } else { first }
+}
+
+/// Removes advertised figures that are a power of ten away from what the other sizes of the family make likely.
+fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
+    for (at, (_, title)) in FIGURES.iter().enumerate() {
+        let per_vcpu = |row: &Row| Some(row.size.advertised.get(at).copied().flatten()? / row.size.vcpus);
+        let slips: Vec<(usize, i32)> = rows
+            .iter()
+            .enumerate()
+            .filter_map(|(place, row)| {
+                let own = per_vcpu(row).filter(|value| value.is_finite())?;
+                let sisters = rows.iter().enumerate().filter(|(other, _)| *other != place);
+                let sisters =
+                    sisters.filter(|(_, other)| other.family == row.family).filter_map(|(_, row)| per_vcpu(row));
+                let mut sisters: Vec<f64> = sisters.filter(|value| value.is_finite()).collect();
+                sisters.sort_by(f64::total_cmp);
+                // One sister alone may be the wrong one.
+                let median = sisters.get(sisters.len() / 2).filter(|_| sisters.len() > 1)?;
+                let power = (own / median).log10().round() as i32;
+                let is_near = (own / median / 10f64.powi(power) - 1.0).abs() <= super::SAME_FIGURE;
+                (power != 0 && is_near).then_some((place, power))
+            })
+            .collect();
+        for (place, power) in slips {
+            let Some(row) = rows.get_mut(place) else { continue };
+            if let Some(advertised) = row.size.advertised.get_mut(at)
+                && let Some(value) = advertised.take()
+            {
+                let (name, times) = (&row.size.name, 10f64.powi(power));
+                let instead = match row.expected.get(at).copied().flatten() {
+                    Some(expected) => format!("what was expected, {expected}, stands in for it"),
+                    None => "nothing stands in for it".to_owned(),
+                };
+                warnings.push(format!(
+                    "{name}: advertised {title} of {value} are {times} times what the other sizes of its family \
+                     suggest: taken for a slip, and not used; {instead}"
+                ));
+            }
+        }
+    }
+}
+
+/// What each column holds.
+fn columns(header: &[Cell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Column>, ConfigError> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut others = Vec::new();
+    for (name, span, source) in header {
+        let column = column(name);
+        if column == Column::Other {
+            let known = known();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            if let Some(meant) = closest_name(name, &known) {
+                let message = format!("there is no column {}", quoted(name));
+                let error = source.error_at(span, Code::UnknownKey, message);
+                return Err(error.with_help(format!("did you mean `{meant}`?")));
+            }
+            others.push(name.as_str());
+        } else if columns.contains(&column) {
+            let message = format!("the column {} stands twice", quoted(name));
+            return Err(source.error_at(span, Code::DuplicateKey, message).with_help("remove one of the two"));
+        }
+        columns.push(column);
+    }
+    let missing = |what: &str, help: String| {
+        let (span, source) = header.first().map(|(_, span, source)| (span.clone(), *source))?;
+        Some(source.error_at(&span, Code::MissingKey, what).with_help(help))
+    };
+    if !columns.contains(&Column::Instance)
+        && let Some(error) = missing("the column `instance` is missing", HEADER_HELP.to_owned())
+    {
+        return Err(error);
+    }
+    let has_figure = columns.iter().any(|column| matches!(column, Column::Plain(_) | Column::Measured(_)));
+    let names: Vec<&str> = NAMES.iter().filter_map(|names| names.first().copied()).collect();
+    if !has_figure
+        && let Some(error) = missing("no column holds what was measured", format!("add one of {}", list_of(&names)))
+    {
+        return Err(error);
+    }
+    if !others.is_empty() {
+        warnings.push(format!("columns that are not read: {}", others.join(", ")));
+    }
+    Ok(columns)
+}
+
+fn column(name: &str) -> Column {
+    match name {
+        "instance" => return Column::Instance,
+        "family" => return Column::Family,
+        "vcpus" => return Column::Vcpus,
+        "n_disks" => return Column::Disks,
+        "basis" => return Column::Basis,
+        _ => {}
+    }
+    let kinds: [(&str, FigureColumn); 3] =
+        [("measured_", Column::Measured), ("advertised_", Column::Advertised), ("", Column::Plain)];
+    for (prefix, kind) in kinds {
+        let figure = name.strip_prefix(prefix).and_then(|name| NAMES.iter().position(|names| names.contains(&name)));
+        if let Some(figure) = figure {
+            return kind(figure);
+        }
+    }
+    Column::Other
+}
+
+/// Every name of a column.
+fn known() -> Vec<String> {
+    let figures = NAMES.iter().copied().flatten();
+    let figures = figures.flat_map(|name| ["", "measured_", "advertised_"].map(|prefix| format!("{prefix}{name}")));
+    ["instance", "family", "vcpus", "n_disks", "basis"].map(str::to_owned).into_iter().chain(figures).collect()
+}
+
+/// The lines with something in them, as fields; `#` begins a comment.
+fn lines(source: &Source) -> impl Iterator<Item = Vec<Cell<'_>>> {
+    let mut start = 0;
+    source.text().split_inclusive('\n').filter_map(move |line| {
+        let at = start;
+        start += line.len();
+        let line = line.trim_end();
+        (!line.trim().is_empty() && !line.starts_with('#')).then(|| split(source, line, at))
+    })
+}
+
+/// Fields between commas; a comma within double quotes is part of the field.
+fn split<'a>(source: &'a Source, line: &str, line_start: usize) -> Vec<Cell<'a>> {
+    let mut cells = Vec::new();
+    let (mut start, mut is_quoted) = (0, false);
+    let ends = line.char_indices().filter(|(_, c)| {
+        is_quoted ^= *c == '"';
+        *c == ',' && !is_quoted
+    });
+    for end in ends.map(|(at, _)| at).chain([line.len()]) {
+        let field = line.get(start..end).unwrap_or("").trim();
+        let inner = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+        let text = inner.map_or_else(|| field.to_owned(), |inner| inner.replace("\"\"", "\""));
+        cells.push((text, line_start + start..line_start + end, source));
+        start = end + 1;
+    }
+    cells
+}

@@ -1,0 +1,220 @@
+//! Families from the table of presets, from cards, and from what a command line names.
+//!
+//! **Why.** The same report has to come from whatever figures there are.
+//!
+//! **How.** [`families`] takes names: of a CSV file, of a card (`.json`), of a family or of an instance of it (`i7i`,
+//! `i7i.4xlarge`). All cards together are grouped by the family in their names; what is advertised for them is looked
+//! up in the table of presets. Of presets only measured figures count as measured; those that were rated by whoever
+//! sells them are advertised, and derived ones are left out.
+//!
+//! **Limits.** How large a machine is: its vCPUs where they are known, else by its name (`large` 2, `xlarge` 4,
+//! `8xlarge` 32, `Standard_L16s_v3` 16).
+//!
+//! **Example.** `families(&["i4i".into()])` gives the family i4i of ten sizes.
+
+use std::path::Path;
+
+use plimsoll_figures::units::quoted;
+use plimsoll_files::ConfigError;
+use plimsoll_files::presets::{self, AdvertisedBasis, Instance};
+use plimsoll_sim::device::presets::Evidence;
+use thiserror::Error;
+
+use super::csv::csv_from_file;
+use super::names::{family_of, vcpus_of};
+use super::{AdvertisedKind, FIGURES, Family, Input, Size};
+use crate::instance::{Card, CardError};
+
+/// Why there is nothing to report on.
+#[derive(Debug, Error)]
+pub enum ScalingError {
+    /// A CSV that cannot be read.
+    #[error(transparent)]
+    Csv(#[from] ConfigError),
+    /// A card that cannot be read.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// Neither a family nor a file.
+    #[error("no family is called {name}: {help}")]
+    UnknownFamily {
+        /// What was asked for, in quotes.
+        name: String,
+        /// What could have been meant.
+        help: String,
+    },
+    /// A family with fewer than two sizes.
+    #[error("{family}: {sizes} measured size(s), and how a figure scales takes at least two: {help}")]
+    TooFewSizes {
+        /// The family.
+        family: String,
+        /// How many sizes it has.
+        sizes: usize,
+        /// What to do.
+        help: String,
+    },
+}
+
+/// The families of what a command line names: families or instances of the table of presets, CSV files, cards.
+///
+/// # Errors
+/// A name that is none of these, a file that cannot be read, families of fewer than two sizes.
+pub fn families(names: &[String]) -> Result<Input, ScalingError> {
+    let mut input = Input::default();
+    let mut cards = Vec::new();
+    for name in names {
+        let path = Path::new(name);
+        let ends_in = |wanted: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted));
+        let read = if ends_in("json") {
+            cards.push(Card::read(path)?);
+            continue;
+        } else if ends_in("csv") || path.is_file() {
+            csv_from_file(path)?
+        } else {
+            of_presets(name)?
+        };
+        input.families.extend(read.families);
+        input.warnings.extend(read.warnings);
+    }
+    if !cards.is_empty() {
+        let read = of_cards(&cards)?;
+        input.families.extend(read.families);
+        input.warnings.extend(read.warnings);
+    }
+    Ok(input)
+}
+
+/// The family of that name, or of the instance of that name, in the table of presets, in any case.
+///
+/// # Errors
+/// There is no such family, or it has fewer than two measured sizes.
+pub(crate) fn of_presets(name: &str) -> Result<Input, ScalingError> {
+    let family = presets::find(name).map_or_else(|| name.to_owned(), Instance::family);
+    let members: Vec<&Instance> =
+        presets::instances().iter().filter(|instance| instance.family().eq_ignore_ascii_case(&family)).collect();
+    let Some(first) = members.first() else { return Err(unknown_family(name)) };
+    let (family, source) = (first.family(), format!("{}, {}", first.source, first.date));
+    let mut warnings = Vec::new();
+    let not_measured: Vec<&str> = members
+        .iter()
+        .filter(|instance| instance.evidence != Evidence::Measured)
+        .map(|instance| instance.name)
+        .collect();
+    if !not_measured.is_empty() {
+        warnings.push(format!("{family}: left out, not measured: {}", not_measured.join(", ")));
+    }
+    for instance in &members {
+        warnings.extend(instance.suspect.map(|why| format!("{}: {why}", instance.name)));
+    }
+    if advertised_kind(first) == AdvertisedKind::Inferred {
+        warnings.push(format!(
+            "{family}: what is advertised was inferred from these measured figures of the small sizes: that they agree \
+             with it is circular; only the difference of the larger ones says something"
+        ));
+    }
+    let sizes: Vec<Size> =
+        members.iter().filter(|instance| instance.evidence == Evidence::Measured).filter_map(|i| preset(i)).collect();
+    if sizes.len() < 2 {
+        let help = "name another family, or bring measured sizes as cards or CSV".to_owned();
+        return Err(ScalingError::TooFewSizes { family, sizes: sizes.len(), help });
+    }
+    Ok(Input { families: vec![Family { name: family, source, sizes }], warnings })
+}
+
+fn unknown_family(name: &str) -> ScalingError {
+    let mut families: Vec<String> = presets::instances().iter().map(Instance::family).collect();
+    families.sort_unstable();
+    families.dedup();
+    let names: Vec<&str> = families.iter().map(String::as_str).collect();
+    let help = match presets::meant(name, &names) {
+        meant if meant.is_empty() => {
+            format!("name a CSV file, cards that end in .json, or one of {}", names.join(", "))
+        }
+        meant => format!("did you mean `{}`?", meant.join("` or `")),
+    };
+    ScalingError::UnknownFamily { name: quoted(name), help }
+}
+
+/// A size of the table; `None` if nobody knows how large it is.
+fn preset(instance: &Instance) -> Option<Size> {
+    let vcpus = instance.vcpus.map(f64::from).or_else(|| vcpus_of(instance.name))?;
+    Some(Size {
+        name: instance.name.to_owned(),
+        vcpus,
+        n_disks: instance.n_disks,
+        measured: instance.total().in_order().map(|figure| Some(figure as f64)),
+        advertised: advertised(instance),
+        advertised_kind: [advertised_kind(instance); 4],
+        submission_ns: None,
+    })
+}
+
+fn advertised(instance: &Instance) -> [Option<f64>; 4] {
+    let [read, write] = match instance.advertised_iops {
+        Some(figures) => figures.map(|figure| Some(figure as f64)),
+        None => [None, None],
+    };
+    [read, None, write, None]
+}
+
+fn advertised_kind(instance: &Instance) -> AdvertisedKind {
+    match instance.advertised_basis {
+        Some(AdvertisedBasis::Inferred) => AdvertisedKind::Inferred,
+        Some(AdvertisedBasis::Stated) | None => AdvertisedKind::Stated,
+    }
+}
+
+/// The families of these cards.
+///
+/// # Errors
+/// No two cards are of one family and have a disk figure.
+pub(crate) fn of_cards(cards: &[Card]) -> Result<Input, ScalingError> {
+    let mut input = Input::default();
+    for card in cards {
+        let known = presets::find(&card.name);
+        let vcpus = card.value("cpu.threads").or_else(|| known.and_then(|known| known.vcpus).map(f64::from));
+        let vcpus = vcpus.or_else(|| vcpus_of(&card.name)).filter(|vcpus| *vcpus > 0.0);
+        let measured = FIGURES.map(|(key, _)| card.value(key).filter(|value| *value > 0.0));
+        let why = match vcpus {
+            _ if measured.iter().all(Option::is_none) => "it has no figure of a disk",
+            None => "it has no `cpu.threads`, and its name no size (FAMILY.SIZE)",
+            Some(_) => "",
+        };
+        let (Some(vcpus), "") = (vcpus, why) else {
+            input.warnings.push(format!("{}: left out: {why}", card.name));
+            continue;
+        };
+        let size = Size {
+            name: card.name.clone(),
+            vcpus,
+            n_disks: card.value("disk.number").map(|disks| disks as u32),
+            measured,
+            advertised: known.map_or([None; 4], advertised),
+            advertised_kind: [known.map(advertised_kind).unwrap_or_default(); 4],
+            submission_ns: card.value("submission.io_uring_ns").or_else(|| card.value("submission.aio_ns")),
+        };
+        let name = family_of(&card.name);
+        match input.families.iter_mut().find(|family| family.name == name) {
+            Some(family) => family.sizes.push(size),
+            None => input.families.push(Family { name, source: "cards".to_owned(), sizes: vec![size] }),
+        }
+    }
+    if input.families.iter().all(|family| family.sizes.len() < 2) {
+        return Err(too_few_cards(&input));
+    }
+    let (families, alone): (Vec<_>, Vec<_>) = input.families.into_iter().partition(|family| family.sizes.len() > 1);
+    input.families = families;
+    input.warnings.extend(alone.iter().map(|family| format!("{}: left out: one size only", family.name)));
+    Ok(input)
+}
+
+/// Which cards there are, and why each is of no use.
+fn too_few_cards(input: &Input) -> ScalingError {
+    let alone = input.families.iter().flat_map(|family| family.sizes.iter().map(move |size| (family, size)));
+    let alone = alone.map(|(family, size)| match vcpus_of(&size.name) {
+        Some(_) => format!("{}: the only card of a family called {}", size.name, family.name),
+        None => format!("{}: its name has no size (FAMILY.SIZE), so that it is a family of its own", size.name),
+    });
+    let reasons: Vec<String> = input.warnings.iter().cloned().chain(alone).collect();
+    let help = format!("{}; name cards of machines of one family and of different size", reasons.join("; "));
+    ScalingError::TooFewSizes { family: "cards".to_owned(), sizes: input.families.len().min(1), help }
+}

@@ -1,0 +1,138 @@
+//! The scaling report for programs and for the eye.
+//!
+//! **Why.** Where two lines part is seen at once in a picture with logarithmic axes: what scales is straight.
+//!
+//! **How.** JSON is the report itself, CSV a line for each point. [`pictures`] gives one chart for each figure of each
+//! family: advertised dashed, measured in points, the plateau marked.
+//!
+//! **Limits.** Names of pictures have what is no letter, digit, `-` or `.` replaced by `_`.
+//!
+//! **Example.** `i7i,disk.read_iops,i7i.8xlarge,32,1015409,1200000,inferred,-15.38,true,scales_but_low`
+
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
+use plimsoll_show::table::{Column, Table, csv, fixed, known};
+
+use super::super::variant_name;
+use super::{FIGURES, FamilyReport, FigureReport, ScalePoint, ScalingReport, format_figure, is_iops};
+
+/// As CSV, with a header; a line for each point.
+#[must_use]
+pub fn to_csv(report: &ScalingReport) -> String {
+    let columns: &[Column<(&FamilyReport, &FigureReport, &ScalePoint)>] = &[
+        ("family", |(family, ..)| family.family.clone()),
+        ("figure", |(_, figure, _)| figure.key.to_owned()),
+        ("instance", |(.., point)| point.instance.clone()),
+        ("vcpus", |(.., point)| point.vcpus.to_string()),
+        ("measured", |(.., point)| point.measured.to_string()),
+        ("advertised", |(.., point)| known(point.advertised)),
+        ("advertised_kind", |(.., point)| point.advertised_kind.map(variant_name).unwrap_or_default()),
+        ("difference_pct", |(.., point)| fixed(point.difference_pct, 2)),
+        ("departs", |(.., point)| point.departs.to_string()),
+        ("shape", |(_, figure, _)| variant_name(figure.shape)),
+    ];
+    let figures = report.families.iter().flat_map(|family| family.figures.iter().map(move |figure| (family, figure)));
+    let points = figures.flat_map(|(family, figure)| figure.points.iter().map(move |point| (family, figure, point)));
+    csv(&points.collect::<Vec<_>>(), columns)
+}
+
+/// One picture for each family: its name, fit for a file, and a chart for each figure.
+#[must_use]
+pub fn pictures(report: &ScalingReport) -> Vec<(String, Vec<Chart>)> {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
+    let mut names: Vec<String> = Vec::new();
+    let mut pictures = Vec::new();
+    for family in &report.families {
+        let plain: String = format!("scaling-{}", family.family).chars().take(64).map(fit).collect();
+        let again = names.iter().filter(|name| **name == plain).count();
+        let name = if again == 0 { plain.clone() } else { format!("{plain}-{}", again + 1) };
+        names.push(plain);
+        pictures.push((name, family.figures.iter().map(|figure| chart(family, figure)).collect()));
+    }
+    pictures
+}
+
+fn index(figure: &FigureReport) -> usize {
+    FIGURES.iter().position(|(key, _)| *key == figure.key).unwrap_or(0)
+}
+
+fn chart(family: &FamilyReport, figure: &FigureReport) -> Chart {
+    let at = index(figure);
+    let (label, unit) =
+        if is_iops(at) { ("operations a second", Unit::PerSecond) } else { ("bandwidth", Unit::BytesPerSecond) };
+    let of = |value: fn(&ScalePoint) -> Option<f64>| -> Vec<(f64, f64)> {
+        figure.points.iter().filter_map(|point| Some((point.vcpus, value(point)?))).collect()
+    };
+    let measured = of(|point| Some(point.measured));
+    let dots = measured.iter().map(|(x, y)| Point::new(*x, *y)).collect();
+    let advertised = of(|point| point.advertised);
+    let mut layers = Vec::new();
+    if !advertised.is_empty() {
+        layers.push(Layer::Line { name: "advertised or expected".to_owned(), points: advertised, dashed: true });
+    }
+    layers.extend([
+        Layer::Line { name: "measured".to_owned(), points: measured, dashed: false },
+        Layer::Points { name: "measured".to_owned(), points: dots },
+    ]);
+    layers.extend(figure.plateau.as_ref().map(|plateau| {
+        let label = format!("plateau, {}", format_figure(at, plateau.value));
+        Layer::HorizontalMark { y: plateau.value, label }
+    }));
+    Chart {
+        title: format!("{}: {}, {}", family.family, figure.title, figure.shape.as_str()),
+        x: Axis::log2("vCPUs", Unit::None),
+        y: Axis::log10(label, unit),
+        layers,
+        note: Some(figure.sentence.clone()),
+    }
+}
+
+/// Everything as one HTML page.
+#[must_use]
+pub fn page(report: &ScalingReport) -> String {
+    let pictures = pictures(report);
+    let blocks = [Block::Warnings(report.warnings.clone()), summary(report).into()];
+    let mut sections = vec![Section::new("Findings", blocks)];
+    for (family, (_, charts)) in report.families.iter().zip(pictures) {
+        let mut blocks = vec![Block::Text(format!("Figures: {}.", family.source))];
+        blocks.extend(charts.into_iter().map(|chart| Block::Picture(vec![chart])));
+        blocks.extend(family.figures.iter().map(|figure| Block::Table(points(figure))));
+        sections.push(Section { heading: family.family.clone(), blocks });
+    }
+    page::html("How figures scale with size", &sections)
+}
+
+fn summary(report: &ScalingReport) -> Table {
+    let row = |family: &FamilyReport, figure: &FigureReport| {
+        [&family.family, figure.title, figure.shape.as_str(), &figure.sentence].map(str::to_owned)
+    };
+    let rows = report.families.iter().flat_map(|family| family.figures.iter().map(|figure| row(family, figure)));
+    Table::new("", ["family", "figure", "shape", "in words"], rows)
+}
+
+fn points(figure: &FigureReport) -> Table {
+    Table::new(figure.title, ["instance", "vCPUs", "measured", "advertised", "difference"], figure.cells())
+}
+
+impl FigureReport {
+    /// A row for each point: instance, vCPUs, measured, advertised, difference.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Vec<String>> {
+        let at = index(self);
+        let row = |point: &ScalePoint| {
+            let dash = || "-".to_owned();
+            let mark = if point.departs { " !" } else { "" };
+            vec![
+                point.instance.clone(),
+                format!("{:.0}", point.vcpus),
+                format_figure(at, point.measured),
+                point.advertised.map_or_else(dash, |advertised| {
+                    let mark = point.advertised_kind.unwrap_or_default().mark();
+                    format!("{}{mark}", format_figure(at, advertised))
+                }),
+                point.difference_pct.map_or_else(dash, |percent| format!("{percent:+.1} %{mark}")),
+            ]
+        };
+        self.points.iter().map(row).collect()
+    }
+}

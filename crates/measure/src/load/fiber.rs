@@ -1,0 +1,68 @@
+//! A fiber: one request, or batch, after another, of one job on one shard.
+//!
+//! # Why
+//! The state between two requests is all that a fiber is: a shard has thousands of them, and no stack for any.
+//!
+//! # How it works
+//! [`super::prepare`] makes the fibers of a shard, [`super::runner`] turns them.
+//!
+//! # Limits
+//! A fiber does nothing by itself.
+//!
+//! # Example
+//! A job with parallelism 4 has four fibers on each shard.
+
+use plimsoll::Data;
+
+use super::job::Sent;
+
+/// What a fiber does when its timer fires.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Then {
+    /// Sends the request that is due.
+    Send,
+    /// Looks what comes next.
+    GoOn,
+}
+
+/// One request, or batch, after another.
+pub(super) struct Fiber {
+    pub(super) job: usize,
+    pub(super) buffers: Vec<Data>,
+    pub(super) outstanding: u32,
+    /// When the present request was due; latency counts from here.
+    pub(super) due_ns: u64,
+    /// Ends of the active phase of a thinking job.
+    pub(super) phase_end_ns: u64,
+    pub(super) then: Then,
+    /// Writes since the last flush.
+    pub(super) unflushed: u32,
+    /// 0 while no flush is under way.
+    pub(super) flush_sent_ns: u64,
+    /// What is under way in each buffer; empty for plain jobs.
+    pub(super) sent: Vec<Sent>,
+    pub(super) has_ended: bool,
+}
+
+impl Fiber {
+    /// A fiber of job number `job` that remembers `remembered` requests.
+    pub(super) fn new(job: usize, buffers: Vec<Data>, remembered: usize) -> Fiber {
+        Fiber {
+            job,
+            buffers,
+            outstanding: 0,
+            due_ns: 0,
+            phase_end_ns: 0,
+            then: Then::Send,
+            unflushed: 0,
+            flush_sent_ns: 0,
+            sent: vec![Sent::default(); remembered],
+            has_ended: false,
+        }
+    }
+
+    /// Requests that were due and have not come back.
+    pub(super) fn under_way(&self) -> u64 {
+        if self.flush_sent_ns > 0 { 0 } else { u64::from(self.outstanding) }
+    }
+}

@@ -1,0 +1,619 @@
+//! A job on one shard: which request comes next, and what has come back.
+//!
+//! # Why
+//! Most jobs send requests of one length and one kind; some mix kinds and lengths, flush, pick popular positions, or
+//! check what they read. The first kind must not pay for the second.
+//!
+//! # How it works
+//! [`Work::Plain`] is the first kind: its request is made from three numbers, and nothing is remembered of it.
+//! Everything else about requests is in [`Special`], which remembers what it sent. Kinds of a mix follow one another
+//! so that the proportion is exact at any moment (the error of each choice is carried to the next), lengths and
+//! positions are drawn by the seeded generator. A position is aligned to the request's own length.
+//!
+//! # Limits
+//! A sequential job of several lengths goes on behind its last request, whatever that one's length.
+//!
+//! # Example
+//! With `read_pct` 70 the first ten requests are w r r w r r w r r r: seven reads in every ten.
+
+use std::collections::VecDeque;
+
+use plimsoll::backend::OpResult;
+use plimsoll::buffer::AlignedBuf;
+use plimsoll::core::Histogram;
+use plimsoll::{Class, Data, Done, Reactor, Request, RequestKind};
+use plimsoll_sim::rng::Rng;
+
+use super::access::{AccessError, AccessPicker};
+use super::content::{renew, renewal_bytes};
+use super::pace::Pace;
+use super::result::{ClassResult, DirectionResult, Directions};
+use super::verify::{SECTOR_BYTES, StampError, Stamps};
+use super::{Access, BlockFault, FAULTS_MAX, Interval, JobResult, JobSpec, Pattern, Target};
+
+/// When the next request of a fiber is due.
+pub(super) enum Pacing {
+    /// As soon as the last has come back.
+    Closed,
+    /// So long after the last was due (ns).
+    Fiber { period_ns: f64 },
+    /// When the shard's schedule says.
+    Shard(Box<Pace>),
+}
+
+/// What the fibers of a job do.
+pub(super) enum Work {
+    /// Reads or writes of one length.
+    Plain { kind: RequestKind, is_random: bool },
+    /// Any other requests.
+    Special(Box<Special>),
+    /// Slices of CPU time.
+    Cpu { execution_ns: u64 },
+    /// Removing files: how many there are, and the next.
+    Unlink { files: u32, next: u32 },
+}
+
+/// A request of a [`Special`] job on its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) offset: u64,
+    pub(super) len_bytes: u32,
+    pub(super) is_write: bool,
+    /// Generation of a write, moment of a read; 0 where nothing is verified.
+    event: u64,
+}
+
+impl Sent {
+    /// A read.
+    pub(super) fn read(offset: u64, len_bytes: u32) -> Sent {
+        Sent { offset, len_bytes, ..Sent::default() }
+    }
+}
+
+/// What a special request does.
+enum Verb {
+    Read,
+    Write,
+    /// Reads in a hundred, and the error carried from the choices so far, in hundredths.
+    Mixed {
+        read_pct: u32,
+        carried: u32,
+    },
+    Flush {
+        data_only: bool,
+    },
+    Discard,
+}
+
+/// Where special requests go.
+enum Places {
+    /// Offset in the region of the next.
+    Sequential(u64),
+    Uniform,
+    Picked(Box<AccessPicker>),
+}
+
+/// What only some jobs need.
+#[derive(Default)]
+pub(super) struct Extras {
+    pub(super) picker: Option<AccessPicker>,
+    pub(super) stamps: Option<Box<Stamps>>,
+    /// Where its sequence of words for [`renew`] begins.
+    pub(super) next_word: u64,
+    /// Buffers beside those of its fibers: see [`super::content::spares`].
+    pub(super) spares: VecDeque<Data>,
+}
+
+/// See [`Work`].
+pub(super) struct Special {
+    verb: Verb,
+    places: Places,
+    /// Lengths: (per cent up to and including this one, length), ascending.
+    sizes: Vec<(f64, u32)>,
+    /// Length that a picked position stands for: the shortest.
+    unit_bytes: u64,
+    pub(super) stamps: Option<Box<Stamps>>,
+    pub(super) directions: Option<Box<Directions>>,
+    pub(super) flushes: DirectionResult,
+    /// Bytes asked for so far, read and written.
+    asked_bytes: [u64; 2],
+    /// Bytes asked to be given back so far.
+    discarded_bytes: u64,
+    /// The part of the file that was written, as offsets.
+    pub(super) written: Option<(u64, u64)>,
+    pub(super) faults: Vec<BlockFault>,
+    pub(super) fault_count: u64,
+}
+
+/// A job on this shard.
+pub(super) struct Job<'a> {
+    pub(super) spec: &'a JobSpec,
+    pub(super) target: &'a Target,
+    pub(super) work: Work,
+    pub(super) pacing: Pacing,
+    /// Whether a fiber sends again as soon as its request is back, without further questions.
+    pub(super) is_simple: bool,
+    /// Requests that fit in the region.
+    positions: u64,
+    next_position: u64,
+    pub(super) rng: Rng,
+    /// Fibers that have not ended.
+    live_fibers: u32,
+    /// When it begins.
+    pub(super) begin_ns: u64,
+    /// When it ended: see [`Job::fiber_ended`].
+    pub(super) ended_ns: Option<u64>,
+    pub(super) made: u64,
+    /// Its requests and flushes under way.
+    pub(super) under_way: u64,
+    /// Distance of the words that [`renew`] changes.
+    renewal_bytes: usize,
+    /// The next word for [`renew`].
+    next_word: u64,
+    /// What the next writes take, while what they would have taken waits for its turn.
+    spares: VecDeque<Data>,
+    /// It ends once so many were made.
+    made_max: u64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) errors: u64,
+    pub(super) first_error: Option<i32>,
+    pub(super) latency: Box<Histogram>,
+    pub(super) latency_sum_ns: u64,
+    /// The longest latency since the last mark.
+    latency_max_ns: u64,
+    pub(super) device_depth: Box<Histogram>,
+    intervals: Vec<Interval>,
+    /// Counts at the last mark: requests, bytes, sum of latencies.
+    marked: (u64, u64, u64),
+}
+
+impl<'a> Job<'a> {
+    /// A job that has done nothing yet, and begins at `next_position` of `positions` (at least 1).
+    pub(super) fn new(
+        spec: &'a JobSpec,
+        target: &'a Target,
+        positions: u64,
+        next_position: u64,
+        seed: u64,
+        mut extras: Extras,
+    ) -> Job<'a> {
+        let (next_word, spares) = (extras.next_word, std::mem::take(&mut extras.spares));
+        let lengths = spec.sizes.iter().map(|size| size.bytes).chain([spec.request_bytes]);
+        let renewal_bytes = renewal_bytes(spec.content, lengths.max().unwrap_or(0));
+        let pacing = match (spec.requests_per_s_per_shard, spec.requests_per_s_per_fiber) {
+            (Some(rate), _) => Pacing::Shard(Box::new(Pace::new(rate, spec.pause_distribution))),
+            (None, Some(rate)) => Pacing::Fiber { period_ns: 1e9 / rate },
+            (None, None) => Pacing::Closed,
+        };
+        let is_simple = matches!(pacing, Pacing::Closed) && spec.think_time_ns == 0 && spec.flush_every == 0;
+        let limit = spec.limit_requests.map_or(u64::MAX, |limit| u64::from(limit) + 1);
+        let work = work_of(spec, next_position, extras);
+        // The bytes of special requests are counted one by one.
+        let is_counted = matches!(work, Work::Special(_));
+        let bytes_max = spec.limit_bytes.filter(|_| !is_counted);
+        let limit_by_bytes = bytes_max.map_or(u64::MAX, |bytes| bytes.div_ceil(u64::from(spec.request_bytes.max(1))));
+        Job {
+            spec,
+            target,
+            work,
+            pacing,
+            is_simple,
+            positions,
+            next_position,
+            rng: Rng::new(seed),
+            live_fibers: spec.parallelism,
+            begin_ns: 0,
+            ended_ns: None,
+            made: 0,
+            under_way: 0,
+            renewal_bytes,
+            next_word,
+            spares,
+            made_max: limit.min(limit_by_bytes),
+            requests: 0,
+            bytes: 0,
+            errors: 0,
+            first_error: None,
+            latency: Box::default(),
+            latency_sum_ns: 0,
+            latency_max_ns: 0,
+            device_depth: Box::default(),
+            intervals: Vec::new(),
+            marked: (0, 0, 0),
+        }
+    }
+
+    /// Whether it has reached a limit.
+    pub(super) fn is_used_up(&self) -> bool {
+        let has_asked = |special: &Special| special.has_asked(self.spec.limit_bytes);
+        self.made >= self.made_max || matches!(&self.work, Work::Special(special) if has_asked(special))
+    }
+
+    /// Requests that its limits leave.
+    pub(super) fn left(&self) -> u64 {
+        let left = self.made_max.saturating_sub(self.made);
+        let (Work::Special(special), Some(limit_bytes)) = (&self.work, self.spec.limit_bytes) else { return left };
+        let left_bytes = limit_bytes.saturating_sub(special.all_bytes());
+        left.min(left_bytes.div_ceil(u64::from(self.spec.request_bytes.max(1))))
+    }
+
+    /// Bytes that were asked for: read, written.
+    pub(super) fn asked_bytes(&self) -> [u64; 2] {
+        let bytes = self.made * u64::from(self.spec.request_bytes);
+        match &self.work {
+            Work::Plain { kind: RequestKind::Write { .. }, .. } => [0, bytes],
+            Work::Plain { .. } => [bytes, 0],
+            Work::Special(special) => special.asked_bytes,
+            Work::Cpu { .. } | Work::Unlink { .. } => [0, 0],
+        }
+    }
+
+    /// Counts an end in the measured window; `expected_bytes` would have been all of it.
+    #[inline]
+    pub(super) fn count(&mut self, result: OpResult, expected_bytes: u32, latency_ns: u64) {
+        match result {
+            Ok(bytes) => {
+                self.requests += 1;
+                self.bytes += u64::from(bytes);
+                self.latency.record(latency_ns);
+                self.latency_sum_ns = self.latency_sum_ns.wrapping_add(latency_ns);
+                self.latency_max_ns = self.latency_max_ns.max(latency_ns);
+                if bytes != expected_bytes {
+                    self.fail(0);
+                }
+            }
+            Err(code) => self.fail(code),
+        }
+    }
+
+    pub(super) fn fail(&mut self, code: i32) {
+        self.errors += 1;
+        self.first_error.get_or_insert(code);
+    }
+
+    /// A fiber has ended. The job has ended, too, with its last fiber, or, at a limit, with its last completion:
+    /// fibers that wait for a due time then have nothing to wait for.
+    pub(super) fn fiber_ended(&mut self, now_ns: u64) {
+        self.live_fibers = self.live_fibers.saturating_sub(1);
+        if self.live_fibers == 0 || (self.under_way == 0 && self.is_used_up()) {
+            self.ended_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// The next request of a plain job, `kind` and `is_random` being those of its work.
+    #[inline]
+    pub(super) fn next_plain(&mut self, kind: RequestKind, is_random: bool, data: Data, tag: u64) -> Request {
+        let position = if is_random {
+            self.rng.below(self.positions)
+        } else {
+            let position = self.next_position;
+            self.next_position = (position + 1) % self.positions;
+            position
+        };
+        let offset = self.target.offset + position * u64::from(self.spec.request_bytes);
+        self.request(kind, offset, data, tag)
+    }
+
+    /// A request of this job.
+    pub(super) fn request(&self, kind: RequestKind, offset: u64, data: Data, tag: u64) -> Request {
+        Request { file: self.target.file.clone(), class: self.spec.class, kind, offset, data, tag }
+    }
+
+    /// Takes the buffer whose turn it is, and makes its first `len_bytes` differ from what was written before.
+    #[inline]
+    pub(super) fn renew(&mut self, data: &mut Data, len_bytes: u32) {
+        if let Some(next) = self.spares.pop_front() {
+            self.spares.push_back(std::mem::replace(data, next));
+        }
+        let mut left_bytes = len_bytes as usize;
+        for buffer in pieces_mut(data) {
+            let piece_bytes = buffer.len().min(left_bytes);
+            left_bytes -= piece_bytes;
+            if let Some(bytes) = buffer.get_mut(..piece_bytes) {
+                renew(bytes, self.renewal_bytes, &mut self.next_word);
+            }
+        }
+    }
+
+    /// Closes an interval of the measured window that began at `from_ns`; it ends with the job.
+    pub(super) fn mark(&mut self, from_ns: u64, length_ns: u64) {
+        let (requests, bytes, latency_sum_ns) = self.marked;
+        let worked_ns = self.ended_ns.map_or(length_ns, |ended_ns| ended_ns.saturating_sub(from_ns).min(length_ns));
+        if worked_ns == 0 && self.requests == requests {
+            return;
+        }
+        self.marked = (self.requests, self.bytes, self.latency_sum_ns);
+        self.intervals.push(Interval {
+            length_ns: worked_ns.max(1),
+            requests: self.requests - requests,
+            bytes: self.bytes - bytes,
+            latency_sum_ns: self.latency_sum_ns.wrapping_sub(latency_sum_ns),
+            latency_max_ns: std::mem::take(&mut self.latency_max_ns),
+        });
+    }
+
+    /// What it did between `begin_ns` and `end_ns`. What is overdue, and faults, come later.
+    pub(super) fn take_result(&mut self, reactor: &Reactor, begin_ns: u64, end_ns: u64) -> JobResult {
+        let from_ns = begin_ns.max(self.begin_ns);
+        let class = match self.work {
+            Work::Cpu { .. } | Work::Unlink { .. } => None,
+            _ => class_result(reactor, self.target.file.disk(), self.spec.class),
+        };
+        let (directions, flushes) = match &mut self.work {
+            Work::Special(special) => (special.directions.take(), std::mem::take(&mut special.flushes)),
+            _ => Default::default(),
+        };
+        JobResult {
+            name: self.spec.name.clone(),
+            requests: self.requests,
+            bytes: self.bytes,
+            errors: self.errors,
+            first_error: self.first_error,
+            elapsed_ns: self.ended_ns.unwrap_or(end_ns).min(end_ns).saturating_sub(from_ns),
+            latency: std::mem::take(&mut self.latency),
+            device_depth_mean: self.device_depth.mean(),
+            device_depth: std::mem::take(&mut self.device_depth),
+            intervals: std::mem::take(&mut self.intervals),
+            class,
+            directions,
+            flushes,
+            ..JobResult::default()
+        }
+    }
+}
+
+impl Special {
+    /// The next request's kind and place in the file, and what to remember of it.
+    pub(super) fn next(&mut self, spec: &JobSpec, target: &Target, rng: &mut Rng) -> (RequestKind, Sent) {
+        if let Verb::Flush { data_only } = self.verb {
+            return (RequestKind::Sync { data_only }, Sent { offset: target.offset, ..Sent::default() });
+        }
+        let len_bytes = self.length(spec.request_bytes, rng);
+        let offset = target.offset + self.place(target.len_bytes, u64::from(len_bytes), rng);
+        let is_write = match &mut self.verb {
+            Verb::Read => false,
+            Verb::Mixed { read_pct, carried } => {
+                *carried += *read_pct;
+                let is_read = *carried >= 100;
+                *carried -= if is_read { 100 } else { 0 };
+                !is_read
+            }
+            _ => true,
+        };
+        let kind = match (&self.verb, is_write) {
+            (Verb::Discard, _) => RequestKind::Discard { len_bytes: u64::from(len_bytes) },
+            (_, true) => RequestKind::Write { len_bytes },
+            (_, false) => RequestKind::Read { len_bytes },
+        };
+        (kind, Sent { offset, len_bytes, is_write, event: 0 })
+    }
+
+    fn length(&self, request_bytes: u32, rng: &mut Rng) -> u32 {
+        let Some((last_pct, last_bytes)) = self.sizes.last() else { return request_bytes };
+        // 53 bits are what a float holds.
+        let drawn_pct = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * last_pct;
+        self.sizes.iter().find(|(upto_pct, _)| drawn_pct < *upto_pct).map_or(*last_bytes, |(_, bytes)| *bytes)
+    }
+
+    /// Where in a region of `region_bytes` a request of `len_bytes` (that fits in it) goes.
+    fn place(&mut self, region_bytes: u64, len_bytes: u64, rng: &mut Rng) -> u64 {
+        let positions = (region_bytes / len_bytes.max(1)).max(1);
+        match &mut self.places {
+            Places::Sequential(next) => {
+                let offset = if *next > region_bytes.saturating_sub(len_bytes) { 0 } else { *next };
+                *next = offset + len_bytes;
+                offset
+            }
+            Places::Uniform => rng.below(positions) * len_bytes,
+            Places::Picked(picker) => {
+                let offset = picker.next(rng).saturating_mul(self.unit_bytes);
+                (offset / len_bytes.max(1)).min(positions - 1) * len_bytes
+            }
+        }
+    }
+
+    /// Before a request goes: stamps what it writes.
+    ///
+    /// # Errors
+    /// It does not lie on whole blocks of the region.
+    pub(super) fn begin(&mut self, sent: &mut Sent, data: &mut Data) -> Result<(), StampError> {
+        let Some(stamps) = &mut self.stamps else { return Ok(()) };
+        let len_bytes = u64::from(sent.len_bytes);
+        if !sent.is_write {
+            sent.event = stamps.begin_read(sent.offset, len_bytes)?;
+            return Ok(());
+        }
+        sent.event = stamps.begin_write(sent.offset, len_bytes)?;
+        let mut at = 0;
+        for buffer in pieces_mut(data) {
+            let piece_bytes = buffer.len().min(sent.len_bytes as usize - at);
+            if let Some(bytes) = buffer.get_mut(..piece_bytes) {
+                stamps.put(bytes, sent.offset + at as u64, sent.event);
+            }
+            at += piece_bytes;
+        }
+        Ok(())
+    }
+
+    /// What was sent with `kind` is on its way.
+    pub(super) fn is_sent(&mut self, kind: RequestKind, sent: &Sent) {
+        let len_bytes = u64::from(sent.len_bytes);
+        match kind {
+            RequestKind::Read { .. } => self.asked_bytes[0] += len_bytes,
+            RequestKind::Write { .. } => {
+                self.asked_bytes[1] += len_bytes;
+                let (from, to) = self.written.unwrap_or((u64::MAX, 0));
+                self.written = Some((from.min(sent.offset), to.max(sent.offset + len_bytes)));
+            }
+            RequestKind::Discard { len_bytes } => self.discarded_bytes += len_bytes,
+            _ => {}
+        }
+    }
+
+    /// A request was refused: it has not happened.
+    pub(super) fn is_refused(&mut self, sent: &Sent) {
+        let Some(stamps) = &mut self.stamps else { return };
+        match sent.is_write {
+            true => stamps.failed(sent.offset, u64::from(sent.len_bytes), sent.event),
+            false => stamps.end_read(sent.offset, u64::from(sent.len_bytes)),
+        }
+    }
+
+    /// Moves `next` to the next request of `request_bytes` that a write has touched, and answers its length, which ends
+    /// at `to`; `None` when there is none.
+    pub(super) fn skip_unwritten(&self, next: &mut u64, to: u64, request_bytes: u32) -> Option<u32> {
+        while *next < to {
+            let len_bytes = u32::try_from(to - *next).unwrap_or(u32::MAX).min(request_bytes);
+            if self.stamps.as_ref().is_some_and(|stamps| stamps.is_touched(*next, u64::from(len_bytes))) {
+                return Some(len_bytes);
+            }
+            *next += u64::from(len_bytes.max(1));
+        }
+        None
+    }
+
+    /// Whether so many bytes were asked for, whatever for.
+    pub(super) fn has_asked(&self, limit_bytes: Option<u64>) -> bool {
+        limit_bytes.is_some_and(|limit| self.all_bytes() >= limit)
+    }
+
+    fn all_bytes(&self) -> u64 {
+        self.asked_bytes.iter().sum::<u64>() + self.discarded_bytes
+    }
+
+    /// How a request ended, in bytes, and how many would have been all of it. A whole discard counts what it gave back.
+    pub(super) fn outcome(&self, sent: &Sent, result: OpResult) -> (OpResult, u32) {
+        match self.verb {
+            Verb::Discard => (result.map(|_| sent.len_bytes), sent.len_bytes),
+            _ => (result, sent.len_bytes),
+        }
+    }
+
+    /// Checks what came back against what should be there, where the job does that.
+    pub(super) fn verify(&mut self, sent: &Sent, end: &Done) {
+        let Some(stamps) = &mut self.stamps else { return };
+        let len_bytes = u64::from(sent.len_bytes);
+        match (sent.is_write, end.result) {
+            (true, Ok(bytes)) if bytes == sent.len_bytes => stamps.acknowledged(sent.offset, len_bytes, sent.event),
+            (true, _) => stamps.failed(sent.offset, len_bytes, sent.event),
+            (false, result) => {
+                self.check(&end.data, sent, result.unwrap_or_else(|error| error.moved_bytes()));
+                if let Some(stamps) = &mut self.stamps {
+                    stamps.end_read(sent.offset, len_bytes);
+                }
+            }
+        }
+    }
+
+    /// Checks the first `read_bytes` that a read has brought, as far as they are whole sectors.
+    fn check(&mut self, data: &Data, sent: &Sent, read_bytes: u32) {
+        let Some(stamps) = &self.stamps else { return };
+        let mut left_bytes = read_bytes as usize / SECTOR_BYTES * SECTOR_BYTES;
+        let mut offset = sent.offset;
+        for buffer in pieces(data) {
+            let piece_bytes = buffer.len().min(left_bytes);
+            let faults = buffer.get(..piece_bytes).map(|bytes| stamps.check_since(bytes, offset, sent.event));
+            let faults = faults.unwrap_or_default();
+            self.fault_count += faults.len() as u64;
+            let room = FAULTS_MAX.saturating_sub(self.faults.len());
+            self.faults.extend(faults.into_iter().take(room));
+            left_bytes -= piece_bytes;
+            offset += piece_bytes as u64;
+        }
+    }
+}
+
+fn pieces(data: &Data) -> &[AlignedBuf] {
+    match data {
+        Data::None => &[],
+        Data::One(buffer) => std::slice::from_ref(buffer),
+        Data::Many(buffers) => buffers,
+    }
+}
+
+fn pieces_mut(data: &mut Data) -> &mut [AlignedBuf] {
+    match data {
+        Data::None => &mut [],
+        Data::One(buffer) => std::slice::from_mut(buffer),
+        Data::Many(buffers) => buffers,
+    }
+}
+
+fn work_of(spec: &JobSpec, first: u64, extras: Extras) -> Work {
+    let Extras { picker, stamps, .. } = extras;
+    let len_bytes = spec.request_bytes;
+    let verb = match spec.kind {
+        Pattern::SeqRead | Pattern::RandRead => Verb::Read,
+        Pattern::Overwrite | Pattern::RandWrite | Pattern::Append => Verb::Write,
+        Pattern::RandMixed { read_pct } | Pattern::SeqMixed { read_pct } => {
+            Verb::Mixed { read_pct: u32::from(read_pct.min(100)), carried: 0 }
+        }
+        Pattern::Flush => Verb::Flush { data_only: spec.flush_data_only },
+        Pattern::Discard => Verb::Discard,
+        Pattern::Unlink { files } => return Work::Unlink { files, next: 0 },
+        Pattern::Cpu { execution_ns } => return Work::Cpu { execution_ns },
+    };
+    let is_random = is_random(spec.kind);
+    if spec.sizes.is_empty() && picker.is_none() && spec.flush_every == 0 && stamps.is_none() {
+        match verb {
+            Verb::Read => return Work::Plain { kind: RequestKind::Read { len_bytes }, is_random },
+            Verb::Write => return Work::Plain { kind: RequestKind::Write { len_bytes }, is_random },
+            _ => {}
+        }
+    }
+    let places = match picker {
+        Some(picker) => Places::Picked(Box::new(picker)),
+        None if is_random => Places::Uniform,
+        None => Places::Sequential(first * u64::from(len_bytes)),
+    };
+    let mut upto_pct = 0.0;
+    let sizes = spec.sizes.iter().map(|size| {
+        upto_pct += size.percent;
+        (upto_pct, size.bytes)
+    });
+    Work::Special(Box::new(Special {
+        directions: matches!(verb, Verb::Mixed { .. }).then(Box::default),
+        verb,
+        places,
+        sizes: sizes.collect(),
+        unit_bytes: unit_bytes(spec),
+        stamps,
+        flushes: DirectionResult::default(),
+        asked_bytes: [0, 0],
+        discarded_bytes: 0,
+        written: None,
+        faults: Vec::new(),
+        fault_count: 0,
+    }))
+}
+
+/// Whether positions are drawn.
+fn is_random(pattern: Pattern) -> bool {
+    matches!(pattern, Pattern::RandRead | Pattern::RandWrite | Pattern::RandMixed { .. })
+}
+
+/// The shortest request of a job, in bytes, at least 1.
+fn unit_bytes(spec: &JobSpec) -> u64 {
+    u64::from(spec.sizes.iter().map(|size| size.bytes).min().unwrap_or(spec.request_bytes).max(1))
+}
+
+/// What draws the positions of a job, where they are not drawn evenly.
+///
+/// # Errors
+/// A parameter of the distribution is out of its range.
+pub(super) fn picker(spec: &JobSpec, target: &Target, seed: u64) -> Result<Option<AccessPicker>, AccessError> {
+    if !is_random(spec.kind) || spec.access == Access::Uniform {
+        return Ok(None);
+    }
+    AccessPicker::new(&spec.access, target.len_bytes / unit_bytes(spec), seed).map(Some)
+}
+
+pub(super) fn class_result(reactor: &Reactor, disk: u16, class: Class) -> Option<ClassResult> {
+    let mut result = ClassResult { stats: reactor.class_stats(disk, class)?, ..ClassResult::default() };
+    reactor.class_latencies(disk, class, &mut |latencies| {
+        result.queue.merge(&latencies.queue);
+        result.device.merge(&latencies.device);
+    });
+    Some(result)
+}

@@ -1,0 +1,218 @@
+//! What a run does at this moment, for a display on another thread.
+//!
+//! # Why
+//! A long run that shows nothing is ended by its user. A display must not cost the run anything.
+//!
+//! # How it works
+//! Nothing is published before somebody has asked. From then on each shard writes down where its jobs are, at most
+//! every 100 ms, if nobody holds the lock at that moment; otherwise a millisecond later. Latencies are those since the
+//! shard published last: the difference of two states of the histogram that the run keeps anyway.
+//!
+//! # Limits
+//! Counts are those of the measured window: zero in the warm-up. Queue lengths are those of the job's class, which
+//! jobs may share, and zero where the queue is on another shard.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::load::Control;
+//! // Nobody runs under this control.
+//! assert!(Control::default().live().is_empty());
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use plimsoll::core::Histogram;
+
+/// What a job does at this moment, over all shards.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveJob {
+    /// Its name.
+    pub name: String,
+    /// Requests that completed in the measured window so far.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Requests that failed or came back short so far.
+    pub errors: u64,
+    /// Requests of its class that wait.
+    pub in_queue: u64,
+    /// Pieces of its class in the device.
+    pub in_device: u64,
+    /// Median of the latencies of the last interval (about 100 ms), in nanoseconds; 0 where nothing completed.
+    pub latency_p50_ns: u64,
+    /// Their 99th percentile, in nanoseconds.
+    pub latency_p99_ns: u64,
+}
+
+/// Non-empty buckets of a histogram: (highest value in nanoseconds, how many).
+pub(super) type Buckets = Vec<(u64, u32)>;
+
+/// One job on one shard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    pub(super) job: LiveJob,
+    pub(super) latency_sum_ns: u64,
+    pub(super) recent: Buckets,
+}
+
+/// All jobs of one shard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LiveShard {
+    /// How long the shard has measured, in nanoseconds.
+    pub(super) counted_ns: u64,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// Everything that one shard has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Totals {
+    pub(super) counted_ns: u64,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) latency_sum_ns: u64,
+}
+
+/// Where the shards write.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    is_wanted: AtomicBool,
+    shards: Mutex<Vec<LiveShard>>,
+}
+
+impl Board {
+    /// From now on the shards publish.
+    pub(super) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// A run begins: what an earlier one wrote is forgotten.
+    pub(super) fn clear(&self, shards: u16) {
+        let mut all = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clear();
+        all.resize(usize::from(shards), LiveShard::default());
+    }
+
+    /// Writes what `make` says of shard number `shard`; `false` when somebody reads at this moment.
+    pub(super) fn try_publish(&self, shard: u16, make: impl FnOnce() -> LiveShard) -> bool {
+        let mut all = match self.shards.try_lock() {
+            Ok(all) => all,
+            Err(TryLockError::Poisoned(all)) => all.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if let Some(place) = all.get_mut(usize::from(shard)) {
+            *place = make();
+        }
+        true
+    }
+
+    /// All jobs over all shards, in the order of the plan.
+    pub(super) fn jobs(&self) -> Vec<LiveJob> {
+        let all = self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut jobs: Vec<(LiveJob, Buckets)> = Vec::new();
+        for slot in all.into_iter().flat_map(|shard| shard.slots) {
+            match jobs.iter_mut().find(|(job, _)| job.name == slot.job.name) {
+                Some((job, recent)) => {
+                    job.requests += slot.job.requests;
+                    job.bytes += slot.job.bytes;
+                    job.errors += slot.job.errors;
+                    job.in_queue += slot.job.in_queue;
+                    job.in_device += slot.job.in_device;
+                    recent.extend(slot.recent);
+                }
+                None => jobs.push((slot.job, slot.recent)),
+            }
+        }
+        let finish = |(mut job, mut recent): (LiveJob, Buckets)| {
+            recent.sort_unstable();
+            job.latency_p50_ns = percentile_ns(&recent, 50.0);
+            job.latency_p99_ns = percentile_ns(&recent, 99.0);
+            job
+        };
+        jobs.into_iter().map(finish).collect()
+    }
+
+    /// All jobs of each shard together. Shards write at different moments: each has its own measured time.
+    pub(super) fn totals(&self) -> Vec<Totals> {
+        let all = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_shard = |shard: &LiveShard| {
+            let mut totals = Totals { counted_ns: shard.counted_ns, ..Totals::default() };
+            for slot in &shard.slots {
+                totals.requests += slot.job.requests;
+                totals.bytes += slot.job.bytes;
+                totals.latency_sum_ns = totals.latency_sum_ns.saturating_add(slot.latency_sum_ns);
+            }
+            totals
+        };
+        all.iter().map(of_shard).collect()
+    }
+}
+
+/// What `histogram` has counted since it was `before`, which becomes what it is now.
+pub(super) fn since(before: &mut Buckets, histogram: &Histogram) -> Buckets {
+    let now: Buckets = histogram.iter().collect();
+    let mut old = before.iter().copied().peekable();
+    let mut recent = Buckets::new();
+    for &(upper_ns, count) in &now {
+        // A bucket that was not empty is still not empty.
+        let known = old.next_if(|(at_ns, _)| *at_ns == upper_ns).map_or(0, |(_, known)| known);
+        if count > known {
+            recent.push((upper_ns, count - known));
+        }
+    }
+    *before = now;
+    recent
+}
+
+/// The value that `percent` per cent do not exceed; 0 where there is none. `sorted` may name a value more than once.
+fn percentile_ns(sorted: &[(u64, u32)], percent: f64) -> u64 {
+    let total: u64 = sorted.iter().map(|(_, count)| u64::from(*count)).sum();
+    let rank = ((percent / 100.0 * total as f64).ceil() as u64).max(1);
+    let mut seen = 0;
+    let reaches = |(_, count): &&(u64, u32)| {
+        seen += u64::from(*count);
+        seen >= rank
+    };
+    sorted.iter().find(reaches).map_or(0, |(upper_ns, _)| *upper_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recent_latencies_are_those_since_the_last_look() {
+        let mut histogram = Histogram::new();
+        let mut before = Buckets::new();
+        for (values, p50, p99) in [(vec![10, 20, 30], 20, 30), (vec![], 0, 0), (vec![20, 40, 40], 40, 40)] {
+            values.iter().for_each(|ns| histogram.record(*ns));
+            let recent = since(&mut before, &histogram);
+            assert_eq!((percentile_ns(&recent, 50.0), percentile_ns(&recent, 99.0)), (p50, p99), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn shards_add_up_by_name() {
+        let board = Board::default();
+        board.clear(2);
+        let slot = |name: &str, requests, recent| Slot {
+            job: LiveJob { name: name.to_owned(), requests, in_device: 1, ..LiveJob::default() },
+            latency_sum_ns: 5,
+            recent,
+        };
+        let shards = [vec![slot("a", 3, vec![(9, 3)]), slot("b", 1, vec![])], vec![slot("a", 4, vec![(5, 4)])]];
+        for (shard, slots) in shards.into_iter().enumerate() {
+            assert!(board.try_publish(shard as u16, || LiveShard { counted_ns: 7 + shard as u64, slots }));
+        }
+        let jobs = board.jobs();
+        let seen: Vec<_> = jobs.iter().map(|j| (j.name.as_str(), j.requests, j.in_device, j.latency_p50_ns)).collect();
+        assert_eq!(seen, [("a", 7, 2, 5), ("b", 1, 1, 0)]);
+        assert_eq!(jobs[0].latency_p99_ns, 9);
+        let totals = |counted_ns, requests, latency_sum_ns| Totals { counted_ns, requests, bytes: 0, latency_sum_ns };
+        assert_eq!(board.totals(), [totals(7, 4, 10), totals(8, 4, 5)]);
+    }
+}

@@ -1,0 +1,494 @@
+//! The load generator: jobs of closed and open loops, run natively on the shards.
+//!
+//! # Why
+//! `test`, `tune` and `demo` all need the same thing: several streams of requests at once, through the scheduler, with honest
+//! latencies and as little of their own CPU time as possible.
+//!
+//! # How it works
+//! A [`Plan`] names the jobs, where each works on each shard, and for how long. [`run`] starts the shards; each turns
+//! its reactor and drives *fibers*, one request (or batch) in flight each, without futures. All shards begin together;
+//! what completes within the measured window counts.
+//!
+//! A fiber with a rate measures latency from when its request was *due*, not from when it could at last be sent: a
+//! stall of the disk shows in every request that it delayed (no coordinated omission).
+//!
+//! # Limits
+//! At most 65 536 requests can be under way on a shard, those included that it serves for others; larger plans are
+//! refused. A fiber waits for its own batch, as io_tester's do: with a rate, `parallelism` bounds what can be
+//! outstanding. The depth in the device is sampled at most once a millisecond.
+//!
+//! # Example
+//! ```
+//! use plimsoll::backend::{OpenOptions, choose::BackendKind};
+//! use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
+//! use plimsoll_measure::load::{Control, JobSpec, Pattern, Plan, Target, run};
+//!
+//! let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])?;
+//! let file = topology.file("/any".as_ref(), OpenOptions::default(), 0);
+//! let job = JobSpec::closed_loop("reads", Pattern::RandRead, 4096, 8, Class::DEFAULT)
+//!     .on_shard(0, Target { file, offset: 0, len_bytes: 1 << 20 });
+//! let options = ShardOptions { backend: Some(BackendKind::Null), ..ShardOptions::default() };
+//! let plan = Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: 2_000_000, seed: 1 };
+//! let result = run(&plan, &Control::default())?;
+//! assert!(result.total("reads").requests > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod access;
+mod content;
+mod crew;
+mod fiber;
+mod job;
+mod live;
+mod pace;
+mod prepare;
+mod record;
+pub mod replay;
+pub(crate) mod result;
+mod runner;
+mod scratch;
+mod steady;
+mod unlink;
+mod verify;
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll::backend::sim::SimWorld;
+use plimsoll::control::Server;
+use plimsoll::{Class, Reactor, ShardOptions, SharedFile, StartError, Topology, run_shards};
+use plimsoll_sim::rng::Rng;
+
+pub use access::{AccessError, AccessPicker};
+pub use content::ContentMaker;
+pub use live::LiveJob;
+pub use plimsoll_files::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, Shape, SizeShare};
+pub use record::{Recorded, TraceFile};
+pub use result::{
+    BlockFault, DirectionResult, Directions, FAULTS_MAX, FaultKind, Interval, JobResult, RunResult, ShardResult,
+};
+pub(crate) use scratch::fill_simulated;
+pub use scratch::{Scratch, ScratchError};
+pub use steady::{Steady, SteadyCriterion, SteadyStop};
+pub use unlink::unlink_path;
+pub use verify::{Before, SECTOR_BYTES, STAMPS_MAX_BYTES, StampError, Stamps};
+
+/// Where a job works on one shard.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The file. Make one for each shard: shards that share one share its reference count.
+    pub file: Arc<SharedFile>,
+    /// First byte of the region.
+    pub offset: u64,
+    /// Length of the region in bytes; of an appending job, where it begins again.
+    pub len_bytes: u64,
+}
+
+/// One job of a plan.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// Its name.
+    pub name: String,
+    /// What its requests are, and when they come; lengths are multiples of the file's alignment. A job dereferences to it.
+    pub shape: Shape,
+    /// Its class.
+    pub class: Class,
+    /// Sequential requests begin at the shard's part of the region instead of at its beginning, for shards that work
+    /// on one file.
+    pub staggered: bool,
+    /// Where it works, by shard; `None` on shards where it does not run.
+    pub targets: Vec<Option<Target>>,
+}
+
+impl Deref for JobSpec {
+    type Target = Shape;
+
+    fn deref(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+impl JobSpec {
+    /// A job of this shape, which runs nowhere yet.
+    #[must_use]
+    pub fn new(name: &str, shape: Shape, class: Class) -> JobSpec {
+        JobSpec { name: name.to_owned(), shape, class, staggered: false, targets: Vec::new() }
+    }
+
+    /// A job that sends the next request when the last has come back.
+    #[must_use]
+    pub fn closed_loop(name: &str, kind: Pattern, request_bytes: u32, parallelism: u32, class: Class) -> JobSpec {
+        JobSpec::new(name, Shape::closed_loop(kind, request_bytes, parallelism), class)
+    }
+
+    /// The same job with another shape.
+    #[must_use]
+    pub fn shaped(mut self, change: impl FnOnce(&mut Shape)) -> JobSpec {
+        change(&mut self.shape);
+        self
+    }
+
+    /// The same job at a fixed rate: `requests_per_s` on each shard where it runs, divided over its fibers.
+    #[must_use]
+    pub(crate) fn at_rate(mut self, requests_per_s: f64, distribution: PauseDistribution) -> JobSpec {
+        self.shape.requests_per_s_per_fiber = Some(requests_per_s / f64::from(self.parallelism.max(1)));
+        self.shape.pause_distribution = distribution;
+        self
+    }
+
+    /// Lets it run on `shard` too.
+    #[must_use]
+    pub fn on_shard(mut self, shard: u16, target: Target) -> JobSpec {
+        let at = usize::from(shard);
+        if self.targets.len() <= at {
+            self.targets.resize(at + 1, None);
+        }
+        self.targets[at] = Some(target);
+        self
+    }
+}
+
+/// What to run.
+#[derive(Clone)]
+pub struct Plan {
+    /// Shards, disks, classes.
+    pub topology: Topology,
+    /// Backend and threads.
+    pub options: ShardOptions,
+    /// All run at the same time.
+    pub jobs: Vec<JobSpec>,
+    /// Runs so long before anything counts.
+    pub warmup_ns: u64,
+    /// Length of the measured window.
+    pub duration_ns: u64,
+    /// For the positions and the Poisson gaps.
+    pub seed: u64,
+}
+
+/// What to watch beside the figures of the whole window. The default watches nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watch {
+    /// Length of the intervals of [`JobResult::intervals`] in nanoseconds: at least 1 ms, shorter ones are taken as
+    /// that; 0: no intervals.
+    pub interval_ns: u64,
+    /// Ends the run when it is steady, before its duration is over.
+    pub steady: Option<SteadyStop>,
+}
+
+/// Watches and ends a run from outside. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    state: Arc<ControlState>,
+    /// What may be written under this one; none where nobody asked for a bound.
+    bound: Option<Arc<WriteBound>>,
+}
+
+#[derive(Debug)]
+struct ControlState {
+    stop: AtomicBool,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    board: live::Board,
+    trace: Mutex<Option<TraceFile>>,
+    /// What runs call themselves on the control socket; none where they have no such socket.
+    program: OnceLock<String>,
+}
+
+/// How much a step may write.
+#[derive(Debug)]
+struct WriteBound {
+    left_bytes: AtomicU64,
+    is_reached: AtomicBool,
+    /// Of the step that this one is part of.
+    outer: Option<Arc<WriteBound>>,
+}
+
+impl WriteBound {
+    /// Takes `bytes` from what this step, and each that it is part of, may still write; `false` where one has less.
+    fn take(&self, bytes: u64) -> bool {
+        let left = &self.left_bytes;
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok() {
+            if self.outer.as_ref().is_none_or(|outer| outer.take(bytes)) {
+                return true;
+            }
+            left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.is_reached.store(true, Ordering::Relaxed);
+        false
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(outer) = &self.outer {
+            outer.give_back(bytes);
+        }
+    }
+}
+
+impl Default for ControlState {
+    fn default() -> ControlState {
+        ControlState {
+            stop: AtomicBool::new(false),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            board: live::Board::default(),
+            trace: Mutex::default(),
+            program: OnceLock::new(),
+        }
+    }
+}
+
+impl Control {
+    /// Ends the run soon; what was measured by then is its result.
+    pub fn stop(&self) {
+        self.state.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on what happens to every request of runs under this control goes into `file`.
+    pub fn record(&self, file: TraceFile) {
+        *self.trace() = Some(file);
+    }
+
+    /// From now on runs under this control can be attached to while they run, under this name (the first counts). A run whose
+    /// socket cannot be made goes on without; so does one that begins while another of this process has it.
+    pub fn serve(&self, program: &str) {
+        // A second name changes nothing.
+        let _ = self.state.program.set(program.to_owned());
+    }
+
+    /// The control socket of a run on `topology`, if there is to be one; it goes when this is dropped.
+    fn serve_run(&self, topology: &Topology) -> Option<Server> {
+        Server::start(topology, self.state.program.get()?).ok()
+    }
+
+    /// What was recorded so far, between runs; `None` when nothing is to be recorded.
+    #[must_use]
+    pub fn recorded(&self) -> Option<Recorded> {
+        self.trace().as_ref().map(TraceFile::recorded)
+    }
+
+    fn trace(&self) -> MutexGuard<'_, Option<TraceFile>> {
+        // It is whole after each start and stop.
+        self.state.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records what `topology` does while `body` runs, and serves its control socket, if that was asked for.
+    fn recording<T>(&self, topology: &Topology, body: impl FnOnce() -> T) -> T {
+        let is_recorded = self.trace().as_mut().is_some_and(|file| file.start(topology));
+        // A record that is started from outside ends before this one does.
+        let server = self.serve_run(topology);
+        let value = body();
+        drop(server);
+        if is_recorded && let Some(file) = self.trace().as_mut() {
+            file.stop(topology);
+        }
+        value
+    }
+
+    /// Whether somebody asked for the end.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state.stop.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that runs under this control have asked the disk for so far, warm-up included.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        self.state.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that runs and preparations under this control have written to the disk so far.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.state.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The same control for a step that may write at most `bytes`: a write that would go beyond is not sent, and its fiber
+    /// ends. The bound is that of the control given back (and its clones) alone, so it ends with the step; a bound of this
+    /// one holds inside it as well.
+    #[must_use]
+    pub fn with_write_bound(&self, bytes: u64) -> Control {
+        let (left_bytes, is_reached) = (AtomicU64::new(bytes), AtomicBool::new(false));
+        let bound = WriteBound { left_bytes, is_reached, outer: self.bound.clone() };
+        Control { state: self.state.clone(), bound: Some(Arc::new(bound)) }
+    }
+
+    /// Whether a write was not sent because of [`Control::with_write_bound`].
+    #[must_use]
+    pub fn is_write_bound_reached(&self) -> bool {
+        self.bound.as_ref().is_some_and(|bound| bound.is_reached.load(Ordering::Relaxed))
+    }
+
+    /// What the jobs of the run do at this moment, in the order of the plan. Shards publish it, every 100 ms, from the
+    /// first call on: that one finds nothing new.
+    #[must_use]
+    pub fn live(&self) -> Vec<LiveJob> {
+        self.state.board.want();
+        self.state.board.jobs()
+    }
+
+    fn board(&self) -> &live::Board {
+        &self.state.board
+    }
+
+    fn are_writes_bounded(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// Takes `bytes` from what may still be written; `false` where there is less.
+    pub(crate) fn take_write(&self, bytes: u64) -> bool {
+        self.bound.as_ref().is_none_or(|bound| bound.take(bytes))
+    }
+
+    /// Gives back what was taken for a write that was not sent.
+    fn give_back_write(&self, bytes: u64) {
+        if let Some(bound) = &self.bound {
+            bound.give_back(bytes);
+        }
+    }
+
+    fn add_read(&self, bytes: u64) {
+        self.state.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_written(&self, bytes: u64) {
+        self.state.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Why a run could not begin, or broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The shards could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A file of a job could not be opened on a shard.
+    #[error("job `{job}`: {error}")]
+    Open {
+        /// Which job.
+        job: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A job's requests do not suit its file.
+    #[error("job `{job}`: {reason}")]
+    Unsuitable {
+        /// Which job.
+        job: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// There is no memory for the requests of a job.
+    #[error(
+        "job `{job}`: no memory for {requests} requests of {request_bytes} bytes: {error}; lower its parallelism, batch or reqsize"
+    )]
+    NoMemory {
+        /// Which job.
+        job: String,
+        /// Requests under way at once on a shard.
+        requests: u64,
+        /// Length of each.
+        request_bytes: u32,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A file could not be written.
+    #[error("{path}: {error}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The backend broke while running.
+    #[error("the I/O backend broke: {0}")]
+    Backend(std::io::Error),
+}
+
+/// Runs a plan to its end, or until `control` says stop.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
+    run_watched(plan, &Watch::default(), control)
+}
+
+/// As [`run`], with a series of intervals and an end when nothing changes any more, as `watch` says.
+///
+/// # Errors
+/// See [`LoadError`].
+pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
+    control.recording(&plan.topology, || run_unrecorded(plan, watch, control))
+}
+
+/// As [`run`], on the simulated disks of `world`: one shard, on the calling thread, in virtual time. The backend of the plan
+/// does not matter.
+///
+/// # Errors
+/// See [`LoadError`]; [`LoadError::Start`] where the plan has more shards than the one.
+pub fn run_simulated(plan: &Plan, world: &SimWorld, control: &Control) -> Result<RunResult, LoadError> {
+    let shards = plan.topology.shards();
+    if shards != 1 {
+        return Err(StartError::TooManyShards { shards, cpus: 1 }.into());
+    }
+    prepare::check_size(plan)?;
+    let (crew, backend) = (crew::Crew::new(1), world.backend(plan.options.entries));
+    let reactor = Reactor::new(0, &plan.topology, Box::new(backend)).map_err(StartError::Shard)?;
+    // Nothing in virtual time may depend on the hour: no run number that no other run has.
+    let shard = runner::run_shard(reactor, plan, 0, &Watch::default(), control, &crew)?;
+    Ok(RunResult { shards: vec![shard], ..RunResult::default() })
+}
+
+/// As [`run_watched`], in no trace: what prepares a measurement is none.
+fn run_unrecorded(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
+    prepare::check_size(plan)?;
+    let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
+    control.board().clear(plan.topology.shards());
+    let run_number = new_run_number();
+    let (ends, steady) = std::thread::scope(|scope| {
+        let (is_running, over) = std::sync::mpsc::channel();
+        let watcher = watch.steady.map(|stop| {
+            control.board().want();
+            let crew = Arc::clone(&crew);
+            scope.spawn(move || steady::watch(&stop, control.board(), &over, || crew.end()))
+        });
+        let (shared, watch, control, crew) = (Arc::new(plan.clone()), *watch, control.clone(), Arc::clone(&crew));
+        let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {
+            let result = runner::run_shard(reactor, &shared, run_number, &watch, &control, &crew);
+            (result, choice.clone())
+        });
+        drop(is_running);
+        // It does not panic; if it did, nothing is known of how steady the run was.
+        (ends, watcher.and_then(|watcher| watcher.join().ok()))
+    });
+    let mut run = RunResult { steady, ..RunResult::default() };
+    for (shard, choice) in ends? {
+        run.shards.push(shard?);
+        run.backend.get_or_insert(choice);
+    }
+    Ok(run)
+}
+
+/// A number that no other run has, of this process or another: from the clock, the process and a count.
+fn new_run_number() -> u64 {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let count = RUNS.fetch_add(1, Ordering::Relaxed);
+    // A clock that is before 1970 leaves the other two.
+    let clock_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let parts = [u64::from(std::process::id()), count];
+    parts.into_iter().fold(clock_ns, |number, part| Rng::new(number ^ part).next_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_different_numbers() {
+        let numbers: std::collections::HashSet<u64> = (0..100).map(|_| new_run_number()).collect();
+        assert_eq!(numbers.len(), 100);
+    }
+}

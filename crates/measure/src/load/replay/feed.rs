@@ -1,0 +1,114 @@
+//! The reader of a replay: the trace once more, dealt to the shards.
+//!
+//! # Why
+//! Shards must neither wait for a file nor hold a whole trace.
+//!
+//! # How it works
+//! A thread reads, puts requests in order and sends them in batches through channels of a bounded length, so it is
+//! never far ahead. Every shard first gets an empty batch, when the first request is there: they can begin together.
+//! Before the reader waits for a full channel, it sends all that it holds for the others.
+//!
+//! # Limits
+//! A shard that is not served for long stops the reader, and so in the end the others. When all shards have gone, the
+//! reader reads to the end for nobody: visitors of traces cannot stop it.
+//!
+//! # Example
+//! 1,000 requests of shards 0 and 5 on two shards: 500 each, in batches of 256 and 244.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use plimsoll_observe::trace::TraceError;
+use plimsoll_observe::trace::arrivals::{Arrival, Arrivals};
+
+use super::ReplayPlan;
+
+/// Requests in a batch.
+const BATCH: usize = 256;
+/// Batches in a channel.
+const BATCHES_HELD: usize = 64;
+
+/// What a shard gets.
+pub(super) type Batches = Receiver<Vec<Arrival>>;
+
+/// Ends with the number of requests that came out of order.
+type Feed = JoinHandle<Result<u64, TraceError>>;
+
+/// Begins to read; the channel of each shard.
+pub(super) fn start(plan: &ReplayPlan) -> (Feed, HashMap<u16, Batches>) {
+    let (mut lanes, mut receivers) = (Vec::new(), HashMap::new());
+    for shard in 0..plan.topology.shards() {
+        let (sender, receiver) = sync_channel(BATCHES_HELD);
+        lanes.push(Lane { sender: Some(sender), batch: Vec::with_capacity(BATCH) });
+        receivers.insert(shard, receiver);
+    }
+    let trace = plan.trace.clone();
+    let reader = std::thread::spawn(move || {
+        let mut dealer = Dealer { lanes, has_begun: false };
+        let mut arrivals = Arrivals::new();
+        plimsoll_observe::trace::read(&trace, &mut |item| arrivals.visit(&item, &mut |arrival| dealer.deal(arrival)))?;
+        arrivals.finish(&mut |arrival| dealer.deal(arrival));
+        dealer.flush();
+        Ok(arrivals.unordered)
+    });
+    (reader, receivers)
+}
+
+struct Lane {
+    /// None once the shard has gone.
+    sender: Option<SyncSender<Vec<Arrival>>>,
+    batch: Vec<Arrival>,
+}
+
+impl Lane {
+    /// Sends the batch; waits for room.
+    fn send(&mut self, batch: Vec<Arrival>) {
+        if self.sender.as_ref().is_some_and(|sender| sender.send(batch).is_err()) {
+            self.sender = None;
+        }
+    }
+}
+
+struct Dealer {
+    lanes: Vec<Lane>,
+    has_begun: bool,
+}
+
+impl Dealer {
+    fn deal(&mut self, arrival: Arrival) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.lanes.iter_mut().for_each(|lane| lane.send(Vec::new()));
+        }
+        let at = usize::from(arrival.shard) % self.lanes.len().max(1);
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        lane.batch.push(arrival);
+        if lane.batch.len() < BATCH {
+            return;
+        }
+        let batch = std::mem::replace(&mut lane.batch, Vec::with_capacity(BATCH));
+        let Some(sender) = &lane.sender else { return };
+        match sender.try_send(batch) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(_)) => lane.sender = None,
+            Err(TrySendError::Full(batch)) => {
+                // The others shall not wait for this one.
+                self.flush_but(at);
+                if let Some(lane) = self.lanes.get_mut(at) {
+                    lane.send(batch);
+                }
+            }
+        }
+    }
+
+    fn flush_but(&mut self, but: usize) {
+        for (_, lane) in self.lanes.iter_mut().enumerate().filter(|(at, lane)| *at != but && !lane.batch.is_empty()) {
+            let batch = std::mem::replace(&mut lane.batch, Vec::with_capacity(BATCH));
+            lane.send(batch);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flush_but(usize::MAX);
+    }
+}

@@ -1,0 +1,322 @@
+//! What a run measured.
+
+use plimsoll::backend::choose::Choice;
+use plimsoll::core::{ClassStats, Histogram};
+use serde::{Deserialize, Serialize};
+
+use super::steady::Steady;
+
+/// What one job did on one shard, or (merged) on several.
+#[derive(Clone, Debug, Default)]
+pub struct JobResult {
+    /// Its name.
+    pub name: String,
+    /// Requests that completed in the measured window.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Requests that failed or came back short.
+    pub errors: u64,
+    /// Error number of the first failure (0 for a short transfer).
+    pub first_error: Option<i32>,
+    /// Length of the measured window in nanoseconds, as far as it had work: a job that reached a limit ends there.
+    pub elapsed_ns: u64,
+    /// Latency of its requests in nanoseconds: from when they were due (or sent) to completion.
+    pub latency: Box<Histogram>,
+    /// Mean number of pieces of its class in the device; over shards, the sum of theirs.
+    pub device_depth_mean: f64,
+    /// Pieces of its class in the device, sampled on each I/O queue by itself: percentiles are those of one queue.
+    pub device_depth: Box<Histogram>,
+    /// What it did in each interval of the measured window, in order; all of the same length but the last.
+    pub intervals: Vec<Interval>,
+    /// Blocks that did not hold what they should, of a job that verifies; at most [`FAULTS_MAX`] are kept.
+    pub faults: Vec<BlockFault>,
+    /// All of them.
+    pub fault_count: u64,
+    /// What its class did on the shard's I/O queue in the window (all jobs of the class together). `None` where the queue is
+    /// on another shard.
+    pub class: Option<ClassResult>,
+    /// Its reads and writes by themselves, of a job that mixes them.
+    pub directions: Option<Box<Directions>>,
+    /// The flushes that came after its writes (not the requests of a job of type `flush`).
+    pub flushes: DirectionResult,
+    /// Of an open loop: requests that were due in the measured window and had not completed at its end, whether they
+    /// were on their way or not sent yet; a few are normal, many are a stall that no latency shows. 0 for closed loops.
+    /// Those of a Poisson schedule that were not sent yet are counted by the mean of its gaps.
+    pub overdue: u64,
+    /// How long the oldest of them was overdue at the end of the window, in nanoseconds; 0 where there is none.
+    pub overdue_oldest_ns: u64,
+}
+
+/// Reads and writes of a job that mixes them.
+#[derive(Clone, Debug, Default)]
+pub struct Directions {
+    /// Its reads.
+    pub reads: DirectionResult,
+    /// Its writes.
+    pub writes: DirectionResult,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct DirectionResult {
+    /// Requests that completed.
+    pub requests: u64,
+    /// Bytes they moved; of flushes 0.
+    pub bytes: u64,
+    /// Requests that failed or came back short.
+    pub errors: u64,
+    /// Latency in nanoseconds: from when they were due (or sent) to completion.
+    pub latency: Box<Histogram>,
+}
+
+/// The most faults that a result keeps.
+pub const FAULTS_MAX: usize = 16;
+
+/// A stretch of the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Interval {
+    /// Its length in nanoseconds.
+    pub length_ns: u64,
+    /// Requests that completed.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Sum of their latencies in nanoseconds.
+    pub latency_sum_ns: u64,
+    /// The longest of their latencies in nanoseconds.
+    pub latency_max_ns: u64,
+}
+
+/// A block that did not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockFault {
+    /// Where, in bytes from the beginning of the file.
+    pub offset: u64,
+    /// Torn, stale, misdirected, or no block of ours.
+    pub kind: FaultKind,
+    /// What it should hold.
+    pub expected: String,
+    /// What it holds.
+    pub found: String,
+}
+
+/// What is wrong with a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// Its parts are of different writes, or its checksum is wrong.
+    Torn,
+    /// An older write than the last that was acknowledged.
+    Stale,
+    /// It belongs somewhere else.
+    Misdirected,
+    /// Nothing that this program wrote.
+    Foreign,
+}
+
+impl FaultKind {
+    /// The word in results.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FaultKind::Torn => "torn",
+            FaultKind::Stale => "stale",
+            FaultKind::Misdirected => "misdirected",
+            FaultKind::Foreign => "foreign",
+        }
+    }
+}
+
+/// What a class did in the measured window.
+#[derive(Clone, Debug, Default)]
+pub struct ClassResult {
+    /// Counters.
+    pub stats: ClassStats,
+    /// Time in the queue.
+    pub queue: Box<Histogram>,
+    /// Time in the device.
+    pub device: Box<Histogram>,
+}
+
+impl Interval {
+    /// Adds what was done in the same interval on another shard.
+    fn merge(&mut self, other: &Interval) {
+        self.length_ns = self.length_ns.max(other.length_ns);
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.latency_sum_ns = self.latency_sum_ns.saturating_add(other.latency_sum_ns);
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+    }
+}
+
+impl DirectionResult {
+    /// Adds what another shard, or another time, has counted.
+    pub fn merge(&mut self, other: &DirectionResult) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.latency.merge(&other.latency);
+    }
+
+    /// Counts an end: `Ok` with the bytes that were moved of `expected_bytes`.
+    pub(super) fn count(&mut self, result: Result<u32, i32>, expected_bytes: u32, latency_ns: u64) {
+        let Ok(bytes) = result else {
+            self.errors += 1;
+            return;
+        };
+        self.requests += 1;
+        self.bytes += u64::from(bytes);
+        self.latency.record(latency_ns);
+        self.errors += u64::from(bytes != expected_bytes);
+    }
+}
+
+impl ClassResult {
+    fn merge(&mut self, other: &ClassResult) {
+        self.stats = self.stats.plus(other.stats);
+        self.queue.merge(&other.queue);
+        self.device.merge(&other.device);
+    }
+}
+
+impl JobResult {
+    /// Requests a second.
+    #[must_use]
+    pub fn iops(&self) -> f64 {
+        per_second(self.requests, self.elapsed_ns)
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn bytes_per_s(&self) -> f64 {
+        per_second(self.bytes, self.elapsed_ns)
+    }
+
+    /// Adds what the same job did on another shard at the same time.
+    pub fn merge(&mut self, other: &JobResult) {
+        self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
+        self.device_depth_mean += other.device_depth_mean;
+        self.intervals.resize(self.intervals.len().max(other.intervals.len()), Interval::default());
+        for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
+            mine.merge(theirs);
+        }
+        self.add_counts(other);
+    }
+
+    /// Adds what the same job did at another time.
+    pub fn append(&mut self, other: &JobResult) {
+        let (mine_ns, others_ns) = (self.elapsed_ns as f64, other.elapsed_ns as f64);
+        if mine_ns + others_ns > 0.0 {
+            let sum = self.device_depth_mean * mine_ns + other.device_depth_mean * others_ns;
+            self.device_depth_mean = sum / (mine_ns + others_ns);
+        }
+        self.elapsed_ns += other.elapsed_ns;
+        self.intervals.extend(&other.intervals);
+        self.add_counts(other);
+    }
+
+    fn add_counts(&mut self, other: &JobResult) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
+        self.latency.merge(&other.latency);
+        self.fault_count += other.fault_count;
+        let room = FAULTS_MAX.saturating_sub(self.faults.len());
+        self.faults.extend(other.faults.iter().take(room).cloned());
+        self.device_depth.merge(&other.device_depth);
+        match (&mut self.class, &other.class) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
+        match (&mut self.directions, &other.directions) {
+            (Some(mine), Some(theirs)) => {
+                mine.reads.merge(&theirs.reads);
+                mine.writes.merge(&theirs.writes);
+            }
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
+        self.flushes.merge(&other.flushes);
+        self.overdue = self.overdue.saturating_add(other.overdue);
+        self.overdue_oldest_ns = self.overdue_oldest_ns.max(other.overdue_oldest_ns);
+    }
+}
+
+pub(crate) fn per_second(count: u64, elapsed_ns: u64) -> f64 {
+    if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
+}
+
+/// What one shard measured.
+#[derive(Clone, Debug)]
+pub struct ShardResult {
+    /// Its number.
+    pub shard: u16,
+    /// CPU time of its thread in the measured window, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Length of the measured window, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Results of the jobs that ran on it, in the order of the plan.
+    pub jobs: Vec<JobResult>,
+}
+
+/// What all shards measured.
+#[derive(Clone, Debug, Default)]
+pub struct RunResult {
+    /// By shard.
+    pub shards: Vec<ShardResult>,
+    /// The backend that carried it.
+    pub backend: Option<Choice>,
+    /// How steady it was, where that was asked: of several stages, the first that was not, or else the last.
+    pub steady: Option<Steady>,
+}
+
+impl RunResult {
+    /// The job of that name over all shards; nothing done where there is no such job.
+    #[must_use]
+    pub fn total(&self, name: &str) -> JobResult {
+        let mut total = JobResult { name: name.to_owned(), ..JobResult::default() };
+        self.shards.iter().flat_map(|s| &s.jobs).filter(|j| j.name == name).for_each(|j| total.merge(j));
+        total
+    }
+
+    /// Bytes a second of all jobs.
+    #[must_use]
+    pub fn bytes_per_s(&self) -> f64 {
+        self.shards.iter().flat_map(|s| &s.jobs).map(JobResult::bytes_per_s).sum()
+    }
+
+    /// CPU seconds of all shards' threads in a million requests.
+    #[must_use]
+    pub fn cpu_s_per_million(&self) -> Option<f64> {
+        let requests: u64 = self.shards.iter().flat_map(|s| &s.jobs).map(|j| j.requests).sum();
+        let cpu_ns: u64 = self.shards.iter().map(|s| s.cpu_ns).sum();
+        (requests > 0).then(|| cpu_ns as f64 / 1e9 / (requests as f64 / 1e6))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(depth: u64, elapsed_ns: u64) -> JobResult {
+        let mut job = JobResult { elapsed_ns, device_depth_mean: depth as f64, ..JobResult::default() };
+        job.device_depth.record(depth);
+        job
+    }
+
+    #[test]
+    fn depths_add_up_over_shards_and_average_over_time() {
+        let mut shards = held(16, 100);
+        shards.merge(&held(16, 90));
+        assert_eq!((shards.device_depth_mean, shards.elapsed_ns), (32.0, 100));
+        assert_eq!(shards.device_depth.max(), 16);
+        let mut times = held(10, 300);
+        times.append(&held(2, 100));
+        assert_eq!((times.device_depth_mean, times.elapsed_ns), (8.0, 400));
+        times.append(&JobResult::default());
+        assert_eq!(times.device_depth_mean, 8.0);
+    }
+}

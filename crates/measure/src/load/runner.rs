@@ -1,0 +1,520 @@
+//! One shard of a run: fibers around a reactor.
+//!
+//! # Why
+//! The measured window, the fibers and the counting are one loop; what happens before it is in [`super::prepare`], how
+//! the shards wait for each other in [`super::crew`], which request comes next in [`super::job`].
+//!
+//! # How it works
+//! Each turn parks the reactor until a completion, a timer or the end of the window; counts what came back; and sends
+//! what is due. A fiber ends when its job has reached a limit. A shard without fibers goes on turning while others
+//! have some: it may serve their requests.
+//!
+//! A fiber of a CPU job waits for its turn in a list; each turn of the loop runs one slice, so that completions wait
+//! for one slice at the most. Files are removed on a helper thread ([`super::unlink`]). A flush after writes is a
+//! request under a number that no buffer has. After the window, jobs that verify read back what they wrote.
+//!
+//! # Limits
+//! A fiber whose request finds the shard's table full counts an error and tries again a millisecond later.
+//!
+//! # Example
+//! See [`super::run`].
+
+mod finish;
+mod send;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use plimsoll::backend::OpResult;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::sys::rusage;
+use plimsoll::{Done, Reactor, RefusedReason};
+use plimsoll_sim::rng::Rng;
+
+use super::crew::{Crew, Member};
+use super::fiber::{Fiber, Then};
+use super::job::{Job, Pacing, Work};
+use super::live::{Buckets, LiveJob, LiveShard, Slot, since};
+use super::prepare::prepare;
+use super::unlink::{Place, Unlinker};
+use super::{Control, LoadError, PauseDistribution, Plan, ShardResult, Watch};
+
+/// How long a shard may sleep without looking whether the run is to end.
+const LOOK_UP_NS: u64 = 50_000_000;
+/// How often the depth in the device is sampled.
+const SAMPLE_NS: u64 = 1_000_000;
+/// How often a shard publishes what it does.
+const PUBLISH_NS: u64 = 100_000_000;
+/// The shortest interval of a series.
+const INTERVAL_MIN_NS: u64 = 1_000_000;
+/// How long a fiber waits that was refused because the shard's table is full.
+const RETRY_NS: u64 = 1_000_000;
+/// Linux's error number of what may be tried again: the shard's table is full.
+const EAGAIN: i32 = 11;
+/// Linux's error number of a request that makes no sense, such as one in a class that was removed.
+const EINVAL: i32 = 22;
+/// The number of a flush in its tag; no buffer has it.
+const FLUSH: u64 = 0xffff_ffff;
+/// Timers with this bit stand for the schedule of a job, the others for a fiber.
+const SCHEDULE: u32 = 1 << 31;
+
+/// What it publishes, and when.
+struct Publisher {
+    period_ns: u64,
+    next_ns: u64,
+    /// The latencies of each job when it last did.
+    before: Vec<Buckets>,
+}
+
+struct Runner<'a> {
+    reactor: Reactor,
+    control: &'a Control,
+    /// Whether writes must ask `control` first.
+    is_bounded: bool,
+    jobs: Vec<Job<'a>>,
+    fibers: Vec<Fiber>,
+    /// Fibers that pause, and schedules: (when, which).
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Fibers that want a slice of CPU time.
+    slices: VecDeque<u32>,
+    unlinker: Option<Unlinker>,
+    /// Requests of this shard's fibers under way.
+    outstanding: u64,
+    begin_ns: u64,
+    end_ns: u64,
+    /// Length of the intervals; 0: none.
+    interval_ns: u64,
+    /// When the present interval ends.
+    mark_ns: u64,
+    publisher: Publisher,
+    /// Whether the measured window has begun.
+    counting: bool,
+    running: bool,
+}
+
+/// Runs the jobs of `plan` that belong to the reactor's shard. No other run has `run_number`.
+pub(super) fn run_shard(
+    mut reactor: Reactor,
+    plan: &Plan,
+    run_number: u64,
+    watch: &Watch,
+    control: &Control,
+    crew: &Crew,
+) -> Result<ShardResult, LoadError> {
+    let member = Member::new(crew, reactor.wake_handle());
+    let made =
+        prepare(&mut reactor, plan, run_number).and_then(|made| Ok((start_unlinker(&reactor, plan, &made.0)?, made)));
+    // Whoever failed must still come to the start, or the others wait for ever.
+    if made.is_err() {
+        crew.end();
+    }
+    member.begin();
+    let (unlinker, (jobs, fibers)) = made?;
+    let period_ns = watch.steady.map_or(PUBLISH_NS, |stop| (stop.sample_ns() / 4).clamp(SAMPLE_NS, PUBLISH_NS));
+    let publisher = Publisher { period_ns, next_ns: 0, before: vec![Buckets::new(); jobs.len()] };
+    let mut runner = Runner {
+        reactor,
+        control,
+        is_bounded: control.are_writes_bounded(),
+        jobs,
+        fibers,
+        timers: BinaryHeap::new(),
+        slices: VecDeque::new(),
+        unlinker,
+        outstanding: 0,
+        begin_ns: 0,
+        end_ns: 0,
+        interval_ns: if watch.interval_ns == 0 { 0 } else { watch.interval_ns.max(INTERVAL_MIN_NS) },
+        mark_ns: u64::MAX,
+        publisher,
+        counting: plan.warmup_ns == 0,
+        running: true,
+    };
+    runner.start(plan);
+    runner.turn_until_over(plan, member)
+}
+
+/// The helper thread of a shard that removes files.
+fn start_unlinker(reactor: &Reactor, plan: &Plan, jobs: &[Job<'_>]) -> Result<Option<Unlinker>, LoadError> {
+    let Some(job) = jobs.iter().find(|job| matches!(job.work, Work::Unlink { .. })) else { return Ok(None) };
+    let place = match plan.options.backend {
+        Some(BackendKind::Null) => Place::Nowhere,
+        Some(BackendKind::Memory) => Place::Memory(plan.topology.memory().clone()),
+        _ => Place::Disk,
+    };
+    let started = Unlinker::start(place, reactor.wake_handle());
+    started.map(Some).map_err(|error| LoadError::Open { job: job.spec.name.clone(), error })
+}
+
+impl Runner<'_> {
+    /// All fibers begin: those with a rate spread over their period, the others at once, unless the job says later.
+    fn start(&mut self, plan: &Plan) {
+        let mut none = Vec::new();
+        self.reactor.reap(&mut none);
+        let now_ns = self.reactor.now_ns();
+        self.begin_ns = now_ns.saturating_add(plan.warmup_ns);
+        self.end_ns = self.begin_ns.saturating_add(plan.duration_ns);
+        if self.counting && self.interval_ns > 0 {
+            self.mark_ns = self.begin_ns.saturating_add(self.interval_ns);
+        }
+        for job in &mut self.jobs {
+            job.begin_ns = now_ns.saturating_add(job.spec.start_delay_ns);
+            if let Pacing::Shard(pace) = &mut job.pacing {
+                pace.begin(job.begin_ns, &mut job.rng);
+            }
+        }
+        let mut nth = vec![0u64; self.jobs.len()];
+        for at in 0..self.fibers.len() {
+            let number = self.fibers[at].job;
+            let job = &self.jobs[number];
+            let part = nth[number] as f64 / f64::from(job.spec.parallelism.max(1));
+            nth[number] += 1;
+            let mut due_ns = job.begin_ns.saturating_add((job.spec.ramp_up_ns as f64 * part) as u64);
+            if let Pacing::Fiber { period_ns } = job.pacing {
+                due_ns = due_ns.saturating_add((period_ns * part) as u64);
+            }
+            let fiber = &mut self.fibers[at];
+            fiber.phase_end_ns = due_ns.saturating_add(job.spec.think_after_ns);
+            fiber.due_ns = due_ns;
+            fiber.then = if matches!(job.pacing, Pacing::Shard(_)) { Then::GoOn } else { Then::Send };
+            if matches!(job.pacing, Pacing::Closed) && due_ns <= now_ns {
+                self.send(at, now_ns);
+            } else {
+                self.timers.push(Reverse((due_ns, at as u32)));
+            }
+        }
+    }
+
+    fn turn_until_over(mut self, plan: &Plan, mut member: Member<'_>) -> Result<ShardResult, LoadError> {
+        let mut done = Vec::new();
+        let mut cpu_begin_ns = rusage::thread_cpu_ns();
+        let mut next_sample_ns = self.begin_ns;
+        loop {
+            if self.is_idle() {
+                member.rest();
+            }
+            let now_ns = self.reactor.now_ns();
+            if member.do_all_rest() {
+                // All jobs of all shards have reached their limits.
+                self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
+                break;
+            }
+            self.reactor.park(Some(self.wake_ns(now_ns))).map_err(LoadError::Backend)?;
+            if self.reactor.now_ns() >= next_sample_ns {
+                next_sample_ns = self.reactor.now_ns() + SAMPLE_NS;
+                self.sample();
+            }
+            self.reactor.reap(&mut done);
+            let now_ns = self.reactor.now_ns();
+            if !self.counting && now_ns >= self.begin_ns {
+                // A shard that gets its CPU late measures as long as the others.
+                self.begin_counting(now_ns);
+                self.end_ns = now_ns.saturating_add(plan.duration_ns);
+                cpu_begin_ns = rusage::thread_cpu_ns();
+            }
+            if now_ns >= self.end_ns || self.control.is_stopped() || member.is_over() {
+                self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
+                break;
+            }
+            if now_ns >= self.mark_ns {
+                self.mark_until(now_ns);
+            }
+            for end in done.drain(..) {
+                self.is_done(end, now_ns);
+            }
+            if self.unlinker.is_some() {
+                self.collect_unlinked(now_ns);
+            }
+            self.fire_timers(now_ns);
+            if let Some(at) = self.slices.pop_front() {
+                self.run_slice(at as usize, now_ns);
+            }
+        }
+        if !self.counting {
+            // It ended in the warm-up: nothing was measured, and no counter may say otherwise.
+            self.begin_counting(self.end_ns);
+            cpu_begin_ns = rusage::thread_cpu_ns();
+        }
+        let cpu_ns = rusage::thread_cpu_ns().saturating_sub(cpu_begin_ns);
+        self.finish(cpu_ns, done, member)
+    }
+
+    /// How long the shard may sleep.
+    fn wake_ns(&self, now_ns: u64) -> u64 {
+        if !self.slices.is_empty() {
+            // Not in the past: the backend then looks for completions all the same.
+            return now_ns.saturating_add(1);
+        }
+        let wake_ns = self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
+        wake_ns.min(now_ns.saturating_add(LOOK_UP_NS)).min(self.end_ns)
+    }
+
+    /// Whether this shard has nothing under way, and nothing to send later.
+    fn is_idle(&self) -> bool {
+        self.outstanding == 0 && (self.timers.is_empty() || !self.running)
+    }
+
+    fn begin_counting(&mut self, now_ns: u64) {
+        self.counting = true;
+        self.begin_ns = now_ns;
+        if self.interval_ns > 0 {
+            self.mark_ns = now_ns.saturating_add(self.interval_ns);
+        }
+        self.reactor.reset_stats();
+    }
+
+    /// Closes the intervals that ended by `now_ns`; what comes back now belongs to the next.
+    fn mark_until(&mut self, now_ns: u64) {
+        while self.mark_ns <= now_ns {
+            let from_ns = self.mark_ns - self.interval_ns;
+            self.jobs.iter_mut().for_each(|job| job.mark(from_ns, self.interval_ns));
+            self.mark_ns = self.mark_ns.saturating_add(self.interval_ns);
+        }
+    }
+
+    fn is_done(&mut self, end: Done, now_ns: u64) {
+        let fiber_at = (end.tag >> 32) as usize;
+        let number = (end.tag & 0xffff_ffff) as usize;
+        let fiber = &mut self.fibers[fiber_at];
+        let job = &mut self.jobs[fiber.job];
+        let is_counted = self.counting && self.running;
+        match &mut job.work {
+            Work::Special(_) => special_is_done(job, fiber, number, &end, is_counted.then_some(now_ns)),
+            _ if is_counted => {
+                job.count(
+                    end.result.map_err(|error| error.errno()),
+                    job.spec.request_bytes,
+                    now_ns.saturating_sub(fiber.due_ns),
+                );
+            }
+            _ => {}
+        }
+        if let Some(buffer) = fiber.buffers.get_mut(number) {
+            *buffer = end.data;
+        }
+        job.under_way -= 1;
+        fiber.outstanding -= 1;
+        self.outstanding -= 1;
+        if fiber.outstanding == 0 && self.running {
+            self.go_on(fiber_at, now_ns);
+        }
+    }
+
+    /// The fiber's batch is back: what comes next?
+    fn go_on(&mut self, at: usize, now_ns: u64) {
+        let job = &self.jobs[self.fibers[at].job];
+        if job.is_used_up() {
+            self.end_fiber(at, now_ns);
+        } else if job.is_simple {
+            self.send(at, now_ns);
+        } else if !self.flush_if_due(at, now_ns) {
+            self.go_on_later(at, now_ns);
+        }
+    }
+
+    /// The fiber makes no more requests. When the job has ended with it, its other fibers wait for nothing.
+    fn end_fiber(&mut self, at: usize, now_ns: u64) {
+        let fiber = &mut self.fibers[at];
+        fiber.has_ended = true;
+        let number = fiber.job;
+        let job = &mut self.jobs[number];
+        let had_ended = job.ended_ns.is_some();
+        job.fiber_ended(now_ns);
+        if job.ended_ns.is_some() && !had_ended {
+            let fibers = &self.fibers;
+            self.timers.retain(|Reverse((_, which))| match which & SCHEDULE != 0 {
+                true => (which & !SCHEDULE) as usize != number,
+                false => fibers[*which as usize].job != number,
+            });
+        }
+    }
+
+    /// When is the next request of a fiber due that does not just go on?
+    fn go_on_later(&mut self, at: usize, now_ns: u64) {
+        let fiber = &mut self.fibers[at];
+        let job = &mut self.jobs[fiber.job];
+        let spec = job.spec;
+        let mut due_ns = match &mut job.pacing {
+            Pacing::Closed => now_ns,
+            Pacing::Fiber { period_ns } => {
+                let gap_ns = match spec.pause_distribution {
+                    PauseDistribution::Uniform => *period_ns,
+                    PauseDistribution::Poisson => job.rng.exponential(*period_ns),
+                };
+                fiber.due_ns.saturating_add(gap_ns.round() as u64)
+            }
+            Pacing::Shard(pace) => match pace.take(now_ns, &mut job.rng) {
+                Some(due_ns) => return self.send(at, due_ns),
+                None => {
+                    pace.free.push(at as u32);
+                    if !std::mem::replace(&mut pace.is_armed, true) {
+                        self.timers.push(Reverse((pace.next_ns(), fiber.job as u32 | SCHEDULE)));
+                    }
+                    return;
+                }
+            },
+        };
+        if spec.think_time_ns > 0 && now_ns >= fiber.phase_end_ns {
+            due_ns = due_ns.max(now_ns.saturating_add(spec.think_time_ns));
+            fiber.phase_end_ns = due_ns.saturating_add(spec.think_after_ns);
+        }
+        if due_ns <= now_ns {
+            self.send(at, due_ns);
+        } else {
+            fiber.due_ns = due_ns;
+            self.set_timer(at, due_ns, Then::Send);
+        }
+    }
+
+    fn set_timer(&mut self, at: usize, at_ns: u64, then: Then) {
+        self.fibers[at].then = then;
+        self.timers.push(Reverse((at_ns, at as u32)));
+    }
+
+    fn fire_timers(&mut self, now_ns: u64) {
+        while let Some(Reverse((at_ns, which))) = self.timers.peek().copied() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.timers.pop();
+            if which & SCHEDULE != 0 {
+                self.fire_schedule((which & !SCHEDULE) as usize, now_ns);
+                continue;
+            }
+            let at = which as usize;
+            match self.fibers[at].then {
+                // After a refusal it was due earlier than its timer says.
+                Then::Send => self.send(at, self.fibers[at].due_ns),
+                Then::GoOn => self.go_on(at, now_ns),
+            }
+        }
+    }
+
+    /// Requests of a schedule are due: free fibers send them.
+    fn fire_schedule(&mut self, number: usize, now_ns: u64) {
+        loop {
+            let job = &mut self.jobs[number];
+            let is_used_up = job.is_used_up();
+            let Pacing::Shard(pace) = &mut job.pacing else { return };
+            if is_used_up {
+                pace.is_armed = false;
+                for at in std::mem::take(&mut pace.free) {
+                    self.end_fiber(at as usize, now_ns);
+                }
+                return;
+            }
+            let Some(at) = pace.free.pop() else {
+                pace.is_armed = false;
+                return;
+            };
+            match pace.take(now_ns, &mut job.rng) {
+                Some(due_ns) => self.send(at as usize, due_ns),
+                None => {
+                    pace.free.push(at);
+                    self.timers.push(Reverse((pace.next_ns(), number as u32 | SCHEDULE)));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn collect_unlinked(&mut self, now_ns: u64) {
+        while let Some((at, result)) = self.unlinker.as_ref().and_then(Unlinker::poll) {
+            self.has_ended(at as usize, result.map(|()| 0), now_ns);
+        }
+    }
+
+    /// Works for one slice, and counts it.
+    fn run_slice(&mut self, at: usize, now_ns: u64) {
+        let Work::Cpu { execution_ns } = self.jobs[self.fibers[at].job].work else { return };
+        let begin = Instant::now();
+        let mut rng = Rng::new(now_ns);
+        while begin.elapsed() < Duration::from_nanos(execution_ns) {
+            for _ in 0..64 {
+                black_box(rng.next_u64());
+            }
+        }
+        let spent_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.has_ended(at, Ok(0), now_ns.saturating_add(spent_ns));
+    }
+
+    /// Something that was no request of the reactor has ended.
+    fn has_ended(&mut self, at: usize, result: OpResult, now_ns: u64) {
+        let fiber = &mut self.fibers[at];
+        if self.counting && self.running {
+            self.jobs[fiber.job].count(result, 0, now_ns.saturating_sub(fiber.due_ns));
+        }
+        self.jobs[fiber.job].under_way -= 1;
+        fiber.outstanding = 0;
+        self.outstanding -= 1;
+        if self.running {
+            self.go_on(at, now_ns);
+        }
+    }
+
+    /// Looks at the depth in the device, and publishes what somebody wants to see.
+    fn sample(&mut self) {
+        let now_ns = self.reactor.now_ns();
+        if self.counting {
+            for job in &mut self.jobs {
+                if let Some(stats) = self.reactor.class_stats(job.target.file.disk(), job.spec.class) {
+                    job.device_depth.record(u64::from(stats.in_flight));
+                }
+            }
+        }
+        if now_ns >= self.publisher.next_ns && self.control.board().is_wanted() {
+            self.publish(now_ns);
+        }
+    }
+
+    fn publish(&mut self, now_ns: u64) {
+        let (reactor, jobs, before) = (&self.reactor, &self.jobs, &mut self.publisher.before);
+        let counted_ns = if self.counting { now_ns.saturating_sub(self.begin_ns) } else { 0 };
+        let slot = |(job, before): (&Job<'_>, &mut Buckets)| {
+            let stats = reactor.class_stats(job.target.file.disk(), job.spec.class);
+            let (in_queue, in_device) = stats.map_or((0, 0), |s| (u64::from(s.queued), u64::from(s.in_flight)));
+            let name = job.spec.name.clone();
+            let (requests, bytes, errors) = (job.requests, job.bytes, job.errors);
+            let live = LiveJob { name, requests, bytes, errors, in_queue, in_device, ..LiveJob::default() };
+            Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
+        };
+        let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
+        if self.control.board().try_publish(reactor.shard(), make) {
+            self.publisher.next_ns = now_ns.saturating_add(self.publisher.period_ns);
+        }
+    }
+}
+
+/// Counts (in the window, at a time) and verifies what came back of a job that remembers its requests.
+fn special_is_done(job: &mut Job<'_>, fiber: &mut Fiber, number: usize, end: &Done, counted_ns: Option<u64>) {
+    let Work::Special(special) = &mut job.work else { return };
+    let Some(sent) = fiber.sent.get(number) else {
+        fiber.unflushed = 0;
+        if let Some(now_ns) = counted_ns {
+            let result = end.result.map_err(|error| error.errno());
+            special.flushes.count(result, 0, now_ns.saturating_sub(fiber.flush_sent_ns));
+            if let Err(code) = result {
+                job.fail(code);
+            }
+        }
+        fiber.flush_sent_ns = 0;
+        return;
+    };
+    special.verify(sent, end);
+    if let Some(now_ns) = counted_ns {
+        let latency_ns = now_ns.saturating_sub(fiber.due_ns);
+        let (result, expected_bytes) = special.outcome(sent, end.result.map_err(|error| error.errno()));
+        if let Some(directions) = &mut special.directions {
+            let side = if sent.is_write { &mut directions.writes } else { &mut directions.reads };
+            side.count(result, expected_bytes, latency_ns);
+        }
+        job.count(result, expected_bytes, latency_ns);
+    }
+}
+
+/// The error number that stands for a refusal.
+fn error_of(reason: RefusedReason) -> i32 {
+    if reason == RefusedReason::Full { EAGAIN } else { EINVAL }
+}

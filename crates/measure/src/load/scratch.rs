@@ -1,0 +1,209 @@
+//! Files to work on: made for the run and removed after it, whatever happens.
+//!
+//! A scratch file is created exclusively (never over what is there), filled with data that does not compress, and removed
+//! when its [`Scratch`] is dropped, also on a panic and after Ctrl-C (which ends a run, not the process).
+
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::sim::SimWorld;
+use plimsoll::sys::statfs::file_system;
+use plimsoll::{Class, Classes, DiskSetup, ShardOptions, Topology};
+use plimsoll_figures::units::format_bytes_binary;
+
+use super::{Control, JobSpec, LoadError, Pattern, Plan, RunResult, Target, Watch, run_simulated, run_unrecorded};
+
+/// Length of the writes that fill a file.
+const FILL_BYTES: u32 = 1 << 20;
+/// How many of them are in flight.
+const FILL_DEPTH: u32 = 16;
+/// Space to leave free on a file system.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Why files could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// Not a directory, or it cannot be read.
+    #[error("{path}: {reason}: give a directory that can be written to")]
+    BadDirectory {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Too little space.
+    #[error(
+        "{path} has {} free, but {} are needed (with {} to spare): free some space or ask for less data",
+        format_bytes_binary(*.free_bytes), format_bytes_binary(*.needed_bytes), format_bytes_binary(SPARE_BYTES)
+    )]
+    NoSpace {
+        /// The directory.
+        path: String,
+        /// What there is.
+        free_bytes: u64,
+        /// What is needed.
+        needed_bytes: u64,
+    },
+    /// A file could not be created.
+    #[error("cannot create {path}: {error}{}", remedy(.error))]
+    Create {
+        /// The file.
+        path: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It could not be filled.
+    #[error("cannot fill the scratch files: {0}")]
+    Fill(#[from] LoadError),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => ": choose a directory on a file system that is mounted for writing",
+        io::ErrorKind::PermissionDenied => ": choose a directory that you may write to",
+        io::ErrorKind::AlreadyExists => ": it is left from another run; remove it if nobody uses it",
+        _ => "",
+    }
+}
+
+/// Scratch files in one directory. Dropping it removes them.
+#[derive(Debug)]
+pub struct Scratch {
+    directory: PathBuf,
+    /// Each is locked while it is used: a file without a lock is left from a program that is gone.
+    files: Vec<(PathBuf, std::fs::File)>,
+    keep: bool,
+}
+
+impl Scratch {
+    /// Checks that `directory` is one and has `needed_bytes` free.
+    ///
+    /// # Errors
+    /// See [`ScratchError`].
+    pub fn new(directory: &Path, needed_bytes: u64) -> Result<Scratch, ScratchError> {
+        let path = directory.display().to_string();
+        let bad = |reason: String| ScratchError::BadDirectory { path: path.clone(), reason };
+        let meta = std::fs::metadata(directory).map_err(|error| bad(error.to_string()))?;
+        if !meta.is_dir() {
+            return Err(bad("it is not a directory".to_owned()));
+        }
+        let free_bytes = file_system(directory).map_err(|error| bad(error.to_string()))?.available_bytes;
+        if free_bytes < needed_bytes.saturating_add(SPARE_BYTES) {
+            return Err(ScratchError::NoSpace { path, free_bytes, needed_bytes });
+        }
+        Ok(Scratch { directory: directory.to_owned(), files: Vec::new(), keep: false })
+    }
+
+    /// Leaves the files where they are.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Creates an empty file of that name, which must not exist.
+    ///
+    /// # Errors
+    /// [`ScratchError::Create`].
+    pub fn create(&mut self, name: &str) -> Result<PathBuf, ScratchError> {
+        let path = self.directory.join(name);
+        let created = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = created.map_err(|error| ScratchError::Create { path: path.display().to_string(), error })?;
+        // Where locks are not to be had, nobody can take the file for a leftover either.
+        let _ = file.try_lock();
+        self.files.push((path.clone(), file));
+        Ok(path)
+    }
+
+    /// Removes a scratch file of that name that a program which is gone has left. No file is no error.
+    ///
+    /// # Errors
+    /// [`ScratchError::Create`] when the file is in use, or cannot be removed.
+    pub(crate) fn reclaim(directory: &Path, name: &str) -> Result<(), ScratchError> {
+        let path = directory.join(name);
+        let failed = |error: io::Error| ScratchError::Create { path: path.display().to_string(), error };
+        let file = match std::fs::File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(failed)?,
+        };
+        file.try_lock().map_err(|error| failed(error.into()))?;
+        std::fs::remove_file(&path).map_err(failed)
+    }
+
+    /// Fills `files` (path, length in bytes) with data that does not compress, by direct I/O, past any scheduling.
+    ///
+    /// # Errors
+    /// [`ScratchError::Fill`]. A stop of `control` is no error: the files are then only partly filled.
+    pub fn fill(
+        &self,
+        files: &[(PathBuf, u64)],
+        backend: Option<BackendKind>,
+        control: &Control,
+    ) -> Result<(), ScratchError> {
+        for (path, len_bytes) in files {
+            fill_one(path, *len_bytes, backend, control)?;
+            if control.is_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fill_one(path: &Path, len_bytes: u64, backend: Option<BackendKind>, control: &Control) -> Result<(), LoadError> {
+    let plan = fill_plan(path, len_bytes, OpenOptions::default(), backend)?;
+    check_filled(path, &run_unrecorded(&plan, &Watch::default(), control)?)
+}
+
+/// Makes and fills a file of a simulated disk.
+pub(crate) fn fill_simulated(
+    path: &Path,
+    len_bytes: u64,
+    world: &SimWorld,
+    control: &Control,
+) -> Result<(), ScratchError> {
+    let plan = fill_plan(path, len_bytes, OpenOptions { create_new: true, ..OpenOptions::default() }, None)?;
+    Ok(check_filled(path, &run_simulated(&plan, world, control)?)?)
+}
+
+fn fill_plan(path: &Path, len_bytes: u64, how: OpenOptions, backend: Option<BackendKind>) -> Result<Plan, LoadError> {
+    let unsuitable = |reason: String| LoadError::Unsuitable { job: "fill".to_owned(), reason };
+    let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()])
+        .map_err(|error| unsuitable(error.to_string()))?;
+    let file = topology.file(path, OpenOptions { write: true, direct: true, ..how }, 0);
+    let request_bytes = u32::try_from(len_bytes).unwrap_or(FILL_BYTES).min(FILL_BYTES);
+    let writes = len_bytes / u64::from(request_bytes.max(1));
+    // No more fibers than writes: each begins with one.
+    let fibers = u32::try_from(writes).unwrap_or(FILL_DEPTH).clamp(1, FILL_DEPTH);
+    // A job ends once more than its limit were made.
+    let limit = u32::try_from(writes.saturating_sub(1)).ok();
+    let job = JobSpec::closed_loop("fill", Pattern::Overwrite, request_bytes, fibers, Class::DEFAULT);
+    let job = job.shaped(|it| it.limit_requests = limit).on_shard(0, Target { file, offset: 0, len_bytes });
+    let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
+    Ok(Plan { topology, options, jobs: vec![job], warmup_ns: 0, duration_ns: u64::MAX / 2, seed: len_bytes })
+}
+
+fn check_filled(path: &Path, run: &RunResult) -> Result<(), LoadError> {
+    let filled = run.total("fill");
+    if filled.errors > 0 {
+        let error = match filled.first_error {
+            Some(code) if code != 0 => io::Error::from_raw_os_error(code),
+            _ => io::Error::other("a write came back short: is the file system full?"),
+        };
+        return Err(LoadError::Write { path: path.display().to_string(), error });
+    }
+    Ok(())
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.keep {
+            for (path, _) in &self.files {
+                // Nobody is left who could act on an error; a file that is gone already is what was wanted.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}

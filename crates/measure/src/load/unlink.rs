@@ -1,0 +1,112 @@
+//! Removing files, one at a time, on a thread of its own.
+//!
+//! # Why
+//! Removing a file may block for long, and no ring does it on all kernels: the shard's thread must not.
+//!
+//! # How it works
+//! Each shard that removes files has one helper thread. It takes names through a channel, removes, answers through
+//! another, and wakes the shard. Requests wait for each other, and that shows in their latency.
+//!
+//! # Limits
+//! One file at a time on each shard, whatever the parallelism, as io_tester's syscall thread does.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::load::unlink_path;
+//! assert_eq!(unlink_path("/mnt/f".as_ref(), 7).to_str(), Some("/mnt/f.7"));
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use plimsoll::backend::WakeHandle;
+use plimsoll::backend::memory::MemoryStore;
+
+/// File number `number` (from 0) of a job that removes files and whose target is at `base`.
+#[must_use]
+pub fn unlink_path(base: &Path, number: u32) -> PathBuf {
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    PathBuf::from(name)
+}
+
+/// Where the files are.
+#[derive(Clone)]
+pub(super) enum Place {
+    Disk,
+    Memory(MemoryStore),
+    /// Every file exists, and removing it takes no time.
+    Nowhere,
+}
+
+impl Place {
+    /// Removes a file; else the number of the error.
+    fn remove(&self, path: &Path) -> Result<(), i32> {
+        match self {
+            Place::Disk => std::fs::remove_file(path).map_err(|error| error.raw_os_error().unwrap_or(EIO)),
+            Place::Memory(store) => {
+                if store.remove(path) {
+                    Ok(())
+                } else {
+                    Err(ENOENT)
+                }
+            }
+            Place::Nowhere => Ok(()),
+        }
+    }
+}
+
+/// Linux's error number of an error that has none.
+const EIO: i32 = 5;
+/// Linux's error number of a file that does not exist.
+const ENOENT: i32 = 2;
+
+/// The helper thread. Dropping it waits for what it is at.
+pub(super) struct Unlinker {
+    to: Option<Sender<(u32, PathBuf)>>,
+    from: Receiver<(u32, Result<(), i32>)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Unlinker {
+    /// A thread that removes files from `place` and then wakes `wake`.
+    pub(super) fn start(place: Place, wake: WakeHandle) -> std::io::Result<Unlinker> {
+        let (to, work) = channel::<(u32, PathBuf)>();
+        let (answer, from) = channel();
+        let body = move || {
+            for (fiber, path) in work {
+                let result = place.remove(&path);
+                if answer.send((fiber, result)).is_err() {
+                    break;
+                }
+                wake.wake();
+            }
+        };
+        let thread = std::thread::Builder::new().name("plimsoll-unlink".to_owned()).spawn(body)?;
+        Ok(Unlinker { to: Some(to), from, thread: Some(thread) })
+    }
+
+    /// Asks for the removal of `path`, for `fiber`.
+    pub(super) fn send(&self, fiber: u32, path: PathBuf) {
+        if let Some(to) = &self.to {
+            // The thread takes work as long as this sender exists.
+            let _ = to.send((fiber, path));
+        }
+    }
+
+    /// A removal that has ended: whose it was, and how.
+    pub(super) fn poll(&self) -> Option<(u32, Result<(), i32>)> {
+        self.from.try_recv().ok()
+    }
+}
+
+impl Drop for Unlinker {
+    fn drop(&mut self) {
+        self.to = None;
+        if let Some(thread) = self.thread.take() {
+            // Nothing in it panics; and there is nobody to tell.
+            let _ = thread.join();
+        }
+    }
+}

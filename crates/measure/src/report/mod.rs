@@ -1,0 +1,453 @@
+//! Results of `test` in the formats that other programs read.
+//!
+//! # Why
+//! A result is a file: it is compared, plotted and kept. Its schema is documented here and stable.
+//!
+//! # How it works
+//! [`TestReport`] holds plain numbers, units in the names. JSON is this structure, and [`TestReport::from_json`] reads
+//! it again; CSV is its `jobs`, a line each; YAML is io_tester's own: a list with one map a shard, one entry a job, its
+//! field names (throughput in KiB/s labelled `kB/s`, latencies in microseconds), ours beside them (`splits`,
+//! `waited_sec`, `errors`). Latencies are kept as [`Buckets`], so percentiles can be computed over several results.
+//!
+//! # Limits
+//! io_tester's `io_queue_adjusted_consumption` and `io_queue_starvation_time_sec` are the virtual time and the time
+//! with work queued and nothing in the device; here the wait has reasons instead, and those two keys are left out.
+//! Results of versions before [`SCHEMA`] 1 had no number, and cannot be read.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::report::Latency;
+//! let mut histogram = plimsoll::core::Histogram::new();
+//! histogram.record(20_000);
+//! let latency = Latency::of(&histogram);
+//! assert!((latency.p50_us - 20.0).abs() < 0.2);
+//! ```
+
+pub(crate) mod buckets;
+mod options;
+mod parts;
+mod text;
+
+use plimsoll::core::{ClassStats, FS_PER_S, Histogram, WaitReason};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::load::{BlockFault, Interval, JobResult, RunResult, Steady};
+use crate::test::{TestJob, TestOptions, TestResult};
+
+pub use buckets::Buckets;
+pub use options::JobOptions;
+pub use parts::DirectionReport;
+
+/// Version of the form of the JSON. It rises when a key changes its meaning or goes.
+pub const SCHEMA: u64 = 1;
+
+/// Latency of requests, in microseconds. All zero where there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub average_us: f64,
+    /// Half were faster.
+    pub p50_us: f64,
+    /// 95 % were faster.
+    pub p95_us: f64,
+    /// 99 % were faster.
+    pub p99_us: f64,
+    /// 99.9 % were faster.
+    pub p99_9_us: f64,
+    /// 99.99 % were faster.
+    pub p99_99_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// Of a histogram of nanoseconds.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Latency {
+        let at = |percent: f64| histogram.percentile(percent) as f64 / 1e3;
+        Latency {
+            average_us: histogram.mean() / 1e3,
+            p50_us: at(50.0),
+            p95_us: at(95.0),
+            p99_us: at(99.0),
+            p99_9_us: at(99.9),
+            p99_99_us: at(99.99),
+            max_us: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// Pieces of a class in the device, sampled at most once a millisecond on each I/O queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Depth {
+    /// Mean; of several I/O queues, the sum of theirs.
+    pub average: f64,
+    /// Median of one I/O queue.
+    pub p50: u64,
+    /// 90th percentile of one I/O queue.
+    pub p90: u64,
+    /// The most on one I/O queue.
+    pub max: u64,
+}
+
+/// What the class of a job did on the I/O queues. Jobs of one class show the same figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// Pieces dispatched.
+    pub dispatched: u64,
+    /// Requests that were split.
+    pub split: u64,
+    /// Device time by the disk model, in seconds.
+    pub consumption_s: f64,
+    /// Sum of the times in the queue, in seconds.
+    pub queue_s: f64,
+    /// Sum of the times in the device, in seconds.
+    pub device_s: f64,
+    /// Time in the queue.
+    pub queue: Latency,
+    /// Time in the device.
+    pub device: Latency,
+    /// How often the class woke up.
+    pub activations: u64,
+    /// Seconds with work queued and others served.
+    pub waited_fairness_s: f64,
+    /// Seconds with work queued and the model's tokens used up.
+    pub waited_tokens_s: f64,
+    /// Seconds at a limit of the class, or of a group above it.
+    pub waited_limit_s: f64,
+    /// Seconds with work queued and enough in the device.
+    pub waited_depth_s: f64,
+    /// Seconds with work queued and no room in the backend.
+    pub waited_backend_s: f64,
+}
+
+/// One job, on one shard or on all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// Its name.
+    pub name: String,
+    /// The shard, or nothing for all of them together.
+    pub shard: Option<u16>,
+    /// Its class.
+    pub class: String,
+    /// Shares of the class.
+    pub shares: u32,
+    /// `type` of the job file.
+    pub kind: String,
+    /// Length of a request; with several lengths the longest.
+    pub request_bytes: u64,
+    /// What the job file said of it.
+    pub job: JobOptions,
+    /// Requests that completed; of a `cpu` job its slices.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Requests that failed or came back short.
+    pub errors: u64,
+    /// Why the first of them did; nothing where there are none.
+    pub first_error: Option<String>,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub throughput_bytes_per_s: f64,
+    /// From when a request was due (or sent) to its end.
+    pub latency: Latency,
+    /// In the device.
+    pub device_depth: Depth,
+    /// The class on the I/O queue; nothing where its queue is on another shard.
+    pub io_queue: Option<ClassReport>,
+    /// The latencies themselves.
+    pub histogram: Buckets,
+    /// What it did in each interval of the measured window, in order.
+    pub intervals: Vec<IntervalReport>,
+    /// Blocks that did not hold what they should, the first of them; empty for jobs that do not verify.
+    pub faults: Vec<BlockFault>,
+    /// How many there were.
+    pub fault_count: u64,
+    /// Its reads, of a job that mixes; nothing for others.
+    #[serde(default)]
+    pub reads: Option<DirectionReport>,
+    /// Its writes, of a job that mixes; nothing for others.
+    #[serde(default)]
+    pub writes: Option<DirectionReport>,
+    /// Flushes that came after its writes; nothing where there were none.
+    #[serde(default)]
+    pub flushes: Option<DirectionReport>,
+    /// Requests that were due and had not completed at the end of the window; 0 of closed loops.
+    #[serde(default)]
+    pub overdue: u64,
+    /// How long the oldest of them was overdue, in microseconds; 0 where there is none.
+    #[serde(default)]
+    pub overdue_oldest_us: f64,
+}
+
+/// A stretch of the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IntervalReport {
+    /// Its length in seconds.
+    pub length_s: f64,
+    /// Requests that completed.
+    pub requests: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Mean of their latencies in microseconds; 0 where there were none.
+    pub latency_mean_us: f64,
+    /// The longest of their latencies in microseconds.
+    pub latency_max_us: f64,
+}
+
+/// What two results must have in common to be compared; nothing that names the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// CPUs that the program may use; nothing where the system does not say.
+    pub cpus: Option<usize>,
+    /// Release of the kernel; nothing where it cannot be read.
+    pub kernel: Option<String>,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn here() -> Machine {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        Machine {
+            cpus: std::thread::available_parallelism().ok().map(usize::from),
+            kernel: release.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+/// A test's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestReport {
+    /// Version of this form: [`SCHEMA`].
+    pub schema: u64,
+    /// Version of the program that made it.
+    pub plimsoll: String,
+    /// Where it was made.
+    pub machine: Machine,
+    /// Seed of positions, gaps and data; nothing where it is not known.
+    pub seed: Option<u64>,
+    /// How long the test was to measure, in seconds; nothing where it is not known.
+    pub duration_s: Option<f64>,
+    /// How long it was to run before anything counted, in seconds; nothing where it is not known.
+    pub warmup_s: Option<f64>,
+    /// Backend that carried the I/O.
+    pub backend: String,
+    /// Why that one.
+    pub backend_reason: String,
+    /// Number of shards.
+    pub shards: usize,
+    /// Length of the measured window, in seconds.
+    pub elapsed_s: f64,
+    /// Whether the run was stopped before its time.
+    pub interrupted: bool,
+    /// Bytes written to the storage, preparing it included.
+    pub written_bytes: u64,
+    /// Whether writers ended because no more may be written.
+    pub max_write_reached: bool,
+    /// How steady it was, where it was to end when it is steady; of several stages, the first that was not, or the last.
+    #[serde(default)]
+    pub steady: Option<Steady>,
+    /// CPU seconds of the shards in a million requests, over the measured window.
+    pub cpu_s_per_million_requests: Option<f64>,
+    /// Each job over all shards.
+    pub jobs: Vec<JobReport>,
+    /// Each job on each shard.
+    pub by_shard: Vec<JobReport>,
+}
+
+/// What tells whether a text is a result, and of which form.
+#[derive(Deserialize)]
+struct Head {
+    plimsoll: Option<IgnoredAny>,
+    schema: Option<u64>,
+    jobs: Option<IgnoredAny>,
+    by_shard: Option<IgnoredAny>,
+}
+
+/// Why a text is not read as a result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// Not JSON at all, or cut off.
+    #[error("this is not JSON: {0}; give a file that `plimsoll test --format json` wrote, whole")]
+    NotJson(serde_json::Error),
+    /// JSON of something else.
+    #[error("this JSON is not the result of a test: give a file that `plimsoll test --format json` wrote")]
+    NotAResult,
+    /// Written before results had a number.
+    #[error("this result has no `schema`: a version of plimsoll before 1 of that form wrote it; run the test again")]
+    OlderSchema,
+    /// Written by a newer version.
+    #[error("this result has schema {found}, and this version of plimsoll knows up to {SCHEMA}: use a newer plimsoll")]
+    NewerSchema {
+        /// Its schema.
+        found: u64,
+    },
+    /// A key is missing, or its value is of another kind.
+    #[error("this result is damaged: {0}; run the test again")]
+    Shape(serde_json::Error),
+}
+
+impl TestReport {
+    /// The report of a result that was made on this machine. What was asked for is added by
+    /// [`TestReport::with_options`].
+    #[must_use]
+    pub fn of(result: &TestResult) -> TestReport {
+        let RunResult { shards, backend, steady } = &result.run;
+        let total = |job: &TestJob| job_report(job, &result.run.total(&job.job.name), None);
+        let jobs = result.jobs.iter().map(total).collect();
+        let find = |name: &str| result.jobs.iter().find(|j| j.job.name == name);
+        let by_shard = shards.iter().flat_map(|shard| {
+            let report = |job: &JobResult| Some(job_report(find(&job.name)?, job, Some(shard.shard)));
+            shard.jobs.iter().filter_map(report).collect::<Vec<_>>()
+        });
+        TestReport {
+            schema: SCHEMA,
+            plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::here(),
+            seed: None,
+            duration_s: None,
+            warmup_s: None,
+            backend: backend.as_ref().map_or_else(String::new, |b| b.kind.to_string()),
+            backend_reason: backend.as_ref().map_or_else(String::new, |b| b.reason.clone()),
+            shards: shards.len(),
+            elapsed_s: shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0) as f64 / 1e9,
+            interrupted: result.interrupted,
+            written_bytes: result.written_bytes,
+            max_write_reached: result.max_write_reached,
+            steady: *steady,
+            cpu_s_per_million_requests: result.run.cpu_s_per_million(),
+            jobs,
+            by_shard: by_shard.collect(),
+        }
+    }
+
+    /// The same with the seed, the duration and the warm-up that were asked for.
+    #[must_use]
+    pub fn with_options(self, options: &TestOptions) -> TestReport {
+        TestReport {
+            seed: Some(options.seed),
+            // A run that ends when its jobs have done everything has no duration.
+            duration_s: (options.duration_ns < 1 << 58).then_some(options.duration_ns as f64 / 1e9),
+            warmup_s: Some(options.warmup_ns as f64 / 1e9),
+            ..self
+        }
+    }
+
+    /// Reads what [`TestReport::to_json`] wrote, of this version or an older one with the same form.
+    ///
+    /// # Errors
+    /// See [`ReportError`].
+    pub fn from_json(text: &str) -> Result<TestReport, ReportError> {
+        let head: Head = serde_json::from_str(text).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => ReportError::NotAResult,
+            _ => ReportError::NotJson(error),
+        })?;
+        if head.plimsoll.is_none() || head.jobs.is_none() || head.by_shard.is_none() {
+            return Err(ReportError::NotAResult);
+        }
+        match head.schema {
+            None => Err(ReportError::OlderSchema),
+            Some(found) if found > SCHEMA => Err(ReportError::NewerSchema { found }),
+            Some(_) => serde_json::from_str(text).map_err(ReportError::Shape),
+        }
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Plain numbers and strings: cannot fail. Numbers that JSON has no name for become null.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The jobs over all shards as CSV, with a header.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        text::csv(self)
+    }
+
+    /// As io_tester's YAML.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        text::yaml(self)
+    }
+}
+
+fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> JobReport {
+    let directions = result.directions.as_deref();
+    let of = |direction| DirectionReport::of(direction, result.elapsed_ns);
+    let has_flushed = result.flushes.requests + result.flushes.errors > 0;
+    JobReport {
+        name: test_job.job.name.clone(),
+        shard,
+        class: test_job.class.clone(),
+        shares: test_job.shares,
+        kind: test_job.job.kind.as_str().to_owned(),
+        request_bytes: test_job.job.request_bytes.into(),
+        job: JobOptions::of(&test_job.job),
+        requests: result.requests,
+        bytes: result.bytes,
+        errors: result.errors,
+        first_error: result.first_error.map(error_text),
+        iops: result.iops(),
+        throughput_bytes_per_s: result.bytes_per_s(),
+        latency: Latency::of(&result.latency),
+        device_depth: Depth {
+            average: result.device_depth_mean,
+            p50: result.device_depth.percentile(50.0),
+            p90: result.device_depth.percentile(90.0),
+            max: result.device_depth.max(),
+        },
+        io_queue: result.class.as_ref().map(|c| class_report(&c.stats, &c.queue, &c.device)),
+        histogram: Buckets::of(&result.latency),
+        intervals: result.intervals.iter().map(interval_report).collect(),
+        faults: result.faults.clone(),
+        fault_count: result.fault_count,
+        reads: directions.map(|both| of(&both.reads)),
+        writes: directions.map(|both| of(&both.writes)),
+        flushes: has_flushed.then(|| of(&result.flushes)),
+        overdue: result.overdue,
+        overdue_oldest_us: result.overdue_oldest_ns as f64 / 1e3,
+    }
+}
+
+fn interval_report(interval: &Interval) -> IntervalReport {
+    IntervalReport {
+        length_s: interval.length_ns as f64 / 1e9,
+        requests: interval.requests,
+        bytes: interval.bytes,
+        latency_mean_us: interval.latency_sum_ns as f64 / interval.requests.max(1) as f64 / 1e3,
+        latency_max_us: interval.latency_max_ns as f64 / 1e3,
+    }
+}
+
+fn class_report(stats: &ClassStats, queue: &Histogram, device: &Histogram) -> ClassReport {
+    let sum_s = |h: &Histogram| h.mean() * h.count() as f64 / 1e9;
+    let waited_s = |reason| stats.waited_for_ns(reason) as f64 / 1e9;
+    ClassReport {
+        dispatched: stats.dispatched,
+        split: stats.split,
+        consumption_s: stats.consumed_fs as f64 / FS_PER_S as f64,
+        queue_s: sum_s(queue),
+        device_s: sum_s(device),
+        queue: Latency::of(queue),
+        device: Latency::of(device),
+        activations: stats.activations,
+        waited_fairness_s: waited_s(WaitReason::Fairness),
+        waited_tokens_s: waited_s(WaitReason::Tokens),
+        waited_limit_s: waited_s(WaitReason::Limit),
+        waited_depth_s: waited_s(WaitReason::Depth),
+        waited_backend_s: waited_s(WaitReason::Backend),
+    }
+}
+
+/// An error number in words; 0 stands for a short transfer.
+fn error_text(number: i32) -> String {
+    match number {
+        0 => "it came back short: the file ends there, or the disk is full".to_owned(),
+        number => std::io::Error::from_raw_os_error(number).to_string(),
+    }
+}

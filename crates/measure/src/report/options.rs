@@ -1,0 +1,173 @@
+//! The options of a job as its result keeps them.
+//!
+//! # Why
+//! Two results can be compared only if the jobs were the same; what differs must be nameable.
+//!
+//! # How it works
+//! [`JobOptions`] has a field for each thing that a job file can say of a load, in the file's words where they are
+//! words. What does not apply to a job is `None`.
+//!
+//! # Limits
+//! The class and its shares stand beside it, in the report of the job.
+//!
+//! # Example
+//! A job `{type: randread, shards: all, shard_info: {parallelism: 4, access: "zipf:1.1"}}` has the kind `randread`,
+//! no `shards` (all of them), 4 as `parallelism` and `zipf:1.1` as `access`.
+
+use plimsoll_files::jobs::{Access, Job, JobKind, PauseDistribution, ShardSet};
+use serde::{Deserialize, Serialize};
+
+/// What the job file said of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobOptions {
+    /// `type` of the job file.
+    pub kind: String,
+    /// Reads in a hundred requests, of a job that mixes.
+    pub read_pct: Option<u8>,
+    /// Files on each shard, of a job that removes files.
+    pub files: Option<u32>,
+    /// Length of a slice in nanoseconds, of a job that uses the CPU.
+    pub execution_ns: Option<u64>,
+    /// The shards; `None`: all.
+    pub shards: Option<Vec<u32>>,
+    /// Bytes of all shards together; `None`: 1 GiB a shard, of an appending job none.
+    pub data_size_bytes: Option<u64>,
+    /// First byte of the region in a named file or device.
+    pub offset_bytes: u64,
+    /// Requests, or batches, under way on each shard.
+    pub parallelism: u32,
+    /// Length of a request in bytes; with `sizes` the longest.
+    pub request_bytes: u64,
+    /// Lengths in bytes and how many per cent of the requests have them; empty: all have `request_bytes`.
+    pub sizes: Vec<(u32, f64)>,
+    /// Which positions random requests take, as in a job file.
+    pub access: String,
+    /// Requests (or batches) a second of each of the `parallelism` fibers.
+    pub requests_per_s_per_fiber: Option<u32>,
+    /// Requests (or batches) a second of each shard.
+    pub requests_per_s_per_shard: Option<f64>,
+    /// `uniform` or `poisson`.
+    pub pause_distribution: String,
+    /// Requests issued together.
+    pub batch: u32,
+    /// More requests than this end the job on a shard.
+    pub limit_requests: Option<u32>,
+    /// So many bytes end the job on a shard.
+    pub limit_bytes: Option<u64>,
+    /// Pause in nanoseconds after each request, or active phase.
+    pub think_time_ns: u64,
+    /// Length of an active phase in nanoseconds; 0: none.
+    pub think_after_ns: u64,
+    /// Pieces of memory of a request; `None`: one, by the plain interface.
+    pub iov_count: Option<u32>,
+    /// The most bytes a second of the job's class.
+    pub bandwidth_limit_bytes_per_s: Option<u64>,
+    /// The job begins so many nanoseconds after its stage.
+    pub start_delay_ns: u64,
+    /// Its fibers begin spread over so many nanoseconds.
+    pub ramp_up_ns: u64,
+    /// Its stage, from 0.
+    pub stage: u32,
+    /// Space is reserved before the run.
+    pub fallocate: bool,
+    /// Files are opened with `O_DSYNC`.
+    pub dsync: bool,
+    /// Blocks are stamped and checked.
+    pub verify: bool,
+    /// How much a compressor can save of what is written, in per cent.
+    pub compressible_pct: u8,
+    /// After so many writes of a fiber comes a flush; 0: never.
+    pub flush_every: u32,
+    /// Whether that flush is an `fdatasync`.
+    pub flush_data_only: bool,
+}
+
+impl JobOptions {
+    /// Those of a job.
+    #[must_use]
+    pub fn of(job: &Job) -> JobOptions {
+        JobOptions {
+            kind: job.kind.as_str().to_owned(),
+            read_pct: match job.kind {
+                JobKind::RandMixed { read_pct } | JobKind::SeqMixed { read_pct } => Some(read_pct),
+                _ => None,
+            },
+            files: if let JobKind::Unlink { files } = job.kind { Some(files) } else { None },
+            execution_ns: if let JobKind::Cpu { execution_ns } = job.kind { Some(execution_ns) } else { None },
+            shards: match &job.shards {
+                ShardSet::All => None,
+                ShardSet::List(shards) => Some(shards.clone()),
+            },
+            data_size_bytes: job.data_size_bytes,
+            offset_bytes: job.offset_bytes,
+            parallelism: job.parallelism,
+            request_bytes: job.request_bytes.into(),
+            sizes: job.sizes.iter().map(|size| (size.bytes, size.percent)).collect(),
+            access: access_text(&job.access),
+            // Whole in a job file.
+            requests_per_s_per_fiber: job.requests_per_s_per_fiber.map(|rate| rate as u32),
+            requests_per_s_per_shard: job.requests_per_s_per_shard,
+            pause_distribution: match job.pause_distribution {
+                PauseDistribution::Uniform => "uniform".to_owned(),
+                PauseDistribution::Poisson => "poisson".to_owned(),
+            },
+            batch: job.batch,
+            limit_requests: job.limit_requests,
+            limit_bytes: job.limit_bytes,
+            think_time_ns: job.think_time_ns,
+            think_after_ns: job.think_after_ns,
+            iov_count: job.iov_count,
+            bandwidth_limit_bytes_per_s: job.bandwidth_limit_bytes_per_s,
+            start_delay_ns: job.start_delay_ns,
+            ramp_up_ns: job.ramp_up_ns,
+            stage: job.stage,
+            fallocate: job.fallocate,
+            dsync: job.dsync,
+            verify: job.verify,
+            compressible_pct: job.content.compressible_pct,
+            flush_every: job.flush_every,
+            flush_data_only: job.flush_data_only,
+        }
+    }
+}
+
+/// As a job file says it.
+fn access_text(access: &Access) -> String {
+    match access {
+        Access::Uniform => "uniform".to_owned(),
+        Access::Zipf { theta } => format!("zipf:{theta}"),
+        Access::Pareto { h } => format!("pareto:{h}"),
+        Access::Normal { deviation_pct } => format!("normal:{deviation_pct}"),
+        Access::HotSet { data_pct, access_pct } => format!("hot:{data_pct}/{access_pct}"),
+        Access::Zoned(zones) => {
+            let zones: Vec<String> = zones.iter().map(|(requests, data)| format!("{requests}/{data}")).collect();
+            format!("zoned:{}", zones.join(":"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_files::job_reader::parse;
+    use plimsoll_files::sched_groups::SchedGroups;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_the_file_said() {
+        for access in ["uniform", "zipf:1.1", "pareto:0.2", "normal:10", "hot:10/90", "zoned:60/10:30/20:8/30:2/40"] {
+            let text = format!(
+                "[{{name: j, type: randrw, rwmixread: 70, shards: [1], shard_info: {{parallelism: 4, \
+                 access: \"{access}\", rate: 0.5, bssplit: 4k/60:64k/40}}, \
+                 options: {{fdatasync: 3, compressible: 20}}}}]"
+            );
+            let file = parse("jobs.yaml", &text, &SchedGroups::default()).unwrap();
+            let options = JobOptions::of(&file.jobs[0]);
+            assert_eq!((options.kind.as_str(), options.access.as_str()), ("randrw", access));
+            assert_eq!((options.read_pct, &options.shards), (Some(70), &Some(vec![1])));
+            assert_eq!(options.sizes, [(4096, 60.0), (65_536, 40.0)]);
+            assert_eq!((options.requests_per_s_per_shard, options.request_bytes), (Some(0.5), 65_536));
+            assert_eq!((options.flush_every, options.flush_data_only, options.compressible_pct), (3, true, 20));
+        }
+    }
+}

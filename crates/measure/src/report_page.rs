@@ -1,0 +1,276 @@
+//! What `plimsoll report` makes: one page from any results.
+//!
+//! # Why
+//! A result is a file, and files are looked at long after they were made, several beside each other, by people who have
+//! neither the disk nor the command line that made them.
+//!
+//! # How it works
+//! Nobody says what a file is: [`read`] recognises it by its content, and hands it to the functions that make the
+//! sections of the `--page` of the command that wrote it, so that there is one rendering of each result. [`page()`]
+//! puts them into one HTML page, a part for each file, beneath a table of what they are.
+//!
+//! | file | recognised by |
+//! |---|---|
+//! | `tune --format json` | `mountpoint` and `read_block`; a list of such for several disks |
+//! | a record of `tune` | its first line, `"record": "plimsoll tune"` |
+//! | `test --format json` | `jobs` and `by_shard` |
+//! | `compare --format json` | `sides` and `comparisons` |
+//! | `sim run --format json` | `runs` and `seeds` |
+//! | `sim surface --format json` | `cells` |
+//! | a card of `instance card` | `plimsoll_card` |
+//! | a trace: own, blktrace, text of blkparse | its first bytes, or its lines |
+//! | a recording of `stat`, samples of `/proc/diskstats`, text or JSON of iostat | see [`plimsoll_observe::stat::from`] |
+//!
+//! # Limits
+//! Results are read whole, except traces; what is larger than [`FILE_BYTES_MAX`] and no trace is refused. JSON of
+//! analyses of traces, of sweeps and other experiments lacks what their own pages show; a sentence says what to do.
+//!
+//! # Example
+//! ```no_run
+//! use plimsoll_measure::report_page::{page, read};
+//! let results = [read("before.json".as_ref())?, read("after.json".as_ref())?];
+//! std::fs::write("report.html", page("Two runs", &results))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod json;
+mod sim;
+mod stat;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_observe::trace::{self, stages};
+use plimsoll_show::page::{self, Block, Part, Section};
+use plimsoll_show::table::Table;
+use serde::Serialize;
+
+use crate::tune;
+use crate::tune::record::Record;
+
+/// The largest file, in bytes, that is read whole: what `stat --record` writes of ten devices each second in two
+/// days. What is made of it takes several times as much memory.
+pub const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// How much of a file is looked at to tell what it is.
+const HEAD_BYTES: u64 = 1 << 16;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Of `tune`, analysed.
+    Tune,
+    /// The record of `tune`.
+    TuneRecord,
+    /// Of `test`.
+    Test,
+    /// Of `compare`.
+    Compare,
+    /// Of `sim run`.
+    Sim,
+    /// Of `sim surface`.
+    Surface,
+    /// Of `instance card`.
+    Card,
+    /// A trace.
+    Trace,
+    /// What disks did: a recording of `stat`, samples of `/proc/diskstats`, or output of `iostat`.
+    Stat,
+}
+
+impl Kind {
+    /// As in a table.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Kind::Tune => "measurement of a disk",
+            Kind::TuneRecord => "record of a measurement",
+            Kind::Test => "test",
+            Kind::Compare => "comparison of tests",
+            Kind::Sim => "simulation",
+            Kind::Surface => "surface of a simulated disk",
+            Kind::Card => "card of a machine",
+            Kind::Trace => "trace of requests",
+            Kind::Stat => "what disks did",
+        }
+    }
+}
+
+/// A result as it stands on the page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The file, as it was named.
+    pub file: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its sections.
+    pub part: Part,
+    /// What could not be read of it: sentences.
+    pub notes: Vec<String>,
+}
+
+/// Why a file is not shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It cannot be read.
+    #[error("{file}: cannot read it: {error}")]
+    Io {
+        /// The file.
+        file: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nobody knows it, or it is damaged: the file, and a sentence with what to do.
+    #[error("{0}")]
+    Content(String),
+}
+
+/// What a message calls all that is read.
+const EXPECTED: &str = "expected JSON that `plimsoll tune`, `test`, `compare` or `sim run` printed, a record of tune, \
+                        a card of a machine, a trace, a recording of `plimsoll stat`, samples of /proc/diskstats, or \
+                        output of iostat";
+
+/// What a reader found: title and sections, and what could not be read.
+struct Content {
+    kind: Kind,
+    title: String,
+    sections: Vec<Section>,
+    notes: Vec<String>,
+}
+
+impl Content {
+    fn new(kind: Kind, title: String, sections: Vec<Section>) -> Content {
+        Content { kind, title, sections, notes: Vec::new() }
+    }
+}
+
+/// Reads the file at `path`, whatever result it is.
+///
+/// # Errors
+/// [`ReadError`]: it cannot be read, is none of ours, or is damaged.
+pub fn read(path: &Path) -> Result<Shown, ReadError> {
+    let file = path.display().to_string();
+    let failed = |error| ReadError::Io { file: file.clone(), error };
+    let mut input = open(path)?;
+    let mut head = Vec::new();
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
+    let found = match &head {
+        head if head.is_empty() => Err(format!("the file is empty: {EXPECTED}")),
+        head if head.contains(&0) => of_trace(path, &file),
+        _ => of_text(path, &file, rest(input, head, path)?),
+    };
+    let Content { kind, title, sections, notes } =
+        found.map_err(|reason| ReadError::Content(with_file(&file, reason)))?;
+    Ok(Shown { file, kind, part: Part { title, sections }, notes })
+}
+
+/// Reads a file that must be in memory whole.
+///
+/// # Errors
+/// [`ReadError`]: it cannot be read, or has more than [`FILE_BYTES_MAX`].
+pub fn read_whole(path: &Path) -> Result<Vec<u8>, ReadError> {
+    rest(open(path)?, Vec::new(), path)
+}
+
+fn open(path: &Path) -> Result<File, ReadError> {
+    let failed = |error| ReadError::Io { file: path.display().to_string(), error };
+    let input = File::open(path).map_err(failed)?;
+    if input.metadata().map_err(failed)?.is_dir() {
+        return Err(ReadError::Content(format!("{}: it is a directory: name the files in it", path.display())));
+    }
+    Ok(input)
+}
+
+/// What is left in a file, behind what has been read of it. A size that the file tells is believed where it is too
+/// large; a device or a pipe tells none.
+fn rest(input: File, mut bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>, ReadError> {
+    let file = path.display();
+    let failed = |error| ReadError::Io { file: file.to_string(), error };
+    let told_bytes = input.metadata().map_err(failed)?.len();
+    if told_bytes <= FILE_BYTES_MAX {
+        let left = (FILE_BYTES_MAX + 1).saturating_sub(bytes.len() as u64);
+        input.take(left).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 <= FILE_BYTES_MAX {
+            return Ok(bytes);
+        }
+    }
+    let most = format_bytes_binary(FILE_BYTES_MAX);
+    let has = if told_bytes > FILE_BYTES_MAX { format_bytes_binary(told_bytes) } else { format!("more than {most}") };
+    Err(ReadError::Content(format!(
+        "{file}: it has {has}, and a file may have {most} at the most: cut it into parts, or record less often"
+    )))
+}
+
+/// The sentence with the file before it, which some readers have named with the line.
+fn with_file(file: &str, reason: String) -> String {
+    if reason.starts_with(&format!("{file}:")) { reason } else { format!("{file}: {reason}") }
+}
+
+fn of_trace(path: &Path, file: &str) -> Result<Content, String> {
+    let mut sums = stages::Stages::new(&[stages::By::Class, stages::By::Size]);
+    let trace = trace::read(path, &mut |item| sums.visit(&item)).map_err(|error| format!("{error}; {EXPECTED}"))?;
+    let report = sums.finish(&trace);
+    Ok(Content { notes: trace.lost, ..Content::new(Kind::Trace, format!("Stages of {file}"), report.sections()) })
+}
+
+fn of_text(path: &Path, file: &str, bytes: Vec<u8>) -> Result<Content, String> {
+    let text = String::from_utf8_lossy(&bytes);
+    // It may be large: it is not parsed here first.
+    if is_iostat_json(&text) {
+        return stat::read(file, &bytes);
+    }
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    if let Ok(line) = serde_json::from_str::<serde_json::Value>(first)
+        && line.get("record").and_then(serde_json::Value::as_str) == Some("plimsoll tune")
+    {
+        let record = Record::parse(file, &text).map_err(|error| error.to_string())?;
+        let (title, sections) = tune::pictures::sections(&tune::analyse(&record));
+        return Ok(Content::new(Kind::TuneRecord, title, sections));
+    }
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str::<serde_json::Value>(&text)
+        && let Some(found) = json::read(file, &text, &value)
+    {
+        return found;
+    }
+    match stat::read(file, &bytes) {
+        Ok(content) => Ok(content),
+        // A trace as text is what blkparse printed; it says of itself whether it is one.
+        Err(reason) => of_trace(path, file).map_err(|_| reason),
+    }
+}
+
+/// Whether it begins as JSON of iostat does: with the key `sysstat`, whatever is spaces between.
+fn is_iostat_json(text: &str) -> bool {
+    let begin = text.trim_start_matches('\u{feff}').trim_start();
+    let map = begin.strip_prefix('[').map_or(begin, str::trim_start).strip_prefix('{');
+    map.is_some_and(|keys| keys.trim_start().starts_with("\"sysstat\""))
+}
+
+/// The page: a part for each result, beneath a table of them where there are several.
+#[must_use]
+pub fn page(title: &str, results: &[Shown]) -> String {
+    let with_notes = |result: &Shown| {
+        let mut part = result.part.clone();
+        if !result.notes.is_empty() {
+            let blocks = vec![Block::Warnings(result.notes.clone())];
+            part.sections.insert(0, Section { heading: "What could not be read".to_owned(), blocks });
+        }
+        part
+    };
+    let mut parts: Vec<Part> = results.iter().map(with_notes).collect();
+    if parts.len() > 1 {
+        let rows = results.iter().map(|result| [result.file.clone(), result.kind.words().to_owned()]);
+        let table = Table::new("", ["file", "what it is"], rows);
+        let sections = vec![Section::new("What they are", [table.into()])];
+        parts.insert(0, Part { title: "Files".to_owned(), sections });
+    }
+    page::html_of_parts(title, &parts)
+}
+
+#[cfg(test)]
+mod tests;

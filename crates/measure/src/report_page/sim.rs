@@ -1,0 +1,188 @@
+//! Results of the simulator as sections.
+//!
+//! # Why
+//! A scenario's tables and figures are worth showing beside measurements.
+//!
+//! # How it works
+//! The documented keys of `sim run --format json` and `sim surface --format json` are read; what is missing is left
+//! out.
+//!
+//! # Limits
+//! Curves are not in the JSON: `sim run --svg DIR` draws them.
+//!
+//! # Example
+//! A run becomes a section with its figures, targets and verdicts, its tables and its remarks.
+
+use plimsoll_figures::units::format_figure;
+use plimsoll_show::page::{Block, Section};
+use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
+use plimsoll_show::table::Table;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Content, Kind};
+
+/// Newest schema of either that is understood.
+const SCHEMA: u64 = 1;
+
+#[derive(Deserialize)]
+struct RunsFile {
+    #[serde(default)]
+    interrupted: bool,
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    name: String,
+    #[serde(default)]
+    title: String,
+    seed: u64,
+    #[serde(default)]
+    sweep: serde_json::Map<String, Value>,
+    error: Option<String>,
+    #[serde(default)]
+    figures: Vec<Figure>,
+    #[serde(default)]
+    tables: Vec<RunTable>,
+    #[serde(default)]
+    remarks: Vec<String>,
+    requests: Option<u64>,
+    log_hash: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Figure {
+    name: String,
+    value: Option<f64>,
+    target: Option<Target>,
+    passed: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct RunTable {
+    title: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct SurfaceFile {
+    cells: Vec<Cell>,
+}
+
+/// Keys as they are documented.
+#[derive(Deserialize)]
+struct Cell {
+    #[serde(rename = "write_MBps")]
+    write_mbps: f64,
+    read_iops: f64,
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+    model_p50_ms: Option<f64>,
+    model_p95_ms: Option<f64>,
+    #[serde(default)]
+    saturated: bool,
+}
+
+fn typed<T: serde::de::DeserializeOwned>(value: &Value, what: &str) -> Result<T, String> {
+    match value.get("schema").and_then(Value::as_u64) {
+        Some(1..=SCHEMA) => {
+            serde_json::from_value(value.clone()).map_err(|error| format!("this {what} is damaged: {error}"))
+        }
+        Some(found) => Err(format!("this {what} has schema {found}, known is up to {SCHEMA}: use a newer plimsoll")),
+        None => Err(format!("this {what} has no `schema`: run it again with this version")),
+    }
+}
+
+pub(super) fn of_runs(file: &str, value: &Value) -> Result<Content, String> {
+    let RunsFile { interrupted, runs } = typed(value, "result of a simulation")?;
+    let mut content = Content::new(Kind::Sim, format!("Simulation {file}"), runs.iter().map(section).collect());
+    if interrupted {
+        content.notes.push("The simulation was interrupted: there are results of what was done until then.".to_owned());
+    }
+    Ok(content)
+}
+
+fn section(run: &Run) -> Section {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let sweep: String = run.sweep.iter().map(|(key, value)| format!(", {key}={}", plain(value))).collect();
+    let mut blocks = Vec::new();
+    if !run.title.is_empty() {
+        blocks.push(Block::Text(run.title.clone()));
+    }
+    blocks.push(Block::Warnings(run.error.iter().map(|error| format!("It failed: {error}")).collect()));
+    if !run.figures.is_empty() {
+        let rows = run.figures.iter().map(figure_row);
+        blocks.push(Table::new("Figures", ["figure", "value", "target", "verdict"], rows).into());
+    }
+    blocks.extend(
+        run.tables
+            .iter()
+            .map(|table| Block::Table(Table::new(&table.title, &table.columns, table.rows.iter().cloned()))),
+    );
+    blocks.extend(run.remarks.iter().cloned().map(Block::Text));
+    if let (Some(requests), Some(hash)) = (run.requests, &run.log_hash) {
+        let requests = plimsoll_figures::units::format_count(requests);
+        blocks.push(Block::Text(format!("{requests} requests, hash of the event log {hash}.")));
+    }
+    Section { heading: format!("{}, seed {}{sweep}", run.name, run.seed), blocks }
+}
+
+fn figure_row(figure: &Figure) -> Vec<String> {
+    let bounds = figure.target.as_ref().map(|target| (target.at_least, target.at_most));
+    let target = match bounds {
+        Some((Some(least), Some(most))) => format!("{} to {}", format_figure(least), format_figure(most)),
+        Some((Some(least), None)) => format!("at least {}", format_figure(least)),
+        Some((None, Some(most))) => format!("at most {}", format_figure(most)),
+        _ => String::new(),
+    };
+    let verdict = match figure.passed {
+        Some(true) => "pass",
+        Some(false) => "FAIL",
+        None => "",
+    };
+    vec![figure.name.clone(), figure.value.map_or_else(|| "n/a".to_owned(), format_figure), target, verdict.to_owned()]
+}
+
+pub(super) fn of_surface(file: &str, value: &Value) -> Result<Content, String> {
+    let SurfaceFile { cells } = typed(value, "surface")?;
+    let is_measured = cells.iter().any(|cell| cell.p50_ms.is_some());
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", format_figure(ms)));
+    let row = |cell: &Cell| {
+        let mut row = vec![format_figure(cell.write_mbps), format_figure(cell.read_iops)];
+        if is_measured {
+            row.extend([ms(cell.p50_ms), ms(cell.p95_ms)]);
+        }
+        row.extend([ms(cell.model_p50_ms), ms(cell.model_p95_ms)]);
+        row.push(if cell.saturated { "saturated".to_owned() } else { String::new() });
+        row
+    };
+    let measured: &[&str] = if is_measured { &["p50", "p95"] } else { &[] };
+    let headers = [&["writes, MB/s", "reads a second"], measured, &["model p50", "model p95", "state"]].concat();
+    let table = Table::new("Cells", headers, cells.iter().map(row));
+    let blocks = [Block::Picture(vec![chart(&cells)]), table.into()];
+    let sections = vec![Section::new("Latency of reads beside writes", blocks)];
+    Ok(Content::new(Kind::Surface, format!("Surface {file}"), sections))
+}
+
+/// The median of the model, and the measured one where it is known, by the load of reads.
+fn chart(cells: &[Cell]) -> Chart {
+    let of = |name: &str, ms: fn(&Cell) -> Option<f64>| Layer::Points {
+        name: name.to_owned(),
+        points: cells.iter().filter_map(|cell| Some(Point::new(cell.read_iops, ms(cell)? * 1e6))).collect(),
+    };
+    Chart {
+        title: "Median latency of reads".to_owned(),
+        x: Axis::linear("reads a second", Unit::PerSecond),
+        y: Axis::log10("latency", Unit::Nanoseconds),
+        layers: vec![of("measured", |cell| cell.p50_ms), of("model", |cell| cell.model_p50_ms)],
+        note: None,
+    }
+}

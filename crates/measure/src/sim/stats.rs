@@ -1,0 +1,136 @@
+//! Several seeds together: mean and 95 % interval of each figure.
+//!
+//! # Why
+//! One seed is one sample. Whether a difference between two runs means anything shows over several.
+//!
+//! # How it works
+//! Runs of the same scenario with the same changes belong together. The interval is the mean plus and minus
+//! t * s / sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution
+//! with n - 1 degrees of freedom (tabulated to 30, then the next lower tabulated one, which is on the safe side).
+//!
+//! # Limits
+//! Figures are taken to be about normally distributed. A figure passes when it passes with every seed.
+//!
+//! # Example
+//! ```
+//! let (mean, half) = plimsoll_measure::sim::stats::mean_and_interval(&[9.0, 10.0, 11.0]).unwrap();
+//! assert_eq!(mean, 10.0);
+//! assert!((half.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-9);
+//! ```
+
+use plimsoll_sim::scenario::Target;
+
+use super::run::Finished;
+
+/// 97.5 % quantiles of Student's t by degrees of freedom from 1 to 30 (any statistical table).
+const T_975: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+/// Beyond the table: from how many degrees of freedom on, and the quantile.
+const T_975_BEYOND: [(usize, f64); 4] = [(31, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)];
+
+/// A figure over several seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// The scenario.
+    pub scenario: String,
+    /// What a sweep changed.
+    pub changes: Vec<(String, String)>,
+    /// The figure.
+    pub figure: String,
+    /// Runs.
+    pub runs: usize,
+    /// Mean.
+    pub mean: f64,
+    /// Half of the width of the 95 % interval; `None` for a single run.
+    pub half_width_95: Option<f64>,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// What it should be.
+    pub target: Option<Target>,
+    /// Runs in which it is.
+    pub passed: usize,
+}
+
+/// Mean, and half of the width of its 95 % interval (`None` for one value); `None` without values.
+#[must_use]
+pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    let count = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let freedom = values.len() - 1;
+    let beyond = || T_975_BEYOND.iter().rev().find(|(from, _)| freedom >= *from).map(|(_, t)| *t);
+    let t = freedom.checked_sub(1).and_then(|at| T_975.get(at).copied().or_else(beyond));
+    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / freedom.max(1) as f64;
+    Some((mean, t.map(|t| t * (variance / count).sqrt())))
+}
+
+/// The figures of runs that differ in nothing but their seed, in the order in which they first appear.
+#[must_use]
+pub fn spreads(finished: &[Finished]) -> Vec<Spread> {
+    let mut groups: Vec<(&Finished, Vec<&Finished>)> = Vec::new();
+    for run in finished {
+        let same = |first: &Finished| {
+            first.task.subject.name() == run.task.subject.name() && first.task.changes == run.task.changes
+        };
+        match groups.iter_mut().find(|(first, _)| same(first)) {
+            Some((_, runs)) => runs.push(run),
+            None => groups.push((run, vec![run])),
+        }
+    }
+    groups.iter().flat_map(|(first, runs)| group_spreads(first, runs)).collect()
+}
+
+fn group_spreads(first: &Finished, runs: &[&Finished]) -> Vec<Spread> {
+    let mut names: Vec<&str> = Vec::new();
+    for figure in runs.iter().flat_map(|run| run.result.iter()).flat_map(|result| &result.figures) {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(&figure.name);
+        }
+    }
+    let spread = |name: &str| {
+        let figures: Vec<_> = runs
+            .iter()
+            .flat_map(|run| run.result.iter())
+            .filter_map(|result| result.figures.iter().find(|figure| figure.name == name))
+            .collect();
+        let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        let (mean, half_width_95) = mean_and_interval(&values)?;
+        Some(Spread {
+            scenario: first.task.subject.name().to_owned(),
+            changes: first.task.changes.clone(),
+            figure: name.to_owned(),
+            runs: values.len(),
+            mean,
+            half_width_95,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            target: figures.first().and_then(|figure| figure.target),
+            passed: figures.iter().filter(|figure| figure.passed() != Some(false)).count(),
+        })
+    };
+    names.into_iter().filter_map(spread).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_against_known_ones() {
+        assert_eq!(mean_and_interval(&[]), None);
+        assert_eq!(mean_and_interval(&[5.0]), Some((5.0, None)));
+        let (mean, half) = mean_and_interval(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        // s = sqrt(2.5), n = 5, t = 2.776.
+        assert!((mean - 3.0).abs() < 1e-12 && (half.unwrap() - 1.963).abs() < 1e-3);
+        for count in [2, 31, 32, 41, 200] {
+            let values: Vec<f64> = (0..count).map(f64::from).collect();
+            assert!(mean_and_interval(&values).unwrap().1.is_some(), "{count}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a disk model says of read latency under load, on a grid, and beside a measurement.
+//!
+//! # Why
+//! A model is worth as much as its predictions. The grid shows them; measured cells show how far off they are.
+//!
+//! # How it works
+//! Each cell is simulated without a scheduler ([`plimsoll_sim::surface`]). Without measured cells the grid has
+//! [`LEVELS`] levels of each rate, up to [`LOAD_MAX`] of what the disk model's figures and mix exponent allow.
+//!
+//! # Limits
+//! Cells are as long as [`SurfaceOptions`] says: percentiles are good to some per cent.
+//!
+//! # Example
+//! ```
+//! use plimsoll_files::disk;
+//! use plimsoll_measure::sim::surface::grid;
+//! let model = disk::find("i3en.3xlarge", ".".as_ref())?;
+//! assert!(grid(&model).iter().all(|cell| cell.read_iops <= 257_024.0));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+use plimsoll_core::Rate;
+use plimsoll_files::disk::DiskModel;
+use plimsoll_sim::device::{DeviceSpec, SpecError};
+use plimsoll_sim::fit::Cell;
+use plimsoll_sim::surface::{CellResult, Comparison, SurfaceOptions, compare, simulate};
+
+/// Levels of each rate of the default grid, 0 included.
+pub const LEVELS: u32 = 11;
+/// The highest load of the default grid, 1 being what the figures allow.
+pub const LOAD_MAX: f64 = 0.95;
+
+/// A simulated surface.
+#[derive(Clone, Debug)]
+pub struct Surface {
+    /// Cell by cell, in the order given.
+    pub results: Vec<CellResult>,
+    /// Against the measurement, where there is one.
+    pub comparison: Option<Comparison>,
+}
+
+/// The cells of the default grid; nothing is measured there.
+#[must_use]
+pub fn grid(model: &DiskModel) -> Vec<Cell> {
+    let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64);
+    let (reads, writes) = (rate(model.figures.read_iops), rate(model.figures.write_bandwidth));
+    let p = model.mix_exponent_p;
+    let load = |read: f64, write: f64| {
+        if p.is_infinite() { read.max(write) } else { (read.powf(p) + write.powf(p)).powf(1.0 / p) }
+    };
+    let levels = || (0..LEVELS).map(|level| f64::from(level) / f64::from(LEVELS - 1));
+    let pairs = levels().flat_map(|write| levels().map(move |read| (write, read)));
+    let inside = pairs.filter(|(write, read)| load(*read, *write) <= LOAD_MAX);
+    let cell = |(write, read): (f64, f64)| Cell {
+        write_bytes_per_s: (write * writes).round(),
+        read_iops: (read * reads).round(),
+        p50_ns: 1.0,
+        p95_ns: 1.0,
+    };
+    inside.map(cell).collect()
+}
+
+/// Simulates `cells`; compares with them where they are measured.
+///
+/// # Errors
+/// A specification that makes no device.
+pub fn run(spec: &DeviceSpec, cells: &[Cell], is_measured: bool, seed: u64) -> Result<Surface, SpecError> {
+    let results = simulate(spec, cells, seed, &SurfaceOptions::default())?;
+    let comparison = is_measured.then(|| compare(cells, cells, &results));
+    Ok(Surface { results, comparison })
+}

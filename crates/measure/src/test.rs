@@ -1,0 +1,485 @@
+//! `plimsoll test`: the jobs of an io_tester job file, on real storage, through the scheduler.
+//!
+//! # Why
+//! io_tester is how storage engineers ask the scheduler questions. The same files run here.
+//!
+//! # How it works
+//! [`TestOptions`] are checked flags and parsed files. [`run`] makes the classes, makes (or opens) the files, runs the
+//! jobs with [`crate::load`], and removes what it made. In a directory each job gets a file of its own on each shard; a
+//! named file or device is used by every job and shard, from the job's offset as far as its `data_size` goes (or
+//! whole), sequential jobs starting at the shard's part of it.
+//!
+//! Jobs of one stage run together, stages follow one another, each for the whole duration: what all of them measured is
+//! one result. All files are made before the first. Failed requests are counted with their job, and the others go on.
+//!
+//! # Limits
+//! Named files are read only, unless `overwrite`; devices, unless `destructive`. A device that jobs write to is claimed
+//! for the whole run; one that is mounted, or otherwise used, is refused.
+//! `max_write_bytes` holds for all of it: files that would not fit in it are refused, and writers end when it is used up.
+//! Jobs that verify know what they wrote themselves: on a named file such a job must be the only one of its stage that
+//! writes, on one shard.
+//!
+//! # Example
+//! ```
+//! use plimsoll::DiskSetup;
+//! use plimsoll::backend::choose::BackendKind;
+//! use plimsoll_files::job_reader;
+//! use plimsoll_files::sched_groups::SchedGroups;
+//! use plimsoll_measure::load::Control;
+//! use plimsoll_measure::test::{Storage, TestOptions, run};
+//!
+//! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
+//! let groups = SchedGroups::default();
+//! let options = TestOptions {
+//!     jobs: job_reader::parse("inline", text, &groups)?,
+//!     groups,
+//!     storage: Storage::of(".".as_ref())?,
+//!     overwrite: false,
+//!     destructive: false,
+//!     keep_files: false,
+//!     shards: 1,
+//!     disk: DiskSetup::unlimited(),
+//!     backend: Some(BackendKind::Null),
+//!     warmup_ns: 0,
+//!     duration_ns: 2_000_000,
+//!     max_write_bytes: None,
+//!     seed: 1,
+//! };
+//! let result = run(&options, &Control::default(), &mut |_, _| {})?;
+//! assert!(result.run.total("r").requests > 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod device;
+mod files;
+pub mod replay;
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::core::{Qos, Rate};
+use plimsoll::{Class, ClassError, Classes, DiskSetup, ShardOptions, Topology, TopologyError};
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_files::jobs::{Job, JobClass, JobFile};
+use plimsoll_files::sched_groups::{SchedGroup, SchedGroups};
+
+use self::files::Files;
+use crate::load::{Control, JobSpec, LoadError, Plan, RunResult, ScratchError, Watch};
+
+/// Length of the intervals of a result: short enough to see a stall, long enough to hold requests of a slow disk.
+const INTERVAL_NS: u64 = 100_000_000;
+
+/// Where the jobs work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A directory: files are made in it, and removed.
+    Directory(PathBuf),
+    /// A file that exists: used as it is.
+    File(PathBuf),
+    /// A block device: used as it is.
+    Device(PathBuf),
+}
+
+impl Storage {
+    /// What `path` is.
+    ///
+    /// # Errors
+    /// [`TestError::Storage`] when it does not exist or is something else.
+    pub fn of(path: &Path) -> Result<Storage, TestError> {
+        let bad = |reason: String| TestError::Storage { path: path.display().to_string(), reason };
+        let meta = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?;
+        let kind = meta.file_type();
+        if meta.is_dir() {
+            Ok(Storage::Directory(path.to_owned()))
+        } else if meta.is_file() {
+            Ok(Storage::File(path.to_owned()))
+        } else if kind.is_block_device() {
+            Ok(Storage::Device(path.to_owned()))
+        } else {
+            Err(bad("it is neither a directory, a file nor a block device".to_owned()))
+        }
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Storage::Directory(path) | Storage::File(path) | Storage::Device(path) => path,
+        }
+    }
+}
+
+/// What to run, how and where.
+#[derive(Clone, Debug)]
+pub struct TestOptions {
+    /// The jobs.
+    pub jobs: JobFile,
+    /// Groups and classes that they may join.
+    pub groups: SchedGroups,
+    /// Where.
+    pub storage: Storage,
+    /// Jobs that write may write over a named file.
+    pub overwrite: bool,
+    /// Jobs that write may write over a block device.
+    pub destructive: bool,
+    /// Leave the files.
+    pub keep_files: bool,
+    /// How many shards.
+    pub shards: u16,
+    /// The disk.
+    pub disk: DiskSetup,
+    /// Backend; `None` takes the best that there is.
+    pub backend: Option<BackendKind>,
+    /// How long before anything counts.
+    pub warmup_ns: u64,
+    /// How long.
+    pub duration_ns: u64,
+    /// Bytes to write at the most, preparing the files included: writers end there.
+    pub max_write_bytes: Option<u64>,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// Why a test could not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TestError {
+    /// The storage does not exist or is unusable.
+    #[error("{path}: {reason}: --storage takes a directory, a file or a block device")]
+    Storage {
+        /// The path.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A job would write over what is there.
+    #[error("job `{job}` writes, and {path} would lose its contents: pass {flag} if that is meant, or use a directory")]
+    WouldOverwrite {
+        /// The job.
+        job: String,
+        /// The file or device.
+        path: String,
+        /// The flag that allows it.
+        flag: &'static str,
+    },
+    /// A device that jobs would write to, and that somebody uses.
+    #[error("{path} is in use, and the jobs would destroy what is on it: {}", plimsoll::sys::block::uses_text(.uses))]
+    InUse {
+        /// The device.
+        path: String,
+        /// Who uses it; at least one.
+        uses: Vec<plimsoll::sys::block::Use>,
+    },
+    /// A device that jobs would write to, of which nobody can say whether it is used.
+    #[error("{path}: it is not known whether somebody uses it ({error}): run this where /proc and /sys can be read")]
+    UsesUnknown {
+        /// The device.
+        path: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A device that jobs would write to cannot be had for this program alone.
+    #[error("{error}")]
+    Claim {
+        /// What the system said, with the device and what to do.
+        error: std::io::Error,
+    },
+    /// A named file or device is too short.
+    #[error(
+        "{path} has {file_bytes} bytes{}, too few for one request of {request_bytes} bytes of job `{job}`: {}",
+        files::region_text(*.offset_bytes, *.data_size_bytes),
+        files::region_advice(*.offset_bytes, *.data_size_bytes, *.request_bytes)
+    )]
+    TooShort {
+        /// The file or device.
+        path: String,
+        /// Its length.
+        file_bytes: u64,
+        /// Where the job's region begins.
+        offset_bytes: u64,
+        /// How long the region may be, where the job says so.
+        data_size_bytes: Option<u64>,
+        /// The job.
+        job: String,
+        /// Length of its requests.
+        request_bytes: u64,
+    },
+    /// Files to remove can be made in a directory only.
+    #[error("job `{job}` removes files, and {path} is no directory: name a directory with --storage")]
+    NeedsDirectory {
+        /// The job.
+        job: String,
+        /// The storage.
+        path: String,
+    },
+    /// Somebody else would write where a job verifies.
+    #[error(
+        "job `{job}` verifies {path}, where others would write too: use a directory (each job and shard gets a file of its \
+         own), or one shard and one job that writes in each stage"
+    )]
+    SharedVerify {
+        /// The job.
+        job: String,
+        /// The file or device.
+        path: String,
+    },
+    /// Stopped before there was anything to measure.
+    #[error("interrupted while preparing the files: nothing was measured")]
+    Interrupted,
+    /// More would be written than allowed.
+    #[error(
+        "the files take {} to prepare, more than --max-write {}: set a smaller data_size",
+        format_bytes_binary(*.needed_bytes), format_bytes_binary(*.max_write_bytes)
+    )]
+    MaxWrite {
+        /// What is needed.
+        needed_bytes: u64,
+        /// What is allowed.
+        max_write_bytes: u64,
+    },
+    /// Classes could not be made.
+    #[error(transparent)]
+    Class(#[from] ClassError),
+    /// Impossible shards and queues.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// Scratch files.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// The run itself.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// What a test measured.
+#[derive(Clone, Debug)]
+pub struct TestResult {
+    /// The run; of several stages, all of them one after another.
+    pub run: RunResult,
+    /// Each job of the file and its class.
+    pub jobs: Vec<TestJob>,
+    /// Whether it was stopped before its time.
+    pub interrupted: bool,
+    /// Bytes written, preparing the files included.
+    pub written_bytes: u64,
+    /// Whether writers ended because no more may be written.
+    pub max_write_reached: bool,
+}
+
+/// One job of the file.
+#[derive(Clone, Debug)]
+pub struct TestJob {
+    /// Its definition.
+    pub job: Job,
+    /// Name of its class.
+    pub class: String,
+    /// Shares of the class.
+    pub shares: u32,
+}
+
+/// Runs the jobs, with a series of intervals of 100 ms. `on_step` hears what is going on ("preparing files",
+/// "running"), and how long it is expected to take (ns).
+///
+/// # Errors
+/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
+pub fn run(
+    options: &TestOptions,
+    control: &Control,
+    on_step: &mut dyn FnMut(&str, Option<u64>),
+) -> Result<TestResult, TestError> {
+    run_watched(options, &Watch { interval_ns: INTERVAL_NS, steady: None }, control, on_step)
+}
+
+/// As [`run`], watched as `watch` says. Each stage ends when it is steady.
+///
+/// # Errors
+/// See [`TestError`]. Nothing is left behind, unless `keep_files`.
+pub fn run_watched(
+    options: &TestOptions,
+    watch: &Watch,
+    control: &Control,
+    on_step: &mut dyn FnMut(&str, Option<u64>),
+) -> Result<TestResult, TestError> {
+    let classes = Classes::new();
+    let jobs = make_classes(options, &classes)?;
+    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
+    let control = bounded.as_ref().unwrap_or(control);
+    let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
+    let mut files = Files::check(options)?;
+    let numbered = jobs.iter().enumerate();
+    let specs = numbered.map(|(number, (job, class))| files.spec(options, &topology, &job.job, number, *class));
+    let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
+    on_step("preparing files", None);
+    files.fill(options, control)?;
+    if control.is_stopped() {
+        return Err(TestError::Interrupted);
+    }
+    let jobs: Vec<TestJob> = jobs.into_iter().map(|(job, _)| job).collect();
+    let stages: BTreeSet<u32> = jobs.iter().map(|job| job.job.stage).collect();
+    let mut all: Option<RunResult> = None;
+    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.is_stopped()) {
+        let what = match stages.len() {
+            1 => "running".to_owned(),
+            count => format!("running stage {} of {count}", nth + 1),
+        };
+        on_step(&what, Some(options.warmup_ns.saturating_add(options.duration_ns)));
+        let mine = jobs.iter().zip(&specs).filter(|(job, _)| job.job.stage == *stage);
+        let run = run_stage(options, watch, control, &topology, mine.map(|(_, spec)| spec.clone()).collect())?;
+        match &mut all {
+            Some(all) => append_stage(all, run),
+            None => all = Some(run),
+        }
+    }
+    // A job file has a job, and so a stage.
+    let run = all.ok_or(TestError::Interrupted)?;
+    Ok(TestResult {
+        run,
+        jobs,
+        interrupted: control.is_stopped(),
+        written_bytes: control.written_bytes(),
+        max_write_reached: control.is_write_bound_reached(),
+    })
+}
+
+fn run_stage(
+    options: &TestOptions,
+    watch: &Watch,
+    control: &Control,
+    topology: &Topology,
+    jobs: Vec<JobSpec>,
+) -> Result<RunResult, LoadError> {
+    let plan = Plan {
+        topology: topology.clone(),
+        options: ShardOptions { backend: options.backend, ..ShardOptions::default() },
+        jobs,
+        warmup_ns: options.warmup_ns,
+        duration_ns: options.duration_ns,
+        seed: options.seed,
+    };
+    crate::load::run_watched(&plan, watch, control)
+}
+
+/// What `next` measured comes behind what `all` did; their jobs differ.
+fn append_stage(all: &mut RunResult, next: RunResult) {
+    for (mine, theirs) in all.shards.iter_mut().zip(next.shards) {
+        mine.cpu_ns += theirs.cpu_ns;
+        mine.elapsed_ns += theirs.elapsed_ns;
+        mine.jobs.extend(theirs.jobs);
+    }
+    if all.steady.is_none_or(|steady| steady.attained) {
+        all.steady = next.steady;
+    }
+}
+
+fn make_classes(options: &TestOptions, classes: &Classes) -> Result<Vec<(TestJob, Class)>, TestError> {
+    make_groups(&options.groups.groups, classes)?;
+    for job in &options.jobs.jobs {
+        if let JobClass::Own { shares } = job.class {
+            add_class(classes, &job.name, None, shares)?;
+        }
+    }
+    limit_classes(&options.jobs.jobs, classes)?;
+    let table = classes.list();
+    let with_class = |job: &Job| {
+        let name = class_name(job);
+        let class = classes.find(name).ok_or(ClassError::Unknown)?;
+        let shares = table[class.index()].shares;
+        Ok((TestJob { job: job.clone(), class: name.to_owned(), shares }, class))
+    };
+    options.jobs.jobs.iter().map(with_class).collect()
+}
+
+fn class_name(job: &Job) -> &str {
+    match &job.class {
+        JobClass::Own { .. } => &job.name,
+        JobClass::Joined(name) => name,
+    }
+}
+
+/// Sets the bandwidth that jobs ask for as the limit of their classes; of several jobs of a class, the lowest.
+fn limit_classes(jobs: &[Job], classes: &Classes) -> Result<(), ClassError> {
+    for job in jobs {
+        let Some(limit_bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
+        let class = classes.find(class_name(job)).ok_or(ClassError::Unknown)?;
+        let mut qos = classes.list().get(class.index()).map_or_else(Qos::default, |info| info.qos);
+        let lowest = qos.limits.bandwidth.get().map_or(limit_bytes_per_s, |known| known.min(limit_bytes_per_s));
+        qos.limits.bandwidth = Rate::per_second(lowest);
+        classes.set_qos(class, qos)?;
+    }
+    Ok(())
+}
+
+/// Makes groups and classes, each after its parent: the file may name them in any order.
+fn make_groups(groups: &[SchedGroup], classes: &Classes) -> Result<(), ClassError> {
+    let depth = |at: &usize| {
+        let parent_of = |at: &usize| groups.get(*at).and_then(|group| group.parent);
+        std::iter::successors(parent_of(at), parent_of).take(groups.len()).count()
+    };
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(depth);
+    for at in order {
+        let Some(group) = groups.get(at) else { continue };
+        let parent = match group.parent.and_then(|parent| groups.get(parent)) {
+            Some(parent) => Some(classes.find(&parent.name).ok_or(ClassError::Unknown)?),
+            None => None,
+        };
+        if groups.iter().any(|member| member.parent == Some(at)) {
+            classes.add_group(&group.name, parent, group.shares)?;
+        } else {
+            add_class(classes, &group.name, parent, group.shares)?;
+        }
+        if group.qos != Qos::default() {
+            classes.set_qos(classes.find(&group.name).ok_or(ClassError::Unknown)?, group.qos)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds a class. The class `default` is there already, at the top, and takes the shares.
+fn add_class(classes: &Classes, name: &str, parent: Option<Class>, shares: u32) -> Result<(), ClassError> {
+    if parent.is_none() && classes.find(name) == Some(Class::DEFAULT) {
+        return classes.set_shares(Class::DEFAULT, shares);
+    }
+    classes.add_class(name, parent, shares).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_files::sched_groups::parse;
+
+    use super::*;
+
+    #[test]
+    fn the_lowest_bandwidth_of_a_class_is_its_limit() {
+        let text = "
+- {name: a, type: randread, shards: all, shard_info: {parallelism: 1}}
+- {name: b, type: randread, shards: all, shard_info: {parallelism: 1, class: a}}
+- {name: c, type: randread, shards: all, shard_info: {parallelism: 1, class: a}}
+";
+        let mut jobs = plimsoll_files::job_reader::parse("test", text, &SchedGroups::default()).unwrap().jobs;
+        for (job, limit) in jobs.iter_mut().zip([None, Some(3_000_000), Some(2_000_000)]) {
+            job.bandwidth_limit_bytes_per_s = limit;
+        }
+        let classes = Classes::new();
+        classes.add_class("a", None, 1).unwrap();
+        limit_classes(&jobs, &classes).unwrap();
+        let qos = classes.list()[classes.find("a").unwrap().index()].qos;
+        assert_eq!(qos.limits.bandwidth, Rate::per_second(2_000_000));
+    }
+
+    #[test]
+    fn groups_may_come_after_their_members() {
+        let text = "[{name: leaf, shares: 3, parent: inner}, {name: inner, shares: 2, parent: outer}, \
+                    {name: outer, shares: 1}, {name: default, shares: 7}]";
+        let classes = Classes::new();
+        make_groups(&parse("test", text).unwrap().groups, &classes).unwrap();
+        let table = classes.list();
+        let of = |name: &str| &table[classes.find(name).unwrap().index()];
+        assert_eq!((of("leaf").parent, of("leaf").is_group), (classes.find("inner"), false));
+        assert_eq!((of("inner").parent, of("inner").is_group), (classes.find("outer"), true));
+        assert_eq!((of("outer").parent, of("outer").is_group), (None, true));
+        assert_eq!((of("default").shares, classes.find("default")), (7, Some(Class::DEFAULT)));
+    }
+}

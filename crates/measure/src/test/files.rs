@@ -1,0 +1,376 @@
+//! The files that a test works on: found, or made and removed.
+//!
+//! # Why
+//! Everything that can be refused is refused before a byte is written, with the numbers.
+//!
+//! # How it works
+//! [`Files::check`] looks at the jobs and the storage and adds up what is needed; [`Files::spec`] makes the files of
+//! one job and says what the load generator is to do with them; [`Files::fill`] writes the data, and reserves the
+//! space of appending jobs that want it (`fallocate`).
+//!
+//! # Limits
+//! An appending job with a `data_size` begins again at its end; one without may use an eighth of the free space,
+//! shared by all such jobs, and reserves at most 1 GiB of that. Files to remove have whole MiB, as io_tester's.
+//!
+//! # Example
+//! Job `a b`, the first of the file, has `plimsoll-test-0-a_b-1` on shard 1; files to remove have `.0`, `.1`, ...
+//! behind that.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::backend::memory::MemoryBackend;
+use plimsoll::backend::{Backend, OpenOptions};
+use plimsoll::sys::statfs::file_system;
+use plimsoll::{Class, Classes, Data, DiskSetup, Request, RequestKind, ShardOptions, Topology, run_shards};
+use plimsoll_files::jobs::{Job, JobKind};
+use plimsoll_files::setup::is_in_memory;
+
+use super::{Storage, TestError, TestOptions, device};
+use crate::load::{Control, JobSpec, LoadError, Scratch, Target, unlink_path};
+
+/// Characters of a job's name that its files' names keep.
+const FILE_NAME_CHARS: usize = 64;
+/// How far an appending job may go in memory before it begins again, in bytes.
+const APPEND_IN_MEMORY_BYTES: u64 = 1 << 30;
+/// The most space that is reserved for an appending job that does not say how much it writes, in bytes.
+const RESERVED_MAX_BYTES: u64 = 1 << 30;
+/// Files to remove have a multiple of this, as io_tester's.
+const UNLINK_ALIGN_BYTES: u64 = 1 << 20;
+
+/// See the module's documentation.
+pub(super) struct Files {
+    scratch: Option<Scratch>,
+    /// Path and length.
+    to_fill: Vec<(PathBuf, u64)>,
+    /// Job, path and length.
+    to_reserve: Vec<(String, PathBuf, u64)>,
+    /// How far each appending job of a directory may go that does not say so itself.
+    append_room_bytes: u64,
+    /// Keeps others off a device that is written to.
+    _claim: Option<File>,
+}
+
+impl Files {
+    /// Looks at everything that can be refused before anything is made.
+    pub(super) fn check(options: &TestOptions) -> Result<Files, TestError> {
+        let nothing = |append_room_bytes| Files {
+            scratch: None,
+            to_fill: Vec::new(),
+            to_reserve: Vec::new(),
+            append_room_bytes,
+            _claim: None,
+        };
+        check_named(options)?;
+        let directory = match &options.storage {
+            Storage::Directory(directory) => directory,
+            Storage::File(_) => return Ok(nothing(0)),
+            Storage::Device(path) => {
+                let is_written =
+                    !is_in_memory(options.backend) && options.jobs.jobs.iter().any(|job| job.kind.is_write());
+                let claim = is_written.then(|| device::claim(path)).transpose()?;
+                return Ok(Files { _claim: claim, ..nothing(0) });
+            }
+        };
+        if is_in_memory(options.backend) {
+            return Ok(nothing(APPEND_IN_MEMORY_BYTES));
+        }
+        let shards = u32::from(options.shards);
+        let running = |job: &Job| (0..shards).filter(|s| job.shards.contains(*s)).count() as u64;
+        let of_all = |job: &Job| running(job).saturating_mul(data_bytes(job, shards));
+        let (appending, filled): (Vec<&Job>, Vec<&Job>) =
+            options.jobs.jobs.iter().partition(|job| job.kind == JobKind::Append);
+        let filled_bytes = filled.into_iter().map(of_all).fold(0, u64::saturating_add);
+        if let Some(max_write_bytes) = options.max_write_bytes.filter(|max| filled_bytes > *max) {
+            return Err(TestError::MaxWrite { needed_bytes: filled_bytes, max_write_bytes });
+        }
+        let needed_bytes = appending.iter().map(|job| of_all(job)).fold(filled_bytes, u64::saturating_add);
+        let mut scratch = Scratch::new(directory, needed_bytes)?;
+        if options.keep_files {
+            scratch.keep();
+        }
+        let roomless = appending.into_iter().filter(|job| data_bytes(job, shards) == 0).map(running).sum();
+        let append_room_bytes = append_room_bytes(directory, needed_bytes, roomless);
+        Ok(Files { scratch: Some(scratch), ..nothing(append_room_bytes) })
+    }
+
+    /// The job as the load generator takes it, its files made.
+    pub(super) fn spec(
+        &mut self,
+        options: &TestOptions,
+        topology: &Topology,
+        job: &Job,
+        number: usize,
+        class: Class,
+    ) -> Result<JobSpec, TestError> {
+        let mut spec = JobSpec::new(&job.name, job.shape.clone(), class);
+        // A file in a directory is the shard's own; a named one is everybody's.
+        spec.staggered = self.scratch.is_none() && !is_in_memory(options.backend);
+        for shard in (0..options.shards).filter(|s| job.shards.contains(u32::from(*s))) {
+            let target = self.target(options, topology, job, number, shard)?;
+            spec = spec.on_shard(shard, target);
+        }
+        Ok(spec)
+    }
+
+    fn target(
+        &mut self,
+        options: &TestOptions,
+        topology: &Topology,
+        job: &Job,
+        number: usize,
+        shard: u16,
+    ) -> Result<Target, TestError> {
+        let how = OpenOptions {
+            write: job.kind.is_write(),
+            create_new: false,
+            direct: true,
+            dsync: job.dsync,
+            directory: false,
+        };
+        let bytes = data_bytes(job, u32::from(options.shards));
+        let name = file_name(number, &job.name, shard);
+        if let JobKind::Cpu { .. } = job.kind {
+            // Nobody opens it.
+            return Ok(Target { file: topology.file(Path::new(&name), how, 0), offset: 0, len_bytes: 0 });
+        }
+        if self.scratch.is_some() {
+            let (path, len_bytes) = self.make(job, &name, bytes)?;
+            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
+        }
+        if is_in_memory(options.backend) {
+            let path = PathBuf::from(name);
+            if options.backend == Some(BackendKind::Memory) {
+                let made = make_all_in_memory(topology, job, &path, bytes);
+                made.map_err(|error| LoadError::Open { job: job.name.clone(), error })?;
+            }
+            let how = OpenOptions { write: true, ..how };
+            let len_bytes = if job.kind == JobKind::Append { append_in_memory_bytes(bytes) } else { bytes };
+            return Ok(Target { file: topology.file(&path, how, 0), offset: 0, len_bytes });
+        }
+        let path = options.storage.path();
+        let file_bytes = length_of(path)?;
+        // A size is the whole of the region here: all shards work on it.
+        let after_bytes = file_bytes.saturating_sub(job.offset_bytes);
+        let len_bytes = job.data_size_bytes.map_or(after_bytes, |size| size.min(after_bytes));
+        if len_bytes < u64::from(job.request_bytes) {
+            return Err(TestError::TooShort {
+                path: path.display().to_string(),
+                file_bytes,
+                offset_bytes: job.offset_bytes,
+                data_size_bytes: job.data_size_bytes,
+                job: job.name.clone(),
+                request_bytes: job.request_bytes.into(),
+            });
+        }
+        Ok(Target { file: topology.file(path, how, 0), offset: job.offset_bytes, len_bytes })
+    }
+
+    /// Makes what a job needs on a shard in the directory; the path that the job knows it by, and the length of its
+    /// region.
+    fn make(&mut self, job: &Job, name: &str, bytes: u64) -> Result<(PathBuf, u64), TestError> {
+        let Some(scratch) = &mut self.scratch else { return Ok((PathBuf::from(name), bytes)) };
+        match job.kind {
+            JobKind::Unlink { files } => {
+                for number in 0..files {
+                    let path = scratch.create(&unlink_path(Path::new(name), number).to_string_lossy())?;
+                    self.to_fill.push((path, bytes / u64::from(files.max(1))));
+                }
+                // The first file's path without its number: it is in the directory, whatever that is called.
+                let first = self.to_fill.last().and_then(|(path, _)| path.parent()).map(|parent| parent.join(name));
+                Ok((first.unwrap_or_else(|| PathBuf::from(name)), bytes))
+            }
+            JobKind::Append => {
+                let path = scratch.create(name)?;
+                let room_bytes = if bytes > 0 { bytes } else { self.append_room_bytes.max(job.request_bytes.into()) };
+                if job.fallocate {
+                    let reserved_bytes = if bytes > 0 { bytes } else { room_bytes.min(RESERVED_MAX_BYTES) };
+                    self.to_reserve.push((job.name.clone(), path.clone(), reserved_bytes));
+                }
+                Ok((path, room_bytes))
+            }
+            _ => {
+                let path = scratch.create(name)?;
+                self.to_fill.push((path.clone(), bytes));
+                Ok((path, bytes))
+            }
+        }
+    }
+
+    /// Reserves and writes.
+    pub(super) fn fill(&self, options: &TestOptions, control: &Control) -> Result<(), TestError> {
+        for (job, path, len_bytes) in &self.to_reserve {
+            reserve(path, *len_bytes, options.backend).map_err(|reason| {
+                let reason =
+                    format!("cannot reserve {len_bytes} bytes for {}: {reason}: remove fallocate", path.display());
+                LoadError::Unsuitable { job: job.clone(), reason }
+            })?;
+        }
+        match &self.scratch {
+            Some(scratch) => Ok(scratch.fill(&self.to_fill, options.backend, control)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The part of a file of which a job has too little.
+pub(super) fn region_text(offset_bytes: u64, data_size_bytes: Option<u64>) -> String {
+    match (offset_bytes, data_size_bytes) {
+        (0, None) => String::new(),
+        (offset, None) => format!(", and the job begins at offset {offset}"),
+        (0, Some(size)) => format!(", of which the job uses a data_size of {size}"),
+        (offset, Some(size)) => format!(", of which the job uses a data_size of {size} from offset {offset} on"),
+    }
+}
+
+/// What to do about it.
+pub(super) fn region_advice(offset_bytes: u64, data_size_bytes: Option<u64>, request_bytes: u64) -> String {
+    match (offset_bytes, data_size_bytes) {
+        (_, Some(size)) if size < request_bytes => "raise data_size, or lower reqsize".to_owned(),
+        (0, _) => "name a longer file, or lower reqsize".to_owned(),
+        _ => "lower offset, name a longer file, or lower reqsize".to_owned(),
+    }
+}
+
+/// What a job may not do to a named file or device.
+fn check_named(options: &TestOptions) -> Result<(), TestError> {
+    let (path, is_allowed, flag) = match &options.storage {
+        Storage::Directory(_) => return Ok(()),
+        Storage::File(path) => (path.display().to_string(), options.overwrite, "--overwrite"),
+        Storage::Device(path) => (path.display().to_string(), options.destructive, "--destructive"),
+    };
+    let jobs = &options.jobs.jobs;
+    if let Some(job) = jobs.iter().find(|job| matches!(job.kind, JobKind::Unlink { .. })) {
+        return Err(TestError::NeedsDirectory { job: job.name.clone(), path });
+    }
+    if let Some(job) = jobs.iter().find(|job| job.kind.is_write() && !is_allowed) {
+        return Err(TestError::WouldOverwrite { job: job.name.clone(), path, flag });
+    }
+    let writers = |stage| jobs.iter().filter(|job| job.stage == stage && job.kind.is_write()).count();
+    let is_shared = |job: &&Job| {
+        let shards = (0..u32::from(options.shards)).filter(|shard| job.shards.contains(*shard)).count();
+        let others = writers(job.stage) - usize::from(job.kind.is_write());
+        job.verify && (others > 0 || (shards > 1 && job.kind.is_write()))
+    };
+    match jobs.iter().find(is_shared) {
+        Some(job) => Err(TestError::SharedVerify { job: job.name.clone(), path }),
+        None => Ok(()),
+    }
+}
+
+/// Bytes that a job's files have on a shard; 0 where it does not say, or has none.
+fn data_bytes(job: &Job, shards: u32) -> u64 {
+    let bytes = job.bytes_per_shard(shards);
+    match job.kind {
+        JobKind::Cpu { .. } => 0,
+        JobKind::Unlink { files } => {
+            let files = u64::from(files.max(1));
+            (bytes / files).max(1).div_ceil(UNLINK_ALIGN_BYTES).saturating_mul(UNLINK_ALIGN_BYTES).saturating_mul(files)
+        }
+        _ => bytes,
+    }
+}
+
+fn append_in_memory_bytes(bytes: u64) -> u64 {
+    if bytes > 0 { bytes } else { APPEND_IN_MEMORY_BYTES }
+}
+
+/// Makes the files of a job on a shard for the memory backend.
+fn make_all_in_memory(topology: &Topology, job: &Job, path: &Path, bytes: u64) -> std::io::Result<()> {
+    match job.kind {
+        JobKind::Unlink { files } => (0..files).try_for_each(|number| {
+            make_in_memory(topology, &unlink_path(path, number), bytes / u64::from(files.max(1)))
+        }),
+        JobKind::Append => make_in_memory(topology, path, 0),
+        _ => make_in_memory(topology, path, bytes),
+    }
+}
+
+/// Makes a file of zeros for the memory backend, so that reads find what they ask for.
+pub(super) fn make_in_memory(topology: &Topology, path: &Path, len_bytes: u64) -> std::io::Result<()> {
+    let mut backend = MemoryBackend::new(topology.memory())?;
+    let (file, _) = backend.open(path, &OpenOptions { write: true, create_new: true, ..OpenOptions::default() })?;
+    backend.set_file_len(file, len_bytes)
+}
+
+/// Name of the scratch file of job number `number` on `shard`. Names of jobs are free text: only the number tells them
+/// apart.
+fn file_name(number: usize, job: &str, shard: u16) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let name: String = job.chars().take(FILE_NAME_CHARS).map(letter).collect();
+    format!("plimsoll-test-{number}-{name}-{shard}")
+}
+
+/// How far each of `files` appending files may go before it begins again: together an eighth of what is free when the
+/// other files are there, but 1 MiB each.
+fn append_room_bytes(directory: &Path, needed_bytes: u64, files: u64) -> u64 {
+    let free_bytes = file_system(directory).map_or(APPEND_IN_MEMORY_BYTES, |fs| fs.available_bytes);
+    (free_bytes.saturating_sub(needed_bytes) / 8 / files.max(1)).max(1 << 20)
+}
+
+/// Length of a file or block device in bytes.
+pub(super) fn length_of(path: &Path) -> Result<u64, TestError> {
+    use std::io::Seek;
+    let opened = std::fs::File::open(path).and_then(|mut file| file.seek(std::io::SeekFrom::End(0)));
+    opened.map_err(|error| TestError::Storage { path: path.display().to_string(), reason: error.to_string() })
+}
+
+/// Reserves `len_bytes` for the file at `path`, without making it longer.
+fn reserve(path: &Path, len_bytes: u64, backend: Option<BackendKind>) -> Result<(), String> {
+    let setups = vec![DiskSetup::unlimited()];
+    let topology = Topology::new(1, Classes::new(), setups).map_err(|error| error.to_string())?;
+    let how = OpenOptions { write: true, direct: true, ..OpenOptions::default() };
+    let file = topology.file(path, how, 0);
+    let options = ShardOptions { backend, pin: false, ..ShardOptions::default() };
+    let ends = run_shards(&topology, &options, move |mut reactor, _| {
+        let kind = RequestKind::Allocate { len_bytes, keep_size: true };
+        let (file, data) = (file.clone(), Data::None);
+        let request = Request { file, class: Class::DEFAULT, kind, offset: 0, data, tag: 0 };
+        reactor.submit(request).map_err(|refused| refused.to_string())?;
+        let mut done = Vec::new();
+        while done.is_empty() {
+            reactor.park(None).map_err(|error| error.to_string())?;
+            reactor.reap(&mut done);
+        }
+        let failed = done.iter().find_map(|end| end.result.err());
+        failed.map_or(Ok(()), |error| Err(error.to_string()))
+    });
+    ends.map_err(|error| error.to_string())?.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_differ_and_stay_short() {
+        assert_eq!(file_name(0, "a b", 1), "plimsoll-test-0-a_b-1");
+        assert_eq!(file_name(1, "a_b", 1), "plimsoll-test-1-a_b-1");
+        assert!(file_name(65_535, &"x".repeat(5000), 65_535).len() < 128);
+    }
+
+    #[test]
+    fn a_region_that_is_too_short_says_why() {
+        for (offset_bytes, data_size_bytes, parts) in [
+            (0, None, ["f has 5000 bytes, too few for one request of 8192 bytes of job `a`", "name a longer file"]),
+            (4096, None, ["begins at offset 4096", "lower offset"]),
+            (0, Some(512), ["a data_size of 512", "raise data_size"]),
+            (4096, Some(1 << 20), ["a data_size of 1048576 from offset 4096 on", "lower offset"]),
+        ] {
+            let (path, job) = ("f".to_owned(), "a".to_owned());
+            let (file_bytes, request_bytes) = (5000, 8192);
+            let error = TestError::TooShort { path, file_bytes, offset_bytes, data_size_bytes, job, request_bytes };
+            let text = error.to_string();
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+
+    #[test]
+    fn appending_files_share_what_is_free() {
+        let root = Path::new("/");
+        let (one, eight) = (append_room_bytes(root, 0, 1), append_room_bytes(root, 0, 8));
+        assert!(eight <= one && eight >= 1 << 20, "{one} {eight}");
+        assert_eq!(append_room_bytes(root, u64::MAX, 1), 1 << 20);
+    }
+}

@@ -1,0 +1,469 @@
+//! `plimsoll test --replay`: the requests of a trace on real storage, through the scheduler.
+//!
+//! # Why
+//! As [`super`], with what a program did instead of a job file.
+//!
+//! # How it works
+//! [`run`] surveys the trace, makes the classes, makes (or opens) the file, replays with [`crate::load::replay`], and
+//! makes a result as that of any test: a job for each class.
+//!
+//! Classes go by name: one of the job file or of the groups has the name of the trace's class, and its requests go in
+//! that; the others get classes of their own, with the shares that they had. Of a job file only the classes are used.
+//! At most [`CLASSES_MAX`] classes, those with the most requests, are kept apart; the rest is one more.
+//!
+//! In a directory there is one scratch file, as long as what the trace used, but at most [`SCRATCH_MAX_BYTES`] where
+//! nobody says more. Of a named file or device all is used; writes, flushes and discards are left out unless
+//! `overwrite`, or
+//! `destructive`, says that they are meant.
+//!
+//! # Limits
+//! See [`crate::load::replay`]. A simulated disk replays what `trace export --to arrivals` wrote: see scenarios.
+//!
+//! # Example
+//! A trace with classes `db` (shares 800) and `backup` (100), and a groups file with `db` alone: `db` as the file says,
+//! `backup` with 100 shares.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plimsoll::backend::OpenOptions;
+use plimsoll::backend::choose::BackendKind;
+use plimsoll::core::Histogram;
+use plimsoll::{Class, ClassError, Classes, ShardOptions, Topology};
+use plimsoll_figures::units::format_bytes_binary;
+use plimsoll_files::job_reader;
+use plimsoll_files::jobs::Job;
+use plimsoll_files::sched_groups::SchedGroups;
+use plimsoll_files::setup::is_in_memory;
+use plimsoll_observe::trace::span::Origin;
+use serde::Serialize;
+
+use super::files::{length_of, make_in_memory};
+use super::{Storage, TestError, TestJob, TestOptions, TestResult, add_class, device, make_classes};
+use crate::load::replay::{
+    Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,
+};
+use crate::load::{Control, Scratch};
+use crate::report::{JobOptions, Latency, TestReport};
+
+/// Most classes that are kept apart.
+pub const CLASSES_MAX: usize = 64;
+/// The longest scratch file where nobody says how long, in bytes.
+pub const SCRATCH_MAX_BYTES: u64 = 1 << 30;
+/// Scratch files have a multiple of this, in bytes.
+const SCRATCH_UNIT_BYTES: u64 = 1 << 20;
+/// The class of what is not kept apart.
+const OTHERS: &str = "others";
+/// Shares of classes that had none: of processes.
+const SHARES: u32 = 100;
+
+/// What to replay, beside what every test needs.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// Storage, shards, disk, classes. Its jobs are not run.
+    pub test: TestOptions,
+    /// Whether the classes of its jobs are used.
+    pub has_job_file: bool,
+    /// The trace.
+    pub trace: PathBuf,
+    /// How fast.
+    pub speed: Speed,
+    /// Length of the scratch file in a directory or in memory; `None`: what the trace needs, at most
+    /// [`SCRATCH_MAX_BYTES`].
+    pub data_size_bytes: Option<u64>,
+    /// Ends so long after its beginning, in ns; `None`: with the trace.
+    pub duration_ns: Option<u64>,
+}
+
+/// Why there was no replay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayTestError {
+    /// As in any test.
+    #[error(transparent)]
+    Test(#[from] TestError),
+    /// The trace, or the run.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// Only reads are allowed, and there are none.
+    #[error("{trace} has no reads, and {path} may not be written: pass {flag} if that is meant, or use a directory")]
+    NoReads {
+        /// The trace.
+        trace: String,
+        /// The file or device.
+        path: String,
+        /// The flag that allows writes.
+        flag: &'static str,
+    },
+}
+
+impl From<ClassError> for ReplayTestError {
+    fn from(error: ClassError) -> ReplayTestError {
+        ReplayTestError::Test(error.into())
+    }
+}
+
+/// What a replay measured.
+#[derive(Clone, Debug)]
+pub struct ReplayResult {
+    /// As of any test.
+    pub test: TestResult,
+    /// What is a replay's own.
+    pub figures: ReplayFigures,
+}
+
+/// Of a replay, beside the figures of the test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReplayFigures {
+    /// The trace.
+    pub trace: String,
+    /// Who recorded it: `own` or `kernel`.
+    pub origin: &'static str,
+    /// So many times as fast as the trace; nothing: as fast as it goes.
+    pub speed: Option<f64>,
+    /// From the first request of the trace to the last, in seconds.
+    pub trace_s: f64,
+    /// Requests in the trace that could be replayed.
+    pub requests: u64,
+    /// What became of them.
+    #[serde(flatten)]
+    pub totals: ReplayTotals,
+    /// Requests of the trace left out: only their end is known.
+    pub without_begin: u64,
+    /// Requests of the trace left out: they were taken back.
+    pub cancelled: u64,
+    /// Length of the part of the target that was used, in bytes.
+    pub target_bytes: u64,
+    /// Length that the trace would need, in bytes.
+    pub needed_bytes: u64,
+    /// How late requests were sent, after they were due; nothing where they were not due.
+    pub lateness: Option<Latency>,
+    /// By class, in the order of the jobs.
+    pub classes: Vec<ReplayClassFigures>,
+    /// What could not be read of the trace, a sentence each.
+    pub lost: Vec<String>,
+}
+
+/// A class of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ReplayClassFigures {
+    /// Its name.
+    pub name: String,
+    /// Requests that were sent.
+    pub issued: u64,
+    /// How late they were sent; nothing where they were not due.
+    pub lateness: Option<Latency>,
+    /// Requests that completed in the trace and here.
+    pub compared: u64,
+    /// Their latency in the trace.
+    pub original: Latency,
+    /// Their latency here.
+    pub replayed: Latency,
+}
+
+/// Replays. `on_step` hears what is going on, and how long it is expected to take (ns).
+///
+/// # Errors
+/// See [`ReplayTestError`]. Nothing is left behind, unless `keep_files`.
+pub fn run(
+    options: &ReplayOptions,
+    control: &Control,
+    on_step: &mut dyn FnMut(&str, Option<u64>),
+) -> Result<ReplayResult, ReplayTestError> {
+    let test = &options.test;
+    let survey = Arc::new(Survey::read(&options.trace)?);
+    let reads_only = reads_only(options, &survey)?;
+    let classes = Classes::new();
+    let (lanes, class_at) = lanes(options, &survey, &classes)?;
+    let bounded = test.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
+    let control = bounded.as_ref().unwrap_or(control);
+    let topology = Topology::new(test.shards, classes.clone(), vec![test.disk.clone()]).map_err(TestError::Topology)?;
+    let is_device_written = matches!(test.storage, Storage::Device(_)) && !reads_only && !is_in_memory(test.backend);
+    let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;
+    let needed_bytes = Places::new(&survey.regions, 1, 0).total_bytes();
+    let target = Target::make(options, &topology, needed_bytes)?;
+    on_step("preparing files", None);
+    target.fill(test, control)?;
+    if control.is_stopped() {
+        return Err(TestError::Interrupted.into());
+    }
+    let how = OpenOptions { write: !reads_only, create_new: false, direct: true, dsync: false, directory: false };
+    let plan = ReplayPlan {
+        trace: options.trace.clone(),
+        survey: Arc::clone(&survey),
+        speed: options.speed,
+        classes: lanes,
+        class_at,
+        reads_only,
+        duration_ns: options.duration_ns,
+        files: (0..test.shards).map(|_| topology.file(&target.path, how.clone(), 0)).collect(),
+        topology,
+        options: ShardOptions { backend: test.backend, ..ShardOptions::default() },
+        target_bytes: target.len_bytes,
+        seed: test.seed,
+    };
+    on_step("replaying", expected_ns(&plan));
+    let replayed = replay(&plan, control)?;
+    let figures = figures(options, &survey, &replayed, needed_bytes, target.len_bytes);
+    Ok(ReplayResult { test: result(&plan, &survey, &classes, replayed, control), figures })
+}
+
+/// The report of a replay: that of a test, whose jobs are the classes.
+#[must_use]
+pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
+    let mut report = TestReport::of(&result.test).with_options(&options.test);
+    report.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
+    for job in report.jobs.iter_mut().chain(&mut report.by_shard) {
+        job.kind = "replay".to_owned();
+        job.job = JobOptions { kind: "replay".to_owned(), request_bytes: job.request_bytes, ..JobOptions::default() };
+        // A class that only reads has no writes worth a line.
+        let is_empty = |requests: u64, errors: u64| requests + errors == 0;
+        job.reads = job.reads.take().filter(|part| !is_empty(part.requests, part.errors));
+        job.writes = job.writes.take().filter(|part| !is_empty(part.requests, part.errors));
+        if job.reads.is_none() || job.writes.is_none() {
+            (job.reads, job.writes) = (None, None);
+        }
+    }
+    report
+}
+
+/// The time that the replay will take, where that is known.
+fn expected_ns(plan: &ReplayPlan) -> Option<u64> {
+    let Speed::Times(times) = plan.speed else { return None };
+    let whole_ns = (plan.survey.span_ns() as f64 / times) as u64;
+    Some(plan.duration_ns.map_or(whole_ns, |ns| ns.min(whole_ns)))
+}
+
+/// Whether the target may not be changed.
+fn reads_only(options: &ReplayOptions, survey: &Survey) -> Result<bool, ReplayTestError> {
+    let (path, is_allowed, flag) = match &options.test.storage {
+        Storage::Directory(_) => return Ok(false),
+        _ if is_in_memory(options.test.backend) => return Ok(false),
+        Storage::File(path) => (path, options.test.overwrite, "--overwrite"),
+        Storage::Device(path) => (path, options.test.destructive, "--destructive"),
+    };
+    if !is_allowed && survey.reads == 0 {
+        let (trace, path) = (options.trace.display().to_string(), path.display().to_string());
+        return Err(ReplayTestError::NoReads { trace, path, flag });
+    }
+    Ok(!is_allowed)
+}
+
+/// Classes of the replay, and for each class of the trace its place among them.
+fn lanes(
+    options: &ReplayOptions,
+    survey: &Survey,
+    classes: &Classes,
+) -> Result<(Vec<ReplayClass>, BTreeMap<u16, usize>), ReplayTestError> {
+    let mut test = options.test.clone();
+    if !options.has_job_file {
+        test.jobs.jobs.clear();
+    }
+    make_classes(&test, classes)?;
+    let mut by_name: BTreeMap<String, (u64, u32)> = BTreeMap::new();
+    for (number, class) in &survey.classes {
+        let shares = survey.names.classes.get(number).map_or(0, |named| named.shares);
+        let sums = by_name.entry(survey.class_name(*number)).or_insert((0, shares));
+        sums.0 += class.requests;
+    }
+    let mut names: Vec<(String, (u64, u32))> = by_name.into_iter().collect();
+    names.sort_by_key(|(_, (requests, _))| std::cmp::Reverse(*requests));
+    let has_others = names.len() > CLASSES_MAX;
+    names.truncate(CLASSES_MAX);
+    if has_others && !names.iter().any(|(name, _)| name == OTHERS) {
+        names.push((OTHERS.to_owned(), (0, SHARES)));
+    }
+    let mut lanes = Vec::new();
+    for (name, (_, shares)) in &names {
+        let class = class_named(classes, name, if *shares == 0 { SHARES } else { *shares })?;
+        lanes.push(ReplayClass { name: result_name(name), class });
+    }
+    let place_of = |name: &str| names.iter().position(|(known, _)| known == name);
+    let rest = place_of(OTHERS).unwrap_or(lanes.len().saturating_sub(1));
+    let places = survey.classes.keys().map(|number| (*number, place_of(&survey.class_name(*number)).unwrap_or(rest)));
+    let class_at = places.collect();
+    Ok((lanes, class_at))
+}
+
+/// Keys of results as YAML have two names for themselves.
+fn result_name(name: &str) -> String {
+    if matches!(name, "shard" | "statistics" | "") { format!("class {name}") } else { name.to_owned() }
+}
+
+/// The class of that name, or a new one. A group of that name has no requests of its own: a class beside it takes them.
+fn class_named(classes: &Classes, name: &str, shares: u32) -> Result<Class, ClassError> {
+    let table = classes.list();
+    match classes.find(name) {
+        Some(class) if table.get(class.index()).is_some_and(|info| info.is_group) => {
+            classes.add_class(&format!("{name} (replay)"), None, shares)
+        }
+        // Its shares are those of the trace unless a file has named it: a file names it by making it before.
+        Some(Class::DEFAULT) if table.len() == 1 => {
+            classes.set_shares(Class::DEFAULT, shares)?;
+            Ok(Class::DEFAULT)
+        }
+        Some(class) => Ok(class),
+        None => {
+            add_class(classes, name, None, shares)?;
+            classes.find(name).ok_or(ClassError::Unknown)
+        }
+    }
+}
+
+/// What the requests go to.
+struct Target {
+    path: PathBuf,
+    len_bytes: u64,
+    scratch: Option<Scratch>,
+}
+
+impl Target {
+    fn make(options: &ReplayOptions, topology: &Topology, needed_bytes: u64) -> Result<Target, ReplayTestError> {
+        let test = &options.test;
+        let wanted_bytes = options.data_size_bytes.unwrap_or_else(|| needed_bytes.min(SCRATCH_MAX_BYTES));
+        let made_bytes = wanted_bytes.max(1).div_ceil(SCRATCH_UNIT_BYTES).saturating_mul(SCRATCH_UNIT_BYTES);
+        let name = "plimsoll-test-replay";
+        if is_in_memory(test.backend) {
+            let path = PathBuf::from(name);
+            if test.backend == Some(BackendKind::Memory) {
+                make_in_memory(topology, &path, made_bytes)
+                    .map_err(|error| TestError::Storage { path: "memory".to_owned(), reason: error.to_string() })?;
+            }
+            return Ok(Target { path, len_bytes: made_bytes, scratch: None });
+        }
+        let Storage::Directory(directory) = &test.storage else {
+            let path = test.storage.path();
+            return Ok(Target { path: path.to_owned(), len_bytes: length_of(path)?, scratch: None });
+        };
+        if let Some(max_write_bytes) = test.max_write_bytes.filter(|max| made_bytes > *max) {
+            return Err(TestError::MaxWrite { needed_bytes: made_bytes, max_write_bytes }.into());
+        }
+        let mut scratch = Scratch::new(directory, made_bytes).map_err(TestError::Scratch)?;
+        if test.keep_files {
+            scratch.keep();
+        }
+        let path = scratch.create(name).map_err(TestError::Scratch)?;
+        Ok(Target { path, len_bytes: made_bytes, scratch: Some(scratch) })
+    }
+
+    fn fill(&self, test: &TestOptions, control: &Control) -> Result<(), ReplayTestError> {
+        let Some(scratch) = &self.scratch else { return Ok(()) };
+        let files = [(self.path.clone(), self.len_bytes)];
+        Ok(scratch.fill(&files, test.backend, control).map_err(TestError::Scratch)?)
+    }
+}
+
+fn figures(
+    options: &ReplayOptions,
+    survey: &Survey,
+    replayed: &Replayed,
+    needed_bytes: u64,
+    target_bytes: u64,
+) -> ReplayFigures {
+    let (speed, has_due) = match options.speed {
+        Speed::Times(times) => (Some(times), true),
+        Speed::Max => (None, false),
+    };
+    let mut lateness = Histogram::new();
+    let names =
+        replayed.run.shards.first().map_or(Vec::new(), |shard| shard.jobs.iter().map(|job| &job.name).collect());
+    let class = |(counts, name): (&crate::load::replay::ReplayCounts, &String)| ReplayClassFigures {
+        name: name.clone(),
+        issued: counts.lateness.count(),
+        lateness: has_due.then(|| Latency::of(&counts.lateness)),
+        compared: counts.original.count(),
+        original: Latency::of(&counts.original),
+        replayed: Latency::of(&counts.replayed),
+    };
+    replayed.counts.iter().for_each(|counts| lateness.merge(&counts.lateness));
+    let all = &replayed.totals;
+    let seen = all.issued + all.not_allowed + all.not_replayable;
+    let totals = ReplayTotals {
+        // Also what the reader still held.
+        not_reached: all.not_reached.max(survey.requests.saturating_sub(seen)),
+        unordered: survey.unordered,
+        ..all.clone()
+    };
+    ReplayFigures {
+        trace: options.trace.display().to_string(),
+        origin: if survey.origin == Origin::Own { "own" } else { "kernel" },
+        speed,
+        trace_s: survey.span_ns() as f64 / 1e9,
+        requests: survey.requests,
+        totals,
+        without_begin: survey.without_begin,
+        cancelled: survey.cancelled,
+        target_bytes,
+        needed_bytes,
+        lateness: has_due.then(|| Latency::of(&lateness)),
+        classes: replayed.counts.iter().zip(names).map(class).collect(),
+        lost: survey.lost.clone(),
+    }
+}
+
+/// As a test's: a job for each class.
+fn result(plan: &ReplayPlan, survey: &Survey, classes: &Classes, replayed: Replayed, control: &Control) -> TestResult {
+    let table = classes.list();
+    let stand_in = stand_in();
+    let job = |(at, lane): (usize, &ReplayClass)| {
+        let mine = plan.class_at.iter().filter(|(_, place)| **place == at);
+        let longest = mine.filter_map(|(number, _)| Some(survey.classes.get(number)?.longest_bytes)).max();
+        let info = table.get(lane.class.index());
+        let mut job = stand_in.clone()?;
+        (job.name, job.request_bytes) = (lane.name.clone(), longest.unwrap_or(0));
+        Some(TestJob {
+            job,
+            class: info.map_or_else(|| lane.name.clone(), |info| info.name.to_string()),
+            shares: info.map_or(SHARES, |info| info.shares),
+        })
+    };
+    TestResult {
+        jobs: plan.classes.iter().enumerate().filter_map(job).collect(),
+        run: replayed.run,
+        interrupted: control.is_stopped(),
+        written_bytes: control.written_bytes(),
+        max_write_reached: control.is_write_bound_reached(),
+    }
+}
+
+/// A job whose name and length are filled in; what else it says is replaced in the report.
+fn stand_in() -> Option<Job> {
+    let text = "[{name: replay, type: randread, shards: all, shard_info: {parallelism: 1}}]";
+    job_reader::parse("replay", text, &SchedGroups::default()).ok()?.jobs.pop()
+}
+
+/// What the user should know of a replay, a sentence each.
+#[must_use]
+pub fn remarks(figures: &ReplayFigures, flag: Option<&str>) -> Vec<String> {
+    let count = plimsoll_figures::units::format_count;
+    let mut remarks = figures.lost.iter().map(|lost| format!("{}: {lost}", figures.trace)).collect::<Vec<_>>();
+    let mut add = |number: u64, text: String| {
+        if number > 0 {
+            remarks.push(format!("{} requests {text}", count(number)));
+        }
+    };
+    let flag = flag.map_or_else(String::new, |flag| format!(": {flag} replays them too"));
+    add(figures.totals.not_allowed, format!("are left out because they would change the target{flag}"));
+    add(figures.totals.not_replayable, "are left out: they reserve space, or have no length".to_owned());
+    add(figures.without_begin, "of the trace are left out: only their end is known".to_owned());
+    add(figures.cancelled, "of the trace are left out: they were taken back".to_owned());
+    add(figures.totals.unordered, "came too late in the trace to be put in order, and were sent late".to_owned());
+    let (needed, target) = (format_bytes_binary(figures.needed_bytes), format_bytes_binary(figures.target_bytes));
+    add(figures.totals.wrapped, format!("went elsewhere: the trace uses {needed}, the target has {target}"));
+    add(figures.totals.widened, "were made longer, as direct I/O asks for it here".to_owned());
+    add(figures.totals.cut, "were made shorter: the target, or the memory for one request, is smaller".to_owned());
+    add(figures.totals.waited_for_room, "waited to be sent because too much was under way".to_owned());
+    add(figures.totals.not_reached, "were not sent".to_owned());
+    remarks
+}
+
+/// The flag that would allow writes on this storage.
+#[must_use]
+pub fn write_flag(storage: &Storage) -> Option<&'static str> {
+    match storage {
+        Storage::Directory(_) => None,
+        Storage::File(_) => Some("--overwrite"),
+        Storage::Device(_) => Some("--destructive"),
+    }
+}

@@ -1,0 +1,117 @@
+//! How much of what a device moved during a measurement was somebody else's.
+//!
+//! # Why
+//! A figure that was measured beside a backup is that of a disk with a backup. Nobody sees it in the samples.
+//!
+//! # How it works
+//! The kernel counts what a device moves. Requests by direct I/O go to the device as they are, so what it moved beyond
+//! what was asked for here came from elsewhere. Reads and writes are compared apart, so that a lack of one does not
+//! hide the other.
+//!
+//! # Limits
+//! What the file system writes about our files (its journal, times) counts as foreign. Requests that end while the
+//! counters are read may count on one side only: intervals should be long against a request. Devices that move more
+//! than they are asked to by design (parity, copies: give the number of the array, not of a member), that compress, or
+//! whose counters stand still (some multipath devices) cannot be judged.
+//!
+//! # Example
+//! A disk read 1.2 GB while 1 GB was asked for: 200 MB are foreign, 16.7 %.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll::sys::diskstats::{self, Counters};
+
+/// What others moved.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ForeignShare {
+    /// In per cent of what the device moved, 0 to 100.
+    pub(super) foreign_pct: f64,
+    /// In bytes, read and written.
+    pub(super) foreign_bytes: u64,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(super) struct ForeignMeter {
+    proc_root: PathBuf,
+    major: u32,
+    minor: u32,
+    before: Option<Counters>,
+}
+
+impl ForeignMeter {
+    /// For the device `major:minor` (a whole disk: other partitions disturb as well). `proc_root` is `/proc`.
+    pub(super) fn new(proc_root: &Path, major: u32, minor: u32) -> ForeignMeter {
+        ForeignMeter { proc_root: proc_root.to_owned(), major, minor, before: None }
+    }
+
+    /// An interval begins.
+    pub(super) fn begin(&mut self) {
+        self.before = self.read();
+    }
+
+    /// The interval ends, in which this program read and wrote so much. `None` where the kernel does not tell, or the
+    /// device moved nothing although it was asked to; or where no interval was begun.
+    pub(super) fn end(&mut self, own_bytes_read: u64, own_bytes_written: u64) -> Option<ForeignShare> {
+        let moved = self.read()?.since(&self.before.take()?)?;
+        let moved_bytes = moved.read_bytes().saturating_add(moved.write_bytes());
+        if moved_bytes == 0 {
+            let is_idle = own_bytes_read == 0 && own_bytes_written == 0;
+            return is_idle.then_some(ForeignShare { foreign_pct: 0.0, foreign_bytes: 0 });
+        }
+        let foreign_read_bytes = moved.read_bytes().saturating_sub(own_bytes_read);
+        let foreign_written_bytes = moved.write_bytes().saturating_sub(own_bytes_written);
+        let foreign_bytes = foreign_read_bytes.saturating_add(foreign_written_bytes);
+        Some(ForeignShare { foreign_pct: 100.0 * foreign_bytes as f64 / moved_bytes as f64, foreign_bytes })
+    }
+
+    fn read(&self) -> Option<Counters> {
+        diskstats::of_device(&self.proc_root, self.major, self.minor).ok().map(|disk| disk.counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io};
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_is_foreign() -> io::Result<()> {
+        let root = std::env::temp_dir().join(format!("plimsoll-foreign-{}", std::process::id()));
+        fs::create_dir_all(&root)?;
+        let set = |read_sectors: u64, write_sectors: u64| {
+            let line = format!("259 0 nvme0n1 1 0 {read_sectors} 1 1 0 {write_sectors} 1 0 1 1\n");
+            fs::write(root.join("diskstats"), line)
+        };
+        // Sectors read and written, own bytes -> foreign per cent and bytes.
+        let cases = [
+            (2000, 0, 1_024_000, 0, Some((0.0, 0))),
+            (2400, 0, 1_024_000, 0, Some((100.0 / 6.0, 204_800))),
+            (0, 1000, 0, 0, Some((100.0, 512_000))),
+            (1000, 1000, 512_000, 256_000, Some((25.0, 256_000))),
+            // Fewer reads than asked (a cache below) do not pay for foreign writes.
+            (100, 100, 1_024_000, 0, Some((50.0, 51_200))),
+            (10, 0, 1_024_000, 0, Some((0.0, 0))),
+            (0, 0, 0, 0, Some((0.0, 0))),
+            (0, 0, 4096, 0, None),
+        ];
+        for (read_sectors, write_sectors, own_read, own_written, expect) in cases {
+            let mut meter = ForeignMeter::new(&root, 259, 0);
+            set(5000, 7000)?;
+            meter.begin();
+            set(5000 + read_sectors, 7000 + write_sectors)?;
+            let found = meter.end(own_read, own_written).map(|share| (share.foreign_pct, share.foreign_bytes));
+            assert_eq!(found, expect, "{read_sectors} {write_sectors}");
+            assert_eq!(meter.end(0, 0), None, "an interval ends once");
+        }
+        let mut meter = ForeignMeter::new(&root, 259, 0);
+        meter.begin();
+        set(0, 0)?;
+        assert_eq!(meter.end(0, 0), None, "the device was replaced");
+        let mut other = ForeignMeter::new(&root, 8, 0);
+        other.begin();
+        assert_eq!(other.end(0, 0), None, "not listed");
+        fs::remove_dir_all(&root)
+    }
+}

@@ -1,0 +1,307 @@
+//! A measurement as pictures, and as one page that holds all of it.
+//!
+//! # Why
+//! Whether a knee is sharp, a fit holds, or a figure was taken from a steady stretch is seen at once, and believed.
+//!
+//! # How it works
+//! [`charts`] makes each picture of a report, by name; what was not measured has none. [`page()`] puts them into one
+//! self-contained HTML page beside the figures, the warnings and the lines to apply.
+//!
+//! # Limits
+//! The page shows one disk.
+//!
+//! # Example
+//! ```text
+//! for (name, charts) in pictures::charts(&report) {
+//!     std::fs::write(format!("{name}.svg"), plot::svg(&report.mountpoint, &charts))?;
+//! }
+//! ```
+
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops};
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::plot::{Axis, Chart, Layer, Point, Unit};
+use plimsoll_show::table::Table;
+
+use super::report::Unit as FigureUnit;
+use super::report::{DepthCurve, Figure, Frontier, SizeCurve, SteadyState, SteadyWindow, TuneReport};
+
+/// The names of all pictures that there can be.
+pub const NAMES: [&str; 5] = ["latency-against-load", "sizes", "frontier", "time", "steady-state"];
+
+/// The pictures of a report: name (fit for a file) and charts.
+#[must_use]
+pub fn charts(report: &TuneReport) -> Vec<(&'static str, Vec<Chart>)> {
+    let all = [
+        ("latency-against-load", latency_against_load(report)),
+        ("sizes", sizes(report)),
+        ("frontier", report.frontier.iter().map(frontier).collect()),
+        ("time", time_series(report)),
+        ("steady-state", report.steady_state.iter().flat_map(steady_state).collect()),
+    ];
+    all.into_iter().filter(|(_, charts)| !charts.is_empty()).collect()
+}
+
+/// Everything of a report in one HTML page.
+#[must_use]
+pub fn page(report: &TuneReport) -> String {
+    let (title, sections) = sections(report);
+    page::html(&title, &sections)
+}
+
+/// Title and sections of the page.
+#[must_use]
+pub fn sections(report: &TuneReport) -> (String, Vec<Section>) {
+    let title = format!("{}: what the disk carries", report.mountpoint);
+    let mut sections = vec![summary(report)];
+    let texts = [
+        (
+            "latency-against-load",
+            "Latency against load",
+            "Each point is a number of requests under way. Beyond the knee a \
+          doubling of the depth brings less than a quarter more, and the rest is waiting.",
+        ),
+        (
+            "sizes",
+            "Sizes",
+            "Points were measured at random positions; dashed lines are the cost function that the \
+          scheduler charges by, fitted to them. Below: by how much the fit misses each point.",
+        ),
+        (
+            "frontier",
+            "Reads beside writes",
+            "Each point is a mix that the disk just carried. The line is \
+          (r/R)^p + (w/W)^p = 1 with the p that fits; p = 1 is a plain trade.",
+        ),
+        (
+            "time",
+            "Each figure over time",
+            "Only the settled samples count; what came before them is a cache, credits, \
+          or a slow start.",
+        ),
+        (
+            "steady-state",
+            "Rounds to steady state",
+            "The band holds the five rounds that were judged: range at most \
+          20 %, slope at most 10 % of their mean.",
+        ),
+    ];
+    for (name, charts) in charts(report) {
+        let text = texts.iter().find(|(key, ..)| *key == name);
+        let (heading, words) = text.map_or((name, ""), |(_, heading, words)| (heading, words));
+        let blocks = vec![Block::Text(words.to_owned()), Block::Picture(charts)];
+        sections.push(Section { heading: heading.to_owned(), blocks });
+    }
+    (title, sections)
+}
+
+fn summary(report: &TuneReport) -> Section {
+    let row = |name: &str, figure: &Option<Figure>| match figure {
+        None => vec![name.to_owned(), "not measured".into(), String::new(), String::new(), String::new()],
+        Some(figure) => vec![
+            name.to_owned(),
+            figure.unit.text(figure.value),
+            figure.interval_text(),
+            format_bytes_binary(u64::from(figure.block_bytes)),
+            figure.depth.to_string(),
+        ],
+    };
+    let rows = vec![
+        row("random read", &report.read_iops),
+        row("random write", &report.write_iops),
+        row("sequential read", &report.read_bandwidth),
+        row("sequential write", &report.write_bandwidth),
+    ];
+    let mut blocks = vec![
+        Block::Text(format!(
+            "{} ({}), {} shard(s), backend {}, {} measurement, {} written.",
+            report.mountpoint,
+            report.device.as_ref().map_or("unknown device", |device| &device.name),
+            report.shards,
+            report.backend.name,
+            report.mode.name(),
+            format_bytes_binary(report.written_bytes),
+        )),
+        Table::new("", ["", "figure", "95 %", "size", "depth"], rows).into(),
+    ];
+    if let Some(line) = &report.iocost_model {
+        blocks.push(Block::Text(format!("For io.cost.model: {line}")));
+    }
+    if !report.warnings.is_empty() {
+        blocks.push(Block::Warnings(report.warnings.iter().map(|warning| warning.message.clone()).collect()));
+    }
+    Section { heading: "Figures".to_owned(), blocks }
+}
+
+fn latency_against_load(report: &TuneReport) -> Vec<Chart> {
+    let chart = |name: &str, curve: &DepthCurve| {
+        let points = |ns: fn(&super::DepthPoint) -> u64| -> Vec<(f64, f64)> {
+            curve.points.iter().map(|point| (point.iops, ns(point) as f64)).collect()
+        };
+        let mut layers = Vec::new();
+        for (label, points) in [("median", points(|p| p.p50_ns)), ("99 of 100", points(|p| p.p99_ns))] {
+            layers.push(Layer::Line { name: label.to_owned(), points: points.clone(), dashed: false });
+            let points = points.into_iter().map(|(x, y)| Point::new(x, y)).collect();
+            layers.push(Layer::Points { name: label.to_owned(), points });
+        }
+        let note = curve.knee.map(|knee| {
+            layers.push(Layer::VerticalMark { x: knee.iops, label: format!("knee: depth {}", knee.depth) });
+            format!(
+                "Depths {} to {}. At the knee {} IOPS at a median of {}; the disk works on about {:.0} requests at once.",
+                curve.points.first().map_or(0, |point| point.depth),
+                curve.points.last().map_or(0, |point| point.depth),
+                format_iops(knee.iops),
+                format_duration_ns(knee.p50_ns),
+                knee.concurrency,
+            )
+        });
+        Chart {
+            title: format!("Random {name}s of {}", format_bytes_binary(u64::from(curve.block_bytes))),
+            x: Axis::linear(format!("{name}s a second"), Unit::PerSecond),
+            y: Axis::log10("latency", Unit::Nanoseconds),
+            layers,
+            note,
+        }
+    };
+    let read = report.read_depths.iter().map(|curve| chart("read", curve));
+    read.chain(report.write_depths.iter().map(|curve| chart("write", curve))).collect()
+}
+
+fn sizes(report: &TuneReport) -> Vec<Chart> {
+    let curves: Vec<(&str, &SizeCurve)> = [("reads", &report.read_sizes), ("writes", &report.write_sizes)]
+        .into_iter()
+        .filter_map(|(name, curve)| Some((name, curve.as_ref()?)))
+        .collect();
+    if curves.is_empty() {
+        return Vec::new();
+    }
+    let (mut rates, mut rest) = (Vec::new(), vec![Layer::HorizontalMark { y: 0.0, label: String::new() }]);
+    for (name, curve) in curves {
+        let sizes = || curve.points.iter().map(|point| f64::from(point.block_bytes));
+        let measured = curve.points.iter().map(|point| Point::new(f64::from(point.block_bytes), point.iops));
+        rates.push(Layer::Points { name: name.to_owned(), points: measured.collect() });
+        let Some(fit) = &curve.fit else { continue };
+        // Four values between two sizes: the bend of the fit is no corner of the points.
+        let fine = (36..=80).map(|step| 2f64.powf(f64::from(step) / 4.0)).filter(|bytes| {
+            let (least, most) = (sizes().fold(f64::MAX, f64::min), sizes().fold(0.0, f64::max));
+            (least..=most).contains(bytes)
+        });
+        let line = fine.map(|bytes| (bytes, 1e9 / fit.cost_ns(bytes as u32))).collect();
+        rates.push(Layer::Line { name: name.to_owned(), points: line, dashed: true });
+        let residuals = sizes().zip(&fit.residuals_pct).map(|(bytes, percent)| Point::new(bytes, percent / 100.0));
+        rest.push(Layer::Points { name: name.to_owned(), points: residuals.collect() });
+    }
+    vec![
+        Chart {
+            title: "Rate by request size".to_owned(),
+            x: Axis::log2("request size", Unit::Bytes),
+            y: Axis::log10("requests a second", Unit::PerSecond),
+            layers: rates,
+            note: None,
+        },
+        Chart {
+            title: "Cost function: fitted over measured, less 1".to_owned(),
+            x: Axis::log2("request size", Unit::Bytes),
+            y: Axis::linear("part of the device time", Unit::Fraction),
+            layers: rest,
+            note: None,
+        },
+    ]
+}
+
+fn frontier(frontier: &Frontier) -> Chart {
+    let (reads, writes) = (frontier.read_iops, frontier.write_bytes_per_s);
+    let points = frontier.points.iter().map(|point| Point::new(point.writes * writes, point.reads * reads)).collect();
+    let p = frontier.mix_exponent_p;
+    let left = |part: f64| p.map_or(1.0, |p| (1.0 - part.powf(p)).max(0.0).powf(1.0 / p));
+    let mut curve: Vec<(f64, f64)> =
+        (0..=100).map(|step| f64::from(step) / 100.0).map(|part| (part * writes, left(part) * reads)).collect();
+    if p.is_none() {
+        curve.push((writes, 0.0));
+    }
+    let name = p.map_or("p infinite: no disturbance".to_owned(), |p| format!("p = {p:.2}"));
+    let mut layers =
+        vec![Layer::Points { name: "carried".to_owned(), points }, Layer::Line { name, points: curve, dashed: false }];
+    if p.is_some_and(|p| (p - 1.0).abs() > 0.05) {
+        let points = vec![(0.0, reads), (writes, 0.0)];
+        layers.push(Layer::Line { name: "p = 1, for comparison".to_owned(), points, dashed: true });
+    }
+    Chart {
+        title: format!(
+            "Random reads of {} beside sequential writes of {}",
+            format_bytes_binary(u64::from(frontier.read_block_bytes)),
+            format_bytes_binary(u64::from(frontier.write_block_bytes))
+        ),
+        x: Axis::linear("writes", Unit::BytesPerSecond),
+        y: Axis::linear("reads a second", Unit::PerSecond),
+        layers,
+        note: None,
+    }
+}
+
+fn time_series(report: &TuneReport) -> Vec<Chart> {
+    if report.steady_state.is_some() || report.merged.is_some() {
+        return Vec::new();
+    }
+    let figures = [
+        ("Random reads", &report.read_iops),
+        ("Random writes", &report.write_iops),
+        ("Sequential reads", &report.read_bandwidth),
+        ("Sequential writes", &report.write_bandwidth),
+    ];
+    let chart = |(title, figure): (&str, &Option<Figure>)| {
+        let figure = figure.as_ref()?;
+        let at = |sample: usize| (sample as f64 + 0.5) * figure.sample_s * 1e9;
+        let points: Vec<(f64, f64)> = figure.samples.iter().enumerate().map(|(i, rate)| (at(i), *rate)).collect();
+        let end_ns = figure.samples.len() as f64 * figure.sample_s * 1e9;
+        Some(Chart {
+            title: title.to_owned(),
+            x: Axis::linear("time", Unit::Nanoseconds),
+            y: axis_of(figure.unit),
+            layers: vec![
+                Layer::Band {
+                    from: figure.settled_at as f64 * figure.sample_s * 1e9,
+                    to: end_ns,
+                    label: "what counts".to_owned(),
+                },
+                Layer::Line { name: "rate".to_owned(), points, dashed: false },
+                Layer::HorizontalMark { y: figure.value, label: figure.unit.text(figure.value) },
+            ],
+            note: None,
+        })
+    };
+    figures.into_iter().filter_map(chart).collect()
+}
+
+fn axis_of(unit: FigureUnit) -> Axis {
+    match unit {
+        FigureUnit::OperationsPerS => Axis::linear("requests a second", Unit::PerSecond),
+        FigureUnit::BytesPerS => Axis::linear("throughput", Unit::BytesPerSecond),
+    }
+}
+
+fn steady_state(state: &SteadyState) -> Vec<Chart> {
+    let chart = |track: &super::SteadyTrack| {
+        let points: Vec<(f64, f64)> =
+            track.rates.iter().enumerate().map(|(round, rate)| (round as f64 + 1.0, *rate)).collect();
+        let (from, to) = (track.window_begin as f64 + 1.0, track.window_begin as f64 + 5.0);
+        let SteadyWindow { intercept, slope_per_round, range_pct, slope_pct, .. } = track.window;
+        let best = vec![(from, intercept), (to, intercept + 4.0 * slope_per_round)];
+        let is_rate = track.figure.ends_with("iops");
+        Chart {
+            title: track.figure.clone(),
+            x: Axis::linear("round", Unit::None),
+            y: axis_of(if is_rate { FigureUnit::OperationsPerS } else { FigureUnit::BytesPerS }),
+            layers: vec![
+                Layer::Band { from, to, label: "window".to_owned() },
+                Layer::Line { name: "rate".to_owned(), points: points.clone(), dashed: false },
+                Layer::Points {
+                    name: "rate".to_owned(),
+                    points: points.into_iter().map(|(x, y)| Point::new(x, y)).collect(),
+                },
+                Layer::Line { name: "best line".to_owned(), points: best, dashed: true },
+            ],
+            note: Some(format!("range {range_pct:.1} %, slope {slope_pct:.1} % of the mean")),
+        }
+    };
+    state.tracks.iter().map(chart).collect()
+}

@@ -1,0 +1,584 @@
+//! Raw results: every load that was put on the disk, and what came back.
+//!
+//! # Why
+//! Raw results are files. A measurement costs minutes and wears the disk; what follows from it can be worked out again
+//! in milliseconds, by a later version too, or on another machine.
+//!
+//! # How it works
+//! A record is a file of JSON lines. The first is the [`Header`]: where, with what, and in which order. Each further
+//! line is an [`Entry`]: a sample (a [`Load`] and what it moved), the cost of single operations, or the end of a phase.
+//! A line is written as soon as it is known, so what a crash leaves is a record whose last line may be cut: reading
+//! drops such a line, and a phase without its end is measured again ([`Record::is_done`]).
+//!
+//! # Limits
+//! One disk in a record. Latencies are percentiles by sample, not whole histograms.
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::tune::record::{Entry, Load, Order, Phase, Stream};
+//! let stream = Stream { order: Order::Random, block_bytes: 4096, depth: 32, rate_per_s: None, shift_bytes: 0 };
+//! let load = Load { reads: Some(stream), writes: None, seconds: 0.5 };
+//! let line = serde_json::to_string(&Entry::Done { phase: Phase::ReadIops, attempts: 1, written_bytes: 4096 })?;
+//! assert_eq!(line, r#"{"done":{"phase":"read_iops","attempts":1,"written_bytes":4096}}"#);
+//! assert!(serde_json::to_string(&load)?.contains("\"depth\":32"));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::report::{Backend, BlockSize, Device, OperationCost, SubmissionCost, Warning};
+use super::{Mode, TuneError};
+
+/// The present version of the record's form. Readers refuse others.
+pub const RECORD_SCHEMA: u32 = 1;
+
+/// What a measurement was made with; the first line of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Always `"plimsoll tune"`.
+    pub record: String,
+    /// [`RECORD_SCHEMA`].
+    pub schema: u32,
+    /// Version of the program that measured.
+    pub plimsoll: String,
+    /// The directory or device, with links followed; for a simulated disk its name.
+    pub directory: String,
+    /// Where its file system is mounted; the device itself where there is none.
+    pub mountpoint: String,
+    /// Kind of the file system; empty for a device.
+    pub file_system: String,
+    /// How it is mounted; empty for a device.
+    pub mount_options: Vec<String>,
+    /// The block device, where the kernel shows one.
+    pub device: Option<Device>,
+    /// Whether a block device was given up for the measurement.
+    pub destructive: bool,
+    /// What carried the I/O.
+    pub backend: Backend,
+    /// Shards.
+    pub shards: u16,
+    /// NUMA nodes of the machine, at least 1.
+    pub numa_nodes: u16,
+    /// Seed of positions and data.
+    pub seed: u64,
+    /// How thorough.
+    pub mode: Mode,
+    /// Whether the four figures and the latency were all that was wanted.
+    pub figures_only: bool,
+    /// Whether reads beside writes were wanted with them.
+    #[serde(default)]
+    pub with_frontier: bool,
+    /// Size of random reads.
+    pub read_block: BlockSize,
+    /// Size of random writes.
+    pub write_block: BlockSize,
+    /// What direct I/O must be aligned to, in bytes.
+    pub align_bytes: u32,
+    /// Block of the file system in bytes, where there is one.
+    pub file_system_block_bytes: Option<u64>,
+    /// Scratch data wanted, in bytes.
+    pub data_bytes: u64,
+    /// The most that may be written, in bytes.
+    pub max_write_bytes: Option<u64>,
+    /// Measured length of each figure in seconds, where the user set it.
+    pub phase_s: Option<f64>,
+    /// Rounds at most, of a full measurement.
+    pub rounds_max: u32,
+    /// Length of each condition of a round in seconds.
+    pub round_s: f64,
+    /// What is known to be wrong with the place before anything was measured.
+    pub warnings: Vec<Warning>,
+}
+
+impl Header {
+    /// The phases of a measurement, in order.
+    pub(super) fn phases(&self) -> Vec<Phase> {
+        let Header { mode, figures_only, with_frontier, .. } = *self;
+        let figures = [Phase::WriteBandwidth, Phase::ReadBandwidth, Phase::WriteIops, Phase::ReadIops];
+        let mut phases = vec![Phase::Fill];
+        if !figures_only {
+            phases.push(Phase::Blocks);
+        }
+        phases.extend(figures);
+        if mode == Mode::Full {
+            phases.extend([Phase::Precondition, Phase::Rounds]);
+        }
+        if !figures_only {
+            phases.extend([Phase::Sizes, Phase::SequentialSizes, Phase::Frontier, Phase::Costs]);
+        } else if with_frontier {
+            phases.push(Phase::Frontier);
+        }
+        phases
+    }
+}
+
+/// Part of a measurement, in the order in which they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Scratch data.
+    Fill,
+    /// Twice the data, sequentially, before the rounds of a full measurement.
+    Precondition,
+    /// Random writes of small sizes, aligned and shifted: in which blocks does the disk write?
+    Blocks,
+    /// Sequential writes of 1 MiB.
+    WriteBandwidth,
+    /// Sequential reads of 1 MiB.
+    ReadBandwidth,
+    /// Random writes of one block, over depths.
+    WriteIops,
+    /// Random reads of one block, over depths.
+    ReadIops,
+    /// All four in turn, until they are steady.
+    Rounds,
+    /// Random reads and writes by size.
+    Sizes,
+    /// Sequential reads and writes by size.
+    SequentialSizes,
+    /// Reads and writes together.
+    Frontier,
+    /// Flush, discard, and whether submissions block.
+    Costs,
+}
+
+impl Phase {
+    /// As people read it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Fill => "scratch data",
+            Phase::Precondition => "preconditioning",
+            Phase::Blocks => "physical block",
+            Phase::WriteBandwidth => "sequential write",
+            Phase::ReadBandwidth => "sequential read",
+            Phase::WriteIops => "random write",
+            Phase::ReadIops => "random read",
+            Phase::Rounds => "rounds to steady state",
+            Phase::Sizes => "random sizes",
+            Phase::SequentialSizes => "sequential sizes",
+            Phase::Frontier => "reads beside writes",
+            Phase::Costs => "flush, discard, submit",
+        }
+    }
+}
+
+/// What a sample is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// One of several loads that are compared.
+    Search,
+    /// Thrown away.
+    Warmup,
+    /// Part of the figure.
+    Measure,
+}
+
+/// Whether requests follow one another on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Uniformly distributed positions.
+    Random,
+    /// One after the other.
+    Sequential,
+}
+
+/// One kind of request of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Positions.
+    pub order: Order,
+    /// Length of a request in bytes.
+    pub block_bytes: u32,
+    /// Requests under way, all shards together; with a rate, the most.
+    pub depth: u32,
+    /// Requests a second, all shards together, at Poisson times; `None`: the next goes when one has come back.
+    pub rate_per_s: Option<f64>,
+    /// By how many bytes positions are moved off the multiples of the length.
+    pub shift_bytes: u32,
+}
+
+/// What is put on the disk for a span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// Reads, if any.
+    pub reads: Option<Stream>,
+    /// Writes, if any; at least one of the two.
+    pub writes: Option<Stream>,
+    /// Measured length in seconds.
+    pub seconds: f64,
+}
+
+impl Load {
+    /// Reads alone.
+    #[must_use]
+    pub fn reads(stream: Stream, seconds: f64) -> Load {
+        Load { reads: Some(stream), writes: None, seconds }
+    }
+
+    /// Writes alone.
+    #[must_use]
+    pub fn writes(stream: Stream, seconds: f64) -> Load {
+        Load { reads: None, writes: Some(stream), seconds }
+    }
+
+    /// The only stream, or of two the reads.
+    #[must_use]
+    pub fn stream(&self) -> Option<&Stream> {
+        self.reads.as_ref().or(self.writes.as_ref())
+    }
+}
+
+/// What one stream of a load moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Requests that came back within the span.
+    pub requests: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Requests that failed or came back short.
+    pub errors: u64,
+    /// Half of the requests took no longer, in nanoseconds.
+    pub p50_ns: u64,
+    /// 99 of 100 took no longer, in nanoseconds.
+    pub p99_ns: u64,
+}
+
+/// A load, and what came back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// What was asked.
+    pub load: Load,
+    /// When it began, in seconds after the measurement did.
+    pub at_s: f64,
+    /// Length of the span in seconds.
+    pub elapsed_s: f64,
+    /// Of the reads.
+    pub reads: Option<Moved>,
+    /// Of the writes.
+    pub writes: Option<Moved>,
+    /// CPU use of the busiest shard, in per cent of one CPU.
+    pub cpu_busy_pct: f64,
+    /// Part of what the device moved in the span that others asked for, in per cent; `None` where it cannot be known.
+    pub foreign_pct: Option<f64>,
+    /// Whether the bound on writes ended it.
+    pub is_cut: bool,
+}
+
+impl Sample {
+    /// What the only stream moved, or of two the reads.
+    #[must_use]
+    pub fn moved(&self) -> Moved {
+        self.reads.or(self.writes).unwrap_or_default()
+    }
+
+    /// Requests a second of `moved`.
+    #[must_use]
+    pub fn iops(&self, moved: &Moved) -> f64 {
+        if self.elapsed_s > 0.0 { moved.requests as f64 / self.elapsed_s } else { 0.0 }
+    }
+
+    /// Bytes a second of `moved`.
+    #[must_use]
+    pub fn bytes_per_s(&self, moved: &Moved) -> f64 {
+        if self.elapsed_s > 0.0 { moved.bytes as f64 / self.elapsed_s } else { 0.0 }
+    }
+}
+
+/// One line of a record after its header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// A load was run.
+    Sample {
+        /// In which phase.
+        phase: Phase,
+        /// Which attempt at the phase, from 0; later ones follow when others used the disk.
+        attempt: u32,
+        /// What for.
+        step: Step,
+        /// What came back.
+        sample: Sample,
+    },
+    /// The scratch data lies.
+    Filled {
+        /// Bytes, all shards together.
+        data_bytes: u64,
+        /// How long that took, in seconds.
+        seconds: f64,
+    },
+    /// Single operations.
+    Costs {
+        /// A flush (fdatasync) after a write.
+        flush: Option<OperationCost>,
+        /// Giving back 1 MiB.
+        discard: Option<OperationCost>,
+        /// Whether submissions block.
+        submissions: Vec<SubmissionCost>,
+        /// What could not be tried, and why.
+        skipped: Vec<String>,
+    },
+    /// Something for the reader of the report.
+    Warned(Warning),
+    /// A phase is complete.
+    Done {
+        /// Which.
+        phase: Phase,
+        /// How many attempts at it were brought to their end.
+        attempts: u32,
+        /// Bytes written by then, scratch data included.
+        written_bytes: u64,
+    },
+    /// The measurement ended, or a part of it when it goes on later.
+    End {
+        /// Bytes written by then, scratch data included.
+        written_bytes: u64,
+        /// How long it took, in seconds.
+        duration_s: f64,
+        /// Whether somebody stopped it.
+        interrupted: bool,
+    },
+}
+
+/// A whole record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Its first line.
+    pub header: Header,
+    /// The others.
+    pub entries: Vec<Entry>,
+}
+
+impl Record {
+    /// Whether `phase` was brought to its end.
+    #[must_use]
+    pub fn is_done(&self, phase: Phase) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Done { phase: done, .. } if *done == phase))
+    }
+
+    /// Whether all phases that were wanted are done.
+    #[must_use]
+    pub(crate) fn is_complete(&self) -> bool {
+        let phases = self.header.phases();
+        phases.into_iter().all(|phase| self.is_done(phase))
+    }
+
+    /// Samples of one step of one attempt at a phase, in order.
+    #[must_use]
+    pub fn attempt(&self, phase: Phase, attempt: u32, step: Step) -> Vec<&Sample> {
+        let of = |entry| match entry {
+            &Entry::Sample { phase: p, attempt: a, step: s, ref sample } if (p, a, s) == (phase, attempt, step) => {
+                Some(sample)
+            }
+            _ => None,
+        };
+        self.entries.iter().filter_map(of).collect()
+    }
+
+    /// Samples of one step of the attempt at a phase that others disturbed least; of equal ones the last.
+    #[must_use]
+    pub fn samples(&self, phase: Phase, step: Step) -> Vec<&Sample> {
+        self.attempt(phase, self.best_attempt(phase), step)
+    }
+
+    /// How much of what the device moved in an attempt at a phase was not ours, in per cent; `None` where unknown. The
+    /// samples of a figure count, or of a phase without one those of its search.
+    #[must_use]
+    pub fn foreign_pct(&self, phase: Phase, attempt: u32) -> Option<f64> {
+        let measured = self.attempt(phase, attempt, Step::Measure);
+        let mut samples = measured;
+        // The frontier is its mixes; its ends are two samples.
+        if samples.is_empty() || phase == Phase::Frontier {
+            samples.extend(self.attempt(phase, attempt, Step::Search));
+        }
+        let mut sums = (0.0, 0.0);
+        for sample in samples {
+            let Some(foreign_pct) = sample.foreign_pct else { continue };
+            let own: u64 = [sample.reads, sample.writes].iter().flatten().map(|moved| moved.bytes).sum();
+            let moved = own as f64 / (1.0 - foreign_pct / 100.0).max(0.01);
+            sums = (sums.0 + foreign_pct * moved, sums.1 + moved);
+        }
+        (sums.1 > 0.0).then(|| sums.0 / sums.1)
+    }
+
+    /// Whether anything was put on the disk for a phase.
+    #[must_use]
+    pub(crate) fn has_samples(&self, phase: Phase) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Sample { phase: of, .. } if *of == phase))
+    }
+
+    /// The last attempt at a phase, from 0; also 0 where there was none.
+    #[must_use]
+    pub(crate) fn last_attempt(&self, phase: Phase) -> u32 {
+        let attempts = self.entries.iter().filter_map(|entry| match entry {
+            Entry::Sample { phase: p, attempt, .. } if *p == phase => Some(*attempt),
+            _ => None,
+        });
+        attempts.max().unwrap_or(0)
+    }
+
+    /// The attempt at a phase that counts: of those that were brought to their end the one that others disturbed least
+    /// (one of which that is unknown comes last), of equal ones the last.
+    #[must_use]
+    pub(crate) fn best_attempt(&self, phase: Phase) -> u32 {
+        let done = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Done { phase: done, attempts, .. } if *done == phase => Some(*attempts),
+            _ => None,
+        });
+        // An attempt that is going on counts only where there is no other.
+        let ended = done.unwrap_or_else(|| self.last_attempt(phase)).max(1);
+        let foreign = |attempt: u32| self.foreign_pct(phase, attempt).unwrap_or(f64::INFINITY);
+        (0..ended).rev().min_by(|a, b| foreign(*a).total_cmp(&foreign(*b))).unwrap_or(0)
+    }
+
+    /// Bytes of scratch data that lay when the figures were measured; 0 before.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        let filled = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Filled { data_bytes, .. } => Some(*data_bytes),
+            _ => None,
+        });
+        filled.unwrap_or(0)
+    }
+
+    /// Bytes written and seconds gone by until the last entry, those of earlier parts of the measurement included.
+    #[must_use]
+    pub fn spent(&self) -> (u64, f64) {
+        let (mut written_bytes, mut at_s) = (0_u64, 0.0_f64);
+        for entry in &self.entries {
+            match entry {
+                Entry::Filled { data_bytes, seconds } => {
+                    written_bytes += data_bytes;
+                    at_s += seconds;
+                }
+                Entry::Sample { sample, .. } => {
+                    written_bytes += sample.writes.map_or(0, |moved| moved.bytes);
+                    at_s = at_s.max(sample.at_s + sample.elapsed_s);
+                }
+                // These know of warm-ups and of samples that did not count, too.
+                Entry::Done { written_bytes: known, .. } => written_bytes = written_bytes.max(*known),
+                Entry::End { written_bytes: known, duration_s, .. } => {
+                    written_bytes = written_bytes.max(*known);
+                    at_s = at_s.max(*duration_s);
+                }
+                _ => {}
+            }
+        }
+        (written_bytes, at_s)
+    }
+
+    /// Reads the text of a record. A last line that is cut is dropped, as a crash leaves one. `source_name` is used in
+    /// messages only.
+    ///
+    /// # Errors
+    /// Something that is no record, a record of another version, a line that is none of a record's.
+    pub fn parse(source_name: &str, text: &str) -> Result<Record, RecordError> {
+        let error = |line: usize, reason: String| RecordError { source_name: source_name.to_owned(), line, reason };
+        let mut lines = text.split_inclusive('\n').enumerate();
+        let Some((_, first)) = lines.next() else {
+            return Err(error(1, "it is empty; a record begins with a header line".to_owned()));
+        };
+        let header: Header = serde_json::from_str(first)
+            .map_err(|e| error(1, format!("this is no record of `plimsoll tune` (column {}): {e}", e.column())))?;
+        if header.record != RECORD_NAME || header.schema != RECORD_SCHEMA {
+            let found = format!("`{}` of version {}", header.record, header.schema);
+            return Err(error(1, format!("expected `{RECORD_NAME}` of version {RECORD_SCHEMA}, found {found}")));
+        }
+        let mut entries = Vec::new();
+        for (at, line) in lines {
+            match serde_json::from_str(line) {
+                Ok(entry) => entries.push(entry),
+                // A crash cuts the last line; nothing follows it, not even a newline.
+                Err(_) if !line.ends_with('\n') => {}
+                Err(e) => return Err(error(at + 1, format!("not a line of a record: {e}"))),
+            }
+        }
+        Ok(Record { header, entries })
+    }
+
+    /// Reads a record from a file.
+    ///
+    /// # Errors
+    /// As [`Record::parse`], and a file that cannot be read.
+    pub fn read(path: &Path) -> Result<Record, RecordError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| RecordError {
+            source_name: name.clone(),
+            line: 0,
+            reason: error.to_string(),
+        })?;
+        Record::parse(&name, &text)
+    }
+}
+
+/// What the first line of a record calls itself.
+pub(super) const RECORD_NAME: &str = "plimsoll tune";
+
+/// A file that is no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}{}: {reason}", if *.line > 0 { format!(":{}", .line) } else { String::new() })]
+pub struct RecordError {
+    source_name: String,
+    line: usize,
+    reason: String,
+}
+
+/// A record that is being made, in memory and (if asked for) in a file.
+pub(super) struct Recorder {
+    pub(super) record: Record,
+    file: Option<(PathBuf, File)>,
+    /// What earlier parts of the measurement wrote.
+    pub(super) written_before_bytes: u64,
+    /// How long they took, in seconds.
+    pub(super) before_s: f64,
+}
+
+impl Recorder {
+    /// A new record; its file must not exist.
+    pub(super) fn create(path: Option<&Path>, header: Header) -> Result<Recorder, TuneError> {
+        let mut file = None;
+        if let Some(path) = path {
+            let made = OpenOptions::new().write(true).create_new(true).open(path);
+            let mut made = made.map_err(|error| TuneError::record(path, &error))?;
+            write_line(&mut made, &header).map_err(|error| TuneError::record(path, &error))?;
+            file = Some((path.to_owned(), made));
+        }
+        let record = Record { header, entries: Vec::new() };
+        Ok(Recorder { record, file, written_before_bytes: 0, before_s: 0.0 })
+    }
+
+    /// Goes on with a record behind its last phase that is done: what follows that is measured again, and cut off.
+    pub(super) fn resume(path: &Path, mut record: Record) -> Result<Recorder, TuneError> {
+        let failed = |error: io::Error| TuneError::record(path, &error);
+        let (written_before_bytes, before_s) = record.spent();
+        let is_done = |entry: &Entry| matches!(entry, Entry::Done { .. });
+        record.entries.truncate(record.entries.iter().rposition(is_done).map_or(0, |at| at + 1));
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let kept_bytes: usize = text.split_inclusive('\n').take(1 + record.entries.len()).map(str::len).sum();
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        file.set_len(kept_bytes as u64).map_err(failed)?;
+        Ok(Recorder { record, file: Some((path.to_owned(), file)), written_before_bytes, before_s })
+    }
+
+    /// Adds a line.
+    pub(super) fn push(&mut self, entry: Entry) -> Result<(), TuneError> {
+        if let Some((path, file)) = &mut self.file {
+            write_line(file, &entry).map_err(|error| TuneError::record(path, &error))?;
+        }
+        self.record.entries.push(entry);
+        Ok(())
+    }
+}
+
+/// One write a line, so that a crash cuts the last one only.
+fn write_line(file: &mut File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string(line).map_err(io::Error::other)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())
+}

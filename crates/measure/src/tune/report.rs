@@ -1,0 +1,396 @@
+//! What a measurement found, and the io-properties that follow from it.
+//!
+//! # Why
+//! Raw results are files: a report keeps every sample and how it came about, so that it can be judged again without
+//! the disk.
+//!
+//! # How it works
+//! Plain data. As JSON the field names are the names here, enums are `snake_case` texts, and what was not measured is
+//! `null`. [`TuneReport::schema`] rises when a field changes its meaning or goes; new fields do not raise it.
+//!
+//! # Limits
+//! One directory, one disk (or array).
+//!
+//! # Example
+//! ```
+//! use plimsoll_measure::tune::Figure;
+//! let json = r#"{"value": 95000.5, "unit": "operations_per_s", "ci95_pct": 0.8, "deviation_pct": 1.5,
+//!     "samples": [95000.5], "settled_at": 0, "sample_s": 1.0, "depth": 64, "block_bytes": 4096, "probes": [],
+//!     "cpu_busy_pct": 30.0, "foreign_pct": 0.0, "burst": null, "complete": true}"#;
+//! let figure: Figure = serde_json::from_str(json)?;
+//! assert_eq!((figure.depth, figure.value.round()), (64, 95001.0));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+mod curves;
+pub(super) mod device;
+
+use std::fmt::{self, Write as _};
+
+use plimsoll::core::{CostForm, FourFigures, Rate};
+use serde::{Deserialize, Serialize};
+
+pub use curves::{
+    CostFit, DepthCurve, DepthMode, DepthPoint, Frontier, FrontierPoint, Knee, OperationCost, PhysicalBlock, Probe,
+    SequentialCurve, SizeCurve, SizePoint, SteadyState, SteadyTrack, SteadyWindow, SubmissionCost, UnloadedLatency,
+};
+pub use device::{Backend, BlockSize, Device, Leaf, Warning, WarningCode};
+
+use plimsoll_figures::units::{format_iops, format_throughput_decimal};
+use plimsoll_files::device::SizeTable;
+use plimsoll_files::disk::DiskModel;
+use plimsoll_files::io_properties::{DiskProperties, IOPS_BLOCK_BYTES, MAX_FIGURE, MEASURED_SCALE_MAX};
+
+use super::{Mode, place};
+
+/// The present version of the JSON form.
+pub const SCHEMA: u32 = 2;
+
+/// Everything that one measurement found. See the module's documentation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TuneReport {
+    /// Version of this form: [`SCHEMA`].
+    pub schema: u32,
+    /// The directory, with links followed.
+    pub directory: String,
+    /// Where its file system is mounted.
+    pub mountpoint: String,
+    /// Kind of the file system: `ext4`, `xfs`; empty for a device.
+    pub file_system: String,
+    /// How it is mounted: `rw`, `noatime`, `discard`.
+    pub mount_options: Vec<String>,
+    /// The block device; `null` where the kernel shows none (tmpfs, network) or none was used (backends null, memory).
+    pub device: Option<Device>,
+    /// What carried the I/O.
+    pub backend: Backend,
+    /// How many shards worked.
+    pub shards: u16,
+    /// Bytes of scratch data that the requests went to, all shards together.
+    pub data_bytes: u64,
+    /// Seed of positions and data.
+    pub seed: u64,
+    /// How thorough.
+    pub mode: Mode,
+    /// Size of the random reads.
+    pub read_block: BlockSize,
+    /// Size of the random writes.
+    pub write_block: BlockSize,
+    /// Random reads a second of `read_block` bytes.
+    pub read_iops: Option<Figure>,
+    /// Random writes a second of `write_block` bytes.
+    pub write_iops: Option<Figure>,
+    /// Bytes a second of sequential reads.
+    pub read_bandwidth: Option<Figure>,
+    /// Bytes a second of sequential writes.
+    pub write_bandwidth: Option<Figure>,
+    /// Latency of one random read at a time.
+    pub read_latency: Option<UnloadedLatency>,
+    /// Latency of one random write at a time.
+    pub write_latency: Option<UnloadedLatency>,
+    /// Random reads over depths.
+    pub read_depths: Option<DepthCurve>,
+    /// Random writes over depths.
+    pub write_depths: Option<DepthCurve>,
+    /// Random reads by size.
+    pub read_sizes: Option<SizeCurve>,
+    /// Random writes by size.
+    pub write_sizes: Option<SizeCurve>,
+    /// Sequential reads by size.
+    pub read_sequential: Option<SequentialCurve>,
+    /// Sequential writes by size.
+    pub write_sequential: Option<SequentialCurve>,
+    /// In which blocks the disk really writes.
+    pub physical_block: Option<PhysicalBlock>,
+    /// Reads and writes together.
+    pub frontier: Option<Frontier>,
+    /// Rounds of a full measurement.
+    pub steady_state: Option<SteadyState>,
+    /// A flush after a write.
+    pub flush: Option<OperationCost>,
+    /// Giving back 1 MiB.
+    pub discard: Option<OperationCost>,
+    /// Whether submissions block, by kind.
+    pub submissions: Vec<SubmissionCost>,
+    /// Queues and requests for scheduling by depth alone.
+    pub depth_mode: Option<DepthMode>,
+    /// The line for the kernel's `io.cost.model`, where all of its figures were measured.
+    pub iocost_model: Option<String>,
+    /// Where figures of several runs were merged: the runs, and what was left out.
+    pub merged: Option<Merged>,
+    /// Bytes written to the disk, scratch data included.
+    pub written_bytes: u64,
+    /// How long it all took, in seconds.
+    pub duration_s: f64,
+    /// What may be wrong with the figures.
+    pub warnings: Vec<Warning>,
+    /// Whether it was stopped before its end; the figures are then what there was until then.
+    pub interrupted: bool,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Operations a second.
+    OperationsPerS,
+    /// Bytes a second.
+    BytesPerS,
+}
+
+impl Unit {
+    /// A rate in this unit, as people read it: `95,000 IOPS`, `1.54 GB/s`.
+    #[must_use]
+    pub fn text(self, rate: f64) -> String {
+        match self {
+            Unit::OperationsPerS => format!("{} IOPS", format_iops(rate)),
+            Unit::BytesPerS => format_throughput_decimal(rate),
+        }
+    }
+}
+
+/// One of the four figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The rate over all samples, above 0.
+    pub value: f64,
+    /// Its unit, and that of `samples` and `probes`.
+    pub unit: Unit,
+    /// Half the width of the 95 % confidence interval of the value, in per cent of it; `null` for a single sample.
+    pub ci95_pct: Option<f64>,
+    /// Standard deviation of the settled samples in per cent of their mean.
+    pub deviation_pct: f64,
+    /// The rate in each sample, in order; at least one.
+    pub samples: Vec<f64>,
+    /// The first sample that counts: those before it belong to a transient (a cache, credits, a slow start).
+    pub settled_at: usize,
+    /// Length of a sample in seconds.
+    pub sample_s: f64,
+    /// Requests under way, all shards together.
+    pub depth: u32,
+    /// Length of a request in bytes.
+    pub block_bytes: u32,
+    /// The search for the depth; empty where there was none.
+    pub probes: Vec<Probe>,
+    /// CPU use of the busiest shard, in per cent of one CPU.
+    pub cpu_busy_pct: f64,
+    /// Part of what the device moved meanwhile that others asked for, in per cent; `null` where it cannot be known.
+    pub foreign_pct: Option<f64>,
+    /// The rate before it settled, where that was at least 5 % off.
+    pub burst: Option<f64>,
+    /// False when the phase ended before its time (interrupted, or no more may be written).
+    pub complete: bool,
+}
+
+impl Figure {
+    /// How well it is known, as people read it: `± 0.8 %`, `unknown`.
+    #[must_use]
+    pub fn interval_text(&self) -> String {
+        self.ci95_pct.map_or_else(|| "unknown".to_owned(), |percent| format!("± {percent:.1} %"))
+    }
+
+    /// All that [`TuneReport::to_csv`] writes of it behind its name.
+    fn csv_fields(&self) -> String {
+        let unit = match self.unit {
+            Unit::OperationsPerS => "operations_per_s",
+            Unit::BytesPerS => "bytes_per_s",
+        };
+        let ci95_pct = self.ci95_pct.map_or_else(String::new, |percent| format!("{percent:.2}"));
+        let (value, deviation_pct) = (self.value, self.deviation_pct);
+        format!("{value:.1},{unit},{ci95_pct},{deviation_pct:.2},{},{}", self.block_bytes, self.depth)
+    }
+}
+
+/// Several runs in one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Files, in the order given.
+    pub runs: Vec<String>,
+    /// What was left out: run, figure and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A figure of one run that does not fit the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The file.
+    pub run: String,
+    /// The figure's name.
+    pub figure: String,
+    /// Its value there.
+    pub value: f64,
+    /// The median of all runs.
+    pub median: f64,
+}
+
+/// Figures that were not measured, so that there are no io-properties.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not measured: {}; {cause}", .names.join(", "))]
+pub struct MissingFigures {
+    /// Their names, as in an io-properties file; at least one.
+    pub names: Vec<&'static str>,
+    /// Why they are missing.
+    pub cause: MissingCause,
+}
+
+/// Why figures were not measured. As text it says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingCause {
+    /// The measurement ended before its time.
+    Unfinished,
+    /// The measurement came to its end, but no more could be written: [`super::TuneOptions::max_write_bytes`].
+    MaxWrite,
+}
+
+impl fmt::Display for MissingCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MissingCause::Unfinished => "let the measurement run to its end",
+            MissingCause::MaxWrite => "--max-write left too little for them: allow more, or set a smaller --data-size",
+        })
+    }
+}
+
+impl TuneReport {
+    /// The entry of an io-properties file: whole figures of at least 1. `physical_block_size` is in it where the kernel
+    /// gives a block above 4096 bytes and random writes were measured at it; a size that only the user chose is not.
+    ///
+    /// # Errors
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    pub fn disk_properties(&self) -> Result<DiskProperties, MissingFigures> {
+        let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?;
+        let saturation = |curve: &Option<SequentialCurve>| curve.as_ref()?.saturation_bytes.map(u64::from);
+        Ok(DiskProperties {
+            mountpoints: vec![self.mountpoint.clone()],
+            read_iops,
+            write_iops,
+            read_bandwidth_bytes_per_s: read_bandwidth,
+            write_bandwidth_bytes_per_s: write_bandwidth,
+            read_saturation_bytes: saturation(&self.read_sequential),
+            write_saturation_bytes: saturation(&self.write_sequential),
+            physical_block_bytes: self.physical_block_bytes().map(u64::from),
+            duplex: false,
+            rate_factor: 1.0,
+            capacity_scale_max: MEASURED_SCALE_MAX,
+            mix_exponent_p: self.mix_exponent_p(),
+            unloaded_latency_ns: self.unloaded_latency_ns(),
+        })
+    }
+
+    /// How reads and writes share the disk: 1 where reads beside writes were not measured. A measured exponent has no more than
+    /// two decimals that mean something.
+    fn mix_exponent_p(&self) -> f64 {
+        let exponent = |p: f64| ((p * 100.0).round() / 100.0).max(0.01);
+        self.frontier.as_ref().map_or(1.0, |frontier| frontier.mix_exponent_p.map_or(f64::INFINITY, exponent))
+    }
+
+    fn unloaded_latency_ns(&self) -> u64 {
+        self.read_latency.map_or(0, |latency| latency.p50_ns)
+    }
+
+    /// The disk's own block, where writers must know it: found by experiment to be larger than the kernel says, or
+    /// larger than usual by the kernel's word, and random writes were measured at it.
+    fn physical_block_bytes(&self) -> Option<u32> {
+        let reported = place::physical_block_bytes(self.device.as_ref());
+        if let Some(found) = self.physical_block.as_ref().filter(|found| found.is_step)
+            && found.bytes > reported.unwrap_or(0)
+        {
+            return Some(found.bytes);
+        }
+        reported.filter(|bytes| *bytes > IOPS_BLOCK_BYTES && *bytes == self.write_block.bytes)
+    }
+
+    /// A warning for each IOPS figure whose block is not the one that readers of io-properties take it for.
+    pub(super) fn block_warnings(&self) -> Vec<Warning> {
+        let taken_for_bytes = self.physical_block_bytes().unwrap_or(0).max(IOPS_BLOCK_BYTES);
+        let blocks = [("read_iops", &self.read_block), ("write_iops", &self.write_block)];
+        let others = blocks.into_iter().filter(|(_, block)| block.bytes != taken_for_bytes);
+        let warning = |(name, block): (&str, &BlockSize)| Warning {
+            code: WarningCode::BlockSize,
+            message: format!(
+                "{name} holds for requests of {} bytes only ({}): readers of io-properties take it for \
+                 {taken_for_bytes} bytes",
+                block.bytes, block.how
+            ),
+        };
+        others.map(warning).collect()
+    }
+
+    /// The disk model with everything that was measured: figures, sizes, mix exponent, latency.
+    ///
+    /// The tables of sizes are in it where both directions have them; the simulator's part is not.
+    ///
+    /// # Errors
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    pub fn disk_model(&self) -> Result<DiskModel, MissingFigures> {
+        let table = |curve: &Option<SizeCurve>| {
+            let points = &curve.as_ref()?.points;
+            (points.len() >= 2).then(|| points.iter().map(|point| (point.block_bytes, point.iops.round())).collect())
+        };
+        let tables = table(&self.read_sizes).zip(table(&self.write_sizes));
+        let leaf = self.device.as_ref().and_then(|device| device.leaves.first());
+        Ok(DiskModel {
+            name: leaf.and_then(|leaf| leaf.model.clone()),
+            figures: self.four_figures()?,
+            form: CostForm::Knee,
+            block_bytes: [self.read_block.bytes, self.write_block.bytes],
+            tables: tables.map(|(read, write): (SizeTable, SizeTable)| [read, write]),
+            mix_exponent_p: self.mix_exponent_p(),
+            duplex: false,
+            unloaded_latency_ns: self.unloaded_latency_ns(),
+            capacity_scale_max: MEASURED_SCALE_MAX,
+            device: None,
+        })
+    }
+
+    /// The four figures as CSV, with a header; what was not measured has a line with empty fields.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut out = String::from("figure,value,unit,ci95_pct,deviation_pct,block_bytes,depth\n");
+        for (name, figure) in self.figures() {
+            let line = figure.as_ref().map_or_else(|| ",,,,,".to_owned(), Figure::csv_fields);
+            // Writing to a text cannot fail.
+            let _ = writeln!(out, "{name},{line}");
+        }
+        out
+    }
+
+    /// The figures as the scheduler takes them.
+    ///
+    /// # Errors
+    /// [`MissingFigures`] when the measurement was interrupted, or too little could be written.
+    pub fn four_figures(&self) -> Result<FourFigures, MissingFigures> {
+        let [read_iops, write_iops, read_bandwidth, write_bandwidth] = self.whole_figures()?.map(Rate::per_second);
+        Ok(FourFigures { read_iops, write_iops, read_bandwidth, write_bandwidth })
+    }
+
+    /// The four figures and their names in io-properties, in the order of those.
+    fn figures(&self) -> [(&'static str, &Option<Figure>); 4] {
+        [
+            ("read_iops", &self.read_iops),
+            ("write_iops", &self.write_iops),
+            ("read_bandwidth", &self.read_bandwidth),
+            ("write_bandwidth", &self.write_bandwidth),
+        ]
+    }
+
+    fn missing_cause(&self) -> MissingCause {
+        let is_bounded = self.warnings.iter().any(|warning| warning.code == WarningCode::MaxWrite);
+        if is_bounded && !self.interrupted { MissingCause::MaxWrite } else { MissingCause::Unfinished }
+    }
+
+    /// In the order of [`TuneReport::figures`].
+    fn whole_figures(&self) -> Result<[u64; 4], MissingFigures> {
+        let figures = self.figures();
+        let is_measured = |figure: &Figure| figure.value.is_finite() && figure.value > 0.0;
+        let missing = figures.iter().filter(|(_, figure)| !figure.as_ref().is_some_and(is_measured));
+        let names: Vec<&'static str> = missing.map(|(name, _)| *name).collect();
+        if !names.is_empty() {
+            return Err(MissingFigures { names, cause: self.missing_cause() });
+        }
+        let whole = |figure: &Option<Figure>| {
+            figure.as_ref().map_or(1, |figure| (figure.value.round() as u64).clamp(1, MAX_FIGURE))
+        };
+        Ok(figures.map(|(_, figure)| whole(figure)))
+    }
+}

@@ -1,0 +1,100 @@
+//! Which of several runs does not belong to the others.
+//!
+//! # Why
+//! One run during a backup moves a mean and blows up a standard deviation, so that it hides itself. The median and the
+//! median absolute deviation stay where they are as long as more than half of the runs are good.
+//!
+//! # How it works
+//! Modified z-score: 0.6745 |x - median| / MAD, an outlier above 3.5 (Iglewicz, Hoaglin: How to Detect and Handle
+//! Outliers, 1993). A value within 3 % of the median never is one: among runs that agree to a per mille, a per cent
+//! would be.
+//!
+//! # Limits
+//! Values are taken to be rates, so that a per cent means something. Nothing is said of fewer than three values. Two
+//! groups of equal size have no outliers.
+//!
+//! # Example
+//! 100, 101, 99, 100, 60: median 100, deviations 0, 1, 1, 0, 40, MAD 1: the score of 60 is 27. It is an outlier.
+
+use plimsoll_figures::series::median;
+
+/// From a median absolute deviation to a standard deviation: the upper quartile of the normal distribution.
+const NORMAL_QUARTILE: f64 = 0.6745;
+/// Scores above are outliers; the value that Iglewicz and Hoaglin recommend.
+const SCORE_MAX: f64 = 3.5;
+/// Part of the median that a value may always be away from it.
+const DEVIATION_MIN: f64 = 0.03;
+/// Of two values nobody knows which is wrong.
+const VALUES_MIN: usize = 3;
+
+/// For each of `values`, in their order, whether it is an outlier. A value that is no finite number always is one.
+/// With fewer than three finite values no other is.
+pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
+    let finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    let centre = median(&finite).unwrap_or(0.0);
+    let deviations: Vec<f64> = finite.iter().map(|value| (value - centre).abs()).collect();
+    let spread = median(&deviations).unwrap_or(0.0);
+    let is_outlier = |value: &f64| {
+        let deviation = (value - centre).abs();
+        let is_far = NORMAL_QUARTILE * deviation > SCORE_MAX * spread && deviation > DEVIATION_MIN * centre.abs();
+        !value.is_finite() || (finite.len() >= VALUES_MIN && is_far)
+    };
+    values.iter().map(is_outlier).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_bad_run_is_found_and_good_runs_are_left_alone() {
+        let cases: [(&[f64], &[usize]); 11] = [
+            (&[], &[]),
+            (&[7.0], &[]),
+            (&[1.0, 100.0], &[]),
+            (&[100.0, 101.0, 99.0, 100.0, 60.0], &[4]),
+            // MAD 1.5 around 100; 3.5 / 0.6745 * 1.5 = 7.78 is allowed.
+            (&[98.0, 99.0, 100.0, 101.5, 107.0], &[]),
+            (&[98.0, 99.0, 100.0, 101.5, 108.0], &[4]),
+            // Three alike: the smallest spread there is, and still 3 % are nothing.
+            (&[100.0, 100.0, 100.0, 100.0, 102.9], &[]),
+            (&[100.0, 100.0, 100.0, 100.0, 103.1], &[4]),
+            (&[50.0, 100.0, 100.0, 100.0, 150.0], &[0, 4]),
+            (&[1.0, 1.0, 1.0, 2.0, 2.0, 2.0], &[]),
+            (&[100.0, f64::NAN, 100.0], &[1]),
+        ];
+        for (values, expect) in cases {
+            let found: Vec<usize> =
+                outliers(values).iter().enumerate().filter(|(_, is)| **is).map(|(index, _)| index).collect();
+            assert_eq!(found, expect, "{values:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_within_three_per_cent_have_none(values in prop::collection::vec(98.6..101.4f64, 5)) {
+            prop_assert!(outliers(&values).iter().all(|is| !is), "{values:?}");
+        }
+
+        #[test]
+        fn a_tenth_of_the_rate_is_always_found(values in prop::collection::vec(95.0..105.0f64, 4..20)) {
+            let mut values = values;
+            values.push(10.0);
+            prop_assert!(outliers(&values).last().is_some_and(|is| *is));
+        }
+
+        #[test]
+        fn the_unit_and_the_order_do_not_matter(values in prop::collection::vec(1.0..100.0f64, 0..12)) {
+            let scaled: Vec<f64> = values.iter().map(|value| value * 4096.0).collect();
+            prop_assert_eq!(outliers(&values), outliers(&scaled));
+            let backwards: Vec<f64> = values.iter().rev().copied().collect();
+            let mut found = outliers(&backwards);
+            found.reverse();
+            prop_assert_eq!(outliers(&values), found);
+            // The median is never one, so at least half of the values remain.
+            prop_assert!(outliers(&values).iter().filter(|is| **is).count() * 2 <= values.len());
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Capacity use (U): which part of what a device can do is done.
+//!
+//! # Why
+//! `%util` is the part of the time in which at least one request was under way. A device that serves sixty at once is
+//! at 100 % with a sixtieth of its work. What is left of it is told by what it could do, and that is a model's matter.
+//!
+//! # How it works
+//! A [`Capacity`] is the model that the scheduler uses, [`plimsoll_core::CostModel`] and
+//! [`plimsoll_core::MixExponent`]: from a disk file or preset (`i4i.2xlarge`, `4x983-dct`) or from an entry of an
+//! io-properties file. Each direction uses rate times the device time of its mean request; both together are
+//! (u_r^p + u_w^p)^(1/p), which is their sum over what the mix carries. A discard costs a write without length, as in
+//! the scheduler. A flush costs nothing here: kernels count some of them as writes, too.
+//!
+//! Without a model, [`Peaks`] compares with the highest rates seen so far, each direction by requests and by bytes.
+//! That is a share of a lower bound: the device may carry any multiple. So it says nothing at the first interval, and a
+//! verdict never rests on it alone. It is more once requests were seen to wait for a full device: what it did then is
+//! what it can do, and later intervals of a like mix and size are compared with that.
+//!
+//! The model also knows how long a request takes on the idle device: `Capacity::unloaded_ms`.
+//!
+//! # Limits
+//! Means hide sizes. Device time grows from a floor, so that a mix of short and long requests uses up to the knee more
+//! than the same number of mean ones: U is then too low. Credits of a volume do not count: U is that of the base, and
+//! above 1 while they last.
+//!
+//! # Example
+//! ```
+//! use std::path::Path;
+//! use plimsoll_observe::stat::Columns;
+//! use plimsoll_observe::stat::capacity::Capacity;
+//! let disk = Capacity::find("i3en.3xlarge", Path::new("."))?;
+//! let reads = Columns { reads_per_s: Some(128_512.0), read_size_kib: Some(4.0), ..Columns::default() };
+//! assert_eq!(disk.capacity_use(&reads).map(|u| (u * 100.0).round()), Some(50.0));
+//! # Ok::<(), plimsoll_files::ConfigError>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use plimsoll_core::{CostForm, CostModel, Direction, MixExponent, Op};
+use plimsoll_files::ConfigError;
+use plimsoll_files::disk::{self, DiskModel};
+use plimsoll_files::io_properties::DiskProperties;
+use plimsoll_files::setup;
+use plimsoll_sim::device::{CapSpec, CapUnit, DeviceSpec};
+
+use super::Columns;
+
+const BYTES_PER_KIB: f64 = 1024.0;
+const NS_PER_MS: f64 = 1e6;
+
+/// What a device can do, by a model.
+#[derive(Clone, Debug)]
+pub struct Capacity {
+    name: String,
+    model: CostModel,
+    mix: MixExponent,
+    idle: Idle,
+}
+
+/// How long requests take on the idle device.
+#[derive(Clone, Debug, Default)]
+struct Idle {
+    /// A small read; `None` where nobody measured it.
+    read_ns: Option<f64>,
+    write_ns: Option<f64>,
+    per_kib_ns: f64,
+    /// The inside of the device; `None` where nothing is known of it.
+    inside: Option<Inside>,
+}
+
+/// What a simulated device makes of the length of a request: device time and latency overlap, the longer counts; what
+/// is on the way comes on top.
+#[derive(Clone, Debug)]
+struct Inside {
+    /// Without the limits in front of it.
+    model: CostModel,
+    /// A channel does one over this of the device's work; a request spreads over one more for each stripe.
+    channels: f64,
+    stripe_bytes: f64,
+    are_writes_buffered: bool,
+    /// Of a volume: even a request that is alone passes its limits.
+    caps: Vec<CapSpec>,
+    network_ns: f64,
+}
+
+impl Capacity {
+    /// By a disk model, called `name`.
+    #[must_use]
+    pub fn of_model(name: &str, model: &DiskModel) -> Capacity {
+        let config = model.config();
+        let read_ns = (model.unloaded_latency_ns > 0).then_some(model.unloaded_latency_ns as f64);
+        let idle = match &model.device {
+            Some(spec) => Idle::of_device(spec, read_ns),
+            None => Idle { read_ns, ..Idle::default() },
+        };
+        let mix = if model.duplex { MixExponent::FULL_DUPLEX } else { config.mix };
+        Capacity { name: name.to_owned(), model: config.model, mix, idle }
+    }
+
+    /// By an entry of an io-properties file. It knows no latencies.
+    #[must_use]
+    pub fn of_properties(name: &str, properties: &DiskProperties, form: CostForm) -> Capacity {
+        let config = setup::disk_config(properties, form);
+        let mix = if properties.duplex { MixExponent::FULL_DUPLEX } else { config.mix };
+        Capacity { name: name.to_owned(), model: config.model, mix, idle: Idle::default() }
+    }
+
+    /// By what a command line says: a preset (`i4i.2xlarge`, `4x983-dct`, `gp3:500GiB`) or a disk file; relative paths
+    /// start at `base`.
+    ///
+    /// # Errors
+    /// As [`disk::find`].
+    pub fn find(name: &str, base: &Path) -> Result<Capacity, ConfigError> {
+        let model = disk::find(name, base)?;
+        Ok(Capacity::of_model(model.name.as_deref().unwrap_or(name), &model))
+    }
+
+    /// What it is called in outputs.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The part of the capacity that is used, 0 and more; above 1 where the device does more than its model. `None`
+    /// where no rate of reads or writes is known, or the model has no limits.
+    #[must_use]
+    pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
+        if self.model.is_unlimited() || (columns.reads_per_s.is_none() && columns.writes_per_s.is_none()) {
+            return None;
+        }
+        let reads = self.busy(Op::Read, columns.reads_per_s, columns.read_size());
+        let discards = self.busy(Op::Discard, columns.discards_per_s, Some(0.0));
+        let writes = self.busy(Op::Write, columns.writes_per_s, columns.write_size()) + discards;
+        let both = reads + writes;
+        let write_share = if both > 0.0 { writes / both } else { 0.0 };
+        finite(both / self.mix.capacity(write_share))
+    }
+
+    /// Device seconds a second.
+    fn busy(&self, op: Op, per_s: Option<f64>, size_kib: Option<f64>) -> f64 {
+        let Some(per_s) = positive(per_s) else { return 0.0 };
+        per_s * self.model.cost(op, len_bytes(size_kib.unwrap_or(0.0))).as_secs_f64()
+    }
+
+    /// How long a request of that many KiB takes on the idle device, in milliseconds; `None` where the model does not
+    /// know. Always positive.
+    #[must_use]
+    pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
+        let (op, latency_ns) = match direction {
+            Direction::Read => (Op::Read, self.idle.read_ns?),
+            Direction::Write => (Op::Write, self.idle.write_ns?),
+        };
+        let size_kib = size_kib.max(0.0);
+        let latency_ns = latency_ns + self.idle.per_kib_ns * size_kib;
+        let all_ns = match &self.idle.inside {
+            Some(inside) => inside.pass_ns(op, latency_ns, size_kib * BYTES_PER_KIB),
+            None => latency_ns + (cost_ns(&self.model, op, len_bytes(size_kib)) - cost_ns(&self.model, op, 0)).max(0.0),
+        };
+        finite(all_ns / NS_PER_MS).filter(|ms| *ms > 0.0)
+    }
+
+    /// The request rate of this kind of load at which the device is full, given U above 0.
+    #[must_use]
+    pub(crate) fn full_requests_per_s(columns: &Columns, capacity_use: f64) -> Option<f64> {
+        let per_s = columns.requests_per_s()?;
+        (capacity_use > 0.0).then(|| per_s / capacity_use).and_then(finite)
+    }
+}
+
+impl Idle {
+    /// Of a simulated device, whose small reads take `read_ns` with everything. Latencies there are medians of a
+    /// lognormal; `await` is a mean, exp(sigma^2 / 2) longer.
+    fn of_device(spec: &DeviceSpec, read_ns: Option<f64>) -> Idle {
+        let mean = (spec.latency.sigma * spec.latency.sigma / 2.0).exp();
+        let network_ns = spec.network_rtt_ns as f64;
+        let read_ns = read_ns.map(|ns| (ns - network_ns).max(0.0) * mean);
+        let write_ns = if spec.hdd.is_some() { read_ns } else { Some(spec.latency.write_ns * mean) };
+        let channels = match (spec.channels.independent && spec.hdd.is_none(), spec.channels.count) {
+            (true, Some(count)) => f64::from(count.max(1)),
+            // As the simulator counts them.
+            (true, None) => (spec.rates.read_iops * spec.latency.read_ns / 1e9).ceil().clamp(1.0, 256.0),
+            (false, _) => 1.0,
+        };
+        let inside = Inside {
+            model: DiskModel::of_device(spec).config().model,
+            channels,
+            stripe_bytes: f64::from(spec.channels.stripe_bytes.max(1)),
+            are_writes_buffered: spec.buffer.size_bytes > 0,
+            caps: spec.caps.clone(),
+            network_ns,
+        };
+        Idle { read_ns, write_ns, per_kib_ns: spec.latency.per_kib_ns, inside: Some(inside) }
+    }
+}
+
+impl Inside {
+    /// How long a request that is alone takes.
+    fn pass_ns(&self, op: Op, latency_ns: f64, len: f64) -> f64 {
+        let spread = (len / self.stripe_bytes).ceil().clamp(1.0, self.channels);
+        let is_buffered = op == Op::Write && self.are_writes_buffered;
+        let device_ns = if is_buffered { 0.0 } else { cost_ns(&self.model, op, len as u32) * self.channels / spread };
+        let caps_ns: f64 = self.caps.iter().map(|cap| pass_ns(cap, len)).sum();
+        latency_ns.max(device_ns) + caps_ns + self.network_ns
+    }
+}
+
+fn cost_ns(model: &CostModel, op: Op, len_bytes: u32) -> f64 {
+    model.cost(op, len_bytes).as_secs_f64() * 1e9
+}
+
+/// How long one request takes to pass a limit at its burst rate, in ns.
+fn pass_ns(cap: &CapSpec, len_bytes: f64) -> f64 {
+    let units = match cap.unit {
+        CapUnit::Bytes => len_bytes,
+        CapUnit::Operations { unit_bytes: 0 } => 1.0,
+        CapUnit::Operations { unit_bytes } => (len_bytes / f64::from(unit_bytes)).ceil().max(1.0),
+    };
+    units / cap.burst_per_s * 1e9
+}
+
+/// Of so many intervals with a full device the rates are kept.
+const FULL_MOST: usize = 16;
+/// Intervals are alike whose shares of writes differ by less, and whose mean sizes by a lesser factor.
+const LIKE_WRITE_SHARE: f64 = 0.15;
+const LIKE_SIZE_FACTOR: f64 = 2.0;
+
+/// What a full device did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Full {
+    per_s: f64,
+    write_share: f64,
+    size_kib: f64,
+}
+
+impl Full {
+    fn of(columns: &Columns) -> Option<Full> {
+        let per_s = positive(columns.requests_per_s())?;
+        let write_share = columns.writes_per_s.unwrap_or(0.0) / per_s;
+        Some(Full { per_s, write_share, size_kib: columns.moved_kib_per_s()? / per_s })
+    }
+
+    fn is_like(&self, other: &Full) -> bool {
+        let (less, more) = (self.size_kib.min(other.size_kib), self.size_kib.max(other.size_kib));
+        (self.write_share - other.write_share).abs() < LIKE_WRITE_SHARE && more < LIKE_SIZE_FACTOR * less.max(0.5)
+    }
+}
+
+/// The highest rates of a device so far. Bounded: beside them, those of 16 intervals in which it was full.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Peaks {
+    full: VecDeque<Full>,
+    intervals: u32,
+    /// Reads a second, writes a second, KiB read a second, KiB written a second.
+    highest: [f64; 4],
+}
+
+impl Peaks {
+    /// Notes an interval; one in which nothing was done does not count.
+    pub fn note(&mut self, columns: &Columns) {
+        if positive(columns.requests_per_s()).is_none() {
+            return;
+        }
+        self.intervals = self.intervals.saturating_add(1);
+        for (highest, now) in self.highest.iter_mut().zip(rates(columns)) {
+            *highest = highest.max(now);
+        }
+    }
+
+    /// Notes an interval in which the device was full: requests waited, and nothing says that it was slower than usual.
+    pub(crate) fn note_full(&mut self, columns: &Columns) {
+        if let Some(full) = Full::of(columns) {
+            if self.full.len() == FULL_MOST {
+                self.full.pop_front();
+            }
+            self.full.push_back(full);
+        }
+    }
+
+    /// The part of what the device did when it was full with a like load; above 1 where it does more now. `None` where
+    /// it was never seen so.
+    #[must_use]
+    pub(crate) fn use_of_full(&self, columns: &Columns) -> Option<f64> {
+        let now = Full::of(columns)?;
+        let most = self.full.iter().filter(|full| full.is_like(&now)).map(|full| full.per_s).reduce(f64::max)?;
+        finite(now.per_s / most)
+    }
+
+    /// The part of the highest seen, 0 to 1 for an interval that was noted; `None` before there are two intervals to
+    /// compare. Of the four rates the one that is nearest to its highest counts: directions are not added, since they
+    /// need not have had their highest together.
+    #[must_use]
+    pub fn capacity_use(&self, columns: &Columns) -> Option<f64> {
+        if self.intervals < 2 || columns.requests_per_s().is_none() {
+            return None;
+        }
+        let shares = self.highest.iter().zip(rates(columns)).filter(|(highest, _)| **highest > 0.0);
+        shares.map(|(highest, now)| now / highest).fold(None, |most, share| Some(share.max(most.unwrap_or(0.0))))
+    }
+}
+
+fn rates(columns: &Columns) -> [f64; 4] {
+    let one = |value: Option<f64>| positive(value).unwrap_or(0.0);
+    [one(columns.reads_per_s), one(columns.writes_per_s), one(columns.read_kib_per_s), one(columns.write_kib_per_s)]
+}
+
+impl Columns {
+    /// Mean read in KiB: given, or bytes over requests.
+    pub(super) fn read_size(&self) -> Option<f64> {
+        size(self.read_size_kib, self.reads_per_s, self.read_kib_per_s, self.size_kib)
+    }
+
+    /// Mean write in KiB: given, or bytes over requests.
+    pub(super) fn write_size(&self) -> Option<f64> {
+        size(self.write_size_kib, self.writes_per_s, self.write_kib_per_s, self.size_kib)
+    }
+}
+
+fn size(given: Option<f64>, per_s: Option<f64>, kib_per_s: Option<f64>, of_all: Option<f64>) -> Option<f64> {
+    let quotient = || positive(per_s).zip(kib_per_s).and_then(|(per_s, kib)| finite(kib / per_s));
+    positive(given).or_else(quotient).or(of_all)
+}
+
+/// Saturates: what is longer than 4 GiB is taken as 4 GiB, NaN as 0.
+fn len_bytes(size_kib: f64) -> u32 {
+    (size_kib * BYTES_PER_KIB).round() as u32
+}
+
+pub(super) fn positive(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| *value > 0.0 && value.is_finite())
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use plimsoll_files::io_properties;
+
+    use super::*;
+
+    fn load(reads: f64, read_kib: f64, writes: f64, write_kib: f64) -> Columns {
+        Columns {
+            reads_per_s: Some(reads),
+            writes_per_s: Some(writes),
+            read_kib_per_s: Some(reads * read_kib),
+            write_kib_per_s: Some(writes * write_kib),
+            ..Columns::default()
+        }
+    }
+
+    fn percent(capacity: &str, columns: &Columns) -> f64 {
+        let capacity = Capacity::find(capacity, Path::new(".")).unwrap();
+        (capacity.capacity_use(columns).unwrap() * 100.0).round()
+    }
+
+    #[test]
+    fn use_of_presets() {
+        // Disk; reads and writes a second of so many KiB; U in percent.
+        let cases = [
+            ("i3en.3xlarge", (7_246.0, 4.0, 0.0, 0.0), 3.0),
+            ("i3en.3xlarge", (257_024.0, 4.0, 0.0, 0.0), 100.0),
+            // The disk of seed 002 is rated 52 000 writes and 2.2 GB/s: 32 % of the operations, 29 % of the bytes.
+            ("samsung-983-dct-1.92tb", (0.0, 0.0, 16_597.0, 38.1), 54.0),
+            ("4xsamsung-983-dct-1.92tb", (0.0, 0.0, 16_597.0, 38.1), 13.0),
+            ("gp3", (3_000.0, 16.0, 0.0, 0.0), 100.0),
+            ("hdd", (76.0, 4.0, 0.0, 0.0), 100.0),
+        ];
+        for (disk, (reads, read_kib, writes, write_kib), expected) in cases {
+            let found = percent(disk, &load(reads, read_kib, writes, write_kib));
+            assert!((found - expected).abs() <= 5.0, "{disk}: {found} %, expected {expected} %");
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_go_together_by_the_mix() {
+        let text = |duplex| {
+            format!(
+                "disks: [{{mountpoint: /, read_iops: 1000, write_iops: 1000, read_bandwidth: 1G, write_bandwidth: 1G, \
+                 duplex: {duplex}}}]"
+            )
+        };
+        let half = load(500.0, 4.0, 500.0, 4.0);
+        for (duplex, expected) in [(false, 1.0), (true, 0.5)] {
+            let entry = io_properties::parse("test", &text(duplex)).unwrap().disks[0].clone();
+            let capacity = Capacity::of_properties("test", &entry, CostForm::Knee);
+            let found = capacity.capacity_use(&half).unwrap();
+            assert!((found - expected).abs() < 0.01, "{found}");
+            assert_eq!(capacity.unloaded_ms(Direction::Read, 4.0), None);
+        }
+    }
+
+    #[test]
+    fn longer_requests_take_longer() {
+        let disk = Capacity::find("i3en.3xlarge", Path::new(".")).unwrap();
+        let ms = |kib| disk.unloaded_ms(Direction::Read, kib).unwrap();
+        assert!((0.138..0.145).contains(&ms(4.0)), "{}", ms(4.0));
+        assert!(ms(1024.0) > 0.5 && ms(4096.0) > 2.0, "{} {}", ms(1024.0), ms(4096.0));
+        let plain = "disk: {read_iops: 100k, write_iops: 100k, read_bandwidth: 1000000000, \
+                     write_bandwidth: 1000000000, \
+                     unloaded_latency_ns: 100000}";
+        let model = disk::parse("test", plain).unwrap();
+        let disk = Capacity::of_model("test", &model);
+        let ms = disk.unloaded_ms(Direction::Read, 128.0).unwrap();
+        assert!((0.22..0.24).contains(&ms), "{ms}");
+        assert_eq!(disk.unloaded_ms(Direction::Write, 4.0), None);
+    }
+
+    #[test]
+    fn the_highest_seen_needs_two() {
+        let mut peaks = Peaks::default();
+        let (high, low) = (load(1000.0, 4.0, 0.0, 0.0), load(250.0, 4.0, 0.0, 0.0));
+        peaks.note(&high);
+        peaks.note(&load(0.0, 0.0, 0.0, 0.0));
+        assert_eq!(peaks.capacity_use(&high), None);
+        peaks.note(&low);
+        assert_eq!((peaks.capacity_use(&high), peaks.capacity_use(&low)), (Some(1.0), Some(0.25)));
+        assert_eq!(peaks.capacity_use(&Columns::default()), None);
+        let long = load(100.0, 1024.0, 0.0, 0.0);
+        peaks.note(&long);
+        assert_eq!(peaks.capacity_use(&long), Some(1.0), "by bytes");
+        // What was done with requests waiting is more than a peak, for what is like it.
+        peaks.note_full(&high);
+        assert_eq!((peaks.use_of_full(&low), peaks.use_of_full(&long)), (Some(0.25), None));
+        assert_eq!(peaks.use_of_full(&load(0.0, 0.0, 500.0, 4.0)), None);
+    }
+}

@@ -1,0 +1,456 @@
+//! Two stretches of time of one device beside each other: what changed, and which explanations that leaves.
+//!
+//! # Why
+//! "30 % more writes at the same `%util`: what does that prove?" Not what was believed. A table of two columns invites
+//! the reader to find what he looks for; here each usual explanation has its evidence for and against it, in figures.
+//!
+//! # How it works
+//! A [`Side`] is the mean over one interval or more: rates by time, `await` and sizes by requests. [`compare`] sets two
+//! of them beside each other, notes what misleads in them ([`Comparison::findings`]) and weighs five hypotheses
+//! (`hypotheses.rs`). Evidence is strong or weak; the judgement follows from it by one rule:
+//!
+//! | evidence | judgement |
+//! |---|---|
+//! | strong against, none strong for | refuted |
+//! | strong for, none strong against | likely |
+//! | strong for and strong against, or none at all | cannot be told |
+//! | more weak against than for | unlikely |
+//! | at least as much weak for | possible |
+//!
+//! Evidence does not depend on which side is named first.
+//!
+//! # Limits
+//! Columns end at the device: of programs, file systems and networks above it they tell only what is left. U counts
+//! only where it comes from a model of the disk. Means over many intervals hide what happens within them.
+//!
+//! # Example
+//! 16,597 writes a second at 0.14 ms and 96 %util, then 21,357 at 0.07 ms and 98 %: that the disk was at its limit is
+//! refuted, and `%util` proves nothing. By Little's law 2.32 and 1.49 requests were under way, as `aqu-sz` says.
+
+mod findings;
+mod hypotheses;
+
+use std::collections::BTreeMap;
+
+use plimsoll_show::page::{Block, Section};
+use plimsoll_show::table::Table;
+use serde::Serialize;
+
+use super::output::keyed;
+use super::{Basis, Columns, CpuShares, DeviceFacts, Observed, Remark, Verdict};
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// A stretch of time of a device: means over its intervals.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Side {
+    /// Where it comes from, such as a file and a range.
+    pub name: String,
+    /// The device.
+    pub device: String,
+    /// Intervals that it is the mean of.
+    pub intervals: usize,
+    /// How long they lasted together, in seconds; `None` where one does not say.
+    pub duration_s: Option<f64>,
+    /// Whether it is the mean since the start of the host.
+    pub is_since_boot: bool,
+    /// Means of the columns.
+    pub columns: Columns,
+    /// Means of the CPUs' shares.
+    pub cpu: Option<CpuShares>,
+    /// Mean of U where it comes from a model of the disk.
+    pub capacity_use: Option<f64>,
+    /// Mean of S.
+    pub saturation: Option<f64>,
+    /// What most of its time was judged; `None` where nothing was.
+    pub verdict: Option<Verdict>,
+}
+
+impl Side {
+    /// The mean of all intervals that have columns of `device`; `None` where there is none. An interval that begins
+    /// with the start of the host counts only if it is the only one.
+    #[must_use]
+    pub fn of(name: &str, observed: &[Observed], device: &str) -> Option<Side> {
+        let find = |observed: &'_ &Observed| {
+            let mut devices = observed.devices.iter();
+            devices.any(|judged| judged.interval.device == device && judged.interval.gap.is_none())
+        };
+        let mut found: Vec<&Observed> = observed.iter().filter(find).collect();
+        if found.iter().any(|observed| !observed.is_since_boot) {
+            found.retain(|observed| !observed.is_since_boot);
+        }
+        let weight = |observed: &Observed| observed.duration_s.filter(|seconds| *seconds > 0.0).unwrap_or(1.0);
+        let judged = || {
+            found.iter().filter_map(|observed| {
+                let judged = observed.devices.iter().find(|judged| judged.interval.device == device)?;
+                Some((weight(observed), judged))
+            })
+        };
+        judged().next()?;
+        let columns: Vec<(f64, Columns)> = judged().map(|(weight, judged)| (weight, judged.interval.columns)).collect();
+        let modelled = judged().filter(|(_, judged)| matches!(judged.capacity_basis, Basis::Model(_)));
+        let cpu = |pick: fn(&CpuShares) -> f64| {
+            mean(found.iter().map(|observed| (weight(observed), observed.cpu.as_ref().map(pick))))
+        };
+        Some(Side {
+            name: name.to_owned(),
+            device: device.to_owned(),
+            intervals: found.len(),
+            duration_s: found.iter().map(|observed| observed.duration_s).sum(),
+            is_since_boot: found.iter().any(|observed| observed.is_since_boot),
+            columns: mean_columns(&columns),
+            cpu: cpu(|cpu| cpu.idle).map(|idle| CpuShares {
+                user: cpu(|cpu| cpu.user).unwrap_or(0.0),
+                nice: cpu(|cpu| cpu.nice).unwrap_or(0.0),
+                system: cpu(|cpu| cpu.system).unwrap_or(0.0),
+                iowait: cpu(|cpu| cpu.iowait).unwrap_or(0.0),
+                steal: cpu(|cpu| cpu.steal).unwrap_or(0.0),
+                idle,
+            }),
+            capacity_use: mean(modelled.map(|(weight, judged)| (weight, judged.capacity_use))),
+            saturation: mean(judged().map(|(weight, judged)| (weight, judged.saturation))),
+            verdict: most(judged().map(|(weight, judged)| (weight, judged.verdict))),
+        })
+    }
+}
+
+/// The verdict with the most weight.
+fn most(verdicts: impl Iterator<Item = (f64, Verdict)>) -> Option<Verdict> {
+    let mut weights: BTreeMap<Verdict, f64> = BTreeMap::new();
+    for (weight, verdict) in verdicts {
+        *weights.entry(verdict).or_default() += weight;
+    }
+    weights.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(verdict, _)| verdict)
+}
+
+/// The mean of what is known, by weight.
+fn mean(values: impl Iterator<Item = (f64, Option<f64>)>) -> Option<f64> {
+    let known = values.filter_map(|(weight, value)| value.filter(|value| value.is_finite()).map(|v| (weight, v)));
+    let sums = known.map(|(weight, value)| (weight, weight * value));
+    let (weights, sum) = sums.reduce(|(a, b), (c, d)| (a + c, b + d))?;
+    Some(if weights > 0.0 { sum / weights } else { 0.0 })
+}
+
+fn mean_columns(columns: &[(f64, Columns)]) -> Columns {
+    type Pick = fn(&Columns) -> Option<f64>;
+    let by_time = |pick: Pick| mean(columns.iter().map(|(weight, columns)| (*weight, pick(columns))));
+    // What is a mean over requests counts by how many there were.
+    let by_requests = |pick: Pick, rate: Pick| {
+        let requests = |(weight, columns): &(f64, Columns)| weight * rate(columns).unwrap_or(1.0);
+        mean(columns.iter().map(|entry| (requests(entry), pick(&entry.1))))
+    };
+    let merged = |merges: Option<f64>, requests: Option<f64>, printed: Pick| match (merges, requests) {
+        (Some(merges), Some(requests)) if merges + requests > 0.0 => Some(100.0 * merges / (merges + requests)),
+        _ => by_time(printed),
+    };
+    let (reads, writes): (Pick, Pick) = (|c| c.reads_per_s, |c| c.writes_per_s);
+    let (discards, flushes): (Pick, Pick) = (|c| c.discards_per_s, |c| c.flushes_per_s);
+    let all: Pick = Columns::requests_per_s;
+    let read_merges_per_s = by_time(|c| c.read_merges_per_s);
+    let write_merges_per_s = by_time(|c| c.write_merges_per_s);
+    let discard_merges_per_s = by_time(|c| c.discard_merges_per_s);
+    Columns {
+        reads_per_s: by_time(reads),
+        writes_per_s: by_time(writes),
+        discards_per_s: by_time(discards),
+        flushes_per_s: by_time(flushes),
+        read_kib_per_s: by_time(|c| c.read_kib_per_s),
+        write_kib_per_s: by_time(|c| c.write_kib_per_s),
+        discard_kib_per_s: by_time(|c| c.discard_kib_per_s),
+        read_merges_per_s,
+        write_merges_per_s,
+        discard_merges_per_s,
+        read_merged_percent: merged(read_merges_per_s, by_time(reads), |c| c.read_merged_percent),
+        write_merged_percent: merged(write_merges_per_s, by_time(writes), |c| c.write_merged_percent),
+        discard_merged_percent: merged(discard_merges_per_s, by_time(discards), |c| c.discard_merged_percent),
+        read_await_ms: by_requests(|c| c.read_await_ms, reads),
+        write_await_ms: by_requests(|c| c.write_await_ms, writes),
+        discard_await_ms: by_requests(|c| c.discard_await_ms, discards),
+        flush_await_ms: by_requests(|c| c.flush_await_ms, flushes),
+        read_size_kib: by_requests(|c| c.read_size_kib, reads),
+        write_size_kib: by_requests(|c| c.write_size_kib, writes),
+        discard_size_kib: by_requests(|c| c.discard_size_kib, discards),
+        queue: by_time(|c| c.queue),
+        util_percent: by_time(|c| c.util_percent),
+        await_ms: by_requests(|c| c.await_ms, all),
+        size_kib: by_requests(|c| c.size_kib, all),
+        transfers_per_s: by_time(|c| c.transfers_per_s),
+        all_kib_per_s: by_time(|c| c.all_kib_per_s),
+    }
+}
+
+/// What is known beside the columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Context {
+    /// What the device is; `None` where nothing says.
+    pub facts: Option<DeviceFacts>,
+    /// A rate that a graph shows for side A, whose unit is to be checked.
+    pub graph_rate: Option<f64>,
+}
+
+/// Two sides of one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The device.
+    pub device: String,
+    /// The first side.
+    pub a: SideName,
+    /// The second side.
+    pub b: SideName,
+    /// All judgements in one line.
+    pub answer: String,
+    /// What was done on both sides: iostat's keys, then ours. What neither side did is left out.
+    pub columns: Vec<Change>,
+    /// What the figures may make a reader believe wrongly, and whether they agree with themselves.
+    pub findings: Vec<Remark>,
+    /// The hypotheses, in a fixed order: `saturated`, `flush-pressure`, `throttled`, `remote`, `above-the-disk`.
+    pub hypotheses: Vec<Hypothesis>,
+}
+
+/// Where a side comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SideName {
+    /// A file, a range.
+    pub name: String,
+    /// Intervals that it is the mean of.
+    pub intervals: usize,
+    /// How long they lasted together, in seconds.
+    pub duration_s: Option<f64>,
+}
+
+/// A figure on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// iostat's key, such as `w/s`, or ours: `requests_per_s`, `await_ms`, `capacity_use`, `saturation`.
+    pub column: &'static str,
+    /// On the first side.
+    pub a: Option<f64>,
+    /// On the second side.
+    pub b: Option<f64>,
+    /// The second over the first; `None` where one is not known or the first is 0.
+    pub ratio: Option<f64>,
+}
+
+/// What is left of a hypothesis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judgement {
+    /// The figures contradict it.
+    Refuted,
+    /// More speaks against it than for it.
+    Unlikely,
+    /// Nothing speaks against it that would not be outweighed.
+    Possible,
+    /// The figures ask for it.
+    Likely,
+    /// They say nothing, or contradict each other.
+    CannotBeTold,
+}
+
+impl Judgement {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Judgement::Refuted => "refuted",
+            Judgement::Unlikely => "unlikely",
+            Judgement::Possible => "possible",
+            Judgement::Likely => "likely",
+            Judgement::CannotBeTold => "cannot be told",
+        }
+    }
+}
+
+/// An explanation with what speaks for and against it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hypothesis {
+    /// `saturated`, `flush-pressure`, `throttled`, `remote` or `above-the-disk`.
+    pub code: &'static str,
+    /// What it claims, in a few words.
+    pub claim: &'static str,
+    /// What is left of it.
+    pub judgement: Judgement,
+    /// The evidence that decided.
+    pub reason: String,
+    /// Sentences with figures.
+    pub evidence_for: Vec<String>,
+    /// Sentences with figures.
+    pub evidence_against: Vec<String>,
+}
+
+/// Sets two sides of a device against each other. Sides of two devices can be compared too; `device` is then the
+/// first's.
+#[must_use]
+pub fn compare(a: &Side, b: &Side, context: &Context) -> Comparison {
+    let pair = Pair { a, b };
+    let hypotheses = hypotheses::all(&pair, context);
+    Comparison {
+        schema: SCHEMA,
+        device: a.device.clone(),
+        a: SideName { name: a.name.clone(), intervals: a.intervals, duration_s: a.duration_s },
+        b: SideName { name: b.name.clone(), intervals: b.intervals, duration_s: b.duration_s },
+        answer: answer(&hypotheses),
+        columns: changes(a, b),
+        findings: findings::all(&pair, context),
+        hypotheses,
+    }
+}
+
+/// "Refuted: saturated. Likely: ..."
+fn answer(hypotheses: &[Hypothesis]) -> String {
+    let order = [
+        ("Likely", Judgement::Likely),
+        ("Possible", Judgement::Possible),
+        ("Unlikely", Judgement::Unlikely),
+        ("Refuted", Judgement::Refuted),
+        ("Cannot be told", Judgement::CannotBeTold),
+    ];
+    let sentences = order.into_iter().filter_map(|(words, judgement)| {
+        let of_it = hypotheses.iter().filter(|hypothesis| hypothesis.judgement == judgement);
+        let codes: Vec<&str> = of_it.map(|hypothesis| hypothesis.code).collect();
+        (!codes.is_empty()).then(|| format!("{words}: {}.", codes.join(", ")))
+    });
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+fn changes(a: &Side, b: &Side) -> Vec<Change> {
+    let change = |column, a: Option<f64>, b: Option<f64>| {
+        let [a, b] = [a, b].map(|value| value.filter(|value| value.is_finite()));
+        Change { column, a, b, ratio: a.zip(b).filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a) }
+    };
+    let iostat = keyed(&a.columns).into_iter().zip(keyed(&b.columns));
+    let iostat = iostat.map(|((column, a), (_, b))| change(column, a, b));
+    let ours = [
+        change("requests_per_s", a.columns.requests_per_s(), b.columns.requests_per_s()),
+        change("await_ms", a.columns.mean_await_ms(), b.columns.mean_await_ms()),
+        change("capacity_use", a.capacity_use, b.capacity_use),
+        change("saturation", a.saturation, b.saturation),
+    ];
+    let is_something = |value: Option<f64>| value.is_some_and(|value| value != 0.0);
+    iostat.chain(ours).filter(|change| is_something(change.a) || is_something(change.b)).collect()
+}
+
+impl Comparison {
+    /// As tables and paragraphs: columns, findings, hypotheses.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
+        let source = |letter: &str, side: &SideName| {
+            let length = side.duration_s.map(|seconds| format!(", {seconds:.0} s")).unwrap_or_default();
+            let plural = if side.intervals == 1 { "" } else { "s" };
+            Block::Text(format!("{letter}: {}, {} interval{plural}{length}", side.name, side.intervals))
+        };
+        let figure = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
+        let row = |change: &Change| {
+            let ratio = change.ratio.map_or(String::new(), |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)));
+            [change.column.to_owned(), figure(change.a), figure(change.b), ratio]
+        };
+        let columns = Table::new("", ["", "A", "B", "change"], self.columns.iter().map(row));
+        let findings = self.findings.iter().map(|finding| Block::Text(finding.message.clone()));
+        let sides = [source("A", &self.a), source("B", &self.b), columns.into()];
+        let mut sections = vec![
+            Section::new(format!("{}: A and B", self.device), sides),
+            Section::new("To know when reading them", findings.collect::<Vec<_>>()),
+        ];
+        sections.extend(self.hypotheses.iter().map(Hypothesis::section));
+        sections.push(Section::new("Answer", [Block::Text(self.answer.clone())]));
+        sections
+    }
+}
+
+impl Hypothesis {
+    fn section(&self) -> Section {
+        let evidence = |word: &'static str, sentences: &[String]| {
+            let blocks: Vec<Block> =
+                sentences.iter().map(|sentence| Block::Text(format!("{word}: {sentence}"))).collect();
+            blocks
+        };
+        let mut blocks = evidence("for", &self.evidence_for);
+        blocks.extend(evidence("against", &self.evidence_against));
+        if blocks.is_empty() {
+            blocks.push(Block::Text(self.reason.clone()));
+        }
+        Section { heading: format!("{}: {}: {}", self.code, self.claim, self.judgement.words()), blocks }
+    }
+}
+
+/// Both sides, and the figures that hypotheses ask for.
+struct Pair<'a> {
+    a: &'a Side,
+    b: &'a Side,
+}
+
+/// A figure on both sides, both known.
+#[derive(Clone, Copy, Debug)]
+struct Two {
+    a: f64,
+    b: f64,
+}
+
+impl Two {
+    /// The second over the first; infinite where only the first is 0.
+    fn ratio(self) -> f64 {
+        if self.a == self.b { 1.0 } else { self.b / self.a }
+    }
+
+    /// Whether both differ by at most `part` of the larger.
+    fn is_within(self, part: f64) -> bool {
+        (self.a - self.b).abs() <= part * self.a.abs().max(self.b.abs())
+    }
+
+    fn swapped(self) -> Two {
+        Two { a: self.b, b: self.a }
+    }
+
+    fn both(self, holds: impl Fn(f64) -> bool) -> bool {
+        holds(self.a) && holds(self.b)
+    }
+}
+
+impl Pair<'_> {
+    fn two(&self, pick: impl Fn(&Side) -> Option<f64>) -> Option<Two> {
+        let (a, b) = pick(self.a).zip(pick(self.b))?;
+        (a.is_finite() && b.is_finite()).then_some(Two { a, b })
+    }
+
+    fn column(&self, pick: impl Fn(&Columns) -> Option<f64>) -> Option<Two> {
+        self.two(|side| pick(&side.columns))
+    }
+
+    fn requests(&self) -> Option<Two> {
+        self.column(Columns::requests_per_s)
+    }
+
+    fn kib(&self) -> Option<Two> {
+        self.column(Columns::moved_kib_per_s)
+    }
+
+    fn await_ms(&self) -> Option<Two> {
+        self.column(Columns::mean_await_ms)
+    }
+
+    fn queue(&self) -> Option<Two> {
+        self.column(|columns| columns.queue)
+    }
+}
+
+/// A change in words: `29 % more`, `4 % less`, `as much`.
+fn change_words(two: Two, more: &str, less: &str) -> String {
+    let percent = 100.0 * (two.ratio() - 1.0);
+    match percent {
+        _ if !percent.is_finite() => format!("{more} than nothing"),
+        percent if percent.abs() < 0.5 => "as before".to_owned(),
+        percent if percent > 0.0 => format!("{percent:.0} % {more}"),
+        percent => format!("{:.0} % {less}", -percent),
+    }
+}
+
+/// KiB/s in MiB/s, as iostat's figures are.
+fn mib(kib_per_s: f64) -> String {
+    plimsoll_figures::units::format_throughput_binary(kib_per_s * 1024.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,495 @@
+//! The usual explanations of a slow disk, each with what two sides say for and against it.
+//!
+//! # Why
+//! Who has an explanation finds what fits it. Written down beside the others, with what does not fit, it must hold.
+//!
+//! # How it works
+//! Each function gathers [`Evidence`] for one hypothesis; [`Case::judge`] weighs it. Four facts carry most; what each
+//! side was judged alone counts, too:
+//!
+//! * More requests at no longer `await` show that the side with fewer was not at the limit of the device. Where bytes
+//!   did not grow too this says nothing of bandwidth, and counts in full only if hardly anything was under way on a
+//!   device that serves many requests at once.
+//! * The same throughput with more under way is the flat part of the curve beyond the knee (by Little's law `await`
+//!   grows in proportion): the device, or a cap in front of it, is full. A flat rate at a round figure is a cap.
+//! * A queue that grows far more than the rate is the bend of that curve: the side with more under way is at the limit.
+//! * As many under way that complete less, in requests and bytes, show that the device, or what stands in front of it,
+//!   could do less than before. Reads and writes must have the same parts for that to count in full.
+//!
+//! # Limits
+//! Round figures are 1, 1.2, 1.25, 1.5, 1.6, 2, 2.5, 3, 3.2, 4, 5, 6, 6.4, 7.5 and 8 times a power of ten, which
+//! volumes and instances are sold with; about one rate in seven is within 1 % of one by chance.
+//!
+//! # Example
+//! 3,000 IOPS at 8 under way and 3,010 at 32: full, and at a round figure, so throttled is likely.
+
+use plimsoll_figures::units::{format_iops, format_throughput_decimal};
+
+use super::super::{DeviceFacts, Verdict};
+use super::{Context, Hypothesis, Judgement, Pair, Side, Two, change_words, mib};
+
+/// Rates that differ by less are the same.
+const SAME: f64 = 0.05;
+/// From this ratio on more is done.
+const MORE: f64 = 1.10;
+/// From this ratio on more is under way, or takes longer.
+const LONGER: f64 = 1.20;
+/// With fewer under way a device that serves many at once is not full.
+const FEW_UNDER_WAY: f64 = 4.0;
+/// Up to this part of the growth of the queue, growth of the rate is the bend of the curve.
+const BEND: f64 = 0.1;
+/// Figures that volumes and instances are sold with, over a power of ten.
+const ROUND: [f64; 15] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 3.2, 4.0, 5.0, 6.0, 6.4, 7.5, 8.0];
+
+/// A sentence that speaks for or against a hypothesis.
+struct Evidence {
+    is_for: bool,
+    is_strong: bool,
+    sentence: String,
+}
+
+/// What is gathered for a hypothesis.
+#[derive(Default)]
+struct Case(Vec<Evidence>);
+
+impl Case {
+    fn add(&mut self, is_for: bool, is_strong: bool, sentence: impl Into<String>) {
+        self.0.push(Evidence { is_for, is_strong, sentence: sentence.into() });
+    }
+
+    fn judge(self, code: &'static str, claim: &'static str) -> Hypothesis {
+        let count = |is_for, is_strong| {
+            self.0.iter().filter(|evidence| evidence.is_for == is_for && evidence.is_strong == is_strong).count()
+        };
+        let (strong_for, strong_against) = (count(true, true), count(false, true));
+        let (weak_for, weak_against) = (count(true, false), count(false, false));
+        let judgement = match (strong_for > 0, strong_against > 0) {
+            (false, true) => Judgement::Refuted,
+            (true, false) => Judgement::Likely,
+            (true, true) => Judgement::CannotBeTold,
+            (false, false) if weak_for + weak_against == 0 => Judgement::CannotBeTold,
+            (false, false) if weak_against > weak_for => Judgement::Unlikely,
+            (false, false) => Judgement::Possible,
+        };
+        let decides = |evidence: &&Evidence| match judgement {
+            Judgement::Refuted | Judgement::Unlikely => !evidence.is_for,
+            _ => evidence.is_for,
+        };
+        let strongest = self.0.iter().filter(decides).max_by_key(|evidence| evidence.is_strong);
+        let reason = match judgement {
+            Judgement::CannotBeTold if strong_for > 0 => "the evidence contradicts itself".to_owned(),
+            Judgement::CannotBeTold => "the columns do not say".to_owned(),
+            _ => strongest.map(|evidence| evidence.sentence.clone()).unwrap_or_default(),
+        };
+        let sentences = |is_for| {
+            let side = self.0.iter().filter(|evidence| evidence.is_for == is_for);
+            side.map(|evidence| evidence.sentence.clone()).collect()
+        };
+        Hypothesis { code, claim, judgement, reason, evidence_for: sentences(true), evidence_against: sentences(false) }
+    }
+}
+
+pub(super) fn all(pair: &Pair, context: &Context) -> Vec<Hypothesis> {
+    let signs = Signs::of(pair, context.facts.as_ref());
+    vec![
+        saturated(pair, &signs).judge("saturated", "the device is at its limit"),
+        flush_pressure(pair).judge("flush-pressure", "write-back and flushes press on the device"),
+        throttled(pair, &signs).judge("throttled", "a cap in front of the device, or less than it could before"),
+        remote(pair, context).judge("remote", "a network to the medium is the limit"),
+        above(pair, &signs).judge("above-the-disk", "CPU or software above limits, or no more was asked"),
+    ]
+}
+
+/// What several hypotheses rest on.
+struct Signs {
+    /// More requests on one side at no longer `await`.
+    room: Option<Room>,
+    /// The same throughput with more under way.
+    knee: Option<String>,
+    /// A flat rate at a figure that is sold.
+    cap: Option<String>,
+    /// Somewhat more with far more under way.
+    bend: Option<Bend>,
+    /// Less of requests and bytes on one side, with as many under way.
+    slower: Option<Slower>,
+}
+
+struct Bend {
+    sentence: String,
+    /// Whether reads and writes have the same parts on both sides.
+    is_strong: bool,
+}
+
+struct Slower {
+    sentence: String,
+    /// Whether reads and writes have the same parts on both sides.
+    is_strong: bool,
+}
+
+struct Room {
+    sentence: String,
+    /// Whether bandwidth cannot be the limit either.
+    is_strong: bool,
+}
+
+impl Signs {
+    fn of(pair: &Pair, facts: Option<&DeviceFacts>) -> Signs {
+        let knee = knee(pair);
+        let slower = slower(pair);
+        let room = if slower.is_none() { room(pair, facts) } else { None };
+        Signs { room, cap: knee.as_ref().and_then(|_| cap(pair)), knee, bend: bend(pair), slower }
+    }
+}
+
+/// Whether a device serves many requests at once, by what it is.
+fn is_parallel(device: &str, facts: Option<&DeviceFacts>) -> bool {
+    let is_known = facts.is_some_and(|facts| facts.is_rotational == Some(false) || facts.members.len() > 1);
+    (is_known || device.starts_with("nvme")) && facts.is_none_or(|facts| facts.remote.is_none())
+}
+
+fn room(pair: &Pair, facts: Option<&DeviceFacts>) -> Option<Room> {
+    let (requests, await_ms) = (pair.requests()?, pair.await_ms()?);
+    // The side with more requests last.
+    let (requests, await_ms, kib, more, fewer) = if requests.b >= requests.a {
+        (requests, await_ms, pair.kib(), "B", "A")
+    } else {
+        (requests.swapped(), await_ms.swapped(), pair.kib().map(Two::swapped), "A", "B")
+    };
+    if requests.a <= 0.0 || requests.ratio() < MORE || await_ms.ratio() > 1.0 + SAME {
+        return None;
+    }
+    let moves_more = kib.is_none_or(|kib| kib.ratio() > 1.0 + SAME);
+    let few = pair.queue().filter(|queue| queue.both(|queue| queue < FEW_UNDER_WAY));
+    let few = few.filter(|_| is_parallel(&pair.a.device, facts));
+    let bytes = match (moves_more, few) {
+        (true, _) => String::new(),
+        (false, Some(queue)) => format!(
+            "; bytes did not grow, but {:.1} and {:.1} under way do not fill a device that serves many at once",
+            queue.a, queue.b
+        ),
+        (false, None) => "; bytes did not grow, so a limit of bandwidth stays open".to_owned(),
+    };
+    let sentence = format!(
+        "{more} completes {} than {fewer} at an await of {:.2} ms, not {:.2} ms: what {fewer} did is not the limit \
+         of the device{bytes}",
+        change_words(requests, "more requests", "fewer requests"),
+        await_ms.b,
+        await_ms.a,
+    );
+    Some(Room { sentence, is_strong: moves_more || few.is_some() })
+}
+
+fn knee(pair: &Pair) -> Option<String> {
+    let (requests, queue) = (pair.requests()?, pair.queue()?);
+    let growth = queue.ratio().max(queue.swapped().ratio());
+    let is_flat = requests.is_within(SAME) && pair.kib().is_none_or(|kib| kib.is_within(SAME));
+    let is_working = requests.a > 0.0 && queue.a.max(queue.b) > 1.0;
+    (is_flat && is_working && growth >= LONGER).then(|| {
+        let (least, most) = (queue.a.min(queue.b), queue.a.max(queue.b));
+        format!(
+            "with {most:.1} under way in place of {least:.1} it completes no more ({} and {} requests a second)",
+            format_iops(requests.a),
+            format_iops(requests.b)
+        )
+    })
+}
+
+/// The side with more under way, by the slope between both.
+fn bend(pair: &Pair) -> Option<Bend> {
+    let under_way = |side: &Side| {
+        let by_law = || Some(side.columns.requests_per_s()? * side.columns.mean_await_ms()? / 1000.0);
+        side.columns.queue.or_else(by_law)
+    };
+    let (requests, queue) = (pair.requests()?, pair.two(under_way)?);
+    let (requests, queue, kib, full) = if queue.b >= queue.a {
+        (requests, queue, pair.kib(), "B")
+    } else {
+        (requests.swapped(), queue.swapped(), pair.kib().map(Two::swapped), "A")
+    };
+    // With less than one under way, one of them is the least that is needed.
+    let growth = queue.b / queue.a.max(1.0) - 1.0;
+    let is_bent = |two: Two| two.ratio() - 1.0 <= BEND * growth;
+    let does_more = requests.a > 0.0 && requests.ratio() > 1.0 + SAME;
+    if !does_more || queue.b < FEW_UNDER_WAY || !is_bent(requests) || kib.is_some_and(|kib| !is_bent(kib)) {
+        return None;
+    }
+    let sentence = format!(
+        "{full} has {:.1} under way, not {:.1}, and completes only {}: beyond the bend requests wait for each other",
+        queue.b,
+        queue.a,
+        change_words(requests, "more requests", "fewer requests"),
+    );
+    Some(Bend { sentence, is_strong: has_same_parts(pair) })
+}
+
+/// Whether reads and writes have the same parts on both sides.
+fn has_same_parts(pair: &Pair) -> bool {
+    let write_part = |side: &Side| {
+        let all = side.columns.requests_per_s().filter(|all| *all > 0.0)?;
+        side.columns.writes_per_s.map(|writes| writes / all)
+    };
+    pair.two(write_part).is_some_and(|parts| (parts.a - parts.b).abs() < 0.2)
+}
+
+/// The same number under way, or more, completes less: the device changed, or what is in front of it.
+fn slower(pair: &Pair) -> Option<Slower> {
+    let (requests, kib, queue) = (pair.requests()?, pair.kib()?, pair.queue()?);
+    let (requests, kib, queue, slow) = if requests.b <= requests.a {
+        (requests, kib, queue, "B")
+    } else {
+        (requests.swapped(), kib.swapped(), queue.swapped(), "A")
+    };
+    let does_less = requests.b * MORE < requests.a && kib.b * (1.0 + SAME) < kib.a;
+    if !does_less || requests.b <= 0.0 || queue.b < (1.0 - SAME) * queue.a {
+        return None;
+    }
+    let sentence = format!(
+        "{slow} has {:.1} under way, not {:.1}, and completes {} a second, not {}",
+        queue.b,
+        queue.a,
+        format_iops(requests.b),
+        format_iops(requests.a)
+    );
+    Some(Slower { sentence, is_strong: has_same_parts(pair) })
+}
+
+/// A flat rate at a figure that is sold, in words.
+fn cap(pair: &Pair) -> Option<String> {
+    let near = |two: Two, unit: f64, least: f64| {
+        let round_of = |value: f64| round_figure(value / unit).filter(|_| value / unit >= least);
+        let (a, b) = (round_of(two.a)?, round_of(two.b)?);
+        (a == b).then_some(a)
+    };
+    let iops = pair.requests().and_then(|two| near(two, 1.0, 100.0));
+    let bandwidth = || {
+        let kib = pair.kib()?;
+        near(kib, 1e6 / 1024.0, 10.0)
+            .map(|mb| format!("{mb:.0} MB/s"))
+            .or_else(|| near(kib, 1024.0, 10.0).map(|mib| format!("{mib:.0} MiB/s")))
+    };
+    iops.map(|iops| format!("{} IOPS", format_iops(iops))).or_else(bandwidth)
+}
+
+/// The figure that is sold within 1 % of `value`.
+fn round_figure(value: f64) -> Option<f64> {
+    if !(value.is_finite() && value > 0.0) {
+        return None;
+    }
+    let power = 10f64.powi(value.log10().floor() as i32);
+    let candidates = ROUND.iter().map(|figure| figure * power).chain([10.0 * power]);
+    candidates.into_iter().find(|figure| Two { a: value, b: *figure }.is_within(0.01))
+}
+
+fn saturated(pair: &Pair, signs: &Signs) -> Case {
+    let mut case = Case::default();
+    let uses = pair.two(|side| side.capacity_use);
+    let is_free = uses.is_some_and(|uses| uses.both(|part| part < 0.7));
+    if let Some(Room { sentence, is_strong }) = &signs.room {
+        case.add(false, *is_strong, sentence);
+    }
+    if let Some(sentence) = &signs.knee {
+        case.add(true, signs.cap.is_none() && !is_free, sentence);
+    }
+    if let Some(Slower { sentence, .. }) = &signs.slower {
+        case.add(true, false, format!("{sentence}: if its limit fell, it was at it"));
+    }
+    if let Some(Bend { sentence, is_strong }) = &signs.bend {
+        case.add(true, *is_strong && !is_free, sentence);
+    }
+    verdicts(pair, signs, &mut case);
+    if let Some(uses) = uses {
+        let words =
+            format!("by its model {:.0} % and {:.0} % of its capacity are used", 100.0 * uses.a, 100.0 * uses.b);
+        if is_free {
+            case.add(false, true, words);
+        } else if uses.a.max(uses.b) >= 0.9 {
+            case.add(true, true, words);
+        }
+    }
+    if let Some(queue) = pair.queue().filter(|queue| queue.both(|queue| queue < 1.0)) {
+        let words = format!("aqu-sz of {:.2} and {:.2}: on average less than one request is there", queue.a, queue.b);
+        case.add(false, false, words);
+    }
+    if let Some(kib) = pair.kib().filter(|kib| kib.a > 0.0 && kib.is_within(SAME))
+        && signs.room.is_some()
+    {
+        let words =
+            format!("{} and {} are nearly the same, as a limit of bandwidth would have it", mib(kib.a), mib(kib.b));
+        case.add(true, false, words);
+    }
+    case
+}
+
+/// What each side was judged alone.
+fn verdicts(pair: &Pair, signs: &Signs, case: &mut Case) {
+    let Some((a, b)) = pair.a.verdict.zip(pair.b.verdict) else { return };
+    let words = format!("by themselves A is judged {} and B {}", a.name(), b.name());
+    let is_free = |verdict| matches!(verdict, Verdict::Idle | Verdict::Ok | Verdict::BusyButFree);
+    if [a, b].contains(&Verdict::Saturated) {
+        let is_strong = signs.room.is_none() && signs.cap.is_none() && signs.slower.is_none();
+        case.add(true, is_strong, words);
+    } else if is_free(a) && is_free(b) {
+        case.add(false, false, words);
+    }
+}
+
+fn flush_pressure(pair: &Pair) -> Case {
+    let mut case = Case::default();
+    let Some(writes) = pair.column(|columns| columns.writes_per_s) else { return case };
+    if writes.a.max(writes.b) <= 0.0 {
+        case.add(false, true, "nothing is written");
+        return case;
+    }
+    if let Some(merged) = pair.column(|c| c.write_merged_percent).filter(|merged| merged.a.max(merged.b) >= 10.0) {
+        let words = "of the writes were merged with neighbours, as write-back of dirty pages sends them";
+        case.add(true, false, format!("{:.0} % and {:.0} % {words}", merged.a, merged.b));
+    }
+    if let Some(merges) = pair.column(|c| c.write_merges_per_s).filter(|merges| merges.a.max(merges.b) > 0.0)
+        && let Some(size) = pair.column(|c| c.write_size_kib)
+    {
+        // On the side that writes more.
+        let (merges, size) = if writes.b >= writes.a { (merges, size) } else { (merges.swapped(), size.swapped()) };
+        let words = format!(
+            "where more is written merges change from {:.0} to {:.0} a second and writes from {:.1} to {:.1} KiB",
+            merges.a, merges.b, size.a, size.b
+        );
+        if merges.ratio() >= LONGER && size.ratio() >= MORE {
+            case.add(true, false, words + ": more and larger runs of dirty pages");
+        } else if merges.ratio() < 1.0 && size.ratio() < 1.0 {
+            case.add(false, false, words + ": no larger runs of dirty pages");
+        }
+    }
+    write_await(pair, writes, &mut case);
+    flushes(pair, &mut case);
+    case
+}
+
+fn write_await(pair: &Pair, writes: Two, case: &mut Case) {
+    let Some(await_ms) = pair.column(|columns| columns.write_await_ms) else { return };
+    let (writes, await_ms) =
+        if writes.b >= writes.a { (writes, await_ms) } else { (writes.swapped(), await_ms.swapped()) };
+    let words = format!("w_await goes from {:.2} to {:.2} ms", await_ms.a, await_ms.b);
+    let more = change_words(writes, "more writes", "fewer writes");
+    if await_ms.ratio() >= 1.5 && writes.ratio() >= MORE {
+        // Writes that wait are no sign of flushes or write-back by themselves.
+        let rates = [pair.column(|c| c.flushes_per_s), pair.column(|c| c.write_merges_per_s)];
+        let parts = pair.column(|c| c.write_merged_percent);
+        let is_strong = rates.into_iter().chain([parts]).flatten().any(|two| two.a.max(two.b) > 0.0);
+        case.add(true, is_strong, format!("{words} with {more}: writes wait for writes"));
+    } else if await_ms.ratio() <= 1.0 + SAME && writes.ratio() >= MORE {
+        case.add(false, false, format!("{words} with {more}: pressure makes writes wait"));
+    }
+}
+
+fn flushes(pair: &Pair, case: &mut Case) {
+    let Some(flushes) = pair.column(|columns| columns.flushes_per_s) else { return };
+    let most = flushes.a.max(flushes.b);
+    let words = format!("f/s is {:.2} and {:.2}", flushes.a, flushes.b);
+    if most <= 0.0 {
+        case.add(false, false, format!("{words}: nobody asked the device to flush its cache"));
+    } else if !flushes.is_within(0.2) {
+        case.add(true, false, format!("{words}: one side asks for far more flushes"));
+    }
+}
+
+fn throttled(pair: &Pair, signs: &Signs) -> Case {
+    let mut case = Case::default();
+    match (&signs.knee, &signs.cap) {
+        (Some(knee), Some(cap)) => case.add(true, true, format!("{knee}, and that is a figure that is sold: {cap}")),
+        (Some(knee), None) => {
+            case.add(true, false, knee);
+            case.add(false, false, "neither operations nor bytes a second are at a figure that is sold");
+        }
+        (None, _) => {}
+    }
+    let waits = [("A", pair.a), ("B", pair.b)];
+    for (letter, side) in waits {
+        if let Some((part, wait)) = side.capacity_use.zip(side.saturation)
+            && part < 0.7
+            && wait >= 0.4
+        {
+            let words = format!("requests of {letter} wait {:.0} % of their time", 100.0 * wait);
+            case.add(true, true, format!("{words}, though by its model only {:.0} % is used", 100.0 * part));
+        }
+    }
+    if [pair.a.verdict, pair.b.verdict].contains(&Some(Verdict::Degraded)) {
+        case.add(true, false, "one side is judged degraded by itself: it does less than it could");
+    }
+    if let Some(Slower { sentence, is_strong }) = &signs.slower {
+        case.add(true, *is_strong, format!("{sentence}: as if it could do less then"));
+    }
+    let Some(requests) = pair.requests() else { return case };
+    if let Some(kib) = pair.kib().filter(|kib| kib.a > 0.0 && kib.is_within(SAME))
+        && !requests.is_within(SAME)
+    {
+        let words = format!("{} and {} are nearly the same at different sizes", mib(kib.a), mib(kib.b));
+        case.add(true, false, words + ", as a cap on bandwidth would have it");
+        if round_figure(kib.a * 1024.0 / 1e6).or(round_figure(kib.a / 1024.0)).is_none() {
+            let rate = format_throughput_decimal(kib.a * 1024.0);
+            case.add(false, false, format!("{rate} is no figure that volumes are sold with"));
+        }
+    }
+    if signs.slower.is_none() && requests.a > 0.0 && !requests.is_within(0.09) {
+        let words = format!("operations are {} and {} a second", format_iops(requests.a), format_iops(requests.b));
+        case.add(false, false, format!("{words}: no cap on them held at both"));
+    }
+    if signs.room.is_some() {
+        case.add(false, false, "await did not grow with the rate: under a cap what is too much waits");
+    }
+    case
+}
+
+fn remote(pair: &Pair, context: &Context) -> Case {
+    let mut case = Case::default();
+    let Some(facts) = &context.facts else { return case };
+    let Some(remote) = &facts.remote else {
+        if facts.model.is_some() || facts.size_bytes.is_some() {
+            case.add(false, true, "its host sees no network between it and the medium");
+        }
+        return case;
+    };
+    let (Some(link), Some(kib)) = (remote.link_bytes_per_s, pair.kib()) else {
+        case.add(true, false, format!("its data is behind a network ({}) whose speed is not known", remote.kind));
+        return case;
+    };
+    let part = kib.a.max(kib.b) * 1024.0 / link as f64;
+    let words = format!("{:.0} % of the link of {} is used", 100.0 * part, format_throughput_decimal(link as f64));
+    match part {
+        part if part >= 0.9 => case.add(true, true, words),
+        part if part < 0.5 => case.add(false, false, words),
+        _ => case.add(true, false, words),
+    }
+    case
+}
+
+fn above(pair: &Pair, signs: &Signs) -> Case {
+    let mut case = Case::default();
+    if let Some(Room { sentence, is_strong }) = &signs.room {
+        case.add(true, *is_strong, format!("{sentence}; so what limited that side sits above it"));
+    }
+    if let Some(sentence) = &signs.knee {
+        case.add(false, true, format!("{sentence}: enough was asked of it"));
+    }
+    if let Some(Bend { sentence, .. }) = &signs.bend {
+        case.add(false, false, format!("{sentence}: enough was asked of it"));
+    }
+    if let Some(Slower { sentence, is_strong }) = &signs.slower {
+        case.add(false, *is_strong, format!("{sentence}: no less was asked of it"));
+    }
+    if let Some((requests, await_ms)) = pair.requests().zip(pair.await_ms())
+        && requests.a > 0.0
+        && requests.is_within(SAME)
+        && await_ms.is_within(SAME)
+    {
+        case.add(true, false, "throughput and await are both the same: whatever else changed did not reach the device");
+    }
+    if let Some(busy) = pair.two(|side| side.cpu.map(|cpu| 100.0 - cpu.idle - cpu.iowait)) {
+        let words = format!("the CPUs are busy for {:.0} % and {:.0} % of their time", busy.a, busy.b);
+        if busy.a.max(busy.b) >= 90.0 {
+            case.add(true, true, words);
+        } else if busy.both(|busy| busy < 50.0) {
+            case.add(false, false, format!("{words}; a single one that is full does not show in this mean"));
+        }
+    }
+    case
+}

@@ -1,0 +1,476 @@
+//! What disks did, as sections: of a recording, and of the interval that has just passed.
+//!
+//! # Why
+//! The live page of a host and the page of its recording show the same in the same way.
+//!
+//! # How it works
+//! A [`History`] takes one [`Observed`] after the other. [`History::live`] shows the last of them, with what was before
+//! it as lines and pictures; [`History::recorded`] sums up all: for each device and group how long which verdict held,
+//! and why. Columns have two decimals as in iostat, U and S four as parts of 1, as in the JSON of `stat`: the same
+//! numbers.
+//!
+//! # Limits
+//! A mean since boot is shown where there is nothing else, and counts for nothing. Memory is bounded: the pictures
+//! become coarser, the lines of tiles are of the last [`LINE_MAX`] intervals.
+//!
+//! # Example
+//! ```
+//! use plimsoll_observe::stat::history::{History, part_text};
+//! assert_eq!(part_text(Some(0.12345)), "12.35 %");
+//! assert_eq!(History::default().live(&[]).len(), 1);
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
+use plimsoll_show::page::{Block, Mood, Section, Tile};
+use plimsoll_show::table::Table;
+
+use crate::stat::from::Recorded;
+use crate::stat::host::is_partition;
+use crate::stat::output::{keyed, time};
+use crate::stat::pictures::{PICTURES, Series};
+use crate::stat::programs::ClassRow;
+use crate::stat::watch::{Watch, WatchOptions};
+use crate::stat::{Basis, GroupObserved, Judged, Observed, Part, Remark, Verdict};
+
+/// Intervals in the line of a tile.
+pub const LINE_MAX: usize = 60;
+
+/// The columns of iostat that a table shows, by their keys.
+const COLUMNS: [&str; 9] = ["r/s", "w/s", "rkB/s", "wkB/s", "r_await", "w_await", "f_await", "aqu-sz", "util"];
+
+/// Warnings that are shown, devices and groups that are remembered.
+const WARNINGS_MAX: usize = 20;
+const NAMES_MAX: usize = 4096;
+
+/// What the abbreviations of the tables mean.
+const LEGEND: &str = "U: the part of what the device can do that is done. S: the part of their time that requests \
+                      wait. util: the part of the time in which anything was under way, which on a device that does several \
+                      things at once says little.";
+
+/// A verdict in words.
+#[must_use]
+pub(crate) fn verdict_words(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Degraded => "degraded or throttled".to_owned(),
+        other => other.name().replace('-', " "),
+    }
+}
+
+/// How a verdict is to be taken.
+#[must_use]
+pub const fn mood(verdict: Verdict) -> Mood {
+    match verdict {
+        Verdict::Idle | Verdict::Unknown => Mood::Quiet,
+        Verdict::Ok | Verdict::BusyButFree => Mood::Good,
+        Verdict::Imbalanced | Verdict::Degraded | Verdict::Saturated => Mood::Heed,
+        Verdict::Hung => Mood::Bad,
+    }
+}
+
+/// A part of 1 in per cent, with two decimals; what is not known is `n/a`.
+#[must_use]
+pub fn part_text(part: Option<f64>) -> String {
+    part.filter(|part| part.is_finite()).map_or_else(|| "n/a".to_owned(), |part| format!("{:.2} %", 100.0 * part))
+}
+
+fn column(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// Observations, as far as pages need them.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    series: Series,
+    last: Option<Observed>,
+    intervals: u64,
+    devices: BTreeMap<String, Track>,
+    groups: BTreeMap<String, Track>,
+    remarks: BTreeMap<(&'static str, String), String>,
+}
+
+/// What became of a device or group.
+#[derive(Clone, Debug, Default)]
+struct Track {
+    /// Seconds by verdict, each with the last reason.
+    verdicts: BTreeMap<Verdict, (f64, String)>,
+    highest_use: Option<f64>,
+    highest_saturation: Option<f64>,
+    lowest_effective: Option<f64>,
+    line: VecDeque<Option<f64>>,
+}
+
+impl Track {
+    fn note(&mut self, verdict: Verdict, why: &str, duration_s: f64) {
+        let (seconds, reason) = self.verdicts.entry(verdict).or_default();
+        *seconds += duration_s;
+        why.clone_into(reason);
+    }
+
+    fn add_to_line(&mut self, value: Option<f64>) {
+        if self.line.len() == LINE_MAX {
+            self.line.pop_front();
+        }
+        self.line.push_back(value);
+    }
+
+    /// The verdicts by their time, the longest first: `ok 80 %, saturated 20 %`.
+    fn times(&self) -> String {
+        let total_s: f64 = self.verdicts.values().map(|(seconds, _)| seconds).sum();
+        let mut all: Vec<(Verdict, f64)> = self.verdicts.iter().map(|(verdict, (s, _))| (*verdict, *s)).collect();
+        all.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        let text = |(verdict, seconds): &(Verdict, f64)| {
+            format!("{} {:.0} %", verdict_words(*verdict), 100.0 * seconds / total_s.max(f64::MIN_POSITIVE))
+        };
+        all.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The worst verdict and why, `Unknown` only where there is no other.
+    fn worst(&self) -> (Verdict, &str) {
+        let known = self.verdicts.iter().rfind(|(verdict, _)| **verdict != Verdict::Unknown);
+        let worst = known.or_else(|| self.verdicts.iter().next_back());
+        worst.map_or((Verdict::Unknown, ""), |(verdict, (_, why))| (*verdict, why))
+    }
+}
+
+/// That of a name; `None` for new names beyond [`NAMES_MAX`].
+fn track_of<'a>(tracks: &'a mut BTreeMap<String, Track>, name: &str) -> Option<&'a mut Track> {
+    if tracks.len() >= NAMES_MAX && !tracks.contains_key(name) {
+        return None;
+    }
+    Some(tracks.entry(name.to_owned()).or_default())
+}
+
+fn raise(highest: &mut Option<f64>, value: Option<f64>) {
+    *highest = [*highest, value].into_iter().flatten().reduce(f64::max);
+}
+
+impl History {
+    /// All of a recording. Partitions count only where the recording has nothing else.
+    #[must_use]
+    pub fn of_recorded(recorded: &Recorded) -> History {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut history = History::default();
+        for interval in &recorded.intervals {
+            let mut interval = interval.clone();
+            let is_disk = |name: &str| !is_partition(name, &recorded.facts);
+            // A file of partitions alone was asked for by whoever made it.
+            if interval.devices.iter().any(|device| is_disk(&device.device)) {
+                interval.devices.retain(|device| is_disk(&device.device));
+            }
+            history.push(watch.observe(&interval, &recorded.facts));
+        }
+        history
+    }
+
+    /// Adds an interval.
+    pub fn push(&mut self, observed: Observed) {
+        self.series.push(&observed);
+        if observed.is_since_boot {
+            // Better than nothing, and never instead of an interval.
+            if self.intervals == 0 {
+                self.last = Some(observed);
+            }
+            return;
+        }
+        self.intervals += 1;
+        let duration_s = observed.duration_s.filter(|seconds| seconds.is_finite() && *seconds > 0.0).unwrap_or(1.0);
+        for judged in &observed.devices {
+            let Some(track) = track_of(&mut self.devices, &judged.interval.device) else { continue };
+            track.note(judged.verdict, &judged.why, duration_s);
+            track.add_to_line(judged.capacity_use);
+            raise(&mut track.highest_use, judged.capacity_use);
+            raise(&mut track.highest_saturation, judged.saturation);
+        }
+        for group in &observed.groups {
+            let Some(track) = track_of(&mut self.groups, &group.group) else { continue };
+            track.note(group.verdict, &group.why, duration_s);
+            let known = [track.lowest_effective, group.effective_devices];
+            track.lowest_effective = known.into_iter().flatten().reduce(f64::min);
+        }
+        self.note_remarks(&observed);
+        self.last = Some(observed);
+    }
+
+    fn note_remarks(&mut self, observed: &Observed) {
+        let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
+        let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));
+        for (name, remarks) in of_devices.chain(of_groups).chain([("", &observed.remarks)]) {
+            for remark in remarks {
+                let key = (remark.code, name.to_owned());
+                if self.remarks.len() < NAMES_MAX || self.remarks.contains_key(&key) {
+                    self.remarks.insert(key, told(name, remark));
+                }
+            }
+        }
+    }
+
+    /// The last interval; the mean since boot where there is none.
+    #[must_use]
+    pub fn last(&self) -> Option<&Observed> {
+        self.last.as_ref()
+    }
+
+    /// The last interval with what was before it; `classes` are those of running programs.
+    #[must_use]
+    pub fn live(&self, classes: &[ClassRow]) -> Vec<Section> {
+        let Some(last) = &self.last else {
+            let blocks =
+                vec![Block::Text("Nothing has been measured yet: the first interval is under way.".to_owned())];
+            return vec![Section { heading: "Disks".to_owned(), blocks }];
+        };
+        let mut blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
+        if last.devices.is_empty() {
+            blocks.push(Block::Text("This host shows no block devices.".to_owned()));
+        }
+        let mut sections = vec![Section { heading: "Disks".to_owned(), blocks }];
+        sections.extend(groups_section(last));
+        sections.extend(self.figures_section(last));
+        sections.extend(classes_section(classes));
+        sections.extend(self.pictures_sections());
+        sections.extend(to_know(remarks(last)));
+        sections
+    }
+
+    /// All intervals summed up, and the last.
+    #[must_use]
+    pub fn recorded(&self) -> Vec<Section> {
+        let Some(last) = &self.last else {
+            let blocks = vec![Block::Text("There is no interval in it.".to_owned())];
+            return vec![Section { heading: "Devices".to_owned(), blocks }];
+        };
+        let mut sections = Vec::new();
+        if self.devices.is_empty() {
+            let blocks = vec![Block::Tiles(last.devices.iter().map(|judged| self.tile(judged)).collect())];
+            sections.push(Section { heading: "Devices".to_owned(), blocks });
+        } else {
+            let blocks = vec![Block::Table(self.devices_summary())];
+            sections.push(Section { heading: "Devices".to_owned(), blocks });
+        }
+        if !self.groups.is_empty() {
+            sections.push(Section::new("Groups", [self.groups_summary().into()]));
+        }
+        sections.extend(self.pictures_sections());
+        sections.extend(self.figures_section(last));
+        sections.extend(to_know(self.remarks.values().cloned().collect()));
+        sections
+    }
+
+    fn devices_summary(&self) -> Table {
+        let row = |(device, track): (&String, &Track)| {
+            let (worst, why) = track.worst();
+            let highest = [part_text(track.highest_use), part_text(track.highest_saturation)];
+            let head = [device.clone(), verdict_words(worst), track.times()];
+            head.into_iter().chain(highest).chain([why.to_owned()]).collect::<Vec<_>>()
+        };
+        let headers = ["device", "worst", "part of the time", "highest U", "highest S", "why the worst"];
+        Table::new(format!("Over {} interval(s)", self.intervals), headers, self.devices.iter().map(row))
+    }
+
+    fn groups_summary(&self) -> Table {
+        let row = |(group, track): (&String, &Track)| {
+            let (worst, why) = track.worst();
+            let effective = column(track.lowest_effective);
+            [group.clone(), verdict_words(worst), track.times(), effective, why.to_owned()]
+        };
+        let headers = ["group", "worst", "part of the time", "fewest effective devices", "why the worst"];
+        Table::new("Devices that do one work together", headers, self.groups.iter().map(row))
+    }
+
+    fn pictures_sections(&self) -> Vec<Section> {
+        let headings = ["Throughput over time", "Capacity use over time", "Queues over time", "Groups over time"];
+        let section = |(name, heading): (&str, &str)| {
+            let charts = self.series.picture(name);
+            let blocks = vec![Block::Picture(charts.clone())];
+            (!charts.is_empty()).then(|| Section { heading: heading.to_owned(), blocks })
+        };
+        // One interval is no course.
+        if self.intervals < 2 {
+            return Vec::new();
+        }
+        PICTURES.into_iter().zip(headings).filter_map(section).collect()
+    }
+
+    fn figures_section(&self, last: &Observed) -> Option<Section> {
+        let heading = if self.intervals > 0 { "Figures of the last interval" } else { "Figures" };
+        let blocks = [device_table(last).into(), Block::Text(LEGEND.to_owned())];
+        (!last.devices.is_empty()).then(|| Section::new(heading, blocks))
+    }
+
+    fn tile(&self, judged: &Judged) -> Tile {
+        let device = &judged.interval.device;
+        let util = judged.interval.columns.util_percent.map(|percent| percent / 100.0);
+        let figures = [("U", judged.capacity_use), ("S", judged.saturation), ("%util", util)];
+        let line = self.devices.get(device).map(|track| track.line.iter().copied().collect());
+        Tile {
+            name: device.clone(),
+            state: verdict_words(judged.verdict),
+            mood: mood(judged.verdict),
+            why: judged.why.clone(),
+            figures: figures.into_iter().map(|(name, part)| (name.to_owned(), part_text(part))).collect(),
+            line: ("Capacity use".to_owned(), line.unwrap_or_default()),
+        }
+    }
+}
+
+/// When an interval ended, where that is known.
+fn until(observed: &Observed) -> String {
+    let text = observed.end_unix_ms.and_then(|ms| time(ms, "%Y-%m-%d %H:%M:%S UTC"));
+    text.map_or_else(String::new, |text| format!(", until {text}"))
+}
+
+/// A row for each device of an interval; what came or went has no figures.
+fn device_table(observed: &Observed) -> Table {
+    let headers = ["device", "verdict", "U", "S"].into_iter().chain(COLUMNS).chain(["capacity known from"]);
+    let row = |judged: &Judged| {
+        let of_key = keyed(&judged.interval.columns);
+        let columns =
+            COLUMNS.iter().map(|key| of_key.iter().find(|(name, _)| name == key).and_then(|(_, value)| *value));
+        let basis = match &judged.capacity_basis {
+            Basis::Model(name) => name.clone(),
+            Basis::HighestSeen => "the highest seen".to_owned(),
+            Basis::Unknown => "nothing".to_owned(),
+        };
+        let mut row = vec![judged.interval.device.clone(), verdict_words(judged.verdict)];
+        row.extend([part_text(judged.capacity_use), part_text(judged.saturation)]);
+        row.extend(columns.map(column));
+        row.push(basis);
+        row
+    };
+    let caption = match (observed.is_since_boot, observed.duration_s) {
+        (true, _) => format!("Means since the host started{}", until(observed)),
+        (false, Some(duration_s)) => {
+            format!("Over {}{}", format_duration_ns((duration_s.max(0.0) * 1e9) as u64), until(observed))
+        }
+        (false, None) => format!("Over an interval of unknown length{}", until(observed)),
+    };
+    Table::new(caption, headers, observed.devices.iter().map(row))
+}
+
+fn groups_section(observed: &Observed) -> Option<Section> {
+    let tile = |group: &GroupObserved| {
+        let effective = group.effective_devices.map_or_else(|| "n/a".to_owned(), |count| format!("{count:.2}"));
+        Tile {
+            name: group.group.clone(),
+            state: verdict_words(group.verdict),
+            mood: mood(group.verdict),
+            why: group.why.clone(),
+            figures: vec![("effective devices".to_owned(), format!("{effective} of {}", group.parts.len()))],
+            ..Tile::default()
+        }
+    };
+    let row = |group: &str, part: &Part| {
+        [group.to_owned(), part.device.clone(), part_text(Some(part.bytes_share)), column(part.await_ms)]
+    };
+    let rows = observed.groups.iter().flat_map(|group| group.parts.iter().map(|part| row(&group.group, part)));
+    let table = Table::new("Parts of the bytes that were moved", ["group", "device", "part", "await, ms"], rows);
+    let blocks = [Block::Tiles(observed.groups.iter().map(tile).collect()), table.into()];
+    (!observed.groups.is_empty()).then(|| Section::new("Groups", blocks))
+}
+
+/// The scheduling classes of running programs.
+fn classes_section(classes: &[ClassRow]) -> Option<Section> {
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "n/a".to_owned(), |ms| format_duration_ns((ms.max(0.0) * 1e6) as u64));
+    let row = |row: &ClassRow| {
+        [
+            format!("{} ({})", row.program, row.pid),
+            row.class.clone(),
+            row.disk.to_string(),
+            row.shares.to_string(),
+            format_iops(row.reads_per_s + row.writes_per_s),
+            format_throughput_decimal(row.read_bytes_per_s + row.write_bytes_per_s),
+            ms(row.queue_ms),
+            ms(row.device_ms),
+            part_text(row.queue_share),
+            row.waited_for.clone().unwrap_or_default(),
+        ]
+    };
+    let headers = [
+        "program",
+        "class",
+        "disk",
+        "shares",
+        "requests/s",
+        "rate",
+        "in queue",
+        "in device",
+        "of it in queue",
+        "waits for",
+    ];
+    let caption = "What they did in the last interval, and what they wait for";
+    let table = Table::new(caption, headers, classes.iter().map(row));
+    (!classes.is_empty()).then(|| Section::new("Classes of running programs", [table.into()]))
+}
+
+fn told(name: &str, remark: &Remark) -> String {
+    if name.is_empty() || remark.message.contains(name) {
+        return remark.message.clone();
+    }
+    format!("{name}: {}", remark.message)
+}
+
+/// What is to be known when reading the figures of an interval. What is said of several devices is said once.
+fn remarks(observed: &Observed) -> Vec<String> {
+    let of_devices = observed.devices.iter().map(|judged| (judged.interval.device.as_str(), &judged.remarks));
+    let of_groups = observed.groups.iter().map(|group| (group.group.as_str(), &group.remarks));
+    let all = [("", &observed.remarks)].into_iter().chain(of_groups).chain(of_devices);
+    all.flat_map(|(name, remarks)| remarks.iter().map(move |remark| told(name, remark))).collect()
+}
+
+fn to_know(mut messages: Vec<String>) -> Option<Section> {
+    let further = messages.len().saturating_sub(WARNINGS_MAX);
+    messages.truncate(WARNINGS_MAX);
+    if further > 0 {
+        messages.push(format!("And {further} more."));
+    }
+    let blocks = vec![Block::Warnings(messages.clone())];
+    (!messages.is_empty()).then(|| Section { heading: "To know when reading this".to_owned(), blocks })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use plimsoll_show::page;
+
+    use super::*;
+    use crate::stat::output::tests::{judged, observed};
+
+    #[test]
+    fn a_history_sums_up_by_time_and_keeps_no_more_than_it_shows() {
+        let mut history = History::default();
+        history.push(Observed { is_since_boot: true, ..observed() });
+        assert!(history.last().is_some_and(|last| last.is_since_boot), "better than nothing");
+        let of = |verdict, seconds: f64| Observed {
+            duration_s: Some(seconds),
+            devices: vec![judged("nvme0n1", 100.0, verdict)],
+            ..observed()
+        };
+        history.push(of(Verdict::Ok, 30.0));
+        for _ in 0..100 {
+            history.push(of(Verdict::Saturated, 0.1));
+        }
+        history.push(Observed { is_since_boot: true, ..observed() });
+        assert!(history.last().is_some_and(|last| !last.is_since_boot), "never instead of an interval");
+        let recorded = page::body(&[page::Part { title: String::new(), sections: history.recorded() }]);
+        for part in [
+            "Over 101 interval(s)",
+            "ok 75 %, saturated 25 %",
+            "imbalanced 100 %",
+            "one of two does the work",
+            "it does",
+        ] {
+            assert!(recorded.contains(part), "{part}: {recorded}");
+        }
+        let live = history.live(&[]);
+        let Some(Block::Tiles(tiles)) = live[0].blocks.first() else { panic!("{live:?}") };
+        assert_eq!((tiles[0].state.as_str(), tiles[0].line.1.len()), ("saturated", LINE_MAX));
+        assert_eq!(tiles[0].figures[0], ("U".to_owned(), "12.35 %".to_owned()));
+        let live = page::body(&[page::Part { title: String::new(), sections: live }]);
+        for part in ["97.00 %", "1.06 of 2", "100.00", "<svg ", "i4i.2xlarge"] {
+            assert!(live.contains(part), "{part}: {live}");
+        }
+        assert_eq!([Some(f64::NAN), None, Some(1.0)].map(part_text), ["n/a", "n/a", "100.00 %"]);
+    }
+}

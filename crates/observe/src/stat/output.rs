@@ -1,0 +1,218 @@
+//! What `stat` says to programs: the document of `iostat -o JSON` with the truth beside its columns, and CSV.
+//!
+//! # Why
+//! Programs that read iostat's JSON should read ours unchanged, and whoever wants the verdict should find it in the
+//! same place as the columns.
+//!
+//! # How it works
+//! [`json`] writes one document in pieces: its head, an element for each interval as it happens, its tail; whoever
+//! stops early writes the tail and the document is whole. [`csv`] writes a line for each device of an interval. Both
+//! render [`Observed`]; columns have two decimals, as in iostat, shares four. [`Selection`] leaves out what nobody
+//! asked for.
+//!
+//! # Limits
+//! Times are UTC. A column that is not known is `null` in JSON and empty in CSV, where iostat prints 0.00. A device
+//! of which nothing is known in an interval (it came, went or was reset) stands in `gaps`, not among the disks, so
+//! that every disk that a reader finds has figures.
+//!
+//! # Example
+//! ```
+//! use plimsoll_observe::stat::Observed;
+//! use plimsoll_observe::stat::host::Host;
+//! use plimsoll_observe::stat::output::json;
+//! let mut text = json::head(&Host::default(), Some("2026-03-14"))?;
+//! text.push_str(&json::element(&Observed::default(), &[], true)?);
+//! text.push_str(json::TAIL);
+//! let document: serde_json::Value = serde_json::from_str(&text)?;
+//! assert!(document["sysstat"]["hosts"][0]["statistics"][0]["disk"].is_array());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod csv;
+pub mod json;
+
+use super::{Columns, Judged, Observed, Verdict};
+
+/// What is shown of an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Devices by name; empty for all.
+    pub devices: Vec<String>,
+    /// Leave out devices that did nothing and have nothing under way.
+    pub omit_idle: bool,
+}
+
+impl Selection {
+    /// Leaves out what was not asked for. Groups stay.
+    pub fn apply(&self, observed: &mut Observed) {
+        observed.devices.retain(|judged| {
+            let device = &judged.interval.device;
+            let is_named = self.devices.is_empty() || self.devices.contains(device);
+            is_named && !(self.omit_idle && is_idle(judged))
+        });
+    }
+}
+
+/// Whether nothing was done and nothing waits, so far as is known. What came or went is news, not idle.
+fn is_idle(judged: &Judged) -> bool {
+    let Columns { reads_per_s, writes_per_s, discards_per_s, flushes_per_s, .. } = judged.interval.columns;
+    let is_still =
+        [reads_per_s, writes_per_s, discards_per_s, flushes_per_s].into_iter().flatten().all(|rate| rate == 0.0);
+    let waits = judged.interval.in_flight.is_some_and(|count| count > 0);
+    is_still && !waits && judged.interval.gap.is_none() && judged.verdict != Verdict::Hung
+}
+
+/// Whether a verdict says no: work that waits for a disk that cannot do more, or does less than it can.
+#[must_use]
+pub const fn says_no(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung | Verdict::Imbalanced)
+}
+
+/// Whether any verdict on a device or group of an interval says no.
+#[must_use]
+pub fn has_finding(observed: &Observed) -> bool {
+    let devices = observed.devices.iter().map(|judged| judged.verdict);
+    devices.chain(observed.groups.iter().map(|group| group.verdict)).any(says_no)
+}
+
+/// The columns by the keys of iostat's JSON, in its order.
+#[must_use]
+pub fn keyed(columns: &Columns) -> [(&'static str, Option<f64>); 22] {
+    [
+        ("r/s", columns.reads_per_s),
+        ("w/s", columns.writes_per_s),
+        ("d/s", columns.discards_per_s),
+        ("f/s", columns.flushes_per_s),
+        ("rkB/s", columns.read_kib_per_s),
+        ("wkB/s", columns.write_kib_per_s),
+        ("dkB/s", columns.discard_kib_per_s),
+        ("rrqm/s", columns.read_merges_per_s),
+        ("wrqm/s", columns.write_merges_per_s),
+        ("drqm/s", columns.discard_merges_per_s),
+        ("rrqm", columns.read_merged_percent),
+        ("wrqm", columns.write_merged_percent),
+        ("drqm", columns.discard_merged_percent),
+        ("r_await", columns.read_await_ms),
+        ("w_await", columns.write_await_ms),
+        ("d_await", columns.discard_await_ms),
+        ("f_await", columns.flush_await_ms),
+        ("rareq-sz", columns.read_size_kib),
+        ("wareq-sz", columns.write_size_kib),
+        ("dareq-sz", columns.discard_size_kib),
+        ("aqu-sz", columns.queue),
+        ("util", columns.util_percent),
+    ]
+}
+
+/// What only short and old layouts of iostat have, by the keys of its JSON; else they follow from the others.
+#[must_use]
+pub(crate) fn keyed_short(columns: &Columns) -> [(&'static str, Option<f64>); 4] {
+    [
+        ("tps", columns.transfers_per_s),
+        ("kB/s", columns.all_kib_per_s),
+        ("await", columns.mean_await_ms()),
+        ("areq-sz", columns.size_kib),
+    ]
+}
+
+/// A time of UTC by a format of strftime; `None` for one that lies outside of the years that can be written.
+#[must_use]
+pub fn time(unix_ms: u64, format: &str) -> Option<String> {
+    let timestamp = jiff::Timestamp::from_millisecond(i64::try_from(unix_ms).ok()?).ok()?;
+    Some(timestamp.strftime(format).to_string())
+}
+
+/// A finite value with so many decimals.
+fn rounded(value: Option<f64>, decimals: usize) -> Option<f64> {
+    value.filter(|value| value.is_finite()).and_then(|value| format!("{value:.decimals$}").parse().ok())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::super::{Basis, CpuShares, DeviceInterval, Gap, GroupObserved, Part, Remark};
+    use super::*;
+
+    /// A disk that did `reads_per_s` and nothing else.
+    pub(crate) fn judged(device: &str, reads_per_s: f64, verdict: Verdict) -> Judged {
+        let columns = Columns {
+            reads_per_s: Some(reads_per_s),
+            writes_per_s: Some(0.0),
+            read_kib_per_s: Some(4.0 * reads_per_s),
+            read_await_ms: Some(0.128_7),
+            queue: Some(0.235),
+            util_percent: Some(99.996),
+            ..Columns::default()
+        };
+        Judged {
+            interval: DeviceInterval { device: device.to_owned(), columns, in_flight: Some(0), gap: None },
+            capacity_use: Some(0.123_456),
+            capacity_basis: Basis::Model("i4i.2xlarge".to_owned()),
+            saturation: Some(0.0),
+            read_saturation: None,
+            write_saturation: None,
+            verdict,
+            why: "a \"reason\", with a comma".to_owned(),
+            remarks: vec![Remark { code: "util-misleads", message: "it does".to_owned() }],
+        }
+    }
+
+    /// An idle disk, a saturated one, one that appeared, and an array that is imbalanced.
+    pub(crate) fn observed() -> Observed {
+        let mut gone = judged("sdb", 0.0, Verdict::Unknown);
+        gone.interval =
+            DeviceInterval { device: "sdb".to_owned(), gap: Some(Gap::Appeared), ..DeviceInterval::default() };
+        let part = |device: &str, bytes_share| Part { device: device.to_owned(), bytes_share, await_ms: None };
+        Observed {
+            end_unix_ms: Some(1_710_463_994_000),
+            duration_s: Some(1.0),
+            is_since_boot: false,
+            cpu: Some(CpuShares { user: 1.0 / 3.0, idle: 99.0, ..CpuShares::default() }),
+            devices: vec![judged("sda", 0.0, Verdict::Idle), judged("nvme0n1", 1234.567, Verdict::Saturated), gone],
+            groups: vec![GroupObserved {
+                group: "md0".to_owned(),
+                parts: vec![part("nvme0n1", 0.97), part("nvme1n1", 0.03)],
+                effective_devices: Some(1.06),
+                verdict: Verdict::Imbalanced,
+                why: "one of two does the work".to_owned(),
+                remarks: Vec::new(),
+            }],
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_did_nothing_or_has_another_name() {
+        let names = |selection: &Selection| -> Vec<String> {
+            let mut observed = observed();
+            selection.apply(&mut observed);
+            observed.devices.into_iter().map(|judged| judged.interval.device).collect()
+        };
+        let cases: [(&[&str], bool, &[&str]); 4] = [
+            (&[], false, &["sda", "nvme0n1", "sdb"]),
+            (&[], true, &["nvme0n1", "sdb"]),
+            (&["sda", "nvme0n1"], false, &["sda", "nvme0n1"]),
+            (&["sda"], true, &[]),
+        ];
+        for (devices, omit_idle, expected) in cases {
+            let devices = devices.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(names(&Selection { devices, omit_idle }), expected);
+        }
+        let mut hung = judged("sdc", 0.0, Verdict::Hung);
+        assert!(!is_idle(&hung));
+        (hung.verdict, hung.interval.in_flight) = (Verdict::Unknown, Some(3));
+        assert!(!is_idle(&hung), "three requests wait");
+    }
+
+    #[test]
+    fn some_verdicts_say_no() {
+        assert!(has_finding(&observed()));
+        let mut quiet = observed();
+        quiet.groups.clear();
+        quiet.devices.retain(|judged| judged.verdict != Verdict::Saturated);
+        assert!(!has_finding(&quiet));
+        let no: Vec<Verdict> = Verdict::ALL.into_iter().filter(|verdict| says_no(*verdict)).collect();
+        assert_eq!(no, [Verdict::Imbalanced, Verdict::Degraded, Verdict::Saturated, Verdict::Hung]);
+    }
+}

@@ -1,0 +1,343 @@
+//! What was observed, drawn over time: throughput, capacity use beside `%util`, waiting, and who does the work in a
+//! group.
+//!
+//! # Why
+//! The hot disk that wanders is seen at once in a picture of the parts of a group, and in no table of means.
+//!
+//! # How it works
+//! A [`Series`] collects [`Observed`] one after the other. It holds [`SAMPLES_MAX`] samples; when it is full, two
+//! neighbours become their mean, and from then on twice as many intervals make a sample. So it keeps the whole time at
+//! a coarser grain, in bounded memory. [`Series::picture`] draws one of [`PICTURES`]. Of many devices the busiest are
+//! shown, and the picture says so.
+//!
+//! # Limits
+//! Means smooth peaks that are shorter than a sample. Time is that of the intervals, one after the other: pauses
+//! between them do not show, and an interval whose length is not known counts as one second. Beyond [`CURVES_MAX`]
+//! curves (of thousands of devices) what is new is not collected. Intervals since the start of the host are left out.
+//!
+//! # Example
+//! ```
+//! use plimsoll_observe::stat::Observed;
+//! use plimsoll_observe::stat::pictures::{PICTURES, Series};
+//! let mut series = Series::default();
+//! series.push(&Observed::default());
+//! assert!(series.picture(PICTURES[0]).is_empty());
+//! ```
+
+use std::collections::BTreeMap;
+
+use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
+
+use super::{Judged, Observed};
+
+/// Names of the pictures: throughput of each device; U and `%util`, S; queue; parts and effective devices of groups.
+pub const PICTURES: [&str; 4] = ["throughput", "capacity", "queue", "groups"];
+
+/// Samples that are held at most. Even.
+pub const SAMPLES_MAX: usize = 512;
+
+/// Curves that are collected at most; a device has five.
+pub const CURVES_MAX: usize = 4096;
+
+/// Devices of a chart with one line for each; the legend names as many.
+const DEVICES_MAX: usize = 12;
+/// Devices of a chart with two lines for each.
+const DEVICES_OF_TWO_MAX: usize = 6;
+
+/// What a curve shows.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Curve {
+    Device(Figure, String),
+    Share { group: String, device: String },
+    Effective { group: String },
+}
+
+/// A figure of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Figure {
+    BytesPerSecond,
+    CapacityUse,
+    Saturation,
+    Util,
+    Queue,
+}
+
+impl Figure {
+    const ALL: [Figure; 5] =
+        [Figure::BytesPerSecond, Figure::CapacityUse, Figure::Saturation, Figure::Util, Figure::Queue];
+
+    fn of(self, judged: &Judged) -> Option<f64> {
+        let columns = &judged.interval.columns;
+        let value = match self {
+            Figure::BytesPerSecond => columns.moved_kib_per_s().map(|kib| kib * 1024.0),
+            Figure::CapacityUse => judged.capacity_use,
+            Figure::Saturation => judged.saturation,
+            Figure::Util => columns.util_percent.map(|percent| percent / 100.0),
+            Figure::Queue => columns.queue,
+        };
+        value.filter(|value| value.is_finite())
+    }
+}
+
+/// The values of all curves over a stretch of time, by the index of the curve; NaN where one has none.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    begin_s: f64,
+    duration_s: f64,
+    values: Vec<f32>,
+}
+
+impl Sample {
+    /// Both as one: means by time of what is known.
+    fn with(&self, next: &Sample) -> Sample {
+        let duration_s = self.duration_s + next.duration_s;
+        let part = if duration_s > 0.0 { (next.duration_s / duration_s) as f32 } else { 0.5 };
+        let value = |sample: &Sample, index: usize| sample.values.get(index).copied().filter(|value| !value.is_nan());
+        let count = self.values.len().max(next.values.len());
+        let mean = |index| match (value(self, index), value(next, index)) {
+            (Some(a), Some(b)) => a + (b - a) * part,
+            (a, b) => a.or(b).unwrap_or(f32::NAN),
+        };
+        Sample { begin_s: self.begin_s, duration_s, values: (0..count).map(mean).collect() }
+    }
+
+    fn middle_ns(&self) -> f64 {
+        (self.begin_s + self.duration_s / 2.0) * 1e9
+    }
+}
+
+/// A series of observations, as long as it may be, in bounded memory.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    curves: BTreeMap<Curve, usize>,
+    samples: Vec<Sample>,
+    /// The sample that is being gathered, and of how many intervals it is so far.
+    open: Option<(Sample, usize)>,
+    /// Intervals of a sample are two to the power of this.
+    coarseness: u32,
+    end_s: f64,
+}
+
+impl Series {
+    /// Adds an interval.
+    pub fn push(&mut self, observed: &Observed) {
+        if observed.is_since_boot {
+            return;
+        }
+        let duration_s = observed.duration_s.filter(|seconds| *seconds > 0.0 && seconds.is_finite()).unwrap_or(1.0);
+        let mut sample = Sample { begin_s: self.end_s, duration_s, values: Vec::new() };
+        self.end_s += duration_s;
+        for judged in &observed.devices {
+            for figure in Figure::ALL {
+                let curve = Curve::Device(figure, judged.interval.device.clone());
+                self.set(&mut sample, curve, figure.of(judged));
+            }
+        }
+        for group in &observed.groups {
+            let name = || group.group.clone();
+            self.set(&mut sample, Curve::Effective { group: name() }, group.effective_devices);
+            for part in group.parts.iter().filter(|_| group.effective_devices.is_some()) {
+                let curve = Curve::Share { group: name(), device: part.device.clone() };
+                self.set(&mut sample, curve, Some(part.bytes_share));
+            }
+        }
+        self.gather(sample);
+    }
+
+    fn set(&mut self, sample: &mut Sample, curve: Curve, value: Option<f64>) {
+        let Some(value) = value else { return };
+        let count = self.curves.len();
+        let index = match self.curves.get(&curve) {
+            Some(index) => *index,
+            None if count < CURVES_MAX => *self.curves.entry(curve).or_insert(count),
+            None => return,
+        };
+        if sample.values.len() <= index {
+            sample.values.resize(index + 1, f32::NAN);
+        }
+        if let Some(place) = sample.values.get_mut(index) {
+            *place = value as f32;
+        }
+    }
+
+    fn gather(&mut self, sample: Sample) {
+        let (sample, count) = match self.open.take() {
+            Some((open, count)) => (open.with(&sample), count + 1),
+            None => (sample, 1),
+        };
+        if count < 1usize << self.coarseness.min(40) {
+            self.open = Some((sample, count));
+            return;
+        }
+        self.samples.push(sample);
+        if self.samples.len() >= SAMPLES_MAX {
+            let pairs = self.samples.chunks(2);
+            self.samples = pairs.filter_map(|pair| pair.iter().cloned().reduce(|a, b| a.with(&b))).collect();
+            self.coarseness += 1;
+        }
+    }
+
+    /// Whether there is nothing to draw.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.curves.is_empty()
+    }
+
+    /// One of [`PICTURES`] as charts; none for another name, or where nothing of it was observed.
+    #[must_use]
+    pub fn picture(&self, name: &str) -> Vec<Chart> {
+        let charts = match name {
+            "throughput" => vec![self.throughput()],
+            "capacity" => vec![self.capacity(), self.saturation()],
+            "queue" => vec![self.queue()],
+            "groups" => self.groups(),
+            _ => Vec::new(),
+        };
+        let has_lines = |chart: &Chart| chart.layers.iter().any(|layer| matches!(layer, Layer::Line { .. }));
+        charts.into_iter().filter(has_lines).collect()
+    }
+
+    /// All charts, in the order of [`PICTURES`].
+    #[must_use]
+    pub fn charts(&self) -> Vec<Chart> {
+        PICTURES.iter().flat_map(|name| self.picture(name)).collect()
+    }
+
+    fn all_samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().chain(self.open.as_ref().map(|(sample, _)| sample))
+    }
+
+    /// A curve as points; none for one that was never seen.
+    fn points(&self, curve: &Curve) -> Vec<(f64, f64)> {
+        let Some(index) = self.curves.get(curve) else { return Vec::new() };
+        let known = self.all_samples().filter_map(|sample| {
+            let value = sample.values.get(*index).copied().filter(|value| !value.is_nan())?;
+            Some((sample.middle_ns(), f64::from(value)))
+        });
+        known.collect()
+    }
+
+    fn line(&self, name: String, curve: &Curve, dashed: bool) -> Option<Layer> {
+        let points = self.points(curve);
+        (!points.is_empty()).then_some(Layer::Line { name, points, dashed })
+    }
+
+    /// Devices by the bytes that they moved, the busiest first; at most `count`, and a note if there are more.
+    fn busiest(&self, count: usize) -> (Vec<&str>, Option<String>) {
+        let total = |device: &str| {
+            let curve = Curve::Device(Figure::BytesPerSecond, device.to_owned());
+            self.points(&curve).into_iter().map(|(_, value)| value).sum::<f64>()
+        };
+        let mut names: Vec<&str> = self.curves.keys().filter_map(device_of).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut devices: Vec<(f64, &str)> = names.into_iter().map(|name| (total(name), name)).collect();
+        devices.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let note = (devices.len() > count).then(|| format!("The {count} busiest of {} devices.", devices.len()));
+        (devices.into_iter().take(count).map(|(_, name)| name).collect(), note)
+    }
+
+    /// One line for each of the busiest devices.
+    fn by_device(&self, title: &str, y: Axis, figure: Figure) -> Chart {
+        let (devices, note) = self.busiest(DEVICES_MAX);
+        let line = |device: &str| self.line(device.to_owned(), &Curve::Device(figure, device.to_owned()), false);
+        Chart { title: title.to_owned(), x: time(), y, layers: devices.into_iter().filter_map(line).collect(), note }
+    }
+
+    fn throughput(&self) -> Chart {
+        let y = Axis::linear("read and written", Unit::BytesPerSecond);
+        self.by_device("Throughput of each device", y, Figure::BytesPerSecond)
+    }
+
+    fn saturation(&self) -> Chart {
+        let y = Axis::linear("part of their time that requests wait", Unit::Fraction);
+        self.by_device("Queue saturation (S)", y, Figure::Saturation)
+    }
+
+    fn queue(&self) -> Chart {
+        let y = Axis::linear("requests under way (aqu-sz)", Unit::None);
+        self.by_device("Requests under way", y, Figure::Queue)
+    }
+
+    fn capacity(&self) -> Chart {
+        let (devices, busiest) = self.busiest(DEVICES_OF_TWO_MAX);
+        let layers = devices.into_iter().flat_map(|device| {
+            let curve = |figure| Curve::Device(figure, device.to_owned());
+            let capacity_use = self.line(format!("{device} U"), &curve(Figure::CapacityUse), false);
+            let util = self.line(format!("{device} %util (misleads)"), &curve(Figure::Util), true);
+            [capacity_use, util].into_iter().flatten()
+        });
+        let note = "U is the part of what a device can do that is done. %util only says for which part of the time at \
+                    least one request was under way: on devices that serve many at once it is no measure of how full \
+                    they are.";
+        Chart {
+            title: "Capacity use (U), and %util, which misleads".to_owned(),
+            x: time(),
+            y: Axis::linear("part of capacity; part of time", Unit::Fraction),
+            layers: layers.collect(),
+            note: Some(busiest.map_or(note.to_owned(), |busiest| format!("{busiest} {note}"))),
+        }
+    }
+
+    /// For each group the parts of its members, and how many of them do the work.
+    fn groups(&self) -> Vec<Chart> {
+        let names = self.curves.keys().filter_map(|curve| match curve {
+            Curve::Effective { group } => Some(group.as_str()),
+            _ => None,
+        });
+        names.flat_map(|name| [self.parts(name), self.effective(name)]).collect()
+    }
+
+    /// Members of a group, in the order of their names.
+    fn members(&self, name: &str) -> Vec<&Curve> {
+        let is_part = |curve: &&Curve| matches!(curve, Curve::Share { group, .. } if group == name);
+        self.curves.keys().filter(is_part).collect()
+    }
+
+    fn parts(&self, name: &str) -> Chart {
+        let members = self.members(name);
+        let lines = members.iter().filter_map(|curve| match curve {
+            Curve::Share { device, .. } => self.line(device.clone(), curve, false),
+            _ => None,
+        });
+        let mut layers: Vec<Layer> = lines.collect();
+        let equal = 1.0 / members.len().max(1) as f64;
+        layers.push(Layer::HorizontalMark { y: equal, label: "equal parts".to_owned() });
+        Chart {
+            title: format!("{name}: part of each device of the bytes moved"),
+            x: time(),
+            y: Axis::linear("part of the group's bytes", Unit::Fraction),
+            layers,
+            note: None,
+        }
+    }
+
+    fn effective(&self, name: &str) -> Chart {
+        let curve = Curve::Effective { group: name.to_owned() };
+        let mut layers: Vec<Layer> = self.line("effective devices".to_owned(), &curve, false).into_iter().collect();
+        let count = self.members(name).len();
+        layers.push(Layer::HorizontalMark { y: count as f64, label: format!("all {count}") });
+        Chart {
+            title: format!("{name}: how many devices do the work"),
+            x: time(),
+            y: Axis::linear("effective devices", Unit::None),
+            layers,
+            note: None,
+        }
+    }
+}
+
+fn device_of(curve: &Curve) -> Option<&str> {
+    match curve {
+        Curve::Device(_, device) => Some(device),
+        _ => None,
+    }
+}
+
+fn time() -> Axis {
+    Axis::linear("time", Unit::Nanoseconds)
+}
+
+#[cfg(test)]
+#[path = "pictures/tests.rs"]
+mod tests;

@@ -1,0 +1,540 @@
+//! Scheduler classes of running Plimsoll programs, as rows beside the disks.
+//!
+//! # Why
+//! The kernel's columns tell what reached the disk; who asked for it, and who waited, only the program knows. Beside
+//! each other they say whether a slow disk or another class is in the way.
+//!
+//! # How it works
+//! [`Programs`] keeps a connection to every program of this user that serves a control socket, and asks for its
+//! counters once an interval. [`rows`] is the difference of two answers. Waiting and device time are sums over requests
+//! that the program keeps itself, so the means are exact. Each program is asked in a thread of its own, which ends with
+//! the process and holds up nobody: all are asked at once, and a look takes the answers that come within 100 ms. A later
+//! one is taken by the next look. A program that does not answer at all is left alone for a minute.
+//!
+//! # Limits
+//! Of a program that did not answer in time, in full or at all, there are no rows: the next ones are over both intervals.
+//! A look takes up to 100 ms longer where a program is stopped in a debugger, once a minute. Programs of a library
+//! without metrics are named in [`Looked::silent`].
+//!
+//! # Example
+//! ```
+//! use plimsoll::metrics::{ClassMetrics, DirectionMetrics, DiskMetrics, LatencyMetrics, ProgramMetrics};
+//! use plimsoll_observe::stat::programs::rows;
+//! let program = |requests: u64| {
+//!     let total = LatencyMetrics { count: requests, sum_ns: requests * 500_000, buckets: Vec::new() };
+//!     let read = DirectionMetrics { requests, bytes: requests * 4096, total, ..DirectionMetrics::default() };
+//!     let class = ClassMetrics { class: "query".to_owned(), read, ..ClassMetrics::default() };
+//!     let disk = DiskMetrics { classes: vec![class], ..DiskMetrics::default() };
+//!     ProgramMetrics { program: "my-database".to_owned(), pid: 7, disks: vec![disk], ..ProgramMetrics::default() }
+//! };
+//! let rows = rows(&program(1000), &program(3000), 2.0);
+//! assert_eq!((rows[0].reads_per_s, rows[0].read_await_ms), (1000.0, Some(0.5)));
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use plimsoll::control::{Client, ClientError, ErrorCode};
+use plimsoll::metrics::{ClassMetrics, DiskMetrics, LatencyMetrics, ProgramMetrics};
+use serde::Serialize;
+
+/// How long a program that did not answer is left alone.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
+
+/// How long a look waits for those that it has asked, all together.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// After which a program that has not answered is told of, and its last counters are no longer passed on.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+
+/// What a class did on a disk of its program in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassRow {
+    /// What the program calls itself.
+    pub program: String,
+    /// Number of its process.
+    pub pid: u32,
+    /// Number of the disk in the program.
+    pub disk: u16,
+    /// The class.
+    pub class: String,
+    /// The group it is in, if any.
+    pub group: Option<String>,
+    /// Its shares at the end.
+    pub shares: u32,
+    /// Length of the interval in seconds.
+    pub duration_s: f64,
+    /// Reads that came back, a second.
+    pub reads_per_s: f64,
+    /// Writes, flushes, discards and allocations that came back, a second.
+    pub writes_per_s: f64,
+    /// Bytes read, a second.
+    pub read_bytes_per_s: f64,
+    /// Bytes written, a second.
+    pub write_bytes_per_s: f64,
+    /// Mean time of a read from being queued until it was back, in milliseconds; `None` where none came back.
+    pub read_await_ms: Option<f64>,
+    /// The same of a write.
+    pub write_await_ms: Option<f64>,
+    /// Mean time of a request in the program's queue, in milliseconds.
+    pub queue_ms: Option<f64>,
+    /// Mean time of a piece of a request in the device, in milliseconds.
+    pub device_ms: Option<f64>,
+    /// The part of their time that requests waited in the program's queue, 0 to 1: queue time over queue and device
+    /// time.
+    pub queue_share: Option<f64>,
+    /// Requests under way on average, in the queue and in the device: time of those that came back over the interval.
+    pub mean_under_way: f64,
+    /// Requests in the queue at the end.
+    pub queued: u64,
+    /// Pieces in the device at the end.
+    pub in_flight: u64,
+    /// How long the oldest queued request had waited at the end, in milliseconds.
+    pub oldest_wait_ms: f64,
+    /// Device time used by the disk model, as a part of the interval; 1 is the whole disk. 0 where it has no model.
+    pub consumption: f64,
+    /// Requests that ended in an error, a second.
+    pub errors_per_s: f64,
+    /// What the class waited for the longest with work queued, if it waited at all: `fairness`, `tokens`, `limit`,
+    /// `depth`, `backend`.
+    pub waited_for: Option<String>,
+    /// Time waited with work queued by reason, as a part of the interval, summed over the shards: with several of them
+    /// it may be above 1. Reasons that did not occur are left out.
+    pub waited: BTreeMap<String, f64>,
+}
+
+/// What the classes did from `before` to `after`, two answers of one program, `duration_s` (above 0) seconds apart.
+/// Classes that were not there before, whose counters began anew, or that have never done anything are left out.
+#[must_use]
+pub fn rows(before: &ProgramMetrics, after: &ProgramMetrics, duration_s: f64) -> Vec<ClassRow> {
+    let mut rows = Vec::new();
+    for disk in &after.disks {
+        let Some(old) = before.disks.iter().find(|old| old.disk == disk.disk) else { continue };
+        for class in disk.classes.iter().filter(|class| is_used(class)) {
+            let before = old.classes.iter().find(|old| old.class == class.class);
+            if let Some(before) = before.filter(|before| !began_anew(before, class)) {
+                rows.push(row(after, disk, before, class, duration_s));
+            }
+        }
+    }
+    rows
+}
+
+/// Whether the class has done anything, or is about to.
+pub(super) fn is_used(class: &ClassMetrics) -> bool {
+    class.read.requests + class.write.requests + class.queued + class.in_flight > 0
+}
+
+/// Whether a counter fell.
+fn began_anew(before: &ClassMetrics, after: &ClassMetrics) -> bool {
+    let figures = |class: &ClassMetrics| {
+        let (read, write) = (&class.read, &class.write);
+        [read.requests, read.bytes, read.total.sum_ns, write.requests, write.bytes, write.total.sum_ns]
+    };
+    figures(before).into_iter().zip(figures(after)).any(|(before, after)| after < before)
+}
+
+fn row(
+    program: &ProgramMetrics,
+    disk: &DiskMetrics,
+    before: &ClassMetrics,
+    after: &ClassMetrics,
+    duration_s: f64,
+) -> ClassRow {
+    let rate = |of: fn(&ClassMetrics) -> u64| of(after).saturating_sub(of(before)) as f64 / duration_s;
+    let moved = |of: fn(&ClassMetrics) -> &LatencyMetrics| {
+        let (before, after) = (of(before), of(after));
+        (after.count.saturating_sub(before.count), after.sum_ns.saturating_sub(before.sum_ns))
+    };
+    let both = |one: (u64, u64), other: (u64, u64)| (one.0.saturating_add(other.0), one.1.saturating_add(other.1));
+    let mean_ms = |(count, sum_ns): (u64, u64)| (count > 0).then(|| sum_ns as f64 / 1e6 / count as f64);
+    let (read, write) = (moved(|class| &class.read.total), moved(|class| &class.write.total));
+    let queue = both(moved(|class| &class.read.queue), moved(|class| &class.write.queue));
+    let device = both(moved(|class| &class.read.device), moved(|class| &class.write.device));
+    let all_ns = queue.1 as f64 + device.1 as f64;
+    let waited = waited(before, after, duration_s);
+    let longest = waited.iter().max_by(|one, other| one.1.total_cmp(other.1));
+    ClassRow {
+        program: program.program.clone(),
+        pid: program.pid,
+        disk: disk.disk,
+        class: after.class.clone(),
+        group: after.group.clone(),
+        shares: after.shares,
+        duration_s,
+        reads_per_s: rate(|class| class.read.requests),
+        writes_per_s: rate(|class| class.write.requests),
+        read_bytes_per_s: rate(|class| class.read.bytes),
+        write_bytes_per_s: rate(|class| class.write.bytes),
+        read_await_ms: mean_ms(read),
+        write_await_ms: mean_ms(write),
+        queue_ms: mean_ms(queue),
+        device_ms: mean_ms(device),
+        queue_share: (all_ns > 0.0).then(|| queue.1 as f64 / all_ns),
+        mean_under_way: both(read, write).1 as f64 / 1e9 / duration_s,
+        queued: after.queued,
+        in_flight: after.in_flight,
+        oldest_wait_ms: after.oldest_wait_ns as f64 / 1e6,
+        consumption: rate(|class| class.consumed_ns) / 1e9,
+        errors_per_s: rate(|class| class.errors),
+        waited_for: longest.map(|(reason, _)| reason.clone()),
+        waited,
+    }
+}
+
+fn waited(before: &ClassMetrics, after: &ClassMetrics, duration_s: f64) -> BTreeMap<String, f64> {
+    let share = |now: &plimsoll::metrics::ReasonMetrics| {
+        let old = before.waited.iter().find(|old| old.reason == now.reason).map_or(0, |old| old.waited_ns);
+        let waited_ns = now.waited_ns.saturating_sub(old);
+        (waited_ns > 0).then(|| (now.reason.clone(), waited_ns as f64 / 1e9 / duration_s))
+    };
+    after.waited.iter().filter_map(share).collect()
+}
+
+/// What [`Programs::look`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// What the classes did since the last look; empty at the first.
+    pub rows: Vec<ClassRow>,
+    /// The counters of every program that answers, by process number, for [`Export`](super::export::Export). Of a
+    /// program that did not answer in time, or some of whose shards did not: those of the look before.
+    pub programs: Vec<ProgramMetrics>,
+    /// Programs that do not answer, each with the reason; each is told once.
+    pub silent: Vec<String>,
+}
+
+/// Watches the running programs of this user.
+#[derive(Debug)]
+pub struct Programs {
+    watched: BTreeMap<u32, Watched>,
+    /// When those that do not answer may be asked again.
+    left_alone: BTreeMap<u32, Instant>,
+    /// What has been told.
+    told: BTreeSet<String>,
+    /// How long a look waits for answers.
+    grace: Duration,
+}
+
+/// A program, and the thread that asks it: one question at a time, until either end of a channel is dropped.
+#[derive(Debug)]
+struct Watched {
+    questions: Sender<()>,
+    answers: Receiver<Answered>,
+    /// When the question was asked whose answer has not come.
+    asked_at: Option<Instant>,
+    /// The last answer in full, and when it came.
+    before: Option<(Instant, ProgramMetrics)>,
+}
+
+/// When a program answered, and what.
+type Answered = (Instant, Result<ProgramMetrics, ClientError>);
+
+impl Default for Programs {
+    fn default() -> Programs {
+        Programs { watched: BTreeMap::new(), left_alone: BTreeMap::new(), told: BTreeSet::new(), grace: GRACE }
+    }
+}
+
+impl Programs {
+    /// Of which none has been looked at.
+    #[must_use]
+    pub fn new() -> Programs {
+        Programs::default()
+    }
+
+    /// Looks at all programs that run now. Takes 100 ms at the most, beside listing them.
+    pub fn look(&mut self) -> Looked {
+        match plimsoll::control::programs() {
+            Ok(sockets) => self.look_at(&sockets),
+            Err(error) => {
+                let mut looked = Looked::default();
+                self.tell(&mut looked, format!("the programs of this user cannot be listed: {error}"));
+                looked
+            }
+        }
+    }
+
+    /// Looks at the programs behind these sockets, by process number; forgets all others.
+    pub(crate) fn look_at(&mut self, sockets: &[(u32, PathBuf)]) -> Looked {
+        let is_there = |pid: &u32| sockets.iter().any(|(other, _)| other == pid);
+        self.watched.retain(|pid, _| is_there(pid));
+        self.left_alone.retain(|pid, until| is_there(pid) && Instant::now() < *until);
+        let mut looked = Looked::default();
+        let mut asked = Vec::new();
+        for (pid, path) in sockets {
+            if self.left_alone.contains_key(pid) {
+                continue;
+            }
+            match self.ask(*pid, path) {
+                // Who has not answered an earlier question is not waited for.
+                Ok(is_new) => asked.push((*pid, is_new)),
+                Err(error) => self.tell(&mut looked, format!("process {pid}: it cannot be asked: {error}")),
+            }
+        }
+        let until = Instant::now() + self.grace;
+        for (pid, is_new) in asked {
+            let now = Instant::now();
+            self.take(pid, if is_new { until.saturating_duration_since(now) } else { Duration::ZERO }, &mut looked);
+        }
+        looked
+    }
+
+    /// Asks a program, unless an earlier question is under way: whether it was asked.
+    fn ask(&mut self, pid: u32, path: &Path) -> std::io::Result<bool> {
+        let watched = match self.watched.entry(pid) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Watched::start(path.to_owned())?),
+        };
+        if watched.asked_at.is_some() {
+            return Ok(false);
+        }
+        watched.asked_at = Some(Instant::now());
+        // A thread that has ended has left its reason.
+        let _ = watched.questions.send(());
+        Ok(true)
+    }
+
+    /// Takes the answer of a program, if it comes within `wait`.
+    fn take(&mut self, pid: u32, wait: Duration, looked: &mut Looked) {
+        let Some(watched) = self.watched.get_mut(&pid) else { return };
+        match watched.answers.recv_timeout(wait) {
+            Ok((at, Ok(metrics))) => watched.answered(at, metrics, looked),
+            Ok((_, Err(error))) => {
+                self.watched.remove(&pid);
+                // One that has just ended is gone at the next look.
+                if !matches!(error, ClientError::NotServed { .. }) && !has_ended(&error) {
+                    self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
+                    self.tell(looked, format!("process {pid}: {}", reason(&error)));
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if watched.asked_at.is_some_and(|at| at.elapsed() >= SILENT_AFTER) => {
+                self.tell(looked, format!("process {pid}: {}", no_answer()));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                looked.programs.extend(watched.before.as_ref().map(|(_, before)| before.clone()));
+            }
+            // Its thread panicked, and has said so.
+            Err(RecvTimeoutError::Disconnected) => {
+                self.watched.remove(&pid);
+                self.left_alone.insert(pid, Instant::now() + LEFT_ALONE);
+            }
+        }
+    }
+
+    fn tell(&mut self, looked: &mut Looked, text: String) {
+        if self.told.insert(text.clone()) {
+            looked.silent.push(text);
+        }
+    }
+}
+
+impl Watched {
+    /// Starts the thread; it connects with the first question. After an error it ends.
+    fn start(path: PathBuf) -> std::io::Result<Watched> {
+        let (questions, to_ask) = channel();
+        let (answer, answers) = channel();
+        let run = move || {
+            let mut client = None;
+            while to_ask.recv().is_ok() {
+                let metrics = ask(&mut client, &path);
+                let is_over = metrics.is_err();
+                if answer.send((Instant::now(), metrics)).is_err() || is_over {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("asking".to_owned()).spawn(run)?;
+        Ok(Watched { questions, answers, asked_at: None, before: None })
+    }
+
+    fn answered(&mut self, at: Instant, metrics: ProgramMetrics, looked: &mut Looked) {
+        self.asked_at = None;
+        if !metrics.missing_shards.is_empty() {
+            looked.programs.extend(self.before.as_ref().map(|(_, before)| before.clone()));
+            return;
+        }
+        if let Some((before_at, before)) = &self.before {
+            let duration_s = at.duration_since(*before_at).as_secs_f64();
+            if duration_s > 0.0 {
+                looked.rows.extend(rows(before, &metrics, duration_s));
+            }
+        }
+        looked.programs.push(metrics.clone());
+        self.before = Some((at, metrics));
+    }
+}
+
+fn ask(client: &mut Option<Client>, path: &Path) -> Result<ProgramMetrics, ClientError> {
+    let client = match client {
+        Some(client) => client,
+        None => client.insert(Client::connect(path)?),
+    };
+    client.metrics()
+}
+
+fn no_answer() -> String {
+    format!("no answer within {} s", SILENT_AFTER.as_secs())
+}
+
+fn has_ended(error: &ClientError) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error, ClientError::Io(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
+}
+
+fn reason(error: &ClientError) -> String {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    match error {
+        ClientError::Refused { code: ErrorCode::BadRequest, .. } => {
+            "its version of the library tells no metrics: `plimsoll attach` shows its classes".to_owned()
+        }
+        // The time of the socket is over.
+        ClientError::Io(error) if matches!(error.kind(), WouldBlock | TimedOut) => no_answer(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll::backend::choose::BackendKind;
+    use plimsoll::control::Server;
+    use plimsoll::metrics::{DirectionMetrics, ReasonMetrics};
+    use plimsoll::{Classes, DiskSetup, Runtime, ShardOptions, Topology};
+
+    use super::*;
+
+    /// Waits for answers however slow the machine is.
+    fn patient() -> Programs {
+        Programs { grace: Duration::from_secs(60), ..Programs::new() }
+    }
+
+    fn direction(requests: u64, queue_us: u64, device_us: u64) -> DirectionMetrics {
+        let latency = |us: u64| LatencyMetrics { count: requests, sum_ns: requests * us * 1000, buckets: Vec::new() };
+        DirectionMetrics {
+            requests,
+            bytes: requests * 4096,
+            queue: latency(queue_us),
+            device: latency(device_us),
+            total: latency(queue_us + device_us),
+        }
+    }
+
+    fn class(name: &str, reads: u64, waited_ns: u64) -> ClassMetrics {
+        let reason = |reason: &str, waited_ns| ReasonMetrics { reason: reason.into(), waited_ns };
+        ClassMetrics {
+            class: name.into(),
+            shares: 100,
+            queued: 3,
+            oldest_wait_ns: 2_000_000,
+            read: direction(reads, 300, 100),
+            write: direction(reads / 10, 0, 1000),
+            consumed_ns: reads * 10_000,
+            errors: reads / 100,
+            waited: vec![reason("fairness", waited_ns / 4), reason("tokens", waited_ns), reason("limit", 0)],
+            ..ClassMetrics::default()
+        }
+    }
+
+    fn program(classes: Vec<ClassMetrics>) -> ProgramMetrics {
+        let disk = DiskMetrics { disk: 2, classes, ..DiskMetrics::default() };
+        ProgramMetrics { program: "db".into(), pid: 7, disks: vec![disk], ..ProgramMetrics::default() }
+    }
+
+    #[test]
+    fn rows_are_differences_over_their_time() {
+        let before = program(vec![class("query", 1000, 500_000_000)]);
+        let after = program(vec![class("query", 3000, 1_500_000_000)]);
+        let rows = rows(&before, &after, 2.0);
+        let [row] = rows.as_slice() else { panic!("{rows:?}") };
+        assert_eq!((row.program.as_str(), row.pid, row.disk, row.class.as_str()), ("db", 7, 2, "query"));
+        assert_eq!((row.reads_per_s, row.writes_per_s, row.read_bytes_per_s), (1000.0, 100.0, 4_096_000.0));
+        assert_eq!((row.read_await_ms, row.write_await_ms), (Some(0.4), Some(1.0)));
+        // 2000 reads and 200 writes: 600 ms in the queue, 200 + 200 ms in the device.
+        assert_eq!((row.queue_share, row.mean_under_way), (Some(0.6), 0.5));
+        assert_eq!((row.queued, row.oldest_wait_ms, row.consumption, row.errors_per_s), (3, 2.0, 0.01, 10.0));
+        assert_eq!(row.waited_for.as_deref(), Some("tokens"));
+        assert_eq!(row.waited, BTreeMap::from([("fairness".into(), 0.125), ("tokens".into(), 0.5)]));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_left_out() {
+        let idle = ClassMetrics { class: "idle".into(), ..ClassMetrics::default() };
+        let busy = class("a", 1000, 0);
+        let table = [
+            ("new", vec![], vec![busy.clone()], 0),
+            ("gone", vec![busy.clone()], vec![], 0),
+            ("never used", vec![idle.clone()], vec![idle], 0),
+            ("began anew", vec![busy.clone()], vec![class("a", 10, 0)], 0),
+            ("quiet", vec![busy.clone()], vec![busy], 1),
+        ];
+        for (case, before, after, expect) in table {
+            let rows = rows(&program(before), &program(after), 1.0);
+            assert_eq!(rows.len(), expect, "{case}");
+            assert!(rows.iter().all(|row| row.read_await_ms.is_none() && row.waited_for.is_none()), "{case}");
+        }
+    }
+
+    #[test]
+    fn running_programs_are_found_and_forgotten() {
+        let place = tempfile::tempdir().unwrap();
+        let classes = Classes::new();
+        classes.add_class("query", None, 200).unwrap();
+        let topology = Topology::new(1, classes, vec![DiskSetup::unlimited()]).unwrap();
+        let options = ShardOptions { backend: Some(BackendKind::Memory), pin: false, ..ShardOptions::default() };
+        let runtime = Runtime::start(&topology, &options).unwrap();
+        let server = Server::start_in(&place.path().join("sockets"), &topology, "db").unwrap();
+        let pid = std::process::id();
+        let sockets = [(pid, server.path().to_owned())];
+        let mut programs = patient();
+        let first = programs.look_at(&sockets);
+        assert_eq!((first.rows.len(), first.programs.len(), first.silent.len()), (0, 1, 0));
+        let classes: Vec<&str> = first.programs[0].disks[0].classes.iter().map(|class| class.class.as_str()).collect();
+        assert_eq!((first.programs[0].pid, classes), (pid, vec!["default", "query"]));
+        // Nothing was asked of the disk: no rows.
+        assert_eq!(programs.look_at(&sockets).rows, []);
+        drop(server);
+        drop(runtime);
+        let ended = programs.look_at(&sockets);
+        assert_eq!((ended.programs.len(), ended.silent.len()), (0, 0));
+        assert_eq!(programs.look_at(&[]).programs.len(), 0);
+        assert!(programs.watched.is_empty());
+    }
+
+    #[test]
+    fn what_answers_something_else_is_told_once_and_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("7.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let other = std::thread::spawn(move || {
+            use std::io::Write;
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"220 mail ready\n").unwrap();
+        });
+        let mut programs = patient();
+        let sockets = [(7, path)];
+        let first = programs.look_at(&sockets);
+        other.join().unwrap();
+        assert_eq!(first.silent.len(), 1, "{:?}", first.silent);
+        assert!(first.silent[0].starts_with("process 7: "), "{:?}", first.silent);
+        assert_eq!(programs.look_at(&sockets).silent, [] as [String; 0], "it was not asked again");
+    }
+
+    #[test]
+    fn who_does_not_answer_holds_nobody_up() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("7.sock");
+        // Connections wait in the kernel's queue.
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let sockets = [(7, path)];
+        let mut programs = Programs { grace: Duration::from_millis(1), ..Programs::new() };
+        let first = programs.look_at(&sockets);
+        assert!(first.silent.is_empty() && first.programs.is_empty(), "it is still being asked: {first:?}");
+        let silent_since = Instant::now().checked_sub(SILENT_AFTER);
+        programs.watched.get_mut(&7).unwrap().asked_at = silent_since;
+        assert_eq!(programs.look_at(&sockets).silent, ["process 7: no answer within 1 s"]);
+        assert_eq!(programs.look_at(&sockets).silent, [] as [String; 0], "it is told once");
+        let timed_out = ClientError::Io(std::io::ErrorKind::WouldBlock.into());
+        assert_eq!(reason(&timed_out), no_answer(), "nor is it told when the socket's time is over");
+    }
+}

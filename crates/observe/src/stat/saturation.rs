@@ -1,0 +1,348 @@
+//! Queue saturation (S): which part of their time requests wait.
+//!
+//! # Why
+//! A full device makes requests wait; so does one that is throttled or ill. How long they take says so only beside how
+//! long they would take on the idle device, and a long request takes longer than a short one.
+//!
+//! # How it works
+//! With L the time that the requests would take on the idle device, by their sizes, and U the capacity use:
+//!
+//! S = max(0, 1 - L / (await * min(max(U, 1 - U), 1))), and S = max(0, 1 - L / await) without a model.
+//!
+//! From half the capacity on this is Little's law at the knee. To be full, a device must hold N* = X_max L requests;
+//! with X = U X_max, and as many under way as X times `await`, N* of N is L / (U await). What is needed to fill the
+//! device is no waiting. For a device that does next to nothing the form would call any latency good; there nothing
+//! needs to meet, and whatever `await` is above L is waiting: the plain share. 1 - U leads from one to the other. So
+//! with 0.19 ms of 0.138 at 51 % nothing waits in excess, though single requests meet; with 0.36 ms at 97 %, 60 % of
+//! the time is waiting; and with three times L at 10 %, 63 %: that device is ill.
+//!
+//! L comes from, the first that knows it:
+//! 1. the model: the latency of the idle device was measured or published for it. It wins since it does not depend on
+//!    what was seen;
+//! 2. [`Seen`]: the 5th percentile of `await` among intervals with at most one request under way, by direction and by
+//!    size (in steps of 2). One at a time does not wait for another. A size that was not seen quiet takes the latency
+//!    of one up to four times smaller, which can only make S too high by what the larger transfer takes. What is longer
+//!    than usual for the class of the device is not believed: a disk that is ill when first seen would teach its
+//!    illness.
+//!
+//! Otherwise S is not known, and a verdict has to do with what is usual for the class of the device.
+//!
+//! # Limits
+//! `await` includes the kernel's queue, where a scheduler may hold requests back. iostat rounds it to 0.01 ms, so that
+//! on the fastest devices S is coarse. Means of a long interval hide bursts.
+//!
+//! # Example
+//! 72 915 reads of 4 KiB took 0.21 ms each; with less than one under way the same device took 0.06 ms. S is 0.71.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use plimsoll_core::Direction;
+
+use super::Columns;
+use super::capacity::{Capacity, positive};
+
+/// Of so many unloaded intervals of a direction and size the latencies are kept.
+const SEEN_MOST: usize = 32;
+/// The percentile of them that is taken as the latency of the idle device.
+const SEEN_PERCENTILE: f64 = 5.0;
+/// Requests under way at most, on average, in an interval that counts as unloaded.
+const UNLOADED_QUEUE: f64 = 1.0;
+/// Requests a second at least: fewer meet a device that went to sleep.
+const UNLOADED_PER_S: f64 = 20.0;
+
+/// S of an interval, each 0 to 1; `None` where no latency is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Saturation {
+    /// Of reads and writes together.
+    pub overall: Option<f64>,
+    /// Of reads.
+    pub read: Option<f64>,
+    /// Of writes.
+    pub write: Option<f64>,
+    /// Time on the idle device in milliseconds, the mean of those requests that are known.
+    pub unloaded_ms: Option<f64>,
+}
+
+impl Saturation {
+    /// By a model where there is one, else by what was seen. `capacity_use` is U by the model; `None` without one.
+    #[must_use]
+    pub fn new(columns: &Columns, model: Option<&Capacity>, capacity_use: Option<f64>, seen: &Seen) -> Saturation {
+        let part = capacity_use.map_or(1.0, |capacity_use| capacity_use.max(1.0 - capacity_use).min(1.0));
+        let waiting = |unloaded_ms: f64, await_ms: f64| (1.0 - unloaded_ms / (await_ms * part)).clamp(0.0, 1.0);
+        let kinds = [kind(columns, Direction::Read), kind(columns, Direction::Write)];
+        let known = kinds.map(|kind| {
+            let kind = kind?;
+            let by_model = model.and_then(|capacity| capacity.unloaded_ms(kind.direction, kind.size_kib));
+            let unloaded_ms = by_model.or_else(|| seen.unloaded_ms(kind.direction, kind.size_kib))?;
+            Some((kind, unloaded_ms))
+        });
+        let each = known.map(|known| known.and_then(|(kind, ms)| kind.await_ms.map(|await_ms| waiting(ms, await_ms))));
+        let rate: f64 = known.iter().flatten().map(|(kind, _)| kind.per_s).sum();
+        let mean = |of: &dyn Fn(&Kind, f64) -> f64| {
+            known.iter().flatten().map(|(kind, ms)| kind.per_s * of(kind, *ms)).sum::<f64>() / rate
+        };
+        let unloaded_ms = (rate > 0.0).then(|| mean(&|_, ms| ms));
+        let all_timed = known.iter().flatten().all(|(kind, _)| kind.await_ms.is_some());
+        let await_ms = match all_timed {
+            true => Some(mean(&|kind, _| kind.await_ms.unwrap_or(0.0))),
+            false => mean_await_ms(columns),
+        };
+        let overall = unloaded_ms.zip(positive(await_ms)).map(|(unloaded, await_ms)| waiting(unloaded, await_ms));
+        let [read, write] = each;
+        Saturation { overall, read, write, unloaded_ms }
+    }
+}
+
+/// Reads or writes of an interval.
+#[derive(Clone, Copy)]
+struct Kind {
+    direction: Direction,
+    per_s: f64,
+    size_kib: f64,
+    await_ms: Option<f64>,
+}
+
+fn kind(columns: &Columns, direction: Direction) -> Option<Kind> {
+    let (per_s, size_kib, await_ms) = match direction {
+        Direction::Read => (columns.reads_per_s, columns.read_size(), columns.read_await_ms),
+        Direction::Write => (columns.writes_per_s, columns.write_size(), columns.write_await_ms),
+    };
+    Some(Kind { direction, per_s: positive(per_s)?, size_kib: size_kib?, await_ms: positive(await_ms) })
+}
+
+/// Mean time of a read or write, in milliseconds: given, or by Little's law from those under way; `None` where nothing
+/// was done. Discards take as long as they like and say nothing of it.
+#[must_use]
+pub fn mean_await_ms(columns: &Columns) -> Option<f64> {
+    if positive(columns.discards_per_s).is_some() {
+        let without = Columns { discards_per_s: None, await_ms: None, ..*columns };
+        return positive(without.mean_await_ms());
+    }
+    let by_law = || {
+        let per_s = positive(columns.requests_per_s())?;
+        columns.queue.map(|queue| queue * 1000.0 / per_s)
+    };
+    positive(columns.mean_await_ms()).or_else(by_law)
+}
+
+/// Requests under way on average by Little's law, from rates and latencies alone; `None` where one of them is missing.
+///
+/// Each latency counts with 0.005 ms more than it says, which is what rounding may have taken.
+#[must_use]
+pub(crate) fn under_way_at_most(columns: &Columns) -> Option<f64> {
+    const ROUNDING_MS: f64 = 0.005;
+    let kinds = [
+        (columns.reads_per_s, columns.read_await_ms),
+        (columns.writes_per_s, columns.write_await_ms),
+        (columns.discards_per_s, columns.discard_await_ms),
+        (columns.flushes_per_s, columns.flush_await_ms),
+    ];
+    let done = || kinds.iter().filter(|(per_s, _)| positive(*per_s).is_some());
+    let sum = done().map(|(per_s, ms)| Some((*per_s)? * ((*ms)? + ROUNDING_MS) / 1000.0)).sum::<Option<f64>>();
+    let of_all = || Some(columns.requests_per_s()? * (columns.await_ms? + ROUNDING_MS) / 1000.0);
+    match done().next() {
+        Some(_) => sum.or_else(of_all),
+        None => columns.requests_per_s().filter(|per_s| *per_s == 0.0),
+    }
+}
+
+/// Latencies of a device in intervals in which it had little to do. Bounded: 32 figures for each direction and size.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// By whether they are writes and the power of 2 of their KiB.
+    latencies_ms: BTreeMap<(bool, i32), VecDeque<f64>>,
+}
+
+impl Seen {
+    /// Notes the latencies of an interval, if at most one request was under way; each at most what `usual_ms` says for
+    /// so many KiB.
+    pub fn note(&mut self, columns: &Columns, usual_ms: &dyn Fn(f64) -> f64) {
+        let queue = columns.queue.or_else(|| under_way_at_most(columns));
+        if !queue.is_some_and(|queue| queue <= UNLOADED_QUEUE) {
+            return;
+        }
+        for kind in [Direction::Read, Direction::Write].into_iter().filter_map(|direction| kind(columns, direction)) {
+            if let (Some(ms), true) = (kind.await_ms, kind.per_s >= UNLOADED_PER_S) {
+                let of_size = self.latencies_ms.entry(key(kind.direction, kind.size_kib)).or_default();
+                if of_size.len() == SEEN_MOST {
+                    of_size.pop_front();
+                }
+                of_size.push_back(ms.min(usual_ms(kind.size_kib)));
+            }
+        }
+    }
+
+    /// The 5th percentile of what was seen of requests of this size, or of up to four times smaller ones.
+    #[must_use]
+    pub(crate) fn unloaded_ms(&self, direction: Direction, size_kib: f64) -> Option<f64> {
+        let (is_write, power) = key(direction, size_kib);
+        let nearest = (power - 2..=power).rev().find_map(|power| self.latencies_ms.get(&(is_write, power)))?;
+        let mut sorted: Vec<f64> = nearest.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (SEEN_PERCENTILE / 100.0 * sorted.len() as f64).ceil().max(1.0) as usize;
+        sorted.get(rank - 1).copied()
+    }
+}
+
+/// Sizes from 1/2 KiB to 64 MiB have steps of their own; what is beyond shares the last. Most sizes are powers of 2,
+/// and their means fall short by rounding, or by a few shorter requests: steps begin 5 % below.
+fn key(direction: Direction, size_kib: f64) -> (bool, i32) {
+    let power = (size_kib * 1.05).max(0.5).log2().floor().clamp(-1.0, 16.0) as i32;
+    (direction == Direction::Write, power)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use std::path::Path;
+
+    use plimsoll_files::disk;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Of a class of which any latency is usual.
+    const ANY: fn(f64) -> f64 = |_| f64::INFINITY;
+
+    fn reads(per_s: f64, kib: f64, await_ms: f64) -> Columns {
+        Columns {
+            reads_per_s: Some(per_s),
+            read_kib_per_s: Some(per_s * kib),
+            read_await_ms: Some(await_ms),
+            queue: Some(per_s * await_ms / 1000.0),
+            ..Columns::default()
+        }
+    }
+
+    /// A disk of 237 000 reads a second and 0.138 ms: the knee is at 33 requests.
+    fn surface() -> Capacity {
+        let text = "disk: {read_iops: 237000, write_iops: 174080, read_bandwidth: 2043674624, \
+                    write_bandwidth: 1024458752, \
+                    mix_exponent: 1.2, unloaded_latency_ns: 138000}";
+        Capacity::of_model("i3en.3xlarge", &disk::parse("test", text).unwrap())
+    }
+
+    #[test]
+    fn the_measured_surface_of_an_i3en_3xlarge() {
+        // Reads a second, await in ms, MB/s of writes; U and S of reads in percent.
+        let cases = [
+            (7_246.0, 0.138, 0.0, 3.0, 0.0),
+            (121_000.0, 0.19, 0.0, 51.0, 0.0),
+            (206_000.0, 0.27, 0.0, 87.0, 41.0),
+            (231_000.0, 0.36, 0.0, 97.0, 60.0),
+            (24_000.0, 0.49, 1020.0, 100.0, 72.0),
+        ];
+        let disk = surface();
+        for (per_s, await_ms, write_mb_per_s, u_percent, s_percent) in cases {
+            let mut columns = reads(per_s, 4.0, await_ms);
+            let writes_kib_per_s = write_mb_per_s * 1e6 / 1024.0;
+            columns.write_kib_per_s = Some(writes_kib_per_s);
+            columns.writes_per_s = Some(writes_kib_per_s / 128.0);
+            let u = disk.capacity_use(&columns).unwrap();
+            let s = Saturation::new(&columns, Some(&disk), Some(u), &Seen::default()).read.unwrap();
+            // The last line is of a full disk: about 100 %.
+            assert!((u * 100.0 - u_percent).abs() < 7.0, "{per_s}: U {u}");
+            assert!((s * 100.0 - s_percent).abs() < 3.0, "{per_s}: S {s}");
+        }
+    }
+
+    #[test]
+    fn the_form_is_that_of_little() {
+        // N* = 237 000 * 0.138 ms = 32.7; S = 1 - N* / aqu-sz.
+        let disk = surface();
+        for (per_s, await_ms) in [(206_000.0, 0.27), (231_000.0, 0.36), (237_000.0, 4.0)] {
+            let columns = reads(per_s, 4.0, await_ms);
+            let u = disk.capacity_use(&columns).unwrap();
+            let s = Saturation::new(&columns, Some(&disk), Some(u), &Seen::default()).overall.unwrap();
+            let by_law = 1.0 - 237_000.0 * 0.138e-3 / columns.queue.unwrap();
+            assert!((s - by_law).abs() < 1e-6, "{s} {by_law}");
+        }
+    }
+
+    #[test]
+    fn without_a_model_the_least_seen_counts() {
+        let mut seen = Seen::default();
+        let (low, high) = (reads(13_823.0, 4.0, 0.06), reads(72_914.67, 4.0, 0.21));
+        assert_eq!(Saturation::new(&high, None, None, &seen), Saturation::default());
+        seen.note(&low, &ANY);
+        seen.note(&high, &ANY);
+        let s = Saturation::new(&high, None, None, &seen);
+        assert_eq!((s.overall.map(|s| (s * 100.0).round()), s.write), (Some(71.0), None));
+        assert_eq!(Saturation::new(&low, None, None, &seen).overall, Some(0.0));
+        // Longer requests take longer: 0.06 ms says nothing of 512 KiB, and little of 16 KiB.
+        assert_eq!(Saturation::new(&reads(100.0, 512.0, 1.0), None, None, &seen).overall, None);
+        assert!(Saturation::new(&reads(100.0, 16.0, 0.12), None, None, &seen).overall.is_some());
+        for _ in 0..1000 {
+            seen.note(&low, &ANY);
+        }
+        assert_eq!(seen.latencies_ms.values().map(VecDeque::len).sum::<usize>(), SEEN_MOST);
+    }
+
+    #[test]
+    fn sizes_a_little_short_of_a_power_of_2_and_latencies_beyond_the_usual() {
+        let mut seen = Seen::default();
+        seen.note(&reads(13_823.0, 4.0, 0.06), &ANY);
+        // As in a published report: 291658.67 kB/s over 72914.67 r/s.
+        assert_eq!(seen.unloaded_ms(Direction::Read, 291_658.67 / 72_914.67), Some(0.06));
+        for (kib, expected) in [(3.9, Some(0.06)), (3.7, None), (16.0, Some(0.06)), (32.0, None)] {
+            assert_eq!(seen.unloaded_ms(Direction::Read, kib), expected, "{kib}");
+        }
+        let mut ill = Seen::default();
+        ill.note(&reads(195.0, 4.0, 5.1), &|_| 0.3);
+        assert_eq!(ill.unloaded_ms(Direction::Read, 4.0), Some(0.3));
+        // Reads and writes alone count beside discards.
+        let trims = Columns { discards_per_s: Some(500.0), discard_await_ms: Some(22.0), ..reads(10.0, 4.0, 0.2) };
+        assert_eq!(mean_await_ms(&Columns { await_ms: Some(21.0), ..trims }), Some(0.2));
+    }
+
+    #[test]
+    fn directions_have_their_own() {
+        let disk = Capacity::find("i4i.2xlarge", Path::new(".")).unwrap();
+        let columns = Columns {
+            writes_per_s: Some(1000.0),
+            write_size_kib: Some(16.0),
+            write_await_ms: Some(2.0),
+            ..reads(1000.0, 16.0, 0.1)
+        };
+        let u = disk.capacity_use(&columns).unwrap();
+        let s = Saturation::new(&columns, Some(&disk), Some(u), &Seen::default());
+        assert!(s.read.unwrap() < 0.1 && s.write.unwrap() > 0.9, "{s:?}");
+        assert!((0.5..0.99).contains(&s.overall.unwrap()), "{s:?}");
+    }
+
+    #[test]
+    fn what_is_under_way_follows_from_rates() {
+        let columns = Columns { writes_per_s: Some(7497.0), write_await_ms: Some(0.03), ..Columns::default() };
+        assert!((0.25..0.27).contains(&under_way_at_most(&columns).unwrap()));
+        assert_eq!(under_way_at_most(&Columns::default()), None);
+        assert_eq!(under_way_at_most(&Columns { reads_per_s: Some(0.0), ..Columns::default() }), Some(0.0));
+        assert_eq!(under_way_at_most(&Columns { reads_per_s: Some(10.0), ..Columns::default() }), None);
+        let by_queue = Columns { reads_per_s: Some(100.0), queue: Some(2.0), ..Columns::default() };
+        assert_eq!(mean_await_ms(&by_queue), Some(20.0));
+    }
+
+    proptest! {
+        #[test]
+        fn always_a_part_of_one(
+            per_s in proptest::option::of(0.0..1e7_f64), kib in proptest::option::of(0.0..1e5_f64),
+            ms in proptest::option::of(0.0..1e6_f64), queue in proptest::option::of(0.0..1e6_f64),
+        ) {
+            let columns = Columns {
+                reads_per_s: per_s, read_size_kib: kib, read_await_ms: ms, queue,
+                writes_per_s: queue, write_size_kib: ms, write_await_ms: kib, ..Columns::default()
+            };
+            let mut seen = Seen::default();
+            seen.note(&columns, &ANY);
+            let disk = surface();
+            let u = disk.capacity_use(&columns);
+            prop_assert!(u.is_none_or(|u| u >= 0.0 && u.is_finite()));
+            for (model, u) in [(None, None), (Some(&disk), u), (None, u)] {
+                let s = Saturation::new(&columns, model, u, &seen);
+                for part in [s.overall, s.read, s.write].into_iter().flatten() {
+                    prop_assert!((0.0..=1.0).contains(&part));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What is usual for a device of its kind, where no model and no quiet interval tells more.
+//!
+//! # Why
+//! A single report of iostat must be judged, too. 20 ms are long on an NVMe disk and usual on one that spins.
+//!
+//! # How it works
+//! [`Class::of`] takes what the host says of the device, else its name. A class has a latency that a healthy device
+//! with little to do stays below: a constant, plus the bytes at a rate.
+//!
+//! | class | devices | latency | and bytes at | slower than any |
+//! |---|---|---|---|---|
+//! | NVMe | `nvme*` | 0.3 ms | 1 GB/s | 5 000/s and 100 MB/s |
+//! | SSD | known not to spin | 0.5 ms | 400 MB/s | 1 000/s and 40 MB/s |
+//! | EBS | by model or kind | 3 ms | 200 MB/s | 2 900/s and 120 MB/s |
+//! | Xen | `xvd*` | as EBS, which most of them are | | |
+//! | network | rbd, nbd, iSCSI ... | 3 ms | 200 MB/s | |
+//! | virtual | `vd*`, `md*`, `loop*` | 3 ms | 200 MB/s | |
+//! | memory | `zram*`, `ram*`, `pmem*` | 0.1 ms | 2 GB/s | |
+//! | disk | `sd*`, `dm-*` of which nothing is known | 0.5 ms | 400 MB/s | |
+//! | SSD or array | such a disk that does what one that spins cannot, or takes discards | 0.5 ms | 400 MB/s | |
+//! | serial | spinning, `hd*`, `sr*`, `fd*`, `mmcblk*` | 15 ms | 150 MB/s | |
+//!
+//! The figures are bounds between classes and not ratings: data sheets of NVMe disks promise 0.07 to 0.15 ms for a
+//! read, EBS 0.5 to 1 ms with a few at single digits, a disk of 7200 revolutions a minute 4 ms of half a turn and 8 ms
+//! of seek. What is slower than any: the smallest local disks of clouds carry 30 000/s and 190 MB/s, consumer disks in
+//! their steady state a part of that; an EBS volume of today carries 3000/s and 125 MiB/s, unless it is out of credits.
+//!
+//! # Limits
+//! Virtual machines say of most disks that they spin; on names and models of virtual disks that is not believed.
+//!
+//! # Example
+//! `nvme0n1`, 38 KiB: 0.34 ms. 0.14 ms is quick there.
+
+use super::super::{Columns, DeviceFacts};
+
+/// How a device serves requests, as far as it matters for `%util`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One after the other, on so many spindles.
+    Serial { spindles: usize },
+    /// Nobody knows whether it spins.
+    Unknown,
+    /// Many at once.
+    Parallel,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Class {
+    pub(super) kind: Kind,
+    /// With its article.
+    pub(super) name: &'static str,
+    /// Operations a second that it may be sold by.
+    caps_per_s: &'static [f64],
+    /// Whether it may be sold by bytes a second.
+    may_be_capped_by_bytes: bool,
+    /// Whether it is known to be sold by rates: then its limit is what it can do.
+    pub(super) is_sold_by_rate: bool,
+    latency_ms: f64,
+    bytes_per_s: f64,
+    /// Requests and bytes a second that any of them carries, if it is well.
+    floor: Option<(f64, f64)>,
+}
+
+const NVME: Class = Class {
+    kind: Kind::Parallel,
+    name: "an NVMe disk",
+    caps_per_s: &CAPS_PER_S,
+    may_be_capped_by_bytes: true,
+    is_sold_by_rate: false,
+    latency_ms: 0.3,
+    bytes_per_s: 1e9,
+    floor: Some((5e3, 100e6)),
+};
+const SSD: Class = Class {
+    name: "an SSD",
+    caps_per_s: &[],
+    may_be_capped_by_bytes: false,
+    latency_ms: 0.5,
+    bytes_per_s: 400e6,
+    floor: Some((1e3, 40e6)),
+    ..NVME
+};
+const NETWORK: Class = Class { name: "a network disk", latency_ms: 3.0, bytes_per_s: 200e6, floor: None, ..NVME };
+const CLOUD: Class = Class { is_sold_by_rate: true, ..NETWORK };
+const EBS: Class = Class { name: "an EBS volume", floor: Some((2.9e3, 120e6)), ..CLOUD };
+const XEN: Class = Class { name: "a volume of a Xen guest", is_sold_by_rate: false, ..EBS };
+const VIRTUAL: Class = Class { name: "a virtual disk", ..NETWORK };
+const MEMORY: Class = Class { name: "memory", latency_ms: 0.1, bytes_per_s: 2e9, floor: None, ..SSD };
+const DISK: Class = Class {
+    kind: Kind::Unknown,
+    name: "a disk that may spin or not",
+    caps_per_s: &CAPS_OF_UNKNOWN_PER_S,
+    floor: None,
+    ..SSD
+};
+const NO_SPIN: Class = Class { kind: Kind::Parallel, name: "an SSD or array", ..DISK };
+const SERIAL: Class = Class {
+    kind: Kind::Serial { spindles: 1 },
+    name: "a disk that serves one request after the other",
+    latency_ms: 15.0,
+    bytes_per_s: 150e6,
+    floor: None,
+    ..SSD
+};
+
+/// Part of the model name of Amazon's volumes, in lower case, and their kind.
+const EBS_MODEL: &str = "elastic block store";
+const EBS_KIND: &str = "ebs";
+/// Kinds of other disks that are sold by rates.
+const CLOUD_KINDS: [&str; 2] = ["gcp-pd", "azure-disk"];
+/// The same of other disks that are behind a network.
+const NETWORK_MODELS: [&str; 2] = ["persistentdisk", "nvme_card-pd"];
+/// The same of disks that a hypervisor makes.
+const VIRTUAL_MODELS: [&str; 4] = ["qemu", "virtual disk", "vbox", "virtual_disk"];
+
+/// Requests below this many KiB are taken as random: a disk that spins does at most [`RANDOM_PER_S`] of them.
+const RANDOM_KIB: f64 = 64.0;
+const RANDOM_PER_S: f64 = 1000.0;
+
+impl Class {
+    /// As [`Class::of`], and by what it does where that leaves open whether it spins.
+    pub(super) fn of_busy(device: &str, facts: Option<&DeviceFacts>, columns: &Columns) -> Class {
+        let class = Class::of(device, facts);
+        if class.kind != Kind::Unknown {
+            return class;
+        }
+        let per_s = columns.requests_per_s().unwrap_or(0.0);
+        let bytes_per_s = columns.moved_kib_per_s().unwrap_or(0.0) * 1024.0;
+        let is_random = bytes_per_s < per_s * RANDOM_KIB * 1024.0;
+        let is_quick = bytes_per_s > super::SPIN_BYTES_PER_S || (is_random && per_s > RANDOM_PER_S);
+        // What others than `sd*` are made of may be many disks that spin.
+        let has_discards = columns.discards_per_s.is_some_and(|per_s| per_s > 0.0);
+        if has_discards || (is_quick && device.starts_with("sd")) { NO_SPIN } else { class }
+    }
+
+    /// Whether it is a disk behind SATA or SAS that does not spin.
+    pub(super) fn is_sata_ssd(&self, device: &str) -> bool {
+        device.starts_with("sd") && (self.name == SSD.name || self.name == NO_SPIN.name)
+    }
+
+    pub(super) fn of(device: &str, facts: Option<&DeviceFacts>) -> Class {
+        let begins = |starts: &[&str]| starts.iter().any(|start| device.starts_with(start));
+        let model = facts.and_then(|facts| facts.model.as_deref()).unwrap_or_default().to_lowercase();
+        let is_one_of = |names: &[&str]| names.iter().any(|name| model.contains(name));
+        let remote = facts.and_then(|facts| facts.remote.as_ref()).map(|remote| remote.kind.as_str());
+        if remote == Some(EBS_KIND) || model.contains(EBS_MODEL) {
+            return EBS;
+        }
+        if remote.is_some_and(|kind| CLOUD_KINDS.contains(&kind)) || is_one_of(&NETWORK_MODELS) {
+            return CLOUD;
+        }
+        if remote.is_some() {
+            return NETWORK;
+        }
+        if begins(&["xvd"]) {
+            return XEN;
+        }
+        if begins(&["rbd", "nbd", "drbd"]) {
+            return NETWORK;
+        }
+        if begins(&["vd", "loop"]) || is_one_of(&VIRTUAL_MODELS) {
+            return VIRTUAL;
+        }
+        if begins(&["zram", "ram", "pmem"]) {
+            return MEMORY;
+        }
+        let spindles = facts.map_or(1, |facts| facts.members.len().max(1));
+        match facts.and_then(|facts| facts.is_rotational) {
+            Some(true) => Class { kind: Kind::Serial { spindles }, ..SERIAL },
+            _ if begins(&["hd", "sr", "fd", "mmcblk"]) => SERIAL,
+            _ if begins(&["nvme"]) => NVME,
+            Some(false) => SSD,
+            None if begins(&["md"]) => VIRTUAL,
+            None => DISK,
+        }
+    }
+
+    /// What a healthy one with little to do stays below, in milliseconds, for requests of that many KiB.
+    pub(super) fn usual_ms(&self, size_kib: f64) -> f64 {
+        self.latency_ms + size_kib.max(0.0) * 1024.0 / self.bytes_per_s * 1000.0
+    }
+
+    /// Whether it does less than any of its class can.
+    pub(super) fn is_below_any(&self, requests_per_s: f64, kib_per_s: f64) -> bool {
+        self.floor.is_some_and(|(requests, bytes)| requests_per_s < requests && kib_per_s * 1024.0 < bytes)
+    }
+}
+
+/// How near to a limit a rate must be to have its signature.
+const CAP_TOLERANCE: f64 = 0.005;
+/// Operations a second that volumes are sold by: Amazon's gp2, gp3 and io1, Azure's managed disks.
+const CAPS_PER_S: [f64; 20] = [
+    100.0, 120.0, 150.0, 240.0, 300.0, 500.0, 600.0, 1000.0, 1100.0, 1500.0, 2000.0, 2300.0, 3000.0, 4000.0, 5000.0,
+    6000.0, 7500.0, 10_000.0, 12_000.0, 16_000.0,
+];
+/// Those of them that a disk of the name `sd*` has in a cloud, and none of its own.
+const CAPS_OF_UNKNOWN_PER_S: [f64; 7] = [500.0, 1100.0, 2300.0, 3000.0, 5000.0, 7500.0, 16_000.0];
+/// MiB and MB a second of the same, and of the smaller instances' own limits.
+const CAPS_MEGA_PER_S: [f64; 14] =
+    [25.0, 40.0, 50.0, 60.0, 100.0, 125.0, 128.0, 150.0, 200.0, 250.0, 500.0, 593.75, 750.0, 1000.0];
+/// Volumes count a longer request several times.
+const CAP_UNIT_KIB: f64 = 256.0;
+/// Above this a local disk may be at its own end, and a round figure is chance.
+const OWN_BYTES_PER_S: f64 = 300e6;
+
+/// The limit whose signature the rates have, as text: `3,000 requests/s`. `None`: no such, or a device that nobody
+/// sells by rates and that may have this one by itself.
+pub(super) fn cap_signature(class: &Class, requests_per_s: f64, kib_per_s: f64) -> Option<String> {
+    let near = |value: f64, cap: f64| (value / cap - 1.0).abs() <= CAP_TOLERANCE;
+    let bytes_per_s = kib_per_s * 1024.0;
+    let is_own = class.usual_ms(0.0) < 1.0 && bytes_per_s > OWN_BYTES_PER_S;
+    if is_own {
+        return None;
+    }
+    let is_counted_once = kib_per_s <= requests_per_s * CAP_UNIT_KIB;
+    if is_counted_once && let Some(cap) = class.caps_per_s.iter().find(|cap| near(requests_per_s, **cap)) {
+        return Some(format!("{} requests/s", plimsoll_figures::units::format_iops(*cap)));
+    }
+    if !class.may_be_capped_by_bytes {
+        return None;
+    }
+    for mega in CAPS_MEGA_PER_S {
+        for (unit, name) in [(f64::from(1 << 20), "MiB/s"), (1e6, "MB/s")] {
+            if near(bytes_per_s, mega * unit) {
+                return Some(format!("{mega} {name}"));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Remote;
+    use super::*;
+
+    #[test]
+    fn classes() {
+        let known = |is_rotational: bool| DeviceFacts { is_rotational: Some(is_rotational), ..DeviceFacts::default() };
+        let model = |model: &str| DeviceFacts { model: Some(model.to_owned()), ..known(true) };
+        let remote = Remote { kind: "iscsi".to_owned(), link_bytes_per_s: None };
+        let cases = [
+            ("nvme0n1", None, NVME),
+            ("nvme1c1n1", Some(known(false)), NVME),
+            ("nvme1n1", Some(model("Amazon Elastic Block Store")), EBS),
+            ("xvdf", None, XEN),
+            ("xvdf", Some(model("Amazon Elastic Block Store")), EBS),
+            ("sdb", Some(model("Google PersistentDisk")), CLOUD),
+            ("sda", None, DISK),
+            ("sda", Some(known(true)), SERIAL),
+            ("sda", Some(known(false)), SSD),
+            ("sda", Some(model("QEMU HARDDISK")), VIRTUAL),
+            ("sda", Some(DeviceFacts { remote: Some(remote), ..known(true) }), NETWORK),
+            ("vda", Some(known(true)), VIRTUAL),
+            ("rbd0", None, NETWORK),
+            ("sr0", None, SERIAL),
+            ("md0", None, VIRTUAL),
+            ("dm-3", None, DISK),
+            ("zram0", Some(known(false)), MEMORY),
+        ];
+        for (device, facts, expected) in cases {
+            assert_eq!(Class::of(device, facts.as_ref()), expected, "{device} {facts:?}");
+        }
+        let array = DeviceFacts { members: vec!["sda".to_owned(), "sdb".to_owned()], ..known(true) };
+        assert_eq!(Class::of("md0", Some(&array)).kind, Kind::Serial { spindles: 2 });
+    }
+
+    #[test]
+    fn what_a_disk_that_spins_cannot_do() {
+        let load = |per_s: f64, kib: f64, discards: f64| Columns {
+            reads_per_s: Some(per_s),
+            read_kib_per_s: Some(per_s * kib),
+            discards_per_s: Some(discards),
+            ..Columns::default()
+        };
+        let cases = [
+            ("sdb", load(2147.0, 512.0, 0.0), NO_SPIN),
+            ("sdb", load(1500.0, 4.0, 0.0), NO_SPIN),
+            ("sdb", load(1500.0, 128.0, 0.0), DISK),
+            ("sdb", load(150.0, 4.0, 0.0), DISK),
+            ("sdb", load(15.0, 4.0, 50.0), NO_SPIN),
+            ("dm-0", load(1500.0, 4.0, 0.0), DISK),
+            ("hda", load(1500.0, 4.0, 0.0), SERIAL),
+        ];
+        for (device, columns, expected) in cases {
+            assert_eq!(Class::of_busy(device, None, &columns), expected, "{device} {columns:?}");
+        }
+    }
+
+    #[test]
+    fn signatures_of_limits() {
+        let cases = [
+            (NVME, 3_003.0, 48_000.0, Some("3,000 requests/s")),
+            (NETWORK, 99.8, 400.0, Some("100 requests/s")),
+            (NETWORK, 510.0, 128_010.0, Some("125 MiB/s")),
+            (VIRTUAL, 247.0, 488_281.0, Some("500 MB/s")),
+            (NVME, 72_914.0, 291_658.0, None),
+            (NVME, 1_000.0, 512_000.0, None),
+            (NVME, 1_500.0, 384_000.0, None),
+            // A disk that spins does 100 by itself, and 125 MiB/s; 3000 it does not.
+            (DISK, 100.0, 400.0, None),
+            (DISK, 3_000.0, 12_000.0, Some("3,000 requests/s")),
+            (DISK, 250.0, 128_000.0, None),
+            (SERIAL, 500.0, 2_000.0, None),
+        ];
+        for (class, requests, kib, expected) in cases {
+            let found = cap_signature(&class, requests, kib);
+            assert_eq!(found.as_deref(), expected, "{class:?} {requests}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the columns may make a reader believe wrongly.
+//!
+//! # Why
+//! Each of these has cost somebody a day.
+//!
+//! # How it works
+//! [`of_device`] and [`of_interval`] are lists of rules, each a code and a sentence with the figures at hand:
+//!
+//! | code | when |
+//! |---|---|
+//! | `util-misleads` | `%util` of 90 and more on what serves requests in parallel |
+//! | `tick-bias` | `%util` above what all requests together took |
+//! | `ops-per-minute` | U of 5 and more by a model: a rate per minute read as one per second, or another disk |
+//! | `network-disk` | the data is behind a network; says what part of the link is used |
+//! | `ephemeral` | the data is lost when the instance stops |
+//! | `flush-counted-twice` | flushes beside writes |
+//! | `first-interval` | no model, and nothing yet to compare with |
+//! | `since-boot` | means since the host started |
+//! | `iowait-is-no-evidence` | `iowait` says another thing than the disks |
+//!
+//! # Limits
+//! They inform; no verdict rests on a remark, except that `%util` is not believed where `tick-bias` stands.
+//!
+//! # Example
+//! 7497 writes of 0.03 ms are 0.23 under way; `%util` cannot be above 23 and shows 100: `tick-bias`.
+
+use plimsoll_figures::units::format_throughput_decimal;
+
+use super::super::{Basis, CpuShares, DeviceInterval, Judged, Remark, Verdict};
+use super::class::{Class, Kind};
+use super::text::percent;
+use super::{Evidence, UTIL_HIGH_PERCENT, saturation, text};
+
+/// `iowait` in percent that looks like a busy disk, and that looks like none.
+const IOWAIT_HIGH_PERCENT: f64 = 20.0;
+const IOWAIT_LOW_PERCENT: f64 = 5.0;
+/// U from which the rates are no rates of this device.
+const USE_ABSURD: f64 = 5.0;
+/// Requests that last longer than this may be under way without completing in the interval, in milliseconds.
+const LONG_MS: f64 = 100.0;
+
+/// Remarks on a device.
+pub(in super::super) fn of_device(evidence: &Evidence<'_>, verdict: Verdict) -> Vec<Remark> {
+    if evidence.interval.gap.is_some() {
+        return Vec::new();
+    }
+    let rules: [(&'static str, Option<String>); 7] = [
+        ("util-misleads", util_misleads(evidence)),
+        ("tick-bias", tick_bias(evidence.interval)),
+        ("ops-per-minute", ops_per_minute(evidence)),
+        ("network-disk", network_disk(evidence, verdict)),
+        ("ephemeral", ephemeral(evidence)),
+        ("flush-counted-twice", flush_counted_twice(evidence)),
+        ("first-interval", first_interval(evidence, verdict)),
+    ];
+    rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
+}
+
+/// Remarks on an interval as a whole.
+pub(in super::super) fn of_interval(is_since_boot: bool, cpu: Option<&CpuShares>, devices: &[Judged]) -> Vec<Remark> {
+    let since_boot = is_since_boot.then(|| {
+        "means since the host started: what happens now is not seen in them; take a second interval".to_owned()
+    });
+    let rules: [(&'static str, Option<String>); 2] =
+        [("since-boot", since_boot), ("iowait-is-no-evidence", cpu.and_then(|cpu| iowait(cpu, devices)))];
+    rules.into_iter().filter_map(|(code, message)| Some(Remark { code, message: message? })).collect()
+}
+
+fn util_misleads(evidence: &Evidence<'_>) -> Option<String> {
+    let util = evidence.interval.columns.util_percent.filter(|util| *util >= UTIL_HIGH_PERCENT)?;
+    let class = Class::of_busy(&evidence.interval.device, evidence.facts, &evidence.interval.columns);
+    let which = match class.kind {
+        Kind::Serial { spindles: 1 } => return None,
+        Kind::Serial { .. } | Kind::Parallel => "this one serves several at once",
+        Kind::Unknown => "whether this one does is not known",
+    };
+    Some(format!(
+        "%util of {util:.0} is time in which at least one request was under way; near 100 it means saturation \
+         only of a device that serves one after the other, and tells nothing of the limits of arrays and SSDs, which \
+         serve in parallel: {which}"
+    ))
+}
+
+/// Busy time is at most the sum of the times of all requests.
+pub(super) fn tick_bias(interval: &DeviceInterval) -> Option<String> {
+    let columns = &interval.columns;
+    let util = columns.util_percent?;
+    let under_way = saturation::under_way_at_most(columns)?;
+    let is_counted = columns.requests_per_s()? > 0.0;
+    let is_short = saturation::mean_await_ms(columns).is_none_or(|ms| ms < LONG_MS);
+    let none_left = interval.in_flight.is_none_or(|in_flight| in_flight <= 1);
+    let is_biased = is_counted && is_short && none_left && util / 100.0 > 1.5 * under_way + 0.05;
+    is_biased.then(|| {
+        format!(
+            "all requests together took {} of the time, so %util ({util:.0}) is too high: kernels of 4.19 and of \
+             5.0 to 6.9 sample it, and count a tick where a request took microseconds",
+            percent(under_way)
+        )
+    })
+}
+
+fn ops_per_minute(evidence: &Evidence<'_>) -> Option<String> {
+    let Basis::Model(name) = evidence.basis else { return None };
+    let capacity_use = evidence.capacity_use.filter(|capacity_use| *capacity_use >= USE_ABSURD)?;
+    let a_minute = percent(capacity_use / 60.0);
+    Some(format!(
+        "that is {capacity_use:.0} times what {name} can: another disk, a volume with credits, or operations a minute, \
+         as graphs of clouds have them, taken for operations a second (then it would be {a_minute})"
+    ))
+}
+
+/// The part of the network link that is used.
+pub(super) fn link_use(evidence: &Evidence<'_>) -> Option<f64> {
+    let link_bytes_per_s = evidence.facts?.remote.as_ref()?.link_bytes_per_s.filter(|link| *link > 0)?;
+    Some(evidence.interval.columns.moved_kib_per_s()? * 1024.0 / link_bytes_per_s as f64)
+}
+
+fn network_disk(evidence: &Evidence<'_>, verdict: Verdict) -> Option<String> {
+    let remote = evidence.facts?.remote.as_ref()?;
+    let kind = &remote.kind;
+    if verdict == Verdict::Idle {
+        return None;
+    }
+    Some(match (link_use(evidence), remote.link_bytes_per_s) {
+        (Some(part), Some(link)) => format!(
+            "its data is behind a network ({kind}): {} of the fastest link of this host ({}) are used, and the \
+             limit may be the link, the volume or the instance, not the disk",
+            percent(part),
+            format_throughput_decimal(link as f64)
+        ),
+        _ => format!(
+            "its data is behind a network ({kind}): the limit may be the link, the volume or the instance, not the disk"
+        ),
+    })
+}
+
+fn ephemeral(evidence: &Evidence<'_>) -> Option<String> {
+    let is_ephemeral = evidence.facts.is_some_and(|facts| facts.is_ephemeral);
+    is_ephemeral.then(|| "its data is lost when the instance stops".to_owned())
+}
+
+fn flush_counted_twice(evidence: &Evidence<'_>) -> Option<String> {
+    let columns = &evidence.interval.columns;
+    let flushes = columns.flushes_per_s.filter(|per_s| *per_s > 0.0)?;
+    let await_ms = columns.flush_await_ms.filter(|ms| *ms > 0.0)?;
+    Some(format!(
+        "{} flushes a second of {} each: the time of a flush can be in f_await and once more in that of the write it \
+         belongs to",
+        text::count(flushes),
+        text::ms(await_ms)
+    ))
+}
+
+fn first_interval(evidence: &Evidence<'_>, verdict: Verdict) -> Option<String> {
+    let is_first = *evidence.basis == Basis::Unknown && !matches!(verdict, Verdict::Idle | Verdict::Unknown);
+    is_first.then(|| "nothing to compare with yet: name a model of the disk, or watch longer".to_owned())
+}
+
+fn iowait(cpu: &CpuShares, devices: &[Judged]) -> Option<String> {
+    let is_waiting = |judged: &Judged| matches!(judged.verdict, Verdict::Saturated | Verdict::Degraded | Verdict::Hung);
+    let found = devices.iter().find(|judged| is_waiting(judged));
+    let means = "it is idle time of CPUs on which a task began to wait, so that it falls when other tasks run; \
+                 pressure stall figures count waiting tasks, too, not disks";
+    match found {
+        Some(judged) if cpu.iowait < IOWAIT_LOW_PERCENT => Some(format!(
+            "iowait of {:.1} % does not speak against {} being {}: {means}",
+            cpu.iowait,
+            judged.interval.device,
+            judged.verdict.name()
+        )),
+        None if cpu.iowait >= IOWAIT_HIGH_PERCENT => {
+            Some(format!("iowait of {:.1} % is no evidence of a full disk, and none is: {means}", cpu.iowait))
+        }
+        _ => None,
+    }
+}

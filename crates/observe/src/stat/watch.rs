@@ -1,0 +1,375 @@
+//! A watch over the devices of a host: sees interval after interval, and says of each what it comes to.
+//!
+//! # Why
+//! What a device can, and how quick it is when it has little to do, shows in other intervals than the one that is
+//! judged.
+//!
+//! # How it works
+//! [`Watch::observe`] asks, for each device in turn, for U ([`super::capacity`]), S ([`super::saturation`]) and the
+//! verdict ([`super::verdict`]), then for the groups ([`super::groups`]). It remembers of each device its highest
+//! rates, the latencies of quiet intervals, the requests under way and since when none completes. A device whose
+//! counters were reset, or that was not there, is taken as a new one. Means since the start of the host are judged, but
+//! not remembered.
+//!
+//! # Limits
+//! Memory: some kB for each name, at most [`DEVICES_MOST`] names that are not there. What was learnt is lost with the
+//! watch.
+//!
+//! # Example
+//! ```
+//! use plimsoll_observe::stat::watch::{Watch, WatchOptions};
+//! use plimsoll_observe::stat::{Columns, DeviceInterval, Facts, Interval, Verdict};
+//! let columns = Columns {
+//!     writes_per_s: Some(7497.0),
+//!     write_await_ms: Some(0.03),
+//!     write_size_kib: Some(14.04),
+//!     queue: Some(0.23),
+//!     util_percent: Some(100.0),
+//!     ..Columns::default()
+//! };
+//! let device = DeviceInterval { device: "nvme1n1".to_owned(), columns, ..DeviceInterval::default() };
+//! let interval = Interval { devices: vec![device], ..Interval::default() };
+//! let observed = Watch::new(WatchOptions::default()).observe(&interval, &Facts::new());
+//! assert_eq!(observed.devices[0].verdict, Verdict::BusyButFree);
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::capacity::{Capacity, Peaks};
+use super::groups::Groups;
+use super::saturation::{Saturation, Seen};
+use super::verdict::{self, Evidence, HUNG_AFTER_S};
+use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Verdict};
+
+/// Names of devices that are remembered while they are not there.
+pub const DEVICES_MOST: usize = 4096;
+
+/// The key of [`WatchOptions::capacities`] that stands for every device without one of its own.
+pub const ANY_DEVICE: &str = "*";
+
+/// What a watch is told.
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    /// What devices can do, by name; [`ANY_DEVICE`] for all others. Partitions and arrays need one of their own: that
+    /// for all others is for whole disks.
+    pub capacities: BTreeMap<String, Capacity>,
+    /// Groups by hand: a name, and its devices.
+    pub groups: Vec<(String, Vec<String>)>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Watch {
+    capacities: BTreeMap<String, Capacity>,
+    groups: Groups,
+    devices: BTreeMap<String, Memory>,
+}
+
+/// What is remembered of a device.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    peaks: Peaks,
+    seen: Seen,
+    /// Requests under way at the end of the latest interval, which is the begin of the next.
+    in_flight: Option<u64>,
+    is_stuck: bool,
+    stuck_s: f64,
+}
+
+impl Watch {
+    /// A watch that has seen nothing.
+    #[must_use]
+    pub fn new(options: WatchOptions) -> Watch {
+        Watch { capacities: options.capacities, groups: Groups::new(options.groups), devices: BTreeMap::new() }
+    }
+
+    /// What an interval comes to. `facts` are of the devices that the host tells of; none need be there.
+    pub fn observe(&mut self, interval: &Interval, facts: &Facts) -> Observed {
+        self.forget(interval);
+        let judged = interval.devices.iter().map(|device| self.judge(device, interval, facts.get(&device.device)));
+        let devices: Vec<Judged> = judged.collect();
+        Observed {
+            end_unix_ms: interval.end_unix_ms,
+            duration_s: interval.duration_s,
+            is_since_boot: interval.is_since_boot,
+            cpu: interval.cpu,
+            groups: match interval.is_since_boot {
+                true => self.groups.observe_means(&devices, facts),
+                false => self.groups.observe(&devices, facts, interval.duration_s),
+            },
+            remarks: verdict::of_interval(interval.is_since_boot, interval.cpu.as_ref(), &devices),
+            devices,
+        }
+    }
+
+    fn judge(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) -> Judged {
+        let memory = self.devices.entry(device.device.clone()).or_default();
+        let in_flight_before = memory.in_flight;
+        memory.note(device, interval, facts);
+        let columns = &device.columns;
+        let model = capacity_for(&self.capacities, &device.device, facts);
+        let model = model.and_then(|capacity| Some((capacity, capacity.capacity_use(columns)?)));
+        let of_full = memory.peaks.use_of_full(columns);
+        let (capacity_use, basis) = match model {
+            Some((capacity, capacity_use)) => (Some(capacity_use), Basis::Model(capacity.name().to_owned())),
+            None => match of_full.or_else(|| memory.peaks.capacity_use(columns)) {
+                Some(capacity_use) => (Some(capacity_use), Basis::HighestSeen),
+                None => (None, Basis::Unknown),
+            },
+        };
+        let of_model = model.map(|(_, capacity_use)| capacity_use);
+        let capacity = model.map(|(capacity, _)| capacity);
+        let saturation = Saturation::new(columns, capacity, of_model, &memory.seen);
+        let evidence = Evidence {
+            interval: device,
+            facts,
+            capacity_use,
+            basis: &basis,
+            was_full: of_full.is_some(),
+            saturation: &saturation,
+            in_flight_before,
+            is_stuck: memory.is_stuck,
+            stuck_s: memory.stuck_s,
+        };
+        let (verdict, why) = verdict::judge(&evidence);
+        if verdict == Verdict::Saturated && !interval.is_since_boot {
+            memory.peaks.note_full(columns);
+        }
+        let remarks = verdict::of_device(&evidence, verdict);
+        Judged {
+            interval: device.clone(),
+            capacity_use,
+            capacity_basis: basis,
+            saturation: saturation.overall,
+            read_saturation: saturation.read,
+            write_saturation: saturation.write,
+            verdict,
+            why,
+            remarks,
+        }
+    }
+
+    /// Keeps the memory bounded where names come and go.
+    fn forget(&mut self, interval: &Interval) {
+        if self.devices.len() > DEVICES_MOST {
+            let present: BTreeSet<&str> = interval.devices.iter().map(|device| device.device.as_str()).collect();
+            self.devices.retain(|name, _| present.contains(name.as_str()));
+        }
+    }
+}
+
+impl Memory {
+    fn note(&mut self, device: &DeviceInterval, interval: &Interval, facts: Option<&DeviceFacts>) {
+        let in_flight_before = std::mem::replace(&mut self.in_flight, device.in_flight);
+        if let Some(gap) = device.gap {
+            let in_flight = device.in_flight.filter(|_| gap != Gap::Disappeared);
+            *self = Memory { in_flight, ..Memory::default() };
+            return;
+        }
+        self.is_stuck = !interval.is_since_boot && verdict::is_stuck(device, in_flight_before, interval.duration_s);
+        // A host that is up for days does not hang for days: its means say nothing of now.
+        if interval.is_since_boot {
+            return;
+        }
+        self.peaks.note(&device.columns);
+        self.seen.note(&device.columns, &|size_kib| verdict::usual_ms(device, facts, size_kib));
+        match self.is_stuck {
+            true => self.stuck_s += interval.duration_s.unwrap_or(HUNG_AFTER_S).max(0.0),
+            false => self.stuck_s = 0.0,
+        }
+    }
+}
+
+fn capacity_for<'a>(
+    capacities: &'a BTreeMap<String, Capacity>,
+    device: &str,
+    facts: Option<&DeviceFacts>,
+) -> Option<&'a Capacity> {
+    let is_whole = facts.is_none_or(|facts| !facts.is_partition && facts.members.is_empty());
+    let of_all = || is_whole.then(|| capacities.get(ANY_DEVICE)).flatten();
+    capacities.get(device).or_else(of_all)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+
+    use std::path::Path;
+
+    use super::super::{Columns, CpuShares};
+    use super::*;
+
+    fn reads(per_s: f64, await_ms: f64, util_percent: f64) -> Columns {
+        Columns {
+            reads_per_s: Some(per_s),
+            writes_per_s: Some(0.0),
+            read_kib_per_s: Some(per_s * 4.0),
+            read_await_ms: Some(await_ms),
+            queue: Some(per_s * await_ms / 1000.0),
+            util_percent: Some(util_percent),
+            ..Columns::default()
+        }
+    }
+
+    fn interval(device: &str, columns: Columns) -> Interval {
+        let device = DeviceInterval { device: device.to_owned(), columns, ..DeviceInterval::default() };
+        Interval { duration_s: Some(1.0), devices: vec![device], ..Interval::default() }
+    }
+
+    fn see(watch: &mut Watch, interval: &Interval) -> Judged {
+        watch.observe(interval, &Facts::new()).devices.remove(0)
+    }
+
+    #[test]
+    fn two_loads_of_one_disk() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let first = see(&mut watch, &interval("sdd", reads(13_823.0, 0.06, 78.4)));
+        assert_eq!((first.verdict, &first.capacity_basis), (Verdict::Ok, &Basis::Unknown));
+        let second = see(&mut watch, &interval("sdd", reads(72_914.67, 0.21, 100.0)));
+        assert_eq!(second.capacity_basis, Basis::HighestSeen);
+        assert_eq!(second.saturation.map(|s| (s * 100.0).round()), Some(71.0));
+        assert_eq!(second.verdict, Verdict::Saturated, "{}", second.why);
+        let third = see(&mut watch, &interval("sdd", reads(72_914.67, 0.06, 100.0)));
+        assert_eq!((third.verdict, third.capacity_use), (Verdict::Ok, Some(1.0)), "{}", third.why);
+        // What it did with a queue tells what is free, and what is slow.
+        let fourth = see(&mut watch, &interval("sdd", reads(13_823.0, 0.06, 99.0)));
+        assert_eq!(
+            (fourth.verdict, fourth.capacity_use.unwrap() < 0.2),
+            (Verdict::BusyButFree, true),
+            "{}",
+            fourth.why
+        );
+        let fifth = see(&mut watch, &interval("sdd", reads(13_823.0, 0.5, 100.0)));
+        assert_eq!((fifth.verdict, fifth.capacity_basis), (Verdict::Degraded, Basis::HighestSeen), "{}", fifth.why);
+    }
+
+    #[test]
+    fn the_highest_seen_alone_saturates_nothing() {
+        let mut watch = Watch::new(WatchOptions::default());
+        for per_s in [5_000.0, 7_000.0, 9_000.0] {
+            let judged = see(&mut watch, &interval("nvme0n1", reads(per_s, 0.1, 100.0)));
+            assert_eq!(judged.verdict, Verdict::BusyButFree, "{}", judged.why);
+        }
+        assert_eq!(watch.devices["nvme0n1"].peaks.use_of_full(&reads(9_000.0, 0.1, 100.0)), None);
+    }
+
+    #[test]
+    fn a_model_by_name_or_for_all() {
+        let find = |name: &str| Capacity::find(name, Path::new(".")).unwrap();
+        let capacities = [("*".to_owned(), find("i3en.3xlarge")), ("nvme1n1".to_owned(), find("gp3"))].into();
+        let mut watch = Watch::new(WatchOptions { capacities, ..WatchOptions::default() });
+        let first = see(&mut watch, &interval("nvme0n1", reads(7_246.0, 0.138, 100.0)));
+        assert_eq!(first.verdict, Verdict::BusyButFree, "{}", first.why);
+        assert!(first.capacity_use.unwrap() < 0.05 && first.remarks.iter().any(|r| r.code == "util-misleads"));
+        let second = see(&mut watch, &interval("nvme1n1", reads(3_000.0, 20.0, 100.0)));
+        assert_eq!(second.verdict, Verdict::Saturated, "{}", second.why);
+        let part: Facts =
+            [("nvme0n1p1".to_owned(), DeviceFacts { is_partition: true, ..DeviceFacts::default() })].into();
+        let of_part = watch.observe(&interval("nvme0n1p1", reads(100.0, 0.1, 1.0)), &part);
+        assert_eq!(of_part.devices[0].capacity_basis, Basis::Unknown);
+    }
+
+    #[test]
+    fn a_published_file_of_two_loads() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stat_samples/brooker_2014_samsung840evo_two_loads.txt");
+        let bytes = std::fs::read(&path).unwrap();
+        let recorded = super::super::from::read("brooker", &bytes, &Default::default()).unwrap();
+        let mut watch = Watch::new(WatchOptions::default());
+        let judged: Vec<Judged> = recorded.intervals.iter().map(|interval| see(&mut watch, interval)).collect();
+        let part = judged[1].saturation.unwrap();
+        assert!((part - 0.71).abs() < 0.01, "{part}");
+        assert_eq!((judged[0].verdict, judged[1].verdict), (Verdict::Ok, Verdict::Saturated), "{}", judged[1].why);
+    }
+
+    #[test]
+    fn a_quiet_interval_does_not_make_a_moderate_load_full() {
+        let mut watch = Watch::new(WatchOptions::default());
+        see(&mut watch, &interval("nvme0n1", reads(7_246.0, 0.08, 60.0)));
+        let both = Columns {
+            writes_per_s: Some(10_000.0),
+            write_kib_per_s: Some(40_000.0),
+            write_await_ms: Some(0.1),
+            queue: Some(9.8),
+            ..reads(60_000.0, 0.14, 100.0)
+        };
+        let judged = see(&mut watch, &interval("nvme0n1", both));
+        assert_eq!(judged.verdict, Verdict::Ok, "{}", judged.why);
+    }
+
+    #[test]
+    fn fewer_workers_have_less_done() {
+        for (per_s, await_ms, expected) in [(150_000.0, 0.25, Verdict::Ok), (50_000.0, 0.75, Verdict::Degraded)] {
+            let mut watch = Watch::new(WatchOptions::default());
+            see(&mut watch, &interval("nvme0n1", reads(7_246.0, 0.08, 60.0)));
+            let full = see(&mut watch, &interval("nvme0n1", reads(231_000.0, 0.36, 100.0)));
+            assert_eq!(full.verdict, Verdict::Saturated, "{}", full.why);
+            let judged = see(&mut watch, &interval("nvme0n1", reads(per_s, await_ms, 100.0)));
+            assert_eq!(judged.verdict, expected, "{}", judged.why);
+        }
+    }
+
+    #[test]
+    fn a_hang_where_busy_time_stands_still() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut before = interval("sda", reads(100.0, 5.0, 50.0));
+        before.devices[0].in_flight = Some(1);
+        see(&mut watch, &before);
+        let mut stuck = interval("sda", reads(0.0, 0.0, 0.0));
+        stuck.devices[0].in_flight = Some(1);
+        stuck.duration_s = Some(0.5);
+        assert_eq!(see(&mut watch, &stuck).verdict, Verdict::Unknown);
+        assert_eq!(see(&mut watch, &stuck).verdict, Verdict::Hung);
+    }
+
+    #[test]
+    fn a_hang_grows_and_ends() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut stuck =
+            interval("sda", Columns { reads_per_s: Some(0.0), writes_per_s: Some(0.0), ..Columns::default() });
+        stuck.devices[0].in_flight = Some(3);
+        stuck.duration_s = Some(0.5);
+        assert_ne!(see(&mut watch, &stuck).verdict, Verdict::Hung);
+        let hung = see(&mut watch, &stuck);
+        assert_eq!((hung.verdict, hung.why.contains("1.0 s")), (Verdict::Hung, true), "{}", hung.why);
+        assert_eq!(see(&mut watch, &interval("sda", reads(100.0, 5.0, 50.0))).verdict, Verdict::Ok);
+        assert_ne!(see(&mut watch, &stuck).verdict, Verdict::Hung);
+    }
+
+    #[test]
+    fn another_device_of_the_same_name_begins_anew() {
+        let mut watch = Watch::new(WatchOptions::default());
+        for _ in 0..2 {
+            see(&mut watch, &interval("sda", reads(1000.0, 0.1, 50.0)));
+        }
+        let mut reset = interval("sda", Columns::default());
+        reset.devices[0].gap = Some(Gap::Reset);
+        assert_eq!(see(&mut watch, &reset).verdict, Verdict::Unknown);
+        assert_eq!(see(&mut watch, &interval("sda", reads(10.0, 0.1, 50.0))).capacity_use, None);
+    }
+
+    #[test]
+    fn remarks_on_the_whole() {
+        let mut watch = Watch::new(WatchOptions::default());
+        let mut since_boot = interval("nvme0n1", reads(50_000.0, 0.1, 100.0));
+        since_boot.is_since_boot = true;
+        since_boot.cpu = Some(CpuShares { iowait: 40.0, ..CpuShares::default() });
+        let codes: Vec<_> = watch.observe(&since_boot, &Facts::new()).remarks.iter().map(|r| r.code).collect();
+        assert_eq!(codes, ["since-boot", "iowait-is-no-evidence"]);
+        assert_eq!(watch.devices["nvme0n1"].peaks, Peaks::default());
+        let mut full = interval("nvme0n1", reads(50_000.0, 2.0, 100.0));
+        full.cpu = Some(CpuShares { iowait: 0.4, ..CpuShares::default() });
+        let observed = watch.observe(&full, &Facts::new());
+        assert_eq!(observed.devices[0].verdict, Verdict::Saturated, "{}", observed.devices[0].why);
+        assert!(observed.remarks[0].message.contains("nvme0n1 being saturated"), "{:?}", observed.remarks);
+    }
+
+    #[test]
+    fn names_that_come_and_go_are_forgotten() {
+        let mut watch = Watch::new(WatchOptions::default());
+        for index in 0..DEVICES_MOST + 10 {
+            see(&mut watch, &interval(&format!("dm-{index}"), reads(1.0, 0.1, 0.0)));
+        }
+        assert!(watch.devices.len() <= DEVICES_MOST + 1);
+    }
+}

@@ -1,0 +1,241 @@
+//! The requests of a trace in the order in which they were handed over.
+//!
+//! **Why.** Readers hand over spans in the order of their ends, and pieces, not requests. Who makes the same load again
+//! needs requests, in the order of their beginnings.
+//!
+//! **How.** [`Arrivals`] holds the latest [`HELD_MAX`] requests by the time they were queued, puts pieces of one
+//! request together, and gives away the earliest when there are more.
+//!
+//! **Limits.** A request whose end comes more than [`HELD_MAX`] requests after its turn is given away out of order, and
+//! counted in [`Arrivals::unordered`]. Of a request that was queued before the trace began, the time at which it was
+//! first seen stands for that. Left out, and counted, are those of which only the end is known and those that were
+//! taken back.
+//!
+//! **Example.** Two reads, the first of which ended last:
+//! ```
+//! use plimsoll_observe::trace::arrivals::Arrivals;
+//! use plimsoll_observe::trace::read_from;
+//!
+//! let text = "8,0 1 1 0.000001 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000002 9 Q R 4096 + 8 [db]\n\
+//!             8,0 1 3 0.000003 9 D R 4096 + 8 [db]\n8,0 1 4 0.000004 0 C R 4096 + 8 [0]\n\
+//!             8,0 1 5 0.000005 9 D R 2048 + 8 [db]\n8,0 1 6 0.000006 0 C R 2048 + 8 [0]\n";
+//! let mut offsets = Vec::new();
+//! let mut arrivals = Arrivals::new();
+//! read_from(text.as_bytes(), &mut |item| arrivals.visit(&item, &mut |arrival| offsets.push(arrival.offset_bytes)))?;
+//! arrivals.finish(&mut |arrival| offsets.push(arrival.offset_bytes));
+//! assert_eq!(offsets, [2048 * 512, 4096 * 512]);
+//! # Ok::<(), plimsoll_observe::trace::TraceError>(())
+//! ```
+
+use std::collections::BTreeMap;
+
+use plimsoll::core::Op;
+
+use super::span::{Item, Span};
+
+/// Most requests that are held at one time.
+pub const HELD_MAX: usize = 1 << 17;
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it was handed over, in ns on the clock of the trace.
+    pub queued_ns: u64,
+    /// Its shard; CPU in a kernel trace.
+    pub shard: u16,
+    /// Number of its class.
+    pub class: u16,
+    /// Number of its disk.
+    pub disk: u16,
+    /// Number of its file.
+    pub file: u32,
+    /// What it does.
+    pub op: Op,
+    /// Bytes from the beginning of the file, or of the disk in a kernel trace.
+    pub offset_bytes: u64,
+    /// Length in bytes.
+    pub len_bytes: u32,
+    /// From when it was handed over to its end; `None` where the trace ends before.
+    pub latency_ns: Option<u64>,
+}
+
+/// Where an arrival stands: when, shard, request, and piece of those that are not put together.
+type Key = (u64, u16, u64, u16);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    held: BTreeMap<Key, Arrival>,
+    held_max: usize,
+    last_ns: u64,
+    /// Requests given away so far.
+    pub given: u64,
+    /// Of those, so many after one that was handed over later.
+    pub unordered: u64,
+    /// Left out: of which only the end is known.
+    pub without_begin: u64,
+    /// Left out: taken back before they went out.
+    pub cancelled: u64,
+}
+
+impl Arrivals {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Arrivals {
+        Arrivals::holding(HELD_MAX)
+    }
+
+    fn holding(held_max: usize) -> Arrivals {
+        Arrivals { held_max, ..Arrivals::default() }
+    }
+
+    /// Takes the next item of the trace; `give` gets the requests whose turn has come.
+    pub fn visit(&mut self, item: &Item, give: &mut dyn FnMut(Arrival)) {
+        let Item::Span(span) = item else { return };
+        if span.is_cancelled {
+            self.cancelled += 1;
+            return;
+        }
+        let Some(queued_ns) = span.queued_ns.or(span.dispatched_ns).or(span.submitted_ns) else {
+            self.without_begin += 1;
+            return;
+        };
+        self.hold(span, queued_ns);
+        while self.held.len() > self.held_max {
+            self.give_first(give);
+        }
+    }
+
+    /// The trace is at its end: `give` gets what is left.
+    pub fn finish(&mut self, give: &mut dyn FnMut(Arrival)) {
+        while !self.held.is_empty() {
+            self.give_first(give);
+        }
+    }
+
+    fn hold(&mut self, span: &Span, queued_ns: u64) {
+        let end_ns = span.reaped_ns.or(span.completed_ns);
+        let piece = Arrival {
+            queued_ns,
+            shard: span.shard,
+            class: span.class,
+            disk: span.disk,
+            file: span.file,
+            op: span.op,
+            offset_bytes: span.offset_bytes,
+            len_bytes: span.len_bytes,
+            latency_ns: end_ns.and_then(|end_ns| end_ns.checked_sub(queued_ns)),
+        };
+        let number = if span.is_split && span.queued_ns.is_some() { 0 } else { span.piece };
+        let key = (queued_ns, span.shard, span.request, number);
+        self.held.entry(key).and_modify(|whole| whole.add(&piece)).or_insert(piece);
+    }
+
+    fn give_first(&mut self, give: &mut dyn FnMut(Arrival)) {
+        let Some((_, arrival)) = self.held.pop_first() else { return };
+        self.given += 1;
+        self.unordered += u64::from(arrival.queued_ns < self.last_ns);
+        self.last_ns = self.last_ns.max(arrival.queued_ns);
+        give(arrival);
+    }
+}
+
+impl Arrival {
+    /// Byte behind its last.
+    #[must_use]
+    pub fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(u64::from(self.len_bytes))
+    }
+
+    /// Puts another piece of the same request to it.
+    fn add(&mut self, piece: &Arrival) {
+        let end_bytes = self.end_bytes().max(piece.end_bytes());
+        self.offset_bytes = self.offset_bytes.min(piece.offset_bytes);
+        self.len_bytes = u32::try_from(end_bytes - self.offset_bytes).unwrap_or(u32::MAX);
+        // Its end is that of its last piece; unknown if that of one is.
+        self.latency_ns = self.latency_ns.zip(piece.latency_ns).map(|(mine_ns, theirs_ns)| mine_ns.max(theirs_ns));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A read of 4 KiB that was queued and then came back.
+    pub(crate) fn span(queued_ns: u64, reaped_ns: u64) -> Span {
+        Span {
+            shard: 0,
+            disk: 0,
+            class: 1,
+            op: Op::Read,
+            request: 1,
+            piece: 0,
+            is_split: false,
+            file: 1,
+            offset_bytes: 8192,
+            len_bytes: 4096,
+            merged: 0,
+            cost_ns: Some(100),
+            reason: None,
+            queued_ns: Some(queued_ns),
+            dispatched_ns: Some(queued_ns + 1),
+            submitted_ns: Some(queued_ns + 2),
+            completed_ns: Some(reaped_ns),
+            late_max_ns: 0,
+            reaped_ns: Some(reaped_ns),
+            callback_ns: None,
+            error: None,
+            is_cancelled: false,
+        }
+    }
+
+    fn given(arrivals: &mut Arrivals, spans: &[Span]) -> Vec<Arrival> {
+        let mut given = Vec::new();
+        for span in spans {
+            arrivals.visit(&Item::Span(*span), &mut |arrival| given.push(arrival));
+        }
+        arrivals.finish(&mut |arrival| given.push(arrival));
+        given
+    }
+
+    #[test]
+    fn they_come_in_the_order_of_their_beginnings() {
+        let spans = [(30, 40), (10, 50), (20, 60)].map(|(queued, reaped)| span(queued, reaped));
+        let spans: Vec<Span> = (1..).zip(spans).map(|(request, span)| Span { request, ..span }).collect();
+        let mut arrivals = Arrivals::new();
+        let order: Vec<u64> = given(&mut arrivals, &spans).iter().map(|arrival| arrival.queued_ns).collect();
+        assert_eq!((order, arrivals.given, arrivals.unordered), (vec![10, 20, 30], 3, 0));
+        let mut arrivals = Arrivals::holding(1);
+        let order: Vec<u64> = given(&mut arrivals, &spans).iter().map(|arrival| arrival.queued_ns).collect();
+        assert_eq!((order, arrivals.unordered), (vec![10, 20, 30], 0), "one is enough here");
+        let mut arrivals = Arrivals::holding(0);
+        assert_eq!((given(&mut arrivals, &spans).len(), arrivals.unordered), (3, 2));
+    }
+
+    #[test]
+    fn pieces_are_one_request_again() {
+        let piece = |piece: u16, reaped_ns| Span {
+            piece,
+            is_split: true,
+            offset_bytes: 4096 * u64::from(piece),
+            ..span(10, reaped_ns)
+        };
+        let mut arrivals = Arrivals::new();
+        let all = given(&mut arrivals, &[piece(1, 20), piece(0, 40), piece(2, 30)]);
+        let [whole] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((whole.offset_bytes, whole.len_bytes, whole.latency_ns), (0, 3 * 4096, Some(30)));
+        let unknown = Span { reaped_ns: None, completed_ns: None, ..piece(1, 20) };
+        assert_eq!(given(&mut arrivals, &[piece(0, 20), unknown])[0].latency_ns, None);
+    }
+
+    #[test]
+    fn what_has_no_beginning_or_was_taken_back_is_left_out() {
+        let no_begin = Span { queued_ns: None, dispatched_ns: None, submitted_ns: None, ..span(1, 2) };
+        let cancelled = Span { is_cancelled: true, ..span(1, 2) };
+        let late_seen = Span { queued_ns: None, ..span(1, 20) };
+        let mut arrivals = Arrivals::new();
+        let all = given(&mut arrivals, &[no_begin, cancelled, late_seen]);
+        assert_eq!((all.len(), arrivals.without_begin, arrivals.cancelled), (1, 1, 1));
+        assert_eq!((all[0].queued_ns, all[0].latency_ns), (2, Some(18)));
+    }
+}

@@ -1,0 +1,458 @@
+//! A program's own trace and the kernel's of the same time, side by side: which of them held a request for how long.
+//!
+//! **Why.** What a program sees as "in the device" is more: the system call, the kernel's own queue, the device, and
+//! the time until somebody looks. Only both traces together tell them apart.
+//!
+//! **How.** Both have CLOCK_MONOTONIC, so that a request of the kernel that is part of one of ours lies between its
+//! dispatch and its completion. Of those, the right one is at the right place: files lie on the disk in long pieces,
+//! and within one the distance from the offset in the file to that on the disk is constant. A first reading finds these
+//! distances (those that come again and again), a second one matches with them. The file itself is not needed, nor the
+//! machine.
+//!
+//! ```text
+//! ours    Queued ---- Dispatched ------------------------------------------- Completed ---- Reaped
+//! kernel                          Q ------------- D ------------------- C
+//!         scheduler   |  submit   |  kernel queue |       device        | unseen    | reaping
+//! ```
+//!
+//! A request of ours that the kernel has in parts counts from the first Q and first D to the last C; one that it
+//! merged with others has the times of the whole.
+//!
+//! **Limits.** Reads and writes that go past the page cache, on one disk: across arrays and device mapper the places do
+//! not fit together, unless the upper device was recorded. Where only one request was under way, time alone may decide;
+//! such matches are counted apart. Distances are kept for 65,536 places; kernel requests for 2 s.
+//!
+//! **Example.** `plimsoll trace kernel vda.blktrace --beside own.plt`; in the program: [`beside`].
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use plimsoll::core::Histogram;
+use plimsoll_figures::units::format_count;
+use serde::Serialize;
+
+use self::window::{Below, Place, Window, time_of};
+use super::span::{Item, Origin, Span, Trace};
+use super::{TraceError, read};
+
+/// Version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// Spans that one thread hands to the other at once, and how often ahead.
+const BATCH: usize = 1024;
+const BATCHES: usize = 16;
+/// Distances that are counted at one time.
+const SHIFTS_MAX: usize = 1 << 16;
+/// A distance that was seen so often is no accident.
+const SURE: u32 = 8;
+/// In short traces, so often must do.
+const LIKELY: u32 = 2;
+/// Distances that are tried for a part of a file.
+const TRIED_MAX: usize = 16;
+
+/// Why two traces cannot be laid side by side.
+#[derive(Debug, thiserror::Error)]
+pub enum BesideError {
+    /// One cannot be read.
+    #[error("{0}: {1}")]
+    Read(String, TraceError),
+    /// They are not what they should be.
+    #[error("{0}")]
+    Unsuitable(String),
+}
+
+/// Time that requests spent in one place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stage {
+    /// `scheduler`, `submit`, `kernel_queue`, `device`, `unseen`, `reaping`, `total`.
+    pub name: &'static str,
+    /// Mean, in ns.
+    pub mean_ns: f64,
+    /// Median, in ns.
+    pub p50_ns: u64,
+    /// 99th percentile, in ns.
+    pub p99_ns: u64,
+    /// Longest, in ns.
+    pub max_ns: u64,
+    /// Part of the total time, in per cent.
+    pub share_pct: f64,
+}
+
+/// Where a part of a file lies, as the traces show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shift {
+    /// Path of the file.
+    pub file: String,
+    /// Name of the disk in the kernel's trace.
+    pub disk: String,
+    /// Offset on the disk less offset in the file, in bytes.
+    pub shift_bytes: i64,
+    /// Requests that were found with it.
+    pub requests: u64,
+}
+
+/// Both traces side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BesideReport {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Reads and writes of ours that were dispatched and completed.
+    pub own_requests: u64,
+    /// Those that were found in the kernel's trace.
+    pub matched: u64,
+    /// Those of them that the kernel had in several parts.
+    pub in_parts: u64,
+    /// Those of them that are part of a longer request of the kernel.
+    pub merged: u64,
+    /// Those of them that were found by time and length alone.
+    pub by_time_alone: u64,
+    /// Those that were not found.
+    pub unmatched: u64,
+    /// Requests of the kernel between our first and last one that are none of ours.
+    pub foreign: u64,
+    /// What is not compared: flushes, discards, and what did not end.
+    pub not_compared: u64,
+    /// Where the time went, in the order of the way; empty where nothing matched.
+    pub stages: Vec<Stage>,
+    /// Where files lie, the most used first; at most 32.
+    pub shifts: Vec<Shift>,
+    /// What was lost of both traces, and what of the result is doubtful; a sentence each.
+    pub lost: Vec<String>,
+}
+
+impl BesideReport {
+    /// A line for each stage: `stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct`.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = "stage,mean_ns,p50_ns,p99_ns,max_ns,share_pct\n".to_owned();
+        for stage in &self.stages {
+            let Stage { name, mean_ns, p50_ns, p99_ns, max_ns, share_pct } = stage;
+            text += &format!("{name},{mean_ns:.1},{p50_ns},{p99_ns},{max_ns},{share_pct:.3}\n");
+        }
+        text
+    }
+}
+
+const STAGES: [&str; 7] = ["scheduler", "submit", "kernel_queue", "device", "unseen", "reaping", "total"];
+
+/// Lays the trace `own` of a program beside the trace `kernel` of the same time and machine. Both are read twice.
+///
+/// # Errors
+/// One cannot be read, is of the wrong kind, or they have no clock in common.
+pub fn beside(own: &Path, kernel: &Path) -> Result<BesideReport, BesideError> {
+    if [own, kernel].contains(&Path::new("-")) {
+        return Err(BesideError::Unsuitable("both traces are read twice: name files, not standard input".to_owned()));
+    }
+    let mut shifts = Shifts::default();
+    let traces = walk(own, kernel, &mut |span, window| shifts.learn(span, window))?;
+    check(&traces)?;
+    let mut sums = Sums::default();
+    let tried = shifts.by_part();
+    let (.., foreign) = walk(own, kernel, &mut |span, window| sums.take(span, window, &shifts, &tried))?;
+    Ok(sums.report(&traces, foreign))
+}
+
+fn check((own, kernel, _): &Walked) -> Result<(), BesideError> {
+    let problem = match (own.origin, kernel.origin) {
+        (Origin::Own, Origin::Kernel) if !own.is_monotonic => {
+            "the program's trace has virtual time: it is of a simulation"
+        }
+        (Origin::Own, Origin::Kernel) if !kernel.is_monotonic => {
+            "the kernel's trace has a clock of its own: text of blkparse counts from the beginning of the trace; give \
+             the binary file"
+        }
+        (Origin::Own, Origin::Kernel) => return Ok(()),
+        (Origin::Kernel, Origin::Own) => "they are the wrong way round: the program's own trace goes to --beside",
+        (Origin::Own, Origin::Own) => "both are traces of programs: one must be of the kernel",
+        (Origin::Kernel, Origin::Kernel) => "both are traces of the kernel: one must be a program's own",
+    };
+    Err(BesideError::Unsuitable(problem.to_owned()))
+}
+
+/// Our trace, the kernel's, and requests of the kernel that were none of ours.
+type Walked = (Trace, Trace, u64);
+
+/// Goes through both traces at once: each request of ours, with those of the kernel around its end.
+fn walk(own: &Path, kernel: &Path, each: &mut dyn FnMut(&Span, &mut Window)) -> Result<Walked, BesideError> {
+    thread::scope(|scope| {
+        let [(own_to, own_from), (kernel_to, kernel_from)] = [sync_channel(BATCHES), sync_channel(BATCHES)];
+        let own_end = scope.spawn(move || send(own, own_to));
+        let kernel_end = scope.spawn(move || send(kernel, kernel_to));
+        let mut window = Window::new(kernel_from);
+        for span in own_from.iter().flatten() {
+            if let (Some(begin_ns), Some(end_ns)) = (span.dispatched_ns.or(span.submitted_ns), span.completed_ns) {
+                window.begin_ns = window.begin_ns.min(begin_ns);
+                window.end_ns = window.end_ns.max(end_ns);
+                window.read_to(end_ns);
+            }
+            each(&span, &mut window);
+        }
+        window.read_to(window.end_ns);
+        let foreign = window.finish();
+        let end = |path: &Path, end: thread::Result<Result<Trace, TraceError>>| match end {
+            Ok(end) => end.map_err(|error| BesideError::Read(path.display().to_string(), error)),
+            Err(_) => Err(BesideError::Unsuitable(format!("{}: the reader has failed", path.display()))),
+        };
+        Ok((end(own, own_end.join())?, end(kernel, kernel_end.join())?, foreign))
+    })
+}
+
+fn send(path: &Path, to: SyncSender<Vec<Span>>) -> Result<Trace, TraceError> {
+    let mut batch = Vec::with_capacity(BATCH);
+    let trace = read(path, &mut |item| {
+        let Item::Span(span) = item else { return };
+        batch.push(span);
+        if batch.len() >= BATCH {
+            // Nobody listens any more: the rest is read for its errors.
+            let _ = to.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
+        }
+    });
+    let _ = to.send(batch);
+    trace
+}
+
+/// A part of a file, disk and distance.
+type ShiftKey = ((u32, u64), u16, i64);
+
+/// Parts of files that have distances of their own: 64 MiB. Long files lie in many pieces.
+const PART_BITS: u32 = 26;
+
+fn part_of(span: &Span) -> (u32, u64) {
+    (span.file, span.offset_bytes >> PART_BITS)
+}
+
+/// Distances to try for a part of a file.
+type Tried = HashMap<(u32, u64), Vec<(u16, i64)>>;
+
+/// How often each distance was seen.
+#[derive(Default)]
+struct Shifts {
+    seen: HashMap<ShiftKey, u32>,
+}
+
+fn shift_of(span: &Span, below: &Below) -> ShiftKey {
+    (part_of(span), below.disk, below.offset_bytes.wrapping_sub(span.offset_bytes) as i64)
+}
+
+impl Shifts {
+    fn seen(&self, span: &Span, below: &Below) -> u32 {
+        self.seen.get(&shift_of(span, below)).copied().unwrap_or(0)
+    }
+
+    /// Counts the distances to all that it may be. Where some are sure, only those: else chance fills the table.
+    fn learn(&mut self, span: &Span, window: &mut Window) {
+        if !span.op.is_transfer() {
+            return;
+        }
+        let mut within = window.within(span);
+        if within.iter().any(|(_, below)| below.len_bytes == u64::from(span.len_bytes)) {
+            within.retain(|(_, below)| below.len_bytes == u64::from(span.len_bytes));
+        }
+        let is_sure = within.iter().any(|(_, below)| self.seen(span, below) >= SURE);
+        for (_, below) in &within {
+            if !is_sure || self.seen(span, below) >= SURE {
+                if self.seen.len() >= SHIFTS_MAX {
+                    // Those seen once are chance; without any, all start anew but the sure ones.
+                    let before = self.seen.len();
+                    self.seen.retain(|_, count| *count > 1);
+                    if self.seen.len() == before {
+                        self.seen.retain(|_, count| *count >= SURE);
+                    }
+                }
+                let count = self.seen.entry(shift_of(span, below)).or_insert(0);
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    /// The distances of each part of a file, the likeliest first.
+    fn by_part(&self) -> Tried {
+        let mut all: Vec<(&ShiftKey, &u32)> = self.seen.iter().filter(|(_, count)| **count >= LIKELY).collect();
+        all.sort_by_key(|(key, count)| (std::cmp::Reverse(**count), **key));
+        let mut by_part: Tried = HashMap::new();
+        for ((part, disk, shift), _) in all {
+            let tried = by_part.entry(*part).or_default();
+            if tried.len() < TRIED_MAX {
+                tried.push((*disk, *shift));
+            }
+        }
+        by_part
+    }
+}
+
+/// What the kernel made of a request of ours: from the first Q and D to the last C.
+type Found = (Vec<Place>, Below);
+
+#[derive(Default)]
+struct Sums {
+    own_requests: u64,
+    matched: u64,
+    in_parts: u64,
+    merged: u64,
+    by_time_alone: u64,
+    not_compared: u64,
+    stages: [Histogram; STAGES.len()],
+    /// Requests by file, disk and distance.
+    used: HashMap<(u32, u16, i64), u64>,
+}
+
+impl Sums {
+    fn take(&mut self, span: &Span, window: &mut Window, shifts: &Shifts, tried: &Tried) {
+        if !span.op.is_transfer() || span.completed_ns.is_none() || span.out_ns().is_none() {
+            self.not_compared += 1;
+            return;
+        }
+        self.own_requests += 1;
+        let tried = tried.get(&part_of(span)).map_or(&[][..], Vec::as_slice);
+        let within = window.within(span);
+        let found = self.whole(span, &within, window, shifts, tried);
+        let found = found.or_else(|| self.parts(span, window, tried)).or_else(|| self.only_one(span, &within));
+        if let Some((places, below)) = found {
+            for place in places {
+                if let Some(it) = window.below.get_mut(&place) {
+                    it.is_ours = true;
+                }
+            }
+            self.record(span, below);
+        }
+    }
+
+    /// One request of the same length, at a distance that was seen before: the one seen most often.
+    fn whole(
+        &mut self,
+        span: &Span,
+        within: &[(Place, Below)],
+        window: &Window,
+        shifts: &Shifts,
+        tried: &[(u16, i64)],
+    ) -> Option<Found> {
+        let at = |(disk, shift): &(u16, i64)| Some((*disk, span.offset_bytes.checked_add_signed(*shift)?));
+        let there = tried.iter().filter_map(at).flat_map(|(disk, begin)| window.at(span, disk, begin));
+        let same = within.iter().copied().chain(there);
+        let same = same.filter(|(_, it)| it.len_bytes == u64::from(span.len_bytes) && !it.is_ours);
+        let seen = same.map(|(place, below)| (shifts.seen(span, &below), place, below));
+        // Where a place was read again and again, the one that ended last.
+        let (_, place, below) =
+            seen.filter(|(seen, ..)| *seen >= LIKELY).max_by_key(|(seen, place, _)| (*seen, *place))?;
+        self.in_parts += u64::from(below.pieces > 1);
+        self.use_shift(&shift_of(span, &below));
+        Some((vec![place], below))
+    }
+
+    /// Requests that cover it together at a distance that is known for the file; the distance that explains most of
+    /// its time.
+    fn parts(&mut self, span: &Span, window: &Window, tried: &[(u16, i64)]) -> Option<Found> {
+        let (begin_ns, end_ns) = time_of(span)?;
+        let covered = tried.iter().filter_map(|(disk, shift)| {
+            let begin = span.offset_bytes.checked_add_signed(*shift)?;
+            let end = begin.checked_add(u64::from(span.len_bytes))?;
+            let first = begin.saturating_sub(window.longest_bytes);
+            let overlap = |it: &Below| {
+                it.offset_bytes.saturating_add(it.len_bytes).min(end).saturating_sub(it.offset_bytes.max(begin))
+            };
+            let there = window.between(span, *disk, first, end.saturating_sub(1));
+            let there: Vec<(Place, Below)> = there.filter(|(_, it)| overlap(it) > 0).collect();
+            let bytes: u64 = there.iter().map(|(_, it)| overlap(it)).sum();
+            let all = there.iter().map(|(_, it)| *it).reduce(|a, b| a.with(&b))?;
+            let unexplained_ns = (all.queued_ns - begin_ns) + (end_ns - all.completed_ns);
+            (bytes >= u64::from(span.len_bytes)).then_some((unexplained_ns, (part_of(span), *disk, *shift), there, all))
+        });
+        let (_, shift, there, all) = covered.min_by_key(|(unexplained_ns, shift, ..)| (*unexplained_ns, *shift))?;
+        self.in_parts += u64::from(there.len() > 1);
+        self.merged += u64::from(there.len() == 1);
+        self.use_shift(&shift);
+        Some((there.iter().map(|(place, _)| *place).collect(), all))
+    }
+
+    fn use_shift(&mut self, ((file, _), disk, shift): &ShiftKey) {
+        *self.used.entry((*file, *disk, *shift)).or_insert(0) += 1;
+    }
+
+    /// The only one of that length in that time.
+    fn only_one(&mut self, span: &Span, within: &[(Place, Below)]) -> Option<Found> {
+        let mut same = within.iter().filter(|(_, below)| below.len_bytes == u64::from(span.len_bytes));
+        let (Some((place, below)), None) = (same.next(), same.next()) else { return None };
+        if below.is_ours {
+            return None;
+        }
+        self.by_time_alone += 1;
+        Some((vec![*place], *below))
+    }
+
+    fn record(&mut self, span: &Span, below: Below) {
+        self.matched += 1;
+        let out_ns = span.dispatched_ns.or(span.submitted_ns).unwrap_or(below.queued_ns);
+        let seen_ns = span.completed_ns.unwrap_or(below.completed_ns);
+        let end_ns = span.reaped_ns.unwrap_or(seen_ns);
+        let begin_ns = span.queued_ns.unwrap_or(out_ns);
+        let ends = [begin_ns, out_ns, below.queued_ns, below.submitted_ns, below.completed_ns, seen_ns, end_ns];
+        let stages = ends.iter().zip(ends.iter().skip(1)).map(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns));
+        for (histogram, ns) in self.stages.iter_mut().zip(stages.chain([end_ns.saturating_sub(begin_ns)])) {
+            histogram.record(ns);
+        }
+    }
+
+    fn report(&self, (own, kernel, _): &Walked, foreign: u64) -> BesideReport {
+        let total = self.stages.last().map_or(0.0, Histogram::mean);
+        let stage = |(name, times): (&&'static str, &Histogram)| Stage {
+            name,
+            mean_ns: times.mean(),
+            p50_ns: times.percentile(50.0),
+            p99_ns: times.percentile(99.0),
+            max_ns: times.max(),
+            share_pct: if total > 0.0 { 100.0 * times.mean() / total } else { 0.0 },
+        };
+        let stages = if self.matched == 0 { Vec::new() } else { STAGES.iter().zip(&self.stages).map(stage).collect() };
+        let unmatched = self.own_requests - self.matched;
+        BesideReport {
+            schema: SCHEMA,
+            own_requests: self.own_requests,
+            matched: self.matched,
+            in_parts: self.in_parts,
+            merged: self.merged,
+            by_time_alone: self.by_time_alone,
+            unmatched,
+            foreign,
+            not_compared: self.not_compared,
+            stages,
+            shifts: self.shifts(own, kernel),
+            lost: self.doubts(own, kernel, unmatched),
+        }
+    }
+
+    fn shifts(&self, own: &Trace, kernel: &Trace) -> Vec<Shift> {
+        let mut used: Vec<(&(u32, u16, i64), &u64)> = self.used.iter().collect();
+        used.sort_by_key(|(key, requests)| (std::cmp::Reverse(**requests), **key));
+        let shift = |((file, disk, shift_bytes), requests): &(&(u32, u16, i64), &u64)| Shift {
+            file: own.names.files.get(file).map_or_else(|| format!("file {file}"), |file| file.path.clone()),
+            disk: kernel.names.disks.get(disk).cloned().unwrap_or_else(|| format!("disk {disk}")),
+            shift_bytes: *shift_bytes,
+            requests: **requests,
+        };
+        used.iter().take(32).map(shift).collect()
+    }
+
+    fn doubts(&self, own: &Trace, kernel: &Trace, unmatched: u64) -> Vec<String> {
+        let mut lost: Vec<String> = own.lost.iter().map(|sentence| format!("our trace: {sentence}")).collect();
+        lost.extend(kernel.lost.iter().map(|sentence| format!("the kernel's trace: {sentence}")));
+        if 10 * unmatched > self.own_requests {
+            lost.push(format!(
+                "{} of {} requests are not in the kernel's trace: was it recorded at the same time, on the device that \
+                 the files are on, and do requests go past the page cache?",
+                format_count(unmatched),
+                format_count(self.own_requests)
+            ));
+        }
+        if 2 * self.by_time_alone > self.matched {
+            lost.push("most requests were found by time and length alone: some may be somebody else's".to_owned());
+        }
+        lost
+    }
+}
+
+mod window;
+
+#[cfg(test)]
+mod tests;

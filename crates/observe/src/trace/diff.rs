@@ -1,0 +1,372 @@
+//! Two traces of one load: what differs by more than chance, the pattern that explains it first.
+//!
+//! **Why.** "It takes 83 us to dispatch a request, and 1 us with the patch" was the find of seed 000. Nobody should
+//! look for that line in two files by eye.
+//!
+//! **How.** Each side is a [`Side`], one pass over its trace: times of each class and stage as a histogram and as
+//! means of at most 64 intervals, and [`super::gaps`]. [`diff`] tests mean, median and p99 of each as `plimsoll
+//! compare` does (Welch's test on the intervals, resampled quantiles, all taken together). What is beyond [`ALPHA`]
+//! and above 1 % is a difference; patterns are the differing dispatch gaps first, then shares of time by what stood
+//! in the way, then stages, the largest ratio first.
+//!
+//! **Limits.** The load must be the same: nothing here knows whether it was. Classes and disks are matched by name.
+//! [`GROUPS_MAX`] classes times stages are kept. Short traces have few intervals, and then little is claimed.
+//!
+//! **Example.** `plimsoll trace diff slow.plt fast.plt` begins with
+//! `dispatch gap of disk 0: 83.0 us against 1.00 us, 83x shorter`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll::core::Histogram;
+use plimsoll_figures::sides::{self, figures, together};
+use plimsoll_figures::stats::ALPHA;
+use plimsoll_figures::units::format_duration_ns;
+use plimsoll_show::table::{Column, csv, fixed};
+use plimsoll_sim::rng::Rng;
+use serde::Serialize;
+
+use super::gaps::{DiskGaps, Gaps, GapsReport};
+use super::span::{Item, Span, Trace};
+use super::windows::Windows;
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// Most classes times stages.
+pub const GROUPS_MAX: usize = 1024;
+
+/// Changes of at most this part do not count.
+const THRESHOLD: f64 = 0.01;
+
+/// Parts of the time that differ by more than this count as another pattern.
+const PART_DIFFERS: f64 = 0.1;
+
+/// Seed of the resampling.
+const SEED: u64 = 1;
+
+const STAGES: [&str; 4] = ["Q2D", "D2C", "C2R", "Q2C"];
+
+/// Times of one class in one stage.
+#[derive(Default)]
+struct Times {
+    all: Histogram,
+    windows: Windows,
+}
+
+/// One of the two traces, while it is read.
+pub struct Side {
+    /// By class and stage.
+    times: BTreeMap<(u16, usize), Box<Times>>,
+    gaps: Gaps,
+}
+
+/// One of the two traces, read.
+pub struct SideDone {
+    times: BTreeMap<(String, usize), Box<Times>>,
+    gaps: GapsReport,
+}
+
+/// A figure of both sides. Times are in ns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Class; empty for dispatch gaps.
+    pub class: String,
+    /// Disk; empty for stages.
+    pub disk: String,
+    /// `gap`, `Q2D`, `D2C`, `C2R` or `Q2C`.
+    pub stage: &'static str,
+    /// `mean`, `p50` or `p99`.
+    pub figure: &'static str,
+    /// Of the first trace.
+    pub base_ns: f64,
+    /// Of the second.
+    pub other_ns: f64,
+    /// Second less first, in per cent of the first; `None` where that is 0.
+    pub change_pct: Option<f64>,
+    /// How often chance makes such a difference, all taken together; `None`: too little to tell.
+    pub p: Option<f64>,
+    /// `better` (shorter), `worse`, `same` (changed by no more than 1 %), or `open`: no evidence.
+    pub verdict: Change,
+}
+
+/// What became of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// Shorter by more than chance explains.
+    Better,
+    /// Longer by more than chance explains.
+    Worse,
+    /// Changed by no more than 1 %.
+    Same,
+    /// Chance may explain it.
+    Open,
+}
+
+impl Change {
+    /// As in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Change::Better => "better",
+            Change::Worse => "worse",
+            Change::Same => "same",
+            Change::Open => "open",
+        }
+    }
+}
+
+/// What stood in the way of a disk's queues, on both sides: parts of the time, 0 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReasonParts {
+    /// The disk.
+    pub disk: String,
+    /// The reason; `empty`: no work.
+    pub reason: String,
+    /// In the first trace.
+    pub base_part: f64,
+    /// In the second.
+    pub other_part: f64,
+}
+
+/// Two traces compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiffReport {
+    /// Version of the JSON form: [`SCHEMA`].
+    pub schema: u32,
+    /// Version of the program.
+    pub plimsoll: &'static str,
+    /// What differs, a sentence each, what explains the rest first.
+    pub patterns: Vec<String>,
+    /// Whether any figure is worse in the second.
+    pub is_worse: bool,
+    /// Figures: gaps first, then classes.
+    pub figures: Vec<Compared>,
+    /// What stood in the way.
+    pub reasons: Vec<ReasonParts>,
+    /// What is in one trace only.
+    pub unmatched: Vec<String>,
+}
+
+impl Default for Side {
+    fn default() -> Side {
+        Side { times: BTreeMap::new(), gaps: Gaps::new(0) }
+    }
+}
+
+impl Side {
+    /// Takes the next item of the trace.
+    pub fn visit(&mut self, item: &Item) {
+        self.gaps.visit(item);
+        let Item::Span(span) = item else { return };
+        for (stage, time) in times(span).into_iter().enumerate() {
+            let Some((at_ns, time_ns)) = time else { continue };
+            let key = (span.class, stage);
+            if self.times.len() < GROUPS_MAX || self.times.contains_key(&key) {
+                let times = self.times.entry(key).or_default();
+                times.all.record(time_ns);
+                times.windows.add(at_ns, time_ns as f64);
+            }
+        }
+    }
+
+    /// The trace has been read.
+    #[must_use]
+    pub fn finish(self, trace: &Trace) -> SideDone {
+        let times = self.times.into_iter();
+        SideDone {
+            times: times.map(|((class, stage), times)| ((trace.class_name(class), stage), times)).collect(),
+            gaps: self.gaps.finish(trace),
+        }
+    }
+}
+
+/// When each stage ended, and how long it took, in ns.
+fn times(span: &Span) -> [Option<(u64, u64)>; STAGES.len()] {
+    let between = |from_ns: Option<u64>, to_ns: Option<u64>| {
+        let to_ns = to_ns?;
+        Some((to_ns, to_ns.checked_sub(from_ns?)?))
+    };
+    let Span { queued_ns, completed_ns, reaped_ns, .. } = *span;
+    [
+        between(queued_ns, span.out_ns()),
+        between(span.out_ns(), completed_ns),
+        between(completed_ns, reaped_ns),
+        between(queued_ns, completed_ns),
+    ]
+}
+
+/// The second trace against the first.
+#[must_use]
+pub fn diff(base: &SideDone, other: &SideDone) -> DiffReport {
+    let mut rng = Rng::new(SEED);
+    let mut found = Vec::new();
+    let mut unmatched = BTreeSet::new();
+    for (disk, other) in matched(&base.gaps.disks, &other.gaps.disks, &mut unmatched) {
+        let of_gap = |it| compared(String::new(), disk.disk.clone(), "gap", it);
+        found.extend(figures(side(disk), side(other), &mut rng).into_iter().map(of_gap));
+    }
+    for ((class, stage), times) in &base.times {
+        let key = (class.clone(), *stage);
+        let Some(others) = other.times.get(&key) else {
+            unmatched.insert(format!("{class}: this class is in the first trace only"));
+            continue;
+        };
+        let (base_means, other_means) = (times.windows.means(), others.windows.means());
+        let base = sides::Side { means_ns: &base_means, all: &times.all };
+        let other = sides::Side { means_ns: &other_means, all: &others.all };
+        let name = STAGES.get(*stage).copied().unwrap_or("");
+        let of_stage = |it| compared(class.clone(), String::new(), name, it);
+        found.extend(figures(base, other, &mut rng).into_iter().map(of_stage));
+    }
+    for (class, _) in other.times.keys().filter(|key| !base.times.contains_key(*key)) {
+        unmatched.insert(format!("{class}: this class is in the second trace only"));
+    }
+    judge(&mut found);
+    let reasons = reason_parts(&base.gaps, &other.gaps);
+    DiffReport {
+        schema: SCHEMA,
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        patterns: patterns(&found, &reasons),
+        is_worse: found.iter().any(|it| it.verdict == Change::Worse),
+        figures: found,
+        reasons,
+        unmatched: unmatched.into_iter().collect(),
+    }
+}
+
+fn side(gaps: &DiskGaps) -> sides::Side<'_> {
+    sides::Side { means_ns: &gaps.gap_means_ns, all: &gaps.gap_all.0 }
+}
+
+/// Disks of both sides by name; where each has one only, these.
+fn matched<'a>(
+    base: &'a [DiskGaps],
+    other: &'a [DiskGaps],
+    unmatched: &mut BTreeSet<String>,
+) -> Vec<(&'a DiskGaps, &'a DiskGaps)> {
+    if let ([base], [other]) = (base, other) {
+        return vec![(base, other)];
+    }
+    let mut pairs = Vec::new();
+    for disk in base {
+        match other.iter().find(|it| it.disk == disk.disk) {
+            Some(it) => pairs.push((disk, it)),
+            None => drop(unmatched.insert(format!("{}: this disk is in the first trace only", disk.disk))),
+        }
+    }
+    for disk in other.iter().filter(|disk| base.iter().all(|it| it.disk != disk.disk)) {
+        unmatched.insert(format!("{}: this disk is in the second trace only", disk.disk));
+    }
+    pairs
+}
+
+fn compared(class: String, disk: String, stage: &'static str, figure: sides::Figure) -> Compared {
+    let sides::Figure { name, base_ns, other_ns, p } = figure;
+    let change_pct = Some(100.0 * (other_ns / base_ns - 1.0)).filter(|pct| pct.is_finite());
+    Compared { class, disk, stage, figure: name, base_ns, other_ns, change_pct, p, verdict: Change::Open }
+}
+
+/// All that can be told, taken together.
+fn judge(found: &mut [Compared]) {
+    let alone: Vec<f64> = found.iter().filter_map(|it| it.p).collect();
+    let mut all = together(&alone).into_iter();
+    for it in found {
+        it.p = it.p.and_then(|_| all.next());
+        let is_small = (it.other_ns - it.base_ns).abs() <= THRESHOLD * it.base_ns;
+        let is_sure = it.p.is_some_and(|p| p < ALPHA);
+        it.verdict = match (is_small, is_sure) {
+            (true, _) => Change::Same,
+            (false, false) => Change::Open,
+            (false, true) if it.other_ns < it.base_ns => Change::Better,
+            (false, true) => Change::Worse,
+        };
+    }
+}
+
+fn reason_parts(base: &GapsReport, other: &GapsReport) -> Vec<ReasonParts> {
+    let mut found = Vec::new();
+    for (disk, other) in matched(&base.disks, &other.disks, &mut BTreeSet::new()) {
+        let part = |disk: &DiskGaps, reason: &str| {
+            disk.reasons.iter().find(|it| it.reason == reason).map_or(0.0, |it| it.time_part)
+        };
+        let names: BTreeSet<&str> = disk.reasons.iter().chain(&other.reasons).map(|it| it.reason).collect();
+        let mut add = |reason: &str, base_part: f64, other_part: f64| {
+            found.push(ReasonParts { disk: disk.disk.clone(), reason: reason.to_owned(), base_part, other_part });
+        };
+        add("empty", disk.empty_part, other.empty_part);
+        names.into_iter().for_each(|reason| add(reason, part(disk, reason), part(other, reason)));
+    }
+    found
+}
+
+/// How many times longer the longer is.
+fn ratio(it: &Compared) -> f64 {
+    let (base_ns, other_ns) = (it.base_ns.max(1.0), it.other_ns.max(1.0));
+    (base_ns / other_ns).max(other_ns / base_ns)
+}
+
+fn patterns(found: &[Compared], reasons: &[ReasonParts]) -> Vec<String> {
+    let differs = |it: &&Compared| matches!(it.verdict, Change::Better | Change::Worse);
+    let sentence = |it: &Compared| {
+        let of = if it.stage == "gap" {
+            format!("dispatch gap of {}", it.disk)
+        } else {
+            format!("{} of {}", it.stage, it.class)
+        };
+        let word = if it.verdict == Change::Better { "shorter" } else { "longer" };
+        let figure = if it.figure == "p50" { String::new() } else { format!(" ({})", it.figure) };
+        let ns = |value: f64| format_duration_ns(value.round() as u64);
+        let times = ratio(it);
+        let times = match times {
+            _ if it.base_ns.min(it.other_ns) < 1.0 => String::new(),
+            small if small < 10.0 => format!("{small:.1}x "),
+            large => format!("{large:.0}x "),
+        };
+        format!("{of}{figure}: {} against {}, {times}{word}", ns(it.base_ns), ns(it.other_ns))
+    };
+    // The median of each place, or else the mean, or else the p99.
+    let mut places: Vec<&Compared> = Vec::new();
+    for figure in ["p50", "mean", "p99"] {
+        for it in found.iter().filter(differs).filter(|it| it.figure == figure) {
+            let is_told = |old: &&Compared| (&old.class, &old.disk, old.stage) == (&it.class, &it.disk, it.stage);
+            if !places.iter().any(is_told) {
+                places.push(it);
+            }
+        }
+    }
+    places.sort_by(|a, b| ratio(b).total_cmp(&ratio(a)));
+    let (gaps, stages): (Vec<&Compared>, Vec<&Compared>) = places.into_iter().partition(|it| it.stage == "gap");
+    let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+    let parts = reasons.iter().filter(|it| (it.base_part - it.other_part).abs() > PART_DIFFERS).map(|it| {
+        let what = if it.reason == "empty" {
+            "queues without work".to_owned()
+        } else {
+            format!("queues standing still, {}", it.reason)
+        };
+        format!("{what}: {} of the time against {} ({})", percent(it.base_part), percent(it.other_part), it.disk)
+    });
+    gaps.into_iter().map(sentence).chain(parts).chain(stages.into_iter().map(sentence)).collect()
+}
+
+impl DiffReport {
+    /// A line for each figure.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let columns: &[Column<Compared>] = &[
+            ("disk", |it| it.disk.clone()),
+            ("class", |it| it.class.clone()),
+            ("stage", |it| it.stage.to_owned()),
+            ("figure", |it| it.figure.to_owned()),
+            ("base_ns", |it| fixed(it.base_ns, 1)),
+            ("other_ns", |it| fixed(it.other_ns, 1)),
+            ("change_pct", |it| fixed(it.change_pct, 6)),
+            ("p", |it| fixed(it.p, 6)),
+            ("verdict", |it| it.verdict.name().to_owned()),
+        ];
+        csv(&self.figures, columns)
+    }
+}
+
+#[cfg(test)]
+mod tests;

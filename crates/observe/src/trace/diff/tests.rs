@@ -1,0 +1,72 @@
+use plimsoll::core::trace::Event;
+
+use super::super::story::{Story, events, read};
+use super::*;
+
+fn side(events: &[Event]) -> SideDone {
+    let mut side = Side::default();
+    let trace = read(events, &mut |item| side.visit(&item));
+    side.finish(&trace)
+}
+
+#[test]
+fn the_pattern_of_seed_000_comes_first() {
+    let (slow, fast) = (side(&events(Story::OLD_DEFAULTS, &[16], 400)), side(&events(Story::FREE, &[16], 400)));
+    let found = diff(&slow, &fast);
+    let first = found.patterns.first().map_or("", String::as_str);
+    assert!(first.starts_with("dispatch gap of nvme") && first.ends_with("x shorter"), "{:#?}", found.patterns);
+    assert!(found.patterns.iter().any(|it| it.starts_with("queues standing still, tokens: ")), "{:?}", found.patterns);
+    assert!(!found.is_worse, "{:?}", found.figures);
+    let back = diff(&fast, &slow);
+    assert!(back.is_worse && back.patterns[0].ends_with("longer"), "{:?}", back.patterns);
+    // What is in the disk took the same time on both sides.
+    let device: Vec<_> = found.figures.iter().filter(|it| it.stage == "D2C").map(|it| it.verdict).collect();
+    assert!(!device.is_empty() && device.iter().all(|it| *it == Change::Same), "{:?}", found.figures);
+}
+
+#[test]
+fn the_same_twice_does_not_differ() {
+    let once = side(&events(Story::OLD_DEFAULTS, &[16], 200));
+    let found = diff(&once, &once);
+    assert!(found.patterns.is_empty() && !found.is_worse, "{:?}", found.patterns);
+    assert!(found.figures.iter().all(|it| it.verdict == Change::Same));
+}
+
+#[test]
+fn noise_is_no_difference() {
+    // The device's time goes up and down by a third between requests, in another order on each side.
+    let noisy = |seed: u64| {
+        let mut rng = Rng::new(seed);
+        let mut events = Vec::new();
+        let mut now_ns = 0;
+        for request in 1..2_000 {
+            let latency_ns = 200_000 + rng.below(100_000);
+            for (after_ns, kind) in [
+                (0, plimsoll::core::trace::EventKind::Queued),
+                (1_000, plimsoll::core::trace::EventKind::Dispatched),
+                (1_000 + latency_ns, plimsoll::core::trace::EventKind::Completed),
+                (1_000 + latency_ns, plimsoll::core::trace::EventKind::Reaped),
+            ] {
+                events.push(super::super::story::event(now_ns + after_ns, request, kind));
+            }
+            now_ns += latency_ns + 2_000;
+        }
+        side(&events)
+    };
+    for seed in 1..10 {
+        let found = diff(&noisy(seed), &noisy(seed + 100));
+        assert!(found.patterns.is_empty(), "{seed}: {:?}", found.figures);
+    }
+}
+
+#[test]
+fn what_is_on_one_side_only_is_told() {
+    let found = diff(&side(&events(Story::FREE, &[4], 50)), &side(&[]));
+    assert_eq!(
+        found.unmatched,
+        ["large: this class is in the first trace only", "nvme: this disk is in the first trace only"]
+    );
+    assert!(found.figures.is_empty() && found.to_csv().lines().count() == 1);
+    let json: serde_json::Value = serde_json::to_value(&found).unwrap();
+    assert_eq!(json["schema"], 1);
+}

@@ -1,0 +1,424 @@
+//! A trace for ui.perfetto.dev: slices and counters on tracks.
+//!
+//! **Why.** Some things are seen sooner than they are computed: a device that stands still, a queue behind one long
+//! write.
+//!
+//! **How.** The protobuf format of Perfetto, its published messages and field numbers. There is one track for each
+//!
+//! | track | slices | counter below it |
+//! |---|---|---|
+//! | shard | a request's whole way, its stages (in queue, in device, done and unseen, to the program) inside | |
+//! | class | the time in the queue; what its class waited for as argument | pieces in queue |
+//! | disk | the time in the device | pieces in device |
+//!
+//! The three slices of one piece are joined by a flow. Blocked queues and decisions of the closed loop are instants, on
+//! the track of their class or disk.
+//!
+//! Slices of one track of the format must nest, requests overlap. So each group is a track with *lanes* below it, of
+//! one name, which the viewer draws as one. A slice goes into the lane that became free last before it begins, so that
+//! lanes are filled densely; lanes are made as they are needed (`lanes`). A counter needs the order of time:
+//! its changes wait in a window of 524,288.
+//!
+//! **Limits.** At most 4,096 lanes for each group: slices that find no place are left out and counted. A
+//! change of a counter that comes after the window is drawn when it comes, and counted; from there on the counter is
+//! right again. Slices of which an end is not known are left out: of a piece that has not come back there is what is
+//! known. Stages that run backwards are left out, too.
+//!
+//! **Example.** See [`super`]; open the file at <https://ui.perfetto.dev>.
+
+mod lanes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+
+use plimsoll::core::trace::{Event, EventKind};
+use plimsoll_figures::units::format_bytes_binary;
+
+use self::lanes::Lanes;
+use super::super::show::Head;
+use super::super::span::{Item, Span};
+use super::proto::Message;
+use super::{Exported, Sticky};
+
+/// Most changes of counters that wait for their order.
+const CHANGES_HELD_MAX: usize = 1 << 19;
+
+/// Numbers of fields in Perfetto's messages (protos/perfetto/trace: trace.proto, trace_packet.proto,
+/// track_event/track_event.proto, track_event/track_descriptor.proto, track_event/debug_annotation.proto).
+mod field {
+    pub(super) const TRACE_PACKET: u32 = 1;
+    pub(super) const PACKET_TIMESTAMP: u32 = 8;
+    pub(super) const PACKET_SEQUENCE_ID: u32 = 10;
+    pub(super) const PACKET_TRACK_EVENT: u32 = 11;
+    pub(super) const PACKET_SEQUENCE_FLAGS: u32 = 13;
+    pub(super) const PACKET_TRACK_DESCRIPTOR: u32 = 60;
+    pub(super) const TRACK_UUID: u32 = 1;
+    pub(super) const TRACK_NAME: u32 = 2;
+    pub(super) const TRACK_PARENT_UUID: u32 = 5;
+    pub(super) const TRACK_COUNTER: u32 = 8;
+    pub(super) const EVENT_ANNOTATION: u32 = 4;
+    pub(super) const EVENT_TYPE: u32 = 9;
+    pub(super) const EVENT_TRACK_UUID: u32 = 11;
+    pub(super) const EVENT_CATEGORY: u32 = 22;
+    pub(super) const EVENT_NAME: u32 = 23;
+    pub(super) const EVENT_COUNTER_VALUE: u32 = 30;
+    pub(super) const EVENT_FLOW_ID: u32 = 47;
+    pub(super) const ANNOTATION_UINT: u32 = 3;
+    pub(super) const ANNOTATION_INT: u32 = 4;
+    pub(super) const ANNOTATION_STRING: u32 = 6;
+    pub(super) const ANNOTATION_NAME: u32 = 10;
+}
+
+/// `TrackEvent.Type`.
+#[derive(Clone, Copy)]
+enum Kind {
+    Begin = 1,
+    End = 2,
+    Instant = 3,
+    Counter = 4,
+}
+
+/// `SEQ_INCREMENTAL_STATE_CLEARED`: nothing before this packet is needed.
+const STATE_CLEARED: u64 = 1;
+/// All packets are of one sequence.
+const SEQUENCE_ID: u64 = 1;
+
+/// What a group of lanes is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Group {
+    Shard(u16),
+    Class(u16),
+    Disk(u16),
+}
+
+impl Group {
+    /// Its track's number; lanes and counters count on from it.
+    fn uuid(self) -> u64 {
+        let (kind, number) = match self {
+            Group::Shard(number) => (1, number),
+            Group::Class(number) => (2, number),
+            Group::Disk(number) => (3, number),
+        };
+        kind << 48 | u64::from(number) << 32
+    }
+
+    fn counter_uuid(self) -> u64 {
+        self.uuid() | 1
+    }
+
+    fn lane_uuid(self, lane: usize) -> u64 {
+        self.uuid() | (2 + lane as u64)
+    }
+
+    fn name(self, head: &Head) -> String {
+        match self {
+            Group::Shard(number) => format!("shard {number}"),
+            Group::Class(number) => named("class", head.class(number)),
+            Group::Disk(number) => named("disk", head.disk(number)),
+        }
+    }
+
+    const fn lane_name(self) -> &'static str {
+        match self {
+            Group::Shard(_) => "requests",
+            Group::Class(_) => "in queue",
+            Group::Disk(_) => "in device",
+        }
+    }
+
+    const fn counter_name(self) -> Option<&'static str> {
+        match self {
+            Group::Shard(_) => None,
+            Group::Class(_) => Some("pieces in queue"),
+            Group::Disk(_) => Some("pieces in device"),
+        }
+    }
+}
+
+/// `class db`; not `class class 3`.
+fn named(kind: &str, name: String) -> String {
+    if name.starts_with(kind) { name } else { format!("{kind} {name}") }
+}
+
+/// See the module's documentation.
+pub(super) struct Perfetto<W> {
+    out: Out<W>,
+    head: Head,
+    groups: HashMap<Group, Lanes>,
+    counters: Counters,
+    /// Pieces so far: the number of the flow.
+    flow: u64,
+    exported: Exported,
+}
+
+impl<W: Write> Perfetto<W> {
+    pub(super) fn begin(out: W, head: Head) -> io::Result<Perfetto<W>> {
+        let mut out = Out { sticky: Sticky::new(out), packet: Message::default(), event: Message::default() };
+        out.clear_state();
+        let counters = Counters { held_max: CHANGES_HELD_MAX, ..Counters::default() };
+        Ok(Perfetto { out, head, groups: HashMap::new(), counters, flow: 0, exported: Exported::default() })
+    }
+
+    pub(super) fn visit(&mut self, item: &Item) {
+        match item {
+            Item::Span(span) => self.span(span),
+            Item::Event(_, event) => self.instant(event),
+        }
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<Exported> {
+        self.counters.finish(&mut self.out);
+        self.exported.unordered = self.counters.unordered;
+        self.out.sticky.finish()?;
+        Ok(self.exported)
+    }
+
+    fn span(&mut self, span: &Span) {
+        self.flow += 1;
+        let stages = Stages::of(span);
+        let name = format!("{} {}", span.op.name(), format_bytes_binary(u64::from(span.len_bytes)));
+        let (shard, class, disk) = (Group::Shard(span.shard), Group::Class(span.class), Group::Disk(span.disk));
+        if let Some((begin_ns, end_ns)) = stages.whole {
+            let inner = stages.named();
+            let group = self.head.class(span.class);
+            self.slice(shard, (begin_ns, end_ns), &format!("{name} {group}"), &inner, span);
+        }
+        if let Some(queue) = stages.queue {
+            self.slice(class, queue, &name, &[], span);
+            self.counters.add(class, queue, &mut self.out);
+        }
+        if let Some(device) = stages.device {
+            self.slice(disk, device, &name, &[], span);
+            self.counters.add(disk, device, &mut self.out);
+        }
+    }
+
+    /// A slice, and others inside it one after another.
+    fn slice(
+        &mut self,
+        group: Group,
+        (begin_ns, end_ns): (u64, u64),
+        name: &str,
+        inner: &[(&str, (u64, u64))],
+        span: &Span,
+    ) {
+        self.describe(group);
+        let Some(lanes) = self.groups.get_mut(&group) else { return };
+        let Some((lane, is_new)) = lanes.take(begin_ns, end_ns) else {
+            self.exported.without_place += 1;
+            return;
+        };
+        let uuid = group.lane_uuid(lane);
+        if is_new {
+            self.out.track(uuid, group.lane_name(), Some(group.uuid()), false);
+        }
+        let event = self.out.event(Kind::Begin, uuid);
+        event.text(field::EVENT_CATEGORY, group.lane_name()).text(field::EVENT_NAME, name);
+        event.fixed(field::EVENT_FLOW_ID, self.flow);
+        annotate(event, span);
+        self.out.send(begin_ns);
+        for (name, (begin_ns, end_ns)) in inner {
+            let event = self.out.event(Kind::Begin, uuid);
+            event.text(field::EVENT_CATEGORY, "stage").text(field::EVENT_NAME, name);
+            self.out.send(*begin_ns);
+            self.out.event(Kind::End, uuid);
+            self.out.send(*end_ns);
+        }
+        self.out.event(Kind::End, uuid);
+        self.out.send(end_ns);
+        self.exported.rows += 1;
+    }
+
+    fn instant(&mut self, event: &Event) {
+        let (group, name) = match (event.kind, event.control()) {
+            (_, Some((decision, ..))) => (Group::Disk(event.disk), format!("{decision:?}")),
+            (EventKind::Blocked, None) => {
+                let reason = event.reason.map_or("", |reason| reason.name());
+                (Group::Class(event.class), format!("blocked: {reason}"))
+            }
+            (kind, None) => (Group::Class(event.class), kind.name().to_owned()),
+        };
+        self.describe(group);
+        let message = self.out.event(Kind::Instant, group.uuid());
+        message.text(field::EVENT_CATEGORY, "scheduler").text(field::EVENT_NAME, &name);
+        if let Some((_, window_ns, scale)) = event.control() {
+            number(message, "window_ns", window_ns);
+            number(message, "capacity_millionths", (scale * 1e6) as u64);
+        }
+        self.out.send(event.time_ns);
+    }
+
+    /// Tells of a group before its first event.
+    fn describe(&mut self, group: Group) {
+        if self.groups.contains_key(&group) {
+            return;
+        }
+        self.groups.insert(group, Lanes::default());
+        self.out.track(group.uuid(), &group.name(&self.head), None, false);
+        if let Some(name) = group.counter_name() {
+            self.out.track(group.counter_uuid(), name, Some(group.uuid()), true);
+        }
+    }
+}
+
+/// Stages of a piece as (begin, end), where both are known and in order.
+struct Stages {
+    whole: Option<(u64, u64)>,
+    queue: Option<(u64, u64)>,
+    device: Option<(u64, u64)>,
+    unseen: Option<(u64, u64)>,
+    told: Option<(u64, u64)>,
+}
+
+impl Stages {
+    fn of(span: &Span) -> Stages {
+        let between = |from: Option<u64>, to: Option<u64>| from.zip(to).filter(|(from, to)| from <= to);
+        Stages {
+            whole: between(span.begin_ns(), span.end_ns()),
+            queue: between(span.queued_ns, span.out_ns()),
+            device: between(span.out_ns(), span.completed_ns),
+            unseen: between(span.completed_ns, span.reaped_ns),
+            told: between(span.reaped_ns, span.callback_ns),
+        }
+    }
+
+    /// Those that follow one another inside the whole; none of a piece whose clock ran backwards.
+    fn named(&self) -> Vec<(&'static str, (u64, u64))> {
+        let all = [("queue", self.queue), ("device", self.device), ("unseen", self.unseen), ("callback", self.told)];
+        let known: Vec<_> = all.into_iter().filter_map(|(name, stage)| Some((name, stage?))).collect();
+        let mut at_ns = self.whole.map_or(u64::MAX, |(begin_ns, _)| begin_ns);
+        for (_, (begin_ns, end_ns)) in &known {
+            if *begin_ns < at_ns {
+                return Vec::new();
+            }
+            at_ns = *end_ns;
+        }
+        if self.whole.is_some_and(|(_, end_ns)| at_ns <= end_ns) { known } else { Vec::new() }
+    }
+}
+
+fn annotate(event: &mut Message, span: &Span) {
+    number(event, "shard", u64::from(span.shard));
+    number(event, "request", span.request);
+    number(event, "offset_bytes", span.offset_bytes);
+    number(event, "len_bytes", u64::from(span.len_bytes));
+    if span.is_split {
+        number(event, "piece", u64::from(span.piece));
+    }
+    if span.merged > 0 {
+        number(event, "merged", u64::from(span.merged));
+    }
+    if let Some(cost_ns) = span.cost_ns {
+        number(event, "cost_ns", u64::from(cost_ns));
+    }
+    if span.late_max_ns > 0 {
+        number(event, "late_max_ns", u64::from(span.late_max_ns));
+    }
+    if let Some(reason) = span.reason {
+        let mut annotation = Message::default();
+        annotation.text(field::ANNOTATION_NAME, "waited_for").text(field::ANNOTATION_STRING, reason.name());
+        event.message(field::EVENT_ANNOTATION, &annotation);
+    }
+    if let Some(error) = span.error {
+        let mut annotation = Message::default();
+        annotation.text(field::ANNOTATION_NAME, "error").number(field::ANNOTATION_INT, i64::from(error) as u64);
+        event.message(field::EVENT_ANNOTATION, &annotation);
+    }
+}
+
+fn number(event: &mut Message, name: &str, value: u64) {
+    let mut annotation = Message::default();
+    annotation.text(field::ANNOTATION_NAME, name).number(field::ANNOTATION_UINT, value);
+    event.message(field::EVENT_ANNOTATION, &annotation);
+}
+
+/// The file, and the packet that is being made.
+struct Out<W> {
+    sticky: Sticky<W>,
+    packet: Message,
+    event: Message,
+}
+
+impl<W: Write> Out<W> {
+    fn clear_state(&mut self) {
+        self.packet.number(field::PACKET_SEQUENCE_ID, SEQUENCE_ID).number(field::PACKET_SEQUENCE_FLAGS, STATE_CLEARED);
+        self.write();
+    }
+
+    fn track(&mut self, uuid: u64, name: &str, parent: Option<u64>, is_counter: bool) {
+        let mut track = Message::default();
+        track.number(field::TRACK_UUID, uuid).text(field::TRACK_NAME, name);
+        if let Some(parent) = parent {
+            track.number(field::TRACK_PARENT_UUID, parent);
+        }
+        if is_counter {
+            track.message(field::TRACK_COUNTER, &Message::default());
+        }
+        self.packet.number(field::PACKET_SEQUENCE_ID, SEQUENCE_ID).message(field::PACKET_TRACK_DESCRIPTOR, &track);
+        self.write();
+    }
+
+    /// An event to be added to, then sent.
+    fn event(&mut self, kind: Kind, track: u64) -> &mut Message {
+        self.event.clear();
+        self.event.number(field::EVENT_TYPE, kind as u64).number(field::EVENT_TRACK_UUID, track)
+    }
+
+    fn send(&mut self, time_ns: u64) {
+        self.packet.number(field::PACKET_TIMESTAMP, time_ns).number(field::PACKET_SEQUENCE_ID, SEQUENCE_ID);
+        self.packet.message(field::PACKET_TRACK_EVENT, &self.event);
+        self.write();
+    }
+
+    fn write(&mut self) {
+        let mut framed = Message::default();
+        framed.message(field::TRACE_PACKET, &self.packet);
+        self.sticky.write(framed.bytes());
+        self.packet.clear();
+    }
+}
+
+/// Numbers of pieces over time, in the order of time.
+#[derive(Default)]
+struct Counters {
+    /// Changes that wait.
+    held: BTreeMap<(u64, Group), i64>,
+    held_max: usize,
+    values: HashMap<Group, i64>,
+    /// Of the last change that was written.
+    written_ns: u64,
+    unordered: u64,
+}
+
+impl Counters {
+    /// One more from `begin_ns` to `end_ns`.
+    fn add<W: Write>(&mut self, group: Group, (begin_ns, end_ns): (u64, u64), out: &mut Out<W>) {
+        for (time_ns, change) in [(begin_ns, 1), (end_ns, -1)] {
+            self.unordered += u64::from(time_ns < self.written_ns);
+            *self.held.entry((time_ns.max(self.written_ns), group)).or_default() += change;
+        }
+        while self.held.len() > self.held_max {
+            self.write_first(out);
+        }
+    }
+
+    fn finish<W: Write>(&mut self, out: &mut Out<W>) {
+        while !self.held.is_empty() {
+            self.write_first(out);
+        }
+    }
+
+    fn write_first<W: Write>(&mut self, out: &mut Out<W>) {
+        let Some(((time_ns, group), change)) = self.held.pop_first() else { return };
+        self.written_ns = time_ns;
+        if change == 0 {
+            return;
+        }
+        let value = self.values.entry(group).or_default();
+        *value += change;
+        out.event(Kind::Counter, group.counter_uuid()).number(field::EVENT_COUNTER_VALUE, *value as u64);
+        out.send(time_ns);
+    }
+}

@@ -1,0 +1,411 @@
+//! Why a queue with work sent nothing: the gaps between dispatches, and what stood in the way.
+//!
+//! **Why.** A disk that is not used while requests wait for it is held back by something above it. One dispatch that
+//! takes 83 us instead of 1 us shows it, if one knows what was waited for.
+//!
+//! **How.** Each I/O queue (a shard's, to a disk) is followed from event to event. While it has work and sends
+//! nothing it stands still; a standstill ends with the next dispatch and is divided by what stood in the way:
+//!
+//! ```text
+//!   dispatch        blocked: depth          back     dispatch
+//!   or queued ------------|------------------|----------|
+//!             nothing known        depth     nothing known
+//!             (the shard's turn)             (the shard's turn)
+//! ```
+//!
+//! Blocked by tokens or a limit it is that until the dispatch; what of it lies after the time at which the queue
+//! meant to look again is also counted as overdue. Of depth and the backend it is until the last piece came back.
+//! Where nobody said that the queue was blocked, the piece's own reason counts, or else nothing that is known: the
+//! shard did not look.
+//!
+//! The *dispatch gap* is the last part of a standstill: from the last event that could have let the queue send (a
+//! request that comes into an empty queue, a dispatch, a piece that is back unless tokens or a limit are missing) to
+//! the dispatch.
+//!
+//! What has most of the time of a disk's queues is its limiter ([`Limiter`]); tokens that were mostly overdue in most
+//! standstills are the shard's lateness. Where that is tokens, costs and lengths of pieces give the rates of the model
+//! that granted them.
+//!
+//! A piece whose dispatch is not in the trace leaves the queue when it is back. One that never goes out counts only if
+//! no later one of its class went out on its queue: then work waits at the end of the trace; else its events are lost.
+//!
+//! **Limits.** [`QUEUES_MAX`] queues; further ones are left out and told. Times of the trace must be in order within
+//! [`super::order`]'s bound. In a kernel trace reasons are not known. A token's time that passed may mean that others
+//! took the tokens, or that the shard looked late: only with one shard is it surely the latter.
+//!
+//! **Example.** Queued at 51 us and sent at 134 us, because there were no tokens:
+//! ```
+//! use plimsoll::core::trace::{Event, EventKind};
+//! use plimsoll::core::{Op, WaitReason};
+//! use plimsoll::trace::format::{Clock, Writer};
+//! use plimsoll_observe::trace::gaps::Gaps;
+//! use plimsoll_observe::trace::read_from;
+//!
+//! let at = |time_ns, kind, reason| Event {
+//!     time_ns, request: 1, offset_bytes: 0, len_bytes: 1 << 20, detail: 0, class: 1, disk: 0, piece: 0, kind,
+//!     op: Op::Write, reason,
+//! };
+//! let events = [
+//!     at(51_000, EventKind::Queued, None),
+//!     at(51_000, EventKind::Blocked, Some(WaitReason::Tokens)),
+//!     at(134_000, EventKind::Dispatched, Some(WaitReason::Tokens)),
+//!     at(600_000, EventKind::Reaped, None),
+//! ];
+//! let mut file = Vec::new();
+//! Writer::new(&mut file, Clock::Virtual, 0)?.events(0, 0, &events)?;
+//! let mut gaps = Gaps::new(10_000);
+//! let trace = read_from(file.as_slice(), &mut |item| gaps.visit(&item))?;
+//! let report = gaps.finish(&trace);
+//! assert_eq!((report.disks[0].gap.p50_ns, report.longest[0].reason), (83_000, "tokens"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod queue;
+mod rate;
+mod report;
+
+use std::collections::BTreeMap;
+
+use plimsoll::core::trace::EventKind;
+use plimsoll::core::{Histogram, Op, WaitReason};
+
+pub use rate::Implied;
+pub use report::{ClassWait, DiskGaps, GapStats, GapsReport, Limiter, LongGap, QueueGaps, ReasonGaps, SCHEMA, Verdict};
+
+use super::levels::{Levels, Move};
+use super::order::Ordered;
+use super::span::{Item, Span, Trace};
+use super::windows::Windows;
+use queue::{Queue, Standstill};
+use rate::Rates;
+
+/// Most queues that are followed.
+pub const QUEUES_MAX: usize = 1024;
+
+/// How many of the longest gaps are kept.
+pub const LONGEST: usize = 10;
+
+/// What stands in the way: the reasons in their order, then nothing that is known.
+const WAYS: usize = WaitReason::ALL.len() + 1;
+const NOTHING: usize = WAYS - 1;
+
+/// Name of what stands in the way.
+fn way_name(way: usize) -> &'static str {
+    WaitReason::ALL.get(way).map_or("nothing known", |reason| reason.name())
+}
+
+/// A piece, at its dispatch.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    class: u16,
+    shard: u16,
+    op: Op,
+    len_bytes: u32,
+    request: u64,
+    reason: Option<WaitReason>,
+    latency_ns: Option<u64>,
+    was_queued: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Back {
+        len_bytes: u32,
+    },
+    Queued,
+    Out(Piece),
+    /// It is back, and when it went out is not in the trace.
+    Gone,
+    Blocked {
+        reason: WaitReason,
+        until_ns: Option<u64>,
+    },
+}
+
+/// Order of what has one time: back, queued, out, blocked; a piece that is out and back at once is back after.
+const RANK_BACK: u8 = 0;
+const RANK_QUEUED: u8 = 1;
+const RANK_OUT: u8 = 2;
+const RANK_BACK_AT_ONCE: u8 = 3;
+const RANK_BLOCKED: u8 = 4;
+
+/// A queue's number: disk, shard.
+type QueueKey = (u16, u16);
+
+/// Sums of a disk.
+#[derive(Default)]
+struct Disk {
+    ways: [Way; WAYS],
+    gap: Histogram,
+    gap_windows: Windows,
+    levels: Levels,
+    rates: Rates,
+    bytes_out: u64,
+    begin_ns: Option<u64>,
+    end_ns: u64,
+}
+
+/// Sums of what stood in the way.
+#[derive(Default)]
+struct Way {
+    /// Parts of at least the length that was asked for.
+    long: Histogram,
+    total_ns: u64,
+    overdue_ns: u64,
+    /// Standstills that were mostly this, and those of them that were mostly overdue.
+    standstills: u64,
+    overdue: u64,
+}
+
+/// Waits of pieces of a class, from being handed over to going out.
+#[derive(Clone, Copy, Default)]
+struct Waits {
+    n: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+/// Most pieces of a class on a queue that never went out and are held.
+const NEVER_OUT_MAX: usize = 1 << 16;
+
+/// A class on a queue: what came after the last piece that went out waits at the end; what came before it is lost.
+#[derive(Default)]
+struct Turn {
+    /// When the last that went out had come.
+    last_out_ns: u64,
+    /// When those came that never went out.
+    never_out_ns: Vec<u64>,
+}
+
+impl Turn {
+    fn never_out(&mut self, queued_ns: u64) {
+        if self.never_out_ns.len() < NEVER_OUT_MAX {
+            self.never_out_ns.push(queued_ns);
+        }
+    }
+
+    /// Since when a piece waits at the end.
+    fn waits_since_ns(&self) -> Option<u64> {
+        self.never_out_ns.iter().copied().filter(|queued_ns| *queued_ns >= self.last_out_ns).min()
+    }
+}
+
+/// The analysis while it reads.
+pub struct Gaps {
+    longer_than_ns: u64,
+    ordered: Ordered<(QueueKey, What)>,
+    followed: Followed,
+}
+
+/// What is told in the order of time.
+struct Followed {
+    longer_than_ns: u64,
+    queues: BTreeMap<QueueKey, Queue>,
+    disks: BTreeMap<u16, Box<Disk>>,
+    classes: BTreeMap<u16, [Waits; WAYS]>,
+    longest: Vec<(Standstill, Piece, u16)>,
+    turns: BTreeMap<(QueueKey, u16), Turn>,
+    events_left_out: u64,
+}
+
+impl Gaps {
+    /// Gaps of at least `longer_than_ns` are grouped by reason; all count in times and percentiles of the dispatch gap.
+    #[must_use]
+    pub fn new(longer_than_ns: u64) -> Gaps {
+        let followed = Followed {
+            longer_than_ns,
+            queues: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            longest: Vec::new(),
+            turns: BTreeMap::new(),
+            events_left_out: 0,
+        };
+        Gaps { longer_than_ns, ordered: Ordered::default(), followed }
+    }
+
+    /// Takes the next item of the trace.
+    pub fn visit(&mut self, item: &Item) {
+        match item {
+            Item::Span(span) => self.visit_span(span),
+            Item::Event(shard, event) => {
+                if let (EventKind::Blocked, Some(reason)) = (event.kind, event.reason) {
+                    let wait_ns = Some(u64::from(event.detail)).filter(|wait_ns| *wait_ns > 0);
+                    let until_ns = wait_ns.map(|wait_ns| event.time_ns.saturating_add(wait_ns));
+                    let blocked = What::Blocked { reason, until_ns };
+                    self.push((event.disk, *shard), event.time_ns, RANK_BLOCKED, blocked);
+                }
+            }
+        }
+    }
+
+    /// The result.
+    #[must_use]
+    pub fn finish(mut self, trace: &Trace) -> GapsReport {
+        let followed = &mut self.followed;
+        self.ordered.finish(&mut |time_ns, (key, what)| followed.take(key, time_ns, what));
+        followed.wait_at_end();
+        report::of(self, trace)
+    }
+
+    fn visit_span(&mut self, span: &Span) {
+        if span.is_cancelled && span.dispatched_ns.is_none() {
+            // When it was taken back is not known, so it was never there.
+            return;
+        }
+        let out_ns = span.dispatched_ns.or(span.submitted_ns);
+        // The kernel's queues are not one for each CPU.
+        let is_of_kernel = span.dispatched_ns.is_none() && span.submitted_ns.is_some();
+        let key = (span.disk, if is_of_kernel { 0 } else { span.shard });
+        let ended_ns = span.completed_ns.or(span.reaped_ns).or(span.callback_ns);
+        let queued_ns = span.queued_ns.filter(|queued_ns| out_ns.is_none_or(|out_ns| *queued_ns <= out_ns));
+        if let Some(queued_ns) = queued_ns {
+            let turn = self.followed.turns.entry((key, span.class)).or_default();
+            if out_ns.or(ended_ns).is_none() {
+                return turn.never_out(queued_ns);
+            }
+            turn.last_out_ns = turn.last_out_ns.max(queued_ns);
+            self.push(key, queued_ns, RANK_QUEUED, What::Queued);
+        }
+        let Some(out_ns) = out_ns else {
+            if let (Some(queued_ns), Some(ended_ns)) = (queued_ns, ended_ns) {
+                self.push(key, ended_ns.max(queued_ns), RANK_OUT, What::Gone);
+            }
+            return;
+        };
+        let back_ns = span.completed_ns.or(span.reaped_ns).filter(|back_ns| *back_ns >= out_ns);
+        let piece = Piece {
+            class: span.class,
+            shard: span.shard,
+            op: span.op,
+            len_bytes: span.len_bytes,
+            request: span.request,
+            reason: span.reason,
+            latency_ns: back_ns.map(|back_ns| back_ns - out_ns),
+            was_queued: queued_ns.is_some(),
+        };
+        self.followed.note_piece(span, out_ns);
+        self.push(key, out_ns, RANK_OUT, What::Out(piece));
+        if let Some(back_ns) = back_ns {
+            let rank = if back_ns == out_ns { RANK_BACK_AT_ONCE } else { RANK_BACK };
+            self.push(key, back_ns, rank, What::Back { len_bytes: span.len_bytes });
+        }
+    }
+
+    fn push(&mut self, key: QueueKey, time_ns: u64, rank: u8, what: What) {
+        let followed = &mut self.followed;
+        self.ordered.push(time_ns, rank, (key, what), &mut |time_ns, (key, what)| followed.take(key, time_ns, what));
+    }
+}
+
+impl Followed {
+    /// What needs no order: costs, and what the class waited for.
+    fn note_piece(&mut self, span: &Span, out_ns: u64) {
+        if let Some(disk) = self.disk(span.disk) {
+            disk.bytes_out = disk.bytes_out.saturating_add(u64::from(span.len_bytes));
+            if let Some(cost_ns) = span.cost_ns {
+                disk.rates.add(span.op, span.len_bytes, cost_ns);
+            }
+        }
+        if let Some(wait_ns) = span.queued_ns.and_then(|queued_ns| out_ns.checked_sub(queued_ns)) {
+            let way = span.reason.map_or(NOTHING, |reason| reason as usize);
+            if let Some(waits) = self.classes.entry(span.class).or_default().get_mut(way) {
+                waits.n += 1;
+                waits.total_ns = waits.total_ns.saturating_add(wait_ns);
+                waits.max_ns = waits.max_ns.max(wait_ns);
+            }
+        }
+    }
+
+    fn disk(&mut self, number: u16) -> Option<&mut Disk> {
+        if self.disks.len() >= QUEUES_MAX && !self.disks.contains_key(&number) {
+            return None;
+        }
+        Some(self.disks.entry(number).or_default())
+    }
+
+    fn take(&mut self, key: QueueKey, time_ns: u64, what: What) {
+        if self.queues.len() >= QUEUES_MAX && !self.queues.contains_key(&key) {
+            self.events_left_out += 1;
+            return;
+        }
+        let queue = self.queues.entry(key).or_insert_with(|| Queue::new(time_ns));
+        let disk = self.disks.entry(key.0).or_default();
+        disk.begin_ns = Some(disk.begin_ns.unwrap_or(time_ns));
+        disk.end_ns = time_ns;
+        match what {
+            What::Queued => {
+                queue.queued(time_ns);
+                disk.levels.take(time_ns, Move::Queued);
+            }
+            What::Back { len_bytes } => {
+                queue.back(time_ns);
+                disk.levels.take(time_ns, Move::Back { len_bytes });
+            }
+            What::Gone => {
+                queue.gone(time_ns);
+                disk.levels.take(time_ns, Move::Lost);
+            }
+            What::Blocked { reason, until_ns } => queue.blocked(time_ns, reason, until_ns),
+            What::Out(piece) => {
+                let Piece { latency_ns, was_queued, .. } = piece;
+                if latency_ns.is_some() {
+                    disk.levels.take(time_ns, Move::Out { latency_ns, was_queued });
+                } else if was_queued {
+                    // It never comes back: it is in no level from here on.
+                    disk.levels.take(time_ns, Move::Lost);
+                }
+                if let Some(still) = queue.out(time_ns, was_queued, piece.reason) {
+                    disk.add(&still, self.longer_than_ns);
+                    self.keep_longest(still, piece, key.0);
+                }
+            }
+        }
+    }
+
+    /// Work that waits at the end of the trace.
+    fn wait_at_end(&mut self) {
+        for ((key, _), turn) in std::mem::take(&mut self.turns) {
+            let Some(since_ns) = turn.waits_since_ns() else { continue };
+            if self.queues.len() < QUEUES_MAX || self.queues.contains_key(&key) {
+                self.queues.entry(key).or_insert_with(|| Queue::new(since_ns)).waits_at_end(since_ns);
+                let disk = self.disks.entry(key.0).or_default();
+                disk.begin_ns = Some(disk.begin_ns.map_or(since_ns, |begin_ns| begin_ns.min(since_ns)));
+                disk.end_ns = disk.end_ns.max(since_ns);
+            }
+        }
+    }
+
+    fn keep_longest(&mut self, still: Standstill, piece: Piece, disk: u16) {
+        let length_ns = still.length_ns();
+        if length_ns < self.longer_than_ns.max(1) {
+            return;
+        }
+        let at = self.longest.partition_point(|(kept, _, _)| kept.length_ns() >= length_ns);
+        if at < LONGEST {
+            self.longest.insert(at, (still, piece, disk));
+            self.longest.truncate(LONGEST);
+        }
+    }
+}
+
+impl Disk {
+    fn add(&mut self, still: &Standstill, longer_than_ns: u64) {
+        self.gap.record(still.gap_ns);
+        self.gap_windows.add(still.until_ns, still.gap_ns as f64);
+        for (way, part_ns) in self.ways.iter_mut().zip(still.parts_ns) {
+            way.total_ns = way.total_ns.saturating_add(part_ns);
+            if part_ns > 0 && part_ns >= longer_than_ns {
+                way.long.record(part_ns);
+            }
+        }
+        if let Some(way) = self.ways.get_mut(still.longest_way()) {
+            way.overdue_ns = way.overdue_ns.saturating_add(still.overdue_ns);
+            way.standstills += 1;
+            way.overdue += u64::from(2 * still.overdue_ns > still.length_ns());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,487 @@
+//! What held a disk's queues back: figures, verdicts, JSON and CSV.
+
+use std::collections::BTreeMap;
+
+use plimsoll::core::{Histogram, WaitReason};
+use plimsoll_figures::units::format_throughput_decimal as throughput;
+use plimsoll_figures::units::{csv_field, format_bytes_binary, format_count, format_duration_ns, format_iops_short};
+use plimsoll_figures::verdict::Kind;
+use serde::Serialize;
+
+use super::super::levels::{Levels, remark_of_lost};
+use super::super::span::{Origin, Trace};
+use super::queue::{Queue, Standstill};
+use super::{Disk, Followed, Gaps, Implied, NOTHING, Piece, QueueKey, Waits, way_name};
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// A class's waits for its turn count from this part of its time in the queue on.
+const MOST: f64 = 0.5;
+
+/// From this part of the time that tokens were waited for on, lateness is worth a remark.
+const LATE: f64 = 0.1;
+
+/// From this part of the time on, standstills beside an empty queue are worth a remark.
+const WITH_WORK: f64 = 0.05;
+
+/// What holds the requests of a disk back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limiter {
+    /// The disk model's tokens.
+    Tokens,
+    /// Depth or window, and the disk's latency does not say that the disk is full.
+    Depth,
+    /// Other classes' turns.
+    Fairness,
+    /// A limit of a class.
+    Limit,
+    /// The backend had no room.
+    Backend,
+    /// The disk: more in it makes it slower, not faster.
+    Disk,
+    /// The program offers too little: the queue is empty.
+    Program,
+    /// The shard: nothing stood in the way, and it did not look.
+    Turn,
+    /// The trace does not say.
+    Unknown,
+}
+
+/// Figures of gaps, in ns; percentiles within 0.78 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GapStats {
+    /// How many.
+    pub n: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99 of 100 are no longer.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl GapStats {
+    pub(super) fn of(histogram: &Histogram) -> GapStats {
+        GapStats {
+            n: histogram.count(),
+            mean_ns: histogram.mean(),
+            p50_ns: histogram.percentile(50.0),
+            p99_ns: histogram.percentile(99.0),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+/// Standstills by what stood in the way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReasonGaps {
+    /// `tokens`, `depth`, `backend`, `limit`, `fairness`, or `nothing known`.
+    pub reason: &'static str,
+    /// Those at least as long as was asked for.
+    pub gaps: GapStats,
+    /// Part of the time of the disk's queues, 0 to 1, short ones included.
+    pub time_part: f64,
+    /// The same, after the time at which the queue meant to look again.
+    pub overdue_part: f64,
+    /// Part of the standstills with this reason that were mostly overdue, 0 to 1.
+    pub overdue_standstills: f64,
+}
+
+/// A queue: a shard's to a disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueueGaps {
+    /// The shard.
+    pub shard: u16,
+    /// Pieces sent.
+    pub dispatches: u64,
+    /// Part of the time in which it had no work, 0 to 1.
+    pub empty_part: f64,
+    /// Mean of its dispatch gaps, in ns.
+    pub gap_mean_ns: f64,
+    /// The longest, in ns.
+    pub gap_max_ns: u64,
+}
+
+/// What held a disk's requests back, in words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// What it is.
+    pub limiter: Limiter,
+    /// One sentence, beginning with the limiter.
+    pub sentence: String,
+    /// What else is to be known, a sentence each.
+    pub remarks: Vec<String>,
+}
+
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskGaps {
+    /// Its name.
+    pub disk: String,
+    /// From its first to its last event, in ns.
+    pub duration_ns: u64,
+    /// All dispatch gaps of its queues: from the last event that could have let a queue send to the dispatch.
+    pub gap: GapStats,
+    /// Part of the time of its queues in which they had no work, 0 to 1.
+    pub empty_part: f64,
+    /// What stood in the way, the one with the most time first.
+    pub reasons: Vec<ReasonGaps>,
+    /// Rates of the model that granted tokens.
+    pub implied: Vec<Implied>,
+    /// Bytes sent to it a second.
+    pub sent_bytes_per_s: f64,
+    /// Pieces sent to it a second.
+    pub sent_per_s: f64,
+    /// Its queues by shard.
+    pub queues: Vec<QueueGaps>,
+    /// Who held its requests back.
+    pub verdict: Verdict,
+    /// All dispatch gaps.
+    #[serde(skip)]
+    pub(in crate::trace) gap_all: GapHistogram,
+    /// Means of dispatch gaps over time, in ns.
+    #[serde(skip)]
+    pub(in crate::trace) gap_means_ns: Vec<f64>,
+}
+
+/// A histogram that can be compared.
+#[derive(Clone, Default)]
+pub(in crate::trace) struct GapHistogram(pub(in crate::trace) Box<Histogram>);
+
+impl std::fmt::Debug for GapHistogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for GapHistogram {
+    fn eq(&self, other: &GapHistogram) -> bool {
+        self.0.iter().eq(other.0.iter())
+    }
+}
+
+/// What a class's pieces waited for, from being handed over to going out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassWait {
+    /// Its name.
+    pub class: String,
+    /// What its pieces waited for most.
+    pub reason: &'static str,
+    /// Pieces.
+    pub n: u64,
+    /// Mean wait in ns.
+    pub mean_ns: f64,
+    /// Longest wait in ns.
+    pub max_ns: u64,
+    /// Part of the class's time in the queue, 0 to 1.
+    pub part: f64,
+}
+
+/// One of the longest standstills.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LongGap {
+    /// When the piece was sent that ended it, in ns after the disk's first event.
+    pub at_ns: u64,
+    /// How long the queue had work and sent nothing, in ns.
+    pub length_ns: u64,
+    /// What stood in the way for most of it.
+    pub reason: &'static str,
+    /// Class of the piece.
+    pub class: String,
+    /// `read`, `write`, `flush`, `discard` or `allocate`.
+    pub op: &'static str,
+    /// Length of the piece in bytes.
+    pub len_bytes: u32,
+    /// The shard.
+    pub shard: u16,
+    /// The disk.
+    pub disk: String,
+    /// Number of the request on its shard.
+    pub request: u64,
+}
+
+/// The gaps of a whole trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GapsReport {
+    /// Version of the JSON form: [`SCHEMA`].
+    pub schema: u32,
+    /// Version of the program.
+    pub plimsoll: &'static str,
+    /// Gaps at least so long are counted by reason, in ns.
+    pub longer_than_ns: u64,
+    /// Disks by number.
+    pub disks: Vec<DiskGaps>,
+    /// Waits of classes, by class and the most time first.
+    pub classes: Vec<ClassWait>,
+    /// The longest standstills.
+    pub longest: Vec<LongGap>,
+    /// What could not be read, matched or followed.
+    pub lost: Vec<String>,
+}
+
+pub(super) fn of(gaps: Gaps, trace: &Trace) -> GapsReport {
+    let Gaps { longer_than_ns, ordered, mut followed } = gaps;
+    if trace.origin == Origin::Kernel {
+        followed.queues.retain(|_, queue| queue.dispatches > 0);
+    }
+    let mut lost = trace.lost.clone();
+    let told = [
+        (ordered.late(), "event(s) too far out of their order to be followed"),
+        (followed.events_left_out, "event(s) of further queues, which are left out"),
+    ];
+    lost.extend(told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", format_count(*n))));
+    let Followed { queues, mut disks, classes, longest, .. } = followed;
+    let classes = class_waits(&classes, trace);
+    let longest = longest.iter().map(|it| long_gap(it, &disks, trace)).collect();
+    let disks = disks
+        .iter_mut()
+        .filter(|(_, disk)| disk.begin_ns.is_some())
+        .map(|(number, disk)| {
+            let of_disk: Vec<(&QueueKey, &Queue)> = queues.iter().filter(|(key, _)| key.0 == *number).collect();
+            let mut disk = disk_gaps(trace.disk_name(*number), disk, &of_disk, longer_than_ns, &classes, trace.origin);
+            disk.verdict.remarks.extend(remark_of_lost(&lost));
+            disk
+        })
+        .collect();
+    GapsReport { schema: SCHEMA, plimsoll: env!("CARGO_PKG_VERSION"), longer_than_ns, disks, classes, longest, lost }
+}
+
+fn part(of_ns: u64, whole_ns: f64) -> f64 {
+    if whole_ns > 0.0 { of_ns as f64 / whole_ns } else { 0.0 }
+}
+
+fn disk_gaps(
+    name: String,
+    disk: &mut Disk,
+    queues: &[(&QueueKey, &Queue)],
+    longer_than_ns: u64,
+    classes: &[ClassWait],
+    origin: Origin,
+) -> DiskGaps {
+    let begin_ns = disk.begin_ns.unwrap_or(0);
+    let duration_ns = disk.end_ns.saturating_sub(begin_ns);
+    for (_, queue) in queues {
+        if let Some(still) = queue.stands_at_end(disk.end_ns).filter(|still| still.length_ns() > 0) {
+            disk.add(&Standstill { gap_ns: 0, ..still }, longer_than_ns);
+        }
+    }
+    let whole_ns = duration_ns as f64 * queues.len() as f64;
+    let empty_ns: u64 = queues.iter().map(|(_, queue)| queue.empty_of_ns(begin_ns, disk.end_ns)).sum();
+    let reason = |(way, sums): (usize, &super::Way)| ReasonGaps {
+        reason: way_name(way),
+        gaps: GapStats::of(&sums.long),
+        time_part: part(sums.total_ns, whole_ns),
+        overdue_part: part(sums.overdue_ns, whole_ns),
+        overdue_standstills: part(sums.overdue, sums.standstills as f64),
+    };
+    let mut reasons: Vec<ReasonGaps> =
+        disk.ways.iter().enumerate().filter(|(_, sums)| sums.total_ns > 0).map(reason).collect();
+    reasons.sort_by(|a, b| b.time_part.total_cmp(&a.time_part));
+    let queue = |(key, queue): &(&QueueKey, &Queue)| QueueGaps {
+        shard: key.1,
+        dispatches: queue.dispatches,
+        empty_part: part(queue.empty_of_ns(begin_ns, disk.end_ns), duration_ns as f64),
+        gap_mean_ns: queue.gap_mean_ns(),
+        gap_max_ns: queue.gap_max_ns,
+    };
+    let per_second = |value: f64| if duration_ns > 0 { value * 1e9 / duration_ns as f64 } else { 0.0 };
+    let dispatches: u64 = queues.iter().map(|(_, queue)| queue.dispatches).sum();
+    let mut report = DiskGaps {
+        disk: name,
+        duration_ns,
+        gap: GapStats::of(&disk.gap),
+        empty_part: part(empty_ns, whole_ns),
+        reasons,
+        implied: disk.rates.implied(),
+        sent_bytes_per_s: per_second(disk.bytes_out as f64),
+        sent_per_s: per_second(dispatches as f64),
+        queues: queues.iter().map(queue).collect(),
+        verdict: Verdict { limiter: Limiter::Unknown, sentence: String::new(), remarks: Vec::new() },
+        gap_all: GapHistogram(Box::new(std::mem::take(&mut disk.gap))),
+        gap_means_ns: disk.gap_windows.means(),
+    };
+    report.verdict = verdict(&report, &disk.levels, classes, origin);
+    report
+}
+
+/// Who it is: what has most of the time of the disk's queues.
+fn verdict(disk: &DiskGaps, levels: &Levels, classes: &[ClassWait], origin: Origin) -> Verdict {
+    let top = disk.reasons.first();
+    let is_full = levels.verdict().kind == Kind::Saturated;
+    let limiter = match top {
+        _ if disk.queues.iter().all(|queue| queue.dispatches == 0) && top.is_none() => Limiter::Unknown,
+        None if is_full => Limiter::Disk,
+        None => Limiter::Program,
+        Some(top) if disk.empty_part >= top.time_part && is_full => Limiter::Disk,
+        Some(top) if disk.empty_part >= top.time_part => Limiter::Program,
+        Some(top) => match WaitReason::ALL.into_iter().find(|reason| reason.name() == top.reason) {
+            Some(WaitReason::Tokens) if disk.queues.len() == 1 && top.overdue_standstills > MOST => Limiter::Turn,
+            Some(WaitReason::Tokens) => Limiter::Tokens,
+            Some(WaitReason::Limit) => Limiter::Limit,
+            Some(WaitReason::Backend) => Limiter::Backend,
+            Some(WaitReason::Fairness) => Limiter::Fairness,
+            Some(WaitReason::Depth) if is_full => Limiter::Disk,
+            Some(WaitReason::Depth) => Limiter::Depth,
+            None if is_full => Limiter::Disk,
+            None if origin == Origin::Kernel => Limiter::Unknown,
+            None if waits_for_turn(classes).is_some() => Limiter::Fairness,
+            None => Limiter::Turn,
+        },
+    };
+    let mut remarks = Vec::new();
+    if limiter != Limiter::Fairness
+        && let Some(class) = waits_for_turn(classes)
+    {
+        remarks.push(format!(
+            "{} waits for its turn most of its time in the queue ({:.0} %): others are served, as shares demand",
+            class.class,
+            100.0 * class.part
+        ));
+    }
+    if let Some(top) = top.filter(|top| limiter == Limiter::Program && top.time_part > WITH_WORK) {
+        let grant = if top.reason == WaitReason::Tokens.name() { format!(". {}", grant(disk)) } else { String::new() };
+        let percent = 100.0 * top.time_part;
+        remarks.push(format!(
+            "with work, its queues stood still mostly for {} ({percent:.0} % of the time){grant}",
+            top.reason
+        ));
+    }
+    if let Some(top) = top.filter(|top| limiter == Limiter::Tokens && top.overdue_part > LATE * top.time_part) {
+        remarks.push(format!(
+            "{:.0} % of the time was after the queue meant to look again: a shard that looked late, or others took the \
+             tokens",
+            100.0 * top.overdue_part
+        ));
+    }
+    let limited = classes.iter().find(|class| class.reason == WaitReason::Limit.name() && class.part > MOST);
+    if let Some(class) = limited.filter(|_| limiter != Limiter::Limit) {
+        let percent = 100.0 * class.part;
+        remarks.push(format!("{} waits most for its own limit ({percent:.0} %)", class.class));
+    }
+    Verdict { limiter, sentence: sentence(disk, limiter), remarks }
+}
+
+fn waits_for_turn(classes: &[ClassWait]) -> Option<&ClassWait> {
+    classes.iter().find(|class| class.reason == WaitReason::Fairness.name() && class.part > MOST)
+}
+
+fn sentence(disk: &DiskGaps, limiter: Limiter) -> String {
+    let still = disk.reasons.first().map_or(0.0, |top| 100.0 * top.time_part);
+    let stood = format!("its queues had work and sent nothing for {still:.0} % of the time");
+    match limiter {
+        Limiter::Tokens => {
+            format!("tokens: the disk model holds requests back, not the disk: {stood}. {}", grant(disk))
+        }
+        Limiter::Depth => format!(
+            "depth: enough is in the device already (depth or window): {stood}. Whether the disk could do more with \
+             more in it: `trace little` of several loads"
+        ),
+        Limiter::Fairness => {
+            "fairness: the shard sends all it can, and classes wait for their turn: shares divide it".to_owned()
+        }
+        Limiter::Limit => format!("limit: a limit of a class, or of a group, holds its requests back: {stood}"),
+        Limiter::Backend => format!("backend: it took nothing more: {stood}. Give it more entries"),
+        Limiter::Disk => {
+            "the disk: with more in it latency grows and throughput stays; nothing above it holds back".to_owned()
+        }
+        Limiter::Program => format!(
+            "the program: it offers too little; the queue was empty for {:.0} % of the time. More parallelism shows \
+             whether the disk can do more",
+            100.0 * disk.empty_part
+        ),
+        Limiter::Turn => format!(
+            "the shard: nothing that is known stood in the way, and it did not look for {still:.0} % of the time: \
+             late turns, or a CPU that is busy"
+        ),
+        Limiter::Unknown => "not known: the trace does not say why requests waited".to_owned(),
+    }
+}
+
+/// What the model grants, and whether that is a figure of a disk.
+fn grant(disk: &DiskGaps) -> String {
+    let Some(implied) = disk.implied.iter().max_by_key(|implied| implied.pieces) else {
+        return "The trace has no costs".to_owned();
+    };
+    let granted = match implied.iops {
+        Some(iops) => {
+            format!("{} and {} IOPS", throughput(implied.bytes_per_s), format_iops_short(iops))
+        }
+        None => {
+            let iops = implied.bytes_per_s / implied.len_mean_bytes.max(1.0);
+            let length = format_bytes_binary(implied.len_mean_bytes.round() as u64);
+            format!("{} ({} IOPS of {length})", throughput(implied.bytes_per_s), format_iops_short(iops))
+        }
+    };
+    let looks = implied.looks_like.as_ref().map(|power| format!("; that looks like a default ({power}), not a disk"));
+    format!("It grants {granted} to {}s{}", implied.direction, looks.unwrap_or_default())
+}
+
+fn class_waits(classes: &BTreeMap<u16, [Waits; super::WAYS]>, trace: &Trace) -> Vec<ClassWait> {
+    let mut found = Vec::new();
+    for (number, waits) in classes {
+        let total_ns: f64 = waits.iter().map(|waits| waits.total_ns as f64).sum();
+        let wait = |(way, waits): (usize, &Waits)| ClassWait {
+            class: trace.class_name(*number),
+            reason: if way == NOTHING { "none" } else { way_name(way) },
+            n: waits.n,
+            mean_ns: waits.total_ns as f64 / waits.n.max(1) as f64,
+            max_ns: waits.max_ns,
+            part: part(waits.total_ns, total_ns),
+        };
+        let mut of_class: Vec<ClassWait> = waits.iter().enumerate().filter(|(_, w)| w.n > 0).map(wait).collect();
+        of_class.sort_by(|a, b| b.part.total_cmp(&a.part));
+        found.extend(of_class);
+    }
+    found
+}
+
+fn long_gap(gap: &(Standstill, Piece, u16), disks: &BTreeMap<u16, Box<Disk>>, trace: &Trace) -> LongGap {
+    let (still, piece, disk) = gap;
+    let begin_ns = disks.get(disk).and_then(|disk| disk.begin_ns).unwrap_or(0);
+    LongGap {
+        at_ns: still.until_ns.saturating_sub(begin_ns),
+        length_ns: still.length_ns(),
+        reason: way_name(still.longest_way()),
+        class: trace.class_name(piece.class),
+        op: piece.op.name(),
+        len_bytes: piece.len_bytes,
+        shard: piece.shard,
+        disk: trace.disk_name(*disk),
+        request: piece.request,
+    }
+}
+
+impl GapsReport {
+    /// A line for each disk and reason; the reason `gap` is for all dispatch gaps of the disk.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text = "disk,limiter,reason,n,mean_ns,p50_ns,p99_ns,max_ns,time_part,overdue_part\n".to_owned();
+        for disk in &self.disks {
+            let limiter = format!("{:?}", disk.verdict.limiter).to_lowercase();
+            let mut line = |reason: &str, gaps: &GapStats, parts: String| {
+                let GapStats { n, mean_ns, p50_ns, p99_ns, max_ns } = gaps;
+                let name = csv_field(&disk.disk);
+                let figures = format!("{n},{mean_ns:.1},{p50_ns},{p99_ns},{max_ns},{parts}");
+                text.push_str(&format!("{name},{limiter},{reason},{figures}\n"));
+            };
+            line("gap", &disk.gap, ",".to_owned());
+            for it in &disk.reasons {
+                line(it.reason, &it.gaps, format!("{:.6},{:.6}", it.time_part, it.overdue_part));
+            }
+        }
+        text
+    }
+}
+
+impl GapStats {
+    /// For people: number, mean, p50, p99, max.
+    #[must_use]
+    pub fn cells(&self) -> [String; 5] {
+        let ns = format_duration_ns;
+        [format_count(self.n), ns(self.mean_ns as u64), ns(self.p50_ns), ns(self.p99_ns), ns(self.max_ns)]
+    }
+}

@@ -1,0 +1,168 @@
+use plimsoll::core::trace::Event;
+
+use super::super::story::{Story, event, events, read};
+use super::*;
+
+fn report(events: &[Event]) -> GapsReport {
+    let mut gaps = Gaps::new(10_000);
+    let trace = read(events, &mut |item| gaps.visit(&item));
+    gaps.finish(&trace)
+}
+
+fn part(disk: &DiskGaps, reason: &str) -> f64 {
+    disk.reasons.iter().find(|it| it.reason == reason).map_or(0.0, |it| it.time_part)
+}
+
+#[test]
+fn the_bug_of_seed_000_is_named() {
+    let slow = report(&events(Story::OLD_DEFAULTS, &[16], 400));
+    let [disk] = &slow.disks[..] else { panic!("{slow:?}") };
+    assert_eq!(disk.verdict.limiter, Limiter::Tokens, "{disk:?}");
+    let power = "looks like a default (2^33 B/s), not a disk";
+    for words in ["tokens: the disk model holds requests back", "8.59 GB/s", power] {
+        assert!(disk.verdict.sentence.contains(words), "{}", disk.verdict.sentence);
+    }
+    assert!(part(disk, "tokens") > 0.9 && disk.reasons[0].gaps.p50_ns > 100_000, "{disk:?}");
+    assert_eq!((slow.longest.len(), slow.longest[0].reason, slow.longest[0].class.as_str()), (10, "tokens", "large"));
+    assert!(slow.longest.is_sorted_by(|a, b| a.length_ns >= b.length_ns));
+    let fast = report(&events(Story::FREE, &[16], 400));
+    let [disk] = &fast.disks[..] else { panic!("{fast:?}") };
+    assert_eq!((disk.gap.p50_ns, disk.verdict.limiter), (1_000, Limiter::Program), "{disk:?}");
+    assert!(disk.implied.is_empty());
+}
+
+#[test]
+fn each_limiter_is_told() {
+    let depth = Story { depth: 4, ..Story::FREE };
+    let serial = Story { is_serial: true, latency_ns: 100_000, ..Story::FREE };
+    let late = Story { turn_ns: 300_000, latency_ns: 10_000, ..Story::FREE };
+    let cases: [(Story, &[usize], Limiter); 6] = [
+        (Story::OLD_DEFAULTS, &[8, 16], Limiter::Tokens),
+        (Story::FREE, &[2], Limiter::Program),
+        (depth, &[16], Limiter::Depth),
+        (serial, &[1, 2, 4, 8, 16, 32], Limiter::Disk),
+        (Story { depth: 8, ..serial }, &[1, 2, 4, 8, 16, 32, 64], Limiter::Disk),
+        (late, &[16], Limiter::Turn),
+    ];
+    for (story, phases, expected) in cases {
+        let report = report(&events(story, phases, 300));
+        let verdict = &report.disks[0].verdict;
+        assert_eq!(verdict.limiter, expected, "{story:?}: {:?}", report.disks[0]);
+        assert!(report.lost.is_empty() && !verdict.sentence.is_empty());
+    }
+}
+
+#[test]
+fn a_sweep_from_one_on_says_what_there_was_with_work() {
+    let report = report(&events(Story::OLD_DEFAULTS, &[1, 2, 4, 8, 16], 300));
+    let verdict = &report.disks[0].verdict;
+    assert_eq!(verdict.limiter, Limiter::Program, "{verdict:?}");
+    assert!(verdict.remarks[0].contains("mostly for tokens (") && verdict.remarks[0].contains("2^33"), "{verdict:?}");
+}
+
+#[test]
+fn a_standstill_is_divided_by_what_stood_in_the_way() {
+    let blocked = |time_us: u64, reason, until_us: u64| Event {
+        reason: Some(reason),
+        detail: (until_us.saturating_sub(time_us) * 1000) as u32,
+        ..event(time_us * 1000, 0, EventKind::Blocked)
+    };
+    let at = |time_us: u64, request, kind| event(time_us * 1000, request, kind);
+    use EventKind::{Dispatched, Queued, Reaped};
+    // Between the dispatches of 1 and 2 there are 10 to 110 us; 1 is back at 100 us.
+    let cases: [(Vec<Event>, [u64; WAYS], u64, u64); 6] = [
+        (vec![], [0, 0, 0, 0, 0, 100], 0, 10),
+        (vec![blocked(10, WaitReason::Depth, 0)], [0, 0, 0, 90, 0, 10], 0, 10),
+        (vec![blocked(20, WaitReason::Backend, 0)], [0, 0, 0, 0, 80, 20], 0, 10),
+        (vec![blocked(10, WaitReason::Tokens, 0)], [0, 100, 0, 0, 0, 0], 0, 100),
+        (vec![blocked(30, WaitReason::Tokens, 70)], [0, 80, 0, 0, 0, 20], 40, 100),
+        (vec![blocked(10, WaitReason::Limit, 200)], [0, 0, 100, 0, 0, 0], 0, 100),
+    ];
+    for (between, parts_us, overdue_us, gap_us) in cases {
+        let mut events = vec![at(5, 1, Queued), at(5, 2, Queued), at(10, 1, Dispatched)];
+        events.extend(&between);
+        events.extend([at(100, 1, Reaped), at(110, 2, Dispatched), at(205, 2, Reaped)]);
+        let report = report(&events);
+        let disk = &report.disks[0];
+        // 200 us in all; the first dispatch adds 5 us in which nothing is known.
+        let mut expected = parts_us.map(|us| us as f64 / 200.0);
+        expected[NOTHING] += 5.0 / 200.0;
+        let found: Vec<f64> = (0..WAYS).map(|way| part(disk, way_name(way))).collect();
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{between:?}: {found:?}");
+        let overdue: f64 = disk.reasons.iter().map(|it| it.overdue_part).sum();
+        assert!((overdue - overdue_us as f64 / 200.0).abs() < 1e-9, "{between:?}");
+        assert_eq!((disk.gap.max_ns, disk.gap.n), (gap_us * 1000, 2), "{between:?}");
+        assert!((disk.empty_part - 95.0 / 200.0).abs() < 1e-9, "{disk:?}");
+    }
+}
+
+#[test]
+fn classes_that_wait_for_turns_or_limits_are_told() {
+    let wait = |class, request, reason| {
+        let at = |time_us: u64, kind, reason| Event { class, reason, ..event(time_us * 1000, request, kind) };
+        [at(0, EventKind::Queued, None), at(50 + request, EventKind::Dispatched, Some(reason))]
+    };
+    let mut events: Vec<Event> = [wait(1, 1, WaitReason::Fairness), wait(2, 2, WaitReason::Limit)].concat();
+    events.sort_by_key(|event| event.time_ns);
+    let report = report(&events);
+    assert_eq!(report.disks[0].verdict.limiter, Limiter::Fairness, "{report:?}");
+    let remarks = report.disks[0].verdict.remarks.join("; ");
+    assert!(remarks.contains("class 2 waits most for its own limit"), "{remarks}");
+    let reasons: Vec<_> = report.classes.iter().map(|it| (it.class.as_str(), it.reason, it.part)).collect();
+    assert_eq!(reasons, [("large", "fairness", 1.0), ("class 2", "limit", 1.0)]);
+}
+
+#[test]
+fn work_that_is_never_sent_is_a_standstill_to_the_end() {
+    let blocked = Event { reason: Some(WaitReason::Tokens), ..event(1_000, 0, EventKind::Blocked) };
+    let other = Event { disk: 0, ..event(500_000, 9, EventKind::Reaped) };
+    let report = report(&[event(1_000, 1, EventKind::Queued), blocked, event(0, 9, EventKind::Dispatched), other]);
+    let disk = &report.disks[0];
+    assert!(part(disk, "tokens") > 0.99, "{disk:?}");
+    assert_eq!(disk.verdict.limiter, Limiter::Tokens);
+}
+
+#[test]
+fn what_holds_nothing_is_not_an_error_and_the_forms_are_whole() {
+    let empty = report(&[]);
+    assert!(empty.disks.is_empty() && empty.longest.is_empty());
+    assert_eq!(empty.to_csv().lines().count(), 1);
+    let found = report(&events(Story::OLD_DEFAULTS, &[8], 50));
+    let json: serde_json::Value = serde_json::to_value(&found).unwrap();
+    assert_eq!((&json["disks"][0]["verdict"]["limiter"], &json["schema"]), (&"tokens".into(), &1.into()));
+    let csv = found.to_csv();
+    assert!(csv.lines().nth(1).is_some_and(|line| line.starts_with("nvme,tokens,gap,")), "{csv}");
+    let width = csv.lines().next().unwrap().split(',').count();
+    assert!(csv.lines().all(|line| line.split(',').count() == width), "{csv}");
+}
+
+#[test]
+fn a_kernel_trace_has_gaps_without_reasons() {
+    let text = "8,0 1 1 0.000000000 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000083000 9 D R 2048 + 8 [db]\n\
+                8,0 2 3 0.000400000 0 C R 2048 + 8 [0]\n";
+    let mut gaps = Gaps::new(0);
+    let trace = super::super::read_from(text.as_bytes(), &mut |item| gaps.visit(&item)).unwrap();
+    let report = gaps.finish(&trace);
+    assert_eq!((report.disks[0].gap.max_ns, report.longest[0].reason), (83_000, "nothing known"));
+}
+
+#[test]
+fn pieces_of_which_events_are_lost_do_not_wait_for_the_rest_of_the_trace() {
+    use EventKind::{Completed, Dispatched, Queued, Reaped};
+    let all = events(Story::FREE, &[2], 300);
+    let whole = report(&all);
+    let cases: [&[EventKind]; 3] =
+        [&[Dispatched], &[Completed, Reaped], &[Dispatched, EventKind::Submitted, Completed, Reaped]];
+    for lost in cases {
+        let is_kept = |event: &&Event| !(10..20).contains(&event.request) || !lost.contains(&event.kind);
+        let mut kept: Vec<Event> = all.iter().filter(is_kept).copied().collect();
+        kept.retain(|event| !(10..20).contains(&event.request) || event.kind as u8 <= Reaped as u8);
+        let found = report(&kept);
+        let [disk, same] = [&found.disks[0], &whole.disks[0]];
+        assert_eq!(disk.verdict.limiter, same.verdict.limiter, "{lost:?}: {disk:?}");
+        assert!((disk.empty_part - same.empty_part).abs() < 0.05, "{lost:?}: {disk:?}");
+    }
+    let no_end: Vec<Event> = all.iter().filter(|event| event.request != 10 || event.kind == Queued).copied().collect();
+    let remarks = report(&no_end).disks[0].verdict.remarks.join("; ");
+    assert!(remarks.contains("the trace is not whole") && whole.disks[0].verdict.remarks.is_empty(), "{remarks}");
+}

@@ -1,0 +1,226 @@
+//! What both readers share: names as numbers, events in order of time, and the sum of what was lost.
+//!
+//! **Why.** Files hold the events of one CPU after another, and the text of `blkparse` may be put together from
+//! excerpts. Matching needs one order.
+//!
+//! **How.** Events gather until there are two windows of them; they are sorted by time (events of equal time stay in
+//! the order of the file), and the first window goes on. The sort finds runs that are in order already, which is what
+//! files consist of.
+//!
+//! **Limits.** [`WINDOW_EVENTS`] events of reordering. 65,535 process names and devices; all further ones share the
+//! last.
+//!
+//! **Example.** Of two CPUs, 1 us and 3 us, then 2 us: what goes on is 1, 2, 3.
+
+use std::collections::HashMap;
+
+use plimsoll::trace::format::{ClassName, Names};
+
+use super::matching::{Matcher, sentence};
+use super::{BlockEvent, WINDOW_EVENTS};
+use crate::trace::span::{Item, Origin, Trace};
+
+/// A time stamp further than this from those around it is none: a day, in ns.
+const AWAY_NS: u64 = 86_400_000_000_000;
+
+/// Takes events in the order of a file.
+pub(super) struct Intake<'v> {
+    matcher: Matcher<'v>,
+    window: Vec<BlockEvent>,
+    window_events: usize,
+    /// Time of the last event that went on.
+    gone_ns: u64,
+    events: u64,
+    late: u64,
+    away: u64,
+    /// Last sequence number of a device on a CPU.
+    sequences: HashMap<(u16, u16), u32>,
+    missing: u64,
+    classes: HashMap<Box<str>, u16>,
+    disks: HashMap<u32, u16>,
+    names: Names,
+    /// Unix time at time stamp 0, where the file says it.
+    pub(super) unix_at_zero_ns: Option<u64>,
+    /// Sentences of the reader.
+    pub(super) lost: Vec<String>,
+}
+
+impl<'v> Intake<'v> {
+    pub(super) fn new(visit: &'v mut dyn FnMut(Item)) -> Intake<'v> {
+        Intake {
+            matcher: Matcher::new(visit),
+            window: Vec::new(),
+            window_events: WINDOW_EVENTS,
+            gone_ns: 0,
+            events: 0,
+            late: 0,
+            away: 0,
+            sequences: HashMap::new(),
+            missing: 0,
+            classes: HashMap::new(),
+            disks: HashMap::new(),
+            names: Names::default(),
+            unix_at_zero_ns: None,
+            lost: Vec::new(),
+        }
+    }
+
+    /// Number of a process's name.
+    pub(super) fn class(&mut self, name: &str) -> u16 {
+        if let Some(number) = self.classes.get(name) {
+            return *number;
+        }
+        let number = u16::try_from(self.classes.len()).unwrap_or(u16::MAX);
+        if number < u16::MAX {
+            self.classes.insert(name.into(), number);
+            self.names.classes.insert(number, ClassName { name: name.to_owned(), shares: 0 });
+        }
+        number
+    }
+
+    /// Number of a device.
+    pub(super) fn disk(&mut self, major: u32, minor: u32) -> u16 {
+        // As the kernel packs it: 12 and 20 bits.
+        let device = (major & 0xfff) << 20 | minor & 0xf_ffff;
+        if let Some(number) = self.disks.get(&device) {
+            return *number;
+        }
+        let number = u16::try_from(self.disks.len()).unwrap_or(u16::MAX);
+        if number < u16::MAX {
+            self.disks.insert(device, number);
+            self.names.disks.insert(number, format!("{major},{minor}"));
+        }
+        number
+    }
+
+    /// The device has this name.
+    pub(super) fn disk_is_called(&mut self, major: u32, minor: u32, name: &str) {
+        let number = self.disk(major, minor);
+        self.names.disks.insert(number, name.to_owned());
+    }
+
+    pub(super) fn event(&mut self, event: BlockEvent) {
+        self.events += 1;
+        self.window.push(event);
+        if self.window.len() >= 2 * self.window_events {
+            self.sort();
+            self.hand_on(self.window_events);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.window.sort_by_key(|event| event.time_ns);
+        let middle_ns = self.window.get(self.window.len() / 2).map_or(0, |event| event.time_ns);
+        let before = self.window.len();
+        self.window.retain(|event| event.time_ns.abs_diff(middle_ns) <= AWAY_NS);
+        self.away += (before - self.window.len()) as u64;
+    }
+
+    fn hand_on(&mut self, most: usize) {
+        let count = most.min(self.window.len());
+        for event in self.window.drain(..count) {
+            self.late += u64::from(event.time_ns < self.gone_ns);
+            self.gone_ns = self.gone_ns.max(event.time_ns);
+            if event.sequence > 0 {
+                let last = self.sequences.entry((event.disk, event.cpu)).or_insert(event.sequence);
+                self.missing += u64::from(event.sequence.saturating_sub(*last).saturating_sub(1));
+                *last = event.sequence.max(*last);
+            }
+            self.matcher.take(&event);
+        }
+    }
+
+    /// Events so far.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The end of the file.
+    pub(super) fn finish(mut self, is_monotonic: bool) -> Trace {
+        self.sort();
+        self.hand_on(usize::MAX);
+        let spans = self.matcher.end();
+        let mut lost = self.lost;
+        let counts = [
+            (self.late, "events came too late to be put in their place: their time stamps go back too far"),
+            (self.away, "events were left out: their time stamps are more than a day away from those around them"),
+            (self.missing, "events are missing by their sequence numbers: dropped by the kernel, or filtered out"),
+        ];
+        lost.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| sentence(*count, what)));
+        lost.extend(self.matcher.sentences());
+        Trace {
+            origin: Origin::Kernel,
+            names: self.names,
+            unix_at_zero_ns: self.unix_at_zero_ns,
+            is_monotonic,
+            events: self.events,
+            spans,
+            lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Action;
+    use super::*;
+
+    fn queued(time_ns: u64) -> BlockEvent {
+        BlockEvent {
+            time_ns,
+            sector: time_ns,
+            sectors: 8,
+            action: Action::Queue,
+            op: Some(plimsoll::core::Op::Read),
+            class: 0,
+            disk: 0,
+            cpu: 0,
+            sequence: 0,
+            error: 0,
+        }
+    }
+
+    /// Sectors in the order in which their spans came, and what was lost.
+    fn order(window_events: usize, times_ns: &[u64]) -> (Vec<u64>, Vec<String>) {
+        let mut spans = Vec::new();
+        let mut visit = |item| {
+            if let Item::Span(span) = item {
+                spans.push(span.queued_ns.unwrap());
+            }
+        };
+        let mut intake = Intake::new(&mut visit);
+        intake.window_events = window_events;
+        for time_ns in times_ns {
+            intake.event(queued(*time_ns));
+            intake.event(BlockEvent { action: Action::Complete, time_ns: time_ns + 1, ..queued(*time_ns) });
+        }
+        let lost = intake.finish(false).lost;
+        (spans, lost)
+    }
+
+    #[test]
+    fn events_are_put_in_order_within_the_window() {
+        assert_eq!(order(100, &[30, 10, 20, 40]), (vec![10, 20, 30, 40], vec![]));
+        let (spans, lost) = order(2, &[30, 40, 50, 60, 10]);
+        assert_eq!(spans.len(), 5);
+        assert!(lost[0].starts_with("2 events came too late"), "{lost:?}");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_for_one_event_costs_that_event() {
+        let (spans, lost) = order(100, &[10, 1_266_874_889_709_450_585, 20, 30]);
+        assert_eq!(spans, [10, 20, 30]);
+        assert!(lost[0].starts_with("2 events were left out"), "{lost:?}");
+    }
+
+    #[test]
+    fn gaps_in_sequence_numbers_are_counted_for_each_cpu() {
+        let mut visit = |_| {};
+        let mut intake = Intake::new(&mut visit);
+        for (cpu, sequence) in [(0, 5), (1, 1), (0, 6), (0, 9), (1, 2)] {
+            intake.event(BlockEvent { cpu, sequence, action: Action::Other, ..queued(1) });
+        }
+        let lost = intake.finish(false).lost;
+        assert!(lost[0].starts_with("2 events are missing"), "{lost:?}");
+    }
+}

@@ -1,0 +1,289 @@
+//! Throughput and latency at each depth: X(N) and R(N) of a disk, out of one trace.
+//!
+//! **Why.** Throughput that stays while more is asked for has its limit in the disk if the latency in the disk grows,
+//! and above the disk if it does not. Depth changes within a trace, so one trace can show both.
+//!
+//! **How.** The depth is followed from event to event. Time, ends, bytes and the depth in the device go to the level of
+//! that moment: X is ends by time. The latency of a piece goes to the level it finds when it goes out, itself included.
+//! There are two scales: what is *offered* (queue and device together), which is the parallelism of a closed loop, and
+//! what is *in the device*. Levels are 1, 2, 3-4, 5-8 and so on. [`plimsoll_figures::verdict`] judges.
+//!
+//! **Limits.** Depths up to 2^20. Levels with less than 2 % of the time or fewer than [`ENDS_MIN`] ends are shown,
+//! not judged.
+//!
+//! **Example.** A piece of 4 KiB that nothing else was beside: 100 us in the device, 10,000 a second.
+//! ```
+//! use plimsoll_observe::trace::levels::{Levels, Move};
+//! let mut levels = Levels::default();
+//! levels.take(0, Move::Queued);
+//! levels.take(0, Move::Out { latency_ns: Some(100_000), was_queued: true });
+//! levels.take(100_000, Move::Back { len_bytes: 4096 });
+//! let offered = &levels.offered()[0];
+//! assert_eq!((offered.depth_max, offered.ends, offered.latency_mean_ns), (1, 1, 100_000.0));
+//! assert_eq!(offered.ends_per_s, 10_000.0);
+//! ```
+
+use plimsoll_figures::verdict::{CurvePoint, Verdict, verdict};
+use serde::Serialize;
+
+/// Levels with fewer ends are not judged.
+pub const ENDS_MIN: u64 = 20;
+
+/// Levels with less of the time are not judged.
+const TIME_PART_MIN: f64 = 0.02;
+
+/// Number of levels: 0, 1, 2, 3-4, ... up to 2^20.
+const LEVELS: usize = 22;
+
+/// What happens to a piece.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Move {
+    /// It comes into the queue.
+    Queued,
+    /// It goes to the device.
+    Out {
+        /// How long it will be there, in ns; `None`: its end is not in the trace.
+        latency_ns: Option<u64>,
+        /// Whether its coming into the queue is in the trace.
+        was_queued: bool,
+    },
+    /// It leaves the queue, and what becomes of it is not in the trace.
+    Lost,
+    /// It is back.
+    Back {
+        /// Its length in bytes.
+        len_bytes: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    time_ns: f64,
+    /// Depth times time.
+    depth_ns: f64,
+    device_ns: f64,
+    ends: u64,
+    bytes: f64,
+    outs: u64,
+    latency_ns: f64,
+}
+
+/// A level of depth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Level {
+    /// Lowest depth of it.
+    pub depth_min: u64,
+    /// Highest depth of it.
+    pub depth_max: u64,
+    /// Mean depth while at this level.
+    pub depth_mean: f64,
+    /// Part of the time at this level, 0 to 1.
+    pub time_part: f64,
+    /// Pieces that came back.
+    pub ends: u64,
+    /// Pieces that came back a second: X.
+    pub ends_per_s: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// Mean time in the device of pieces that went out, in ns: R; 0 where none did.
+    pub latency_mean_ns: f64,
+    /// Mean number in the device.
+    pub in_device: f64,
+    /// Whether there is enough of it to be judged.
+    pub is_judged: bool,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    offered: [Sums; LEVELS],
+    device: [Sums; LEVELS],
+    queued: u64,
+    in_device: u64,
+    last_ns: Option<u64>,
+}
+
+/// What stands beside a verdict on a trace that is not whole.
+pub(super) fn remark_of_lost(lost: &[String]) -> Option<String> {
+    let further = match lost.len() {
+        0 | 1 => String::new(),
+        n => format!("; and {} more", n - 1),
+    };
+    lost.first().map(|first| format!("the trace is not whole, so this may be wrong: {first}{further}"))
+}
+
+fn level_of(depth: u64) -> usize {
+    let level = if depth == 0 { 0 } else { depth.next_power_of_two().trailing_zeros() as usize + 1 };
+    level.min(LEVELS - 1)
+}
+
+impl Levels {
+    /// Something has happened at `time_ns`, not before the last.
+    pub fn take(&mut self, time_ns: u64, what: Move) {
+        let elapsed_ns = time_ns.saturating_sub(self.last_ns.unwrap_or(time_ns)) as f64;
+        self.last_ns = Some(time_ns);
+        let (offered, in_device) = (self.queued + self.in_device, self.in_device);
+        self.both(
+            |sums, depth| {
+                sums.time_ns += elapsed_ns;
+                sums.depth_ns += elapsed_ns * depth as f64;
+                sums.device_ns += elapsed_ns * in_device as f64;
+                if let Move::Back { len_bytes } = what {
+                    sums.ends += 1;
+                    sums.bytes += f64::from(len_bytes);
+                }
+            },
+            [offered, in_device],
+        );
+        match what {
+            Move::Queued => self.queued += 1,
+            Move::Out { latency_ns, was_queued } => {
+                self.queued = self.queued.saturating_sub(u64::from(was_queued));
+                self.in_device += 1;
+                if let Some(latency_ns) = latency_ns {
+                    let depths = [self.queued + self.in_device, self.in_device];
+                    self.both(
+                        |sums, _| {
+                            sums.outs += 1;
+                            sums.latency_ns += latency_ns as f64;
+                        },
+                        depths,
+                    );
+                }
+            }
+            Move::Lost => self.queued = self.queued.saturating_sub(1),
+            Move::Back { .. } => self.in_device = self.in_device.saturating_sub(1),
+        }
+    }
+
+    fn both(&mut self, mut add: impl FnMut(&mut Sums, u64), depths: [u64; 2]) {
+        for (levels, depth) in [&mut self.offered, &mut self.device].into_iter().zip(depths) {
+            if let Some(sums) = levels.get_mut(level_of(depth)) {
+                add(sums, depth);
+            }
+        }
+    }
+
+    /// Levels of what was offered, those at which anything was.
+    #[must_use]
+    pub fn offered(&self) -> Vec<Level> {
+        levels(&self.offered)
+    }
+
+    /// Levels of what was in the device.
+    #[must_use]
+    pub fn in_device(&self) -> Vec<Level> {
+        levels(&self.device)
+    }
+
+    /// Who holds throughput back, by the levels of what was offered.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let offered = self.offered();
+        let moves_bytes = offered.iter().any(|level| level.bytes_per_s > 0.0);
+        let point = |level: &Level| CurvePoint {
+            // For a moment there is one less, between an end and what follows it.
+            parallelism: level.depth_mean.round().max(1.0),
+            throughput: if moves_bytes { level.bytes_per_s } else { level.ends_per_s },
+            latency_ns: level.latency_mean_ns,
+            in_device: level.in_device,
+        };
+        let points: Vec<CurvePoint> = offered.iter().filter(|level| level.is_judged).map(point).collect();
+        let mut found = verdict(&points, None);
+        if let [only] = &points[..] {
+            found.sentence = format!(
+                "not clear from depth: the load always offered about {:.0}; record several loads, as a sweep does",
+                only.parallelism
+            );
+        }
+        found
+    }
+}
+
+fn levels(sums: &[Sums; LEVELS]) -> Vec<Level> {
+    let total_ns: f64 = sums.iter().map(|sums| sums.time_ns).sum();
+    let per_second = |value: f64, time_ns: f64| if time_ns > 0.0 { value * 1e9 / time_ns } else { 0.0 };
+    let level = |(at, sums): (usize, &Sums)| {
+        let depth_max = at.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
+        let time_part = if total_ns > 0.0 { sums.time_ns / total_ns } else { 0.0 };
+        Level {
+            depth_min: if depth_max <= 2 { depth_max } else { depth_max / 2 + 1 },
+            depth_max,
+            depth_mean: if sums.time_ns > 0.0 { sums.depth_ns / sums.time_ns } else { depth_max as f64 },
+            time_part,
+            ends: sums.ends,
+            ends_per_s: per_second(sums.ends as f64, sums.time_ns),
+            bytes_per_s: per_second(sums.bytes, sums.time_ns),
+            latency_mean_ns: if sums.outs > 0 { sums.latency_ns / sums.outs as f64 } else { 0.0 },
+            in_device: if sums.time_ns > 0.0 { sums.device_ns / sums.time_ns } else { 0.0 },
+            is_judged: time_part >= TIME_PART_MIN && sums.ends >= ENDS_MIN,
+        }
+    };
+    let is_seen = |(at, sums): &(usize, &Sums)| *at > 0 && (sums.ends > 0 || sums.time_ns > 0.0);
+    sums.iter().enumerate().filter(is_seen).map(level).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_figures::verdict::Kind;
+
+    use super::*;
+
+    /// Phases of a closed loop, each of `rounds` ends with so many requests, of which at most `held` are let into the
+    /// device: the next goes out when one is back, one end each `step_ns`.
+    fn walk(phases: &[u64], held: u64, step_ns: impl Fn(u64) -> u64) -> Levels {
+        let mut levels = Levels::default();
+        let mut now_ns = 0;
+        for offered in phases {
+            let in_device = held.min(*offered);
+            let step_ns = step_ns(in_device);
+            (0..*offered).for_each(|_| levels.take(now_ns, Move::Queued));
+            let out = Move::Out { latency_ns: Some(step_ns * in_device), was_queued: true };
+            (0..in_device).for_each(|_| levels.take(now_ns, out));
+            for _ in 0..500 {
+                now_ns += step_ns;
+                levels.take(now_ns, Move::Back { len_bytes: 1 << 20 });
+                levels.take(now_ns, Move::Queued);
+                levels.take(now_ns, out);
+            }
+            // The rest of the phase ends at once.
+            (in_device..*offered).for_each(|_| levels.take(now_ns, out));
+            (0..*offered).for_each(|_| levels.take(now_ns, Move::Back { len_bytes: 0 }));
+        }
+        levels
+    }
+
+    #[test]
+    fn three_disks_and_their_verdicts() {
+        let phases = [1, 2, 4, 8, 16, 32];
+        // Four at a time, 122 us apart, whatever is offered: the seed's picture.
+        let limited = walk(&phases, 4, |in_device| 490_000 / in_device);
+        assert_eq!(limited.verdict().kind, Kind::LimitedAbove, "{:?}", limited.verdict());
+        assert!(limited.verdict().sentence.contains("the limiter sits above the disk"));
+        let in_device = limited.in_device();
+        let deepest = in_device.iter().filter(|level| level.is_judged).map(|level| level.depth_max).max();
+        assert_eq!(deepest, Some(4), "never more than four: {in_device:?}");
+        // All are let in, and it serves one each 122 us.
+        assert_eq!(walk(&phases, 64, |_| 122_000).verdict().kind, Kind::Saturated);
+        // All are let in, each takes 490 us.
+        assert_eq!(walk(&phases, 64, |in_device| 490_000 / in_device).verdict().kind, Kind::ScalesLow);
+    }
+
+    #[test]
+    fn one_level_says_that_it_is_not_enough() {
+        let found = walk(&[16], 4, |_| 122_000).verdict();
+        assert_eq!(found.kind, Kind::Unclear);
+        assert!(found.sentence.contains("always offered about 16"), "{}", found.sentence);
+        assert_eq!(Levels::default().verdict().kind, Kind::Unclear);
+    }
+
+    #[test]
+    fn levels_are_powers_of_two() {
+        let bounds: Vec<usize> = [0, 1, 2, 3, 4, 5, 8, 9, 1 << 20, u64::MAX >> 1].map(level_of).to_vec();
+        assert_eq!(bounds, [0, 1, 2, 3, 3, 4, 4, 5, 21, 21]);
+        let mut levels = Levels::default();
+        levels.take(9, Move::Back { len_bytes: 1 });
+        levels.take(5, Move::Out { latency_ns: None, was_queued: true });
+        assert!(levels.offered().iter().all(|level| !level.is_judged), "events out of order do no harm");
+    }
+}

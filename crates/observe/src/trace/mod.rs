@@ -1,0 +1,202 @@
+//! Where the time of requests went: traces of programs with this scheduler, and of the kernel's block layer.
+//!
+//! **Why.** A slow request waited somewhere: for its class's turn, for tokens, in the kernel, in the device, or done
+//! and unseen. Only a trace tells which.
+//!
+//! **How.** [`read`] tells the formats apart and hands spans to a visitor; each analysis is a visitor that keeps sums,
+//! never the spans.
+//!
+//! ```text
+//!  own (PLIMTRCE) --\                                 /--> stages   Q2D, D2C, C2R per class and size
+//!  blkparse text ----+--> read --> Item, Item, ... --+---> gaps     waits although nothing was in the way
+//!  blktrace binary --/             then a Trace       +--> little   is the limiter above the disk?
+//!                                                      +-> diff     two traces of one load
+//!                                                       \> export   text, CSV, Parquet, Perfetto
+//! ```
+//!
+//! **Limits.** One trace is one clock. Memory is bounded by what was under way at one time, not by the file.
+//!
+//! **Example.** The longest time that a disk had a request:
+//! ```no_run
+//! use plimsoll_observe::trace;
+//! use plimsoll_observe::trace::span::Item;
+//!
+//! let mut longest_ns = 0;
+//! let trace = trace::read("requests.plt".as_ref(), &mut |item| {
+//!     if let Item::Span(span) = item
+//!         && let (Some(out_ns), Some(completed_ns)) = (span.out_ns(), span.completed_ns)
+//!     {
+//!         longest_ns = longest_ns.max(completed_ns.saturating_sub(out_ns));
+//!     }
+//! })?;
+//! println!("{longest_ns} ns, of {} spans; {}", trace.spans, trace.lost.join("; "));
+//! # Ok::<(), trace::TraceError>(())
+//! ```
+
+pub mod arrivals;
+pub mod beside;
+pub mod depth;
+pub mod diff;
+pub mod export;
+pub mod gaps;
+pub mod kernel;
+pub mod levels;
+pub mod little;
+pub mod order;
+pub mod own;
+mod parts;
+pub mod show;
+pub mod span;
+pub mod stages;
+#[cfg(test)]
+mod story;
+pub mod windows;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+use plimsoll::trace::format::OpenError;
+
+use span::{Item, Trace};
+
+/// Why nothing of a trace can be read. The path is for the caller to name.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be opened.
+    #[error("cannot open it: {0}")]
+    Open(io::Error),
+    /// Reading failed.
+    #[error("cannot read it: {0}")]
+    Io(#[from] io::Error),
+    /// It begins as a program's own trace, and cannot be read as one.
+    #[error("{0}")]
+    Own(#[from] OpenError),
+    /// It is no trace, or one of a form that is not read: a sentence that says what was found and what was expected.
+    #[error("{0}")]
+    Format(String),
+}
+
+/// How much of a file is looked at to tell its format.
+const HEAD_BYTES: u64 = 1 << 16;
+
+/// How much is read at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// The first bytes of blktrace binary: the magic number without its version, which is the lowest byte.
+const BLKTRACE_MAGIC: u32 = 0x6561_7400;
+
+/// Forms of traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Own,
+    Blktrace,
+    Blkparse,
+}
+
+/// Hands everything in the trace at `path` (`-`: standard input) to `visit`, whatever its form, and says what it was.
+///
+/// # Errors
+/// It cannot be opened or read, or is no trace. What is damaged or missing inside is no error: see [`Trace::lost`].
+pub fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
+    if path == Path::new("-") {
+        return read_from(io::stdin().lock(), visit);
+    }
+    let files = kernel::cpu_files(path);
+    if files.len() > 1 {
+        return kernel::read_blktrace_files(&files, visit);
+    }
+    read_from(File::open(path).map_err(TraceError::Open)?, visit)
+}
+
+/// As [`read`], from an open file, a pipe or memory.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from(mut input: impl Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
+    let mut head = Vec::new();
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+    let form = form_of(&head)?;
+    let mut input = Cursor::new(head).chain(BufReader::with_capacity(BUFFER_BYTES, input));
+    let input: &mut dyn BufRead = &mut input;
+    match form {
+        Form::Own => own::read_own(&mut &mut *input, visit),
+        Form::Blktrace => kernel::read_blktrace(input, visit),
+        Form::Blkparse => kernel::read_blkparse(input, visit),
+    }
+}
+
+fn form_of(head: &[u8]) -> Result<Form, TraceError> {
+    if head.is_empty() {
+        return Err(TraceError::Format("the file is empty; expected a trace".to_owned()));
+    }
+    if head.starts_with(b"PLIMTRCE") {
+        return Ok(Form::Own);
+    }
+    if let Some(magic) = head.first_chunk::<4>()
+        && [u32::from_le_bytes(*magic), u32::from_be_bytes(*magic)].iter().any(|it| it & !0xff == BLKTRACE_MAGIC)
+    {
+        return Ok(Form::Blktrace);
+    }
+    let is_text = !head.contains(&0);
+    if is_text && String::from_utf8_lossy(head).lines().any(is_blkparse) {
+        return Ok(Form::Blkparse);
+    }
+    Err(TraceError::Format(
+        "this is no trace: expected what --trace FILE wrote (it begins with PLIMTRCE), what blktrace wrote (binary), \
+         or what blkparse printed (lines such as `8,0 1 5 0.000105 123 D R 2048 + 8 [name]`)"
+            .to_owned(),
+    ))
+}
+
+/// Whether a line is an event as blkparse prints it: `major,minor cpu sequence seconds pid action`.
+fn is_blkparse(line: &str) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    let device = words.next().and_then(|word| word.split_once(','));
+    let is_device = device.is_some_and(|(major, minor)| major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok());
+    let mut is_number = || words.next().is_some_and(|word| word.parse::<u64>().is_ok());
+    is_device && is_number() && is_number() && words.next().is_some_and(|word| word.parse::<f64>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_told_apart_by_what_is_in_the_file() {
+        let cases: [(&[u8], Option<Form>); 9] = [
+            (b"PLIMTRCE", Some(Form::Own)),
+            (&0x6561_7407_u32.to_le_bytes(), Some(Form::Blktrace)),
+            (&0x6561_7407_u32.to_be_bytes(), Some(Form::Blktrace)),
+            (
+                b"Input file sda.blktrace.0 added\n  8,16 7 2147  0.999400390 630169  I   W 44 + 8 [x]\n",
+                Some(Form::Blkparse),
+            ),
+            (b"259,0 12 5 0.000005654 114067  D  WS 401408 + 8 [fio]", Some(Form::Blkparse)),
+            (b"1,5 a b c", None),
+            (b"", None),
+            (b"{\"schema\": 1}", None),
+            (b"8,0 1 1 0.5\0", None),
+        ];
+        for (head, form) in cases {
+            match (form_of(head), form) {
+                (Ok(found), Some(form)) => assert_eq!(found, form),
+                (Err(TraceError::Format(sentence)), None) => assert!(sentence.contains("expected"), "{sentence}"),
+                other => panic!("{:?}: {other:?}", String::from_utf8_lossy(head)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_or_is_no_file_is_told() {
+        for path in ["/nonexistent/trace.plt", "/"] {
+            assert!(matches!(read(path.as_ref(), &mut |_| {}), Err(TraceError::Open(_) | TraceError::Io(_))), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_head_is_told() {
+        let error = read_from(b"PLIMTRCE and then nothing".as_slice(), &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
+}

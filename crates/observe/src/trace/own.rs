@@ -1,0 +1,453 @@
+//! A program's own trace as spans: events of one piece brought together.
+//!
+//! **Why.** The file holds events as shards wrote them, and analyses want a piece with all its times. Recording may
+//! have begun in the middle of requests, and events may be missing; what is there must be used, and the rest told.
+//!
+//! **How.** Shards are matched one by one, so it does not matter how their chunks are interleaved. A request is found
+//! by its number on its shard. A piece goes to the visitor when it has been reaped; the piece reaped last waits for the
+//! end of its request, because it carries the time of the callback. A request that begins anew under a number that is
+//! still open (the program was started again, and its files put together) ends the old one as it is.
+//!
+//! A number of a file or class that is given a different name (numbers of closed files are used again) is another one
+//! from there on, with a free number of its own in spans and names.
+//!
+//! **Limits.** At most [`HELD_MAX`] requests and pieces are held, all shards together; beyond that the oldest of the
+//! shard is handed over as it is and counted. A request that ended and whose callback was not recorded is handed over
+//! after [`ENDED_MAX`] later ends on its shard. The cancelled rest of a request of which pieces went out makes no span.
+//!
+//! **Example.** Read at 1,000 ns, sent at 1,500 and back at 9,000:
+//! ```
+//! use plimsoll::core::Op;
+//! use plimsoll::core::trace::{Event, EventKind};
+//! use plimsoll::trace::format::{Clock, Writer};
+//! use plimsoll_observe::trace::own;
+//! use plimsoll_observe::trace::span::Item;
+//!
+//! let at = |kind, time_ns| Event {
+//!     time_ns, request: 1, offset_bytes: 0, len_bytes: 4096, detail: 0, class: 1, disk: 0, piece: 0, kind,
+//!     op: Op::Read, reason: None,
+//! };
+//! let mut file = Vec::new();
+//! let events = [at(EventKind::Queued, 1_000), at(EventKind::Dispatched, 1_500), at(EventKind::Reaped, 9_000)];
+//! Writer::new(&mut file, Clock::Virtual, 0)?.events(0, 0, &events)?;
+//! let mut spans = Vec::new();
+//! own::read_own(&mut file.as_slice(), &mut |item| spans.push(item))?;
+//! assert!(matches!(spans[0], Item::Span(span) if span.queued_ns == Some(1_000) && span.reaped_ns == Some(9_000)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::Read;
+
+use plimsoll::core::trace::{Event, EventKind};
+use plimsoll::trace::format::{Body, Clock, Lost, Names, Reader};
+use plimsoll_figures::units::format_count;
+
+use super::TraceError;
+use super::span::{Item, Origin, Span, Trace};
+
+/// Most requests and pieces that are held at one time.
+pub const HELD_MAX: usize = 1 << 19;
+
+/// Most requests of a shard that have ended and wait for their callback.
+pub const ENDED_MAX: usize = 1 << 14;
+
+/// Most pieces of one request that are held under way.
+const PIECES_MAX: usize = 4096;
+
+/// Hands the spans and other events of a trace in the `PLIMTRCE` format to `visit`.
+///
+/// # Errors
+/// The head is that of no trace, or reading fails. Damage after the head is no error: see [`Trace::lost`].
+pub fn read_own(input: &mut dyn Read, visit: &mut dyn FnMut(Item)) -> Result<Trace, TraceError> {
+    read_bounded(input, visit, HELD_MAX)
+}
+
+fn read_bounded(input: &mut dyn Read, visit: &mut dyn FnMut(Item), held_max: usize) -> Result<Trace, TraceError> {
+    let mut reader = Reader::new(input)?;
+    let is_monotonic = reader.clock() == Clock::Monotonic;
+    let unix_at_zero_ns = Some(reader.unix_at_zero_ns()).filter(|unix_ns| is_monotonic && *unix_ns > 0);
+    let mut names = Renamed::default();
+    let mut shards: BTreeMap<u16, Shard> = BTreeMap::new();
+    let mut all = All { held_max, ..All::default() };
+    while let Some(chunk) = reader.next_chunk()? {
+        match chunk.body {
+            Body::Names(more) => names.take(more),
+            Body::Events(events) => {
+                all.shard = chunk.shard;
+                all.events += events.len() as u64;
+                let shard = shards.entry(chunk.shard).or_default();
+                for event in events {
+                    shard.take(&names.translated(event), &mut all, visit);
+                }
+            }
+        }
+    }
+    for (_, shard) in shards {
+        shard.end(&mut all, visit);
+    }
+    Ok(Trace {
+        origin: Origin::Own,
+        names: names.names,
+        unix_at_zero_ns,
+        is_monotonic,
+        events: all.events,
+        spans: all.spans,
+        lost: sentences(reader.lost(), &all),
+    })
+}
+
+/// Names so far. A number that is given a different name is that of another class or file: from there on its events
+/// have a number that is free.
+struct Renamed {
+    names: Names,
+    classes: Numbers<u16>,
+    files: Numbers<u32>,
+}
+
+impl Default for Renamed {
+    fn default() -> Renamed {
+        let (classes, files) = (Numbers::new(u32::from(u16::MAX) - 1), Numbers::new(u32::MAX - 1));
+        Renamed { names: Names::default(), classes, files }
+    }
+}
+
+impl Renamed {
+    fn take(&mut self, more: Names) {
+        for (number, class) in more.classes {
+            self.classes.name(&mut self.names.classes, number, class, |a, b| a.name == b.name);
+        }
+        for (number, file) in more.files {
+            self.files.name(&mut self.names.files, number, file, |a, b| a == b);
+        }
+        self.names.disks.extend(more.disks);
+    }
+
+    fn translated(&self, event: Event) -> Event {
+        let is_queued = event.kind == EventKind::Queued;
+        let detail = if is_queued { self.files.now(event.detail) } else { event.detail };
+        Event { class: self.classes.now(event.class), detail, ..event }
+    }
+}
+
+/// Which number stands for one of the file now, where that has been given different names.
+struct Numbers<N> {
+    now: BTreeMap<N, N>,
+    /// Free ones are sought from here downwards.
+    free: u32,
+}
+
+impl<N: Copy + Ord + TryFrom<u32>> Numbers<N> {
+    fn new(free: u32) -> Numbers<N> {
+        Numbers { now: BTreeMap::new(), free }
+    }
+
+    fn now(&self, number: N) -> N {
+        self.now.get(&number).copied().unwrap_or(number)
+    }
+
+    fn name<T>(&mut self, names: &mut BTreeMap<N, T>, number: N, name: T, is_same: impl Fn(&T, &T) -> bool) {
+        let mut now = self.now(number);
+        let is_another = names.get(&now).is_some_and(|known| !is_same(known, &name));
+        if is_another && let Some(free) = self.next_free(names) {
+            self.now.insert(number, free);
+            now = free;
+        }
+        names.insert(now, name);
+    }
+
+    /// `None`: all have been given away, and a name is that of the whole trace.
+    fn next_free<T>(&mut self, names: &BTreeMap<N, T>) -> Option<N> {
+        while self.free > 0 {
+            let number = N::try_from(self.free).ok()?;
+            self.free -= 1;
+            if !names.contains_key(&number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// What concerns all shards.
+#[derive(Default)]
+struct All {
+    shard: u16,
+    events: u64,
+    spans: u64,
+    /// Requests and pieces held.
+    held: usize,
+    held_max: usize,
+    /// Requests numbered by when they were first seen.
+    born: u64,
+    begun_before: u64,
+    not_ended: u64,
+    pushed_out: u64,
+    restarted: u64,
+    ends_of_nothing: u64,
+}
+
+impl All {
+    fn hand_over(&mut self, span: Span, visit: &mut dyn FnMut(Item)) {
+        self.spans += 1;
+        visit(Item::Span(span));
+    }
+}
+
+/// A request that has not been handed over as a whole.
+struct Request {
+    born: u64,
+    /// What its pieces have in common.
+    base: Span,
+    /// Pieces that are not back.
+    under_way: Vec<Span>,
+    /// The piece that came back last.
+    done: Option<Span>,
+    /// Whether it has ended; only its callback may follow.
+    has_ended: bool,
+}
+
+impl Request {
+    fn new(event: &Event, all: &mut All) -> Request {
+        all.born += 1;
+        all.held += 1;
+        let base = Span {
+            shard: all.shard,
+            disk: event.disk,
+            class: event.class,
+            op: event.op,
+            request: event.request,
+            piece: event.piece,
+            is_split: event.piece > 0,
+            file: 0,
+            offset_bytes: event.offset_bytes,
+            len_bytes: event.len_bytes,
+            merged: 0,
+            cost_ns: None,
+            reason: None,
+            queued_ns: None,
+            dispatched_ns: None,
+            submitted_ns: None,
+            completed_ns: None,
+            late_max_ns: 0,
+            reaped_ns: None,
+            callback_ns: None,
+            error: None,
+            is_cancelled: false,
+        };
+        Request { born: all.born, base, under_way: Vec::new(), done: None, has_ended: false }
+    }
+
+    /// The piece of the event, which may be the first that is seen of it.
+    fn piece(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) -> usize {
+        if let Some(at) = self.under_way.iter().position(|piece| piece.piece == event.piece) {
+            return at;
+        }
+        if self.under_way.len() >= PIECES_MAX {
+            all.pushed_out += 1;
+            all.held -= 1;
+            all.hand_over(self.under_way.remove(0), visit);
+        }
+        let is_part = self.base.queued_ns.is_some() && event.len_bytes < self.base.len_bytes;
+        let is_split = event.piece > 0 || is_part || self.base.is_split;
+        if is_split && !self.base.is_split {
+            // Known from the second piece only where the beginning of the request is not in the trace.
+            self.base.is_split = true;
+            self.under_way.iter_mut().chain(&mut self.done).for_each(|piece| piece.is_split = true);
+        }
+        all.held += 1;
+        self.under_way.push(Span {
+            piece: event.piece,
+            offset_bytes: event.offset_bytes,
+            len_bytes: event.len_bytes,
+            ..self.base
+        });
+        self.under_way.len() - 1
+    }
+
+    /// A piece is at its next station.
+    fn advance(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let at = self.piece(event, all, visit);
+        let Some(span) = self.under_way.get_mut(at) else { return };
+        match event.kind {
+            EventKind::Dispatched => {
+                span.dispatched_ns = Some(event.time_ns);
+                span.cost_ns = Some(event.detail);
+                span.reason = event.reason;
+            }
+            EventKind::Submitted => span.submitted_ns = Some(event.time_ns),
+            EventKind::Completed => {
+                span.completed_ns = Some(event.time_ns);
+                span.late_max_ns = event.detail;
+            }
+            _ => {
+                span.reaped_ns = Some(event.time_ns);
+                span.error = error_of(event);
+                let span = self.under_way.swap_remove(at);
+                if let Some(earlier) = self.done.replace(span) {
+                    all.held -= 1;
+                    all.hand_over(earlier, visit);
+                }
+            }
+        }
+    }
+
+    /// Hands over all that is held.
+    fn hand_over(mut self, callback_ns: Option<u64>, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let done = self.done.take();
+        let last = done.or_else(|| self.under_way.pop());
+        all.held -= self.under_way.len() + 1 + usize::from(last.is_some());
+        all.begun_before += u64::from(self.base.queued_ns.is_none());
+        for piece in self.under_way {
+            all.hand_over(piece, visit);
+        }
+        let last = last.unwrap_or(self.base);
+        all.hand_over(Span { callback_ns, ..last }, visit);
+    }
+}
+
+fn error_of(event: &Event) -> Option<i32> {
+    i32::try_from(event.detail).ok().filter(|number| *number != 0)
+}
+
+/// The requests of one shard.
+#[derive(Default)]
+struct Shard {
+    requests: HashMap<u64, Request>,
+    /// Numbers and births of requests in the order of birth, those that are gone included.
+    order: VecDeque<(u64, u64)>,
+    /// The same of those that have ended and wait for their callback.
+    ended: VecDeque<(u64, u64)>,
+}
+
+impl Shard {
+    fn take(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        match event.kind {
+            EventKind::Blocked | EventKind::Control => visit(Item::Event(all.shard, *event)),
+            EventKind::Queued => {
+                self.forget_namesake(event, all, visit);
+                let mut request = Request::new(event, all);
+                request.base.queued_ns = Some(event.time_ns);
+                request.base.file = event.detail;
+                self.insert(request, all, visit);
+            }
+            EventKind::Dispatched | EventKind::Submitted | EventKind::Completed | EventKind::Reaped => {
+                if event.kind == EventKind::Dispatched {
+                    self.forget_namesake(event, all, visit);
+                }
+                if let Some(request) = self.requests.get_mut(&event.request) {
+                    return request.advance(event, all, visit);
+                }
+                let mut request = Request::new(event, all);
+                request.advance(event, all, visit);
+                self.insert(request, all, visit);
+            }
+            EventKind::Finished | EventKind::Cancelled => self.finish(event, all, visit),
+            EventKind::Callback => match self.requests.remove(&event.request) {
+                Some(request) => request.hand_over(Some(event.time_ns), all, visit),
+                None => all.ends_of_nothing += 1,
+            },
+        }
+    }
+
+    /// A number that begins anew is that of another request.
+    fn forget_namesake(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let Some(request) = self.requests.get(&event.request) else { return };
+        let piece = request.under_way.iter().chain(&request.done).find(|piece| piece.piece == event.piece);
+        let is_another = match event.kind {
+            EventKind::Queued => true,
+            _ => request.has_ended || piece.is_some_and(|piece| piece.dispatched_ns.is_some()),
+        };
+        if is_another && let Some(request) = self.requests.remove(&event.request) {
+            all.restarted += u64::from(!request.has_ended);
+            request.hand_over(None, all, visit);
+        }
+    }
+
+    fn insert(&mut self, request: Request, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        self.order.push_back((request.base.request, request.born));
+        self.requests.insert(request.base.request, request);
+        if self.order.len() > 2 * self.requests.len() + 1024 {
+            self.order.retain(|(number, born)| self.requests.get(number).is_some_and(|held| held.born == *born));
+        }
+        while all.held > all.held_max {
+            let Some((number, born)) = self.order.pop_front() else { break };
+            if let Some(request) = self.remove(number, born) {
+                all.pushed_out += u64::from(!request.has_ended);
+                request.hand_over(None, all, visit);
+            }
+        }
+    }
+
+    /// Takes this request out, if the number has not gone to another.
+    fn remove(&mut self, number: u64, born: u64) -> Option<Request> {
+        self.requests.get(&number).filter(|held| held.born == born)?;
+        self.requests.remove(&number)
+    }
+
+    fn finish(&mut self, event: &Event, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        let Some(request) = self.requests.get_mut(&event.request) else {
+            all.ends_of_nothing += 1;
+            return;
+        };
+        if event.kind == EventKind::Cancelled {
+            request.base.is_cancelled = true;
+            if !request.under_way.is_empty() || request.done.is_some() {
+                return;
+            }
+        } else {
+            let last = request.done.as_mut().unwrap_or(&mut request.base);
+            last.error = last.error.or(error_of(event));
+        }
+        if !std::mem::replace(&mut request.has_ended, true) {
+            self.ended.push_back((event.request, request.born));
+        }
+        if self.ended.len() > ENDED_MAX
+            && let Some((number, born)) = self.ended.pop_front()
+            && let Some(request) = self.remove(number, born)
+        {
+            request.hand_over(None, all, visit);
+        }
+    }
+
+    /// Hands over what is left, in the order in which it began.
+    fn end(mut self, all: &mut All, visit: &mut dyn FnMut(Item)) {
+        while let Some((number, born)) = self.order.pop_front() {
+            if let Some(request) = self.remove(number, born) {
+                all.not_ended += u64::from(!request.has_ended);
+                request.hand_over(None, all, visit);
+            }
+        }
+    }
+}
+
+/// What is missing, a sentence each.
+fn sentences(lost: Lost, all: &All) -> Vec<String> {
+    let Lost { bytes, places, at_end, dropped_events, unknown_events } = lost;
+    let damage = match (at_end, places) {
+        (true, 1) => "at the end could not be read: the file was cut".to_owned(),
+        (true, _) => format!("in {places} places could not be read, the last at the end: the file is damaged and cut"),
+        (false, _) => format!("in {places} place(s) could not be read: the file is damaged"),
+    };
+    let counts = [
+        (bytes, format!("bytes {damage}")),
+        (dropped_events, "event(s) were dropped while recording: they came faster than they were written".to_owned()),
+        (unknown_events, "event(s) are of a kind that this version does not know".to_owned()),
+        (all.begun_before, "request(s) without their beginning: it came before the recording, or was lost".to_owned()),
+        (all.not_ended, "request(s) had not ended when the trace ended, or their end was lost".to_owned()),
+        (
+            all.restarted,
+            "request(s) ended by another of the same number: traces of several runs in one file".to_owned(),
+        ),
+        (
+            all.pushed_out,
+            format!("request(s) were open for too long to wait for their end (more than {HELD_MAX} open)"),
+        ),
+        (all.ends_of_nothing, "end(s) of requests of which nothing else is in the trace".to_owned()),
+    ];
+    let told = counts.into_iter().filter(|(count, _)| *count > 0);
+    told.map(|(count, what)| format!("{} {what}", format_count(count))).collect()
+}
+
+#[cfg(test)]
+mod tests;

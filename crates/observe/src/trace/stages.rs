@@ -1,0 +1,314 @@
+//! How long requests spent at each stage, and how many there were at one time.
+//!
+//! **Why.** "The disk is slow" may mean that requests wait for tokens, that the disk is slow, or that they lay there
+//! done and nobody looked. Each has another remedy.
+//!
+//! **How.** Each span adds to the histograms of its group (by class, size, operation, disk, shard, as asked):
+//!
+//! | stage | from | to |
+//! |---|---|---|
+//! | Q2D | handed over | given to the backend, or by the kernel to the driver |
+//! | D2C | given to the backend | back, as far as the source sees it |
+//! | late | | part of D2C, at most, in which it was back and nobody looked |
+//! | C2R | back | the scheduler was told |
+//! | R2U | the scheduler was told | the program was told, with the last piece of a request |
+//! | Q2C | handed over | back: Q2D and D2C; shares are parts of this |
+//!
+//! Classes get a verdict on the time from D to R ([`Verdict`]). Depths and bandwidth over time are kept for each disk
+//! by [`super::depth`].
+//!
+//! **Limits.** [`GROUPS_MAX`] groups and [`DISKS_MAX`] disks, what is beyond goes into one more. Counted are pieces,
+//! not requests: a request of four pieces is four in the queue. A stage that ends before it begins (clocks of CPUs that
+//! differ) is left out and counted. Percentiles are within 0.78 %.
+//!
+//! **Example.** 100 us in the queue, 300 us in the disk:
+//! ```
+//! use plimsoll_observe::trace::stages::{By, Stages};
+//! use plimsoll_observe::trace::read_from;
+//!
+//! let text = "8,0 1 1 0.000000000 9 Q R 2048 + 8 [db]\n8,0 1 2 0.000100000 9 D R 2048 + 8 [db]\n\
+//!             8,0 1 3 0.000400000 0 C R 2048 + 8 [0]\n";
+//! let mut stages = Stages::new(&[By::Size]);
+//! let trace = read_from(text.as_bytes(), &mut |item| stages.visit(&item))?;
+//! let report = stages.finish(&trace);
+//! let q2d = &report.groups[0].stages[0];
+//! assert_eq!((q2d.stage, q2d.max_ns, q2d.share), ("Q2D", 100_000, Some(0.25)));
+//! # Ok::<(), plimsoll_observe::trace::TraceError>(())
+//! ```
+
+mod report;
+
+use std::collections::{BTreeMap, HashMap};
+
+use plimsoll::core::{Histogram, Op, WaitReason};
+
+pub use report::{ClassReport, DiskReport, GroupReport, PICTURES, SCHEMA, StageReport, StagesReport, Verdict};
+
+use super::depth::{Peak, Timeline};
+use super::span::{Item, Span, Trace};
+
+/// Most groups; spans of further ones share one more.
+pub const GROUPS_MAX: usize = 512;
+
+/// Most disks with depths of their own; those of further ones are counted together.
+pub const DISKS_MAX: usize = 8;
+
+/// What groups are made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// Class; process in a kernel trace.
+    Class,
+    /// Size, in powers of two.
+    Size,
+    /// Operation.
+    Op,
+    /// Disk.
+    Disk,
+    /// Shard; CPU in a kernel trace.
+    Shard,
+}
+
+impl By {
+    /// All of them.
+    pub const ALL: [By; 5] = [By::Class, By::Size, By::Op, By::Disk, By::Shard];
+
+    /// Short lower-case name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            By::Class => "class",
+            By::Size => "size",
+            By::Op => "op",
+            By::Disk => "disk",
+            By::Shard => "shard",
+        }
+    }
+}
+
+/// Operations in the order of their numbers in keys.
+const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Allocate];
+
+/// What the spans of a group have in common; 0 where groups are not made by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Key {
+    class: u16,
+    disk: u16,
+    shard: u16,
+    /// The smallest power of two that is no less than the length, as its exponent plus 1; 0 for no length.
+    size: u8,
+    op: u8,
+}
+
+impl Key {
+    fn of(span: &Span, by: &[By]) -> Key {
+        let mut key = Key::default();
+        for by in by {
+            match by {
+                By::Class => key.class = span.class,
+                By::Size if span.len_bytes == 0 => key.size = 0,
+                By::Size => key.size = (u64::from(span.len_bytes).next_power_of_two().trailing_zeros() + 1) as u8,
+                By::Op => key.op = OPS.iter().position(|op| *op == span.op).unwrap_or(0) as u8,
+                By::Disk => key.disk = span.disk,
+                By::Shard => key.shard = span.shard,
+            }
+        }
+        key
+    }
+}
+
+/// Stages, in the order of [`STAGE_NAMES`]; `None` where an end of the stage is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times([Option<u64>; STAGES]);
+
+const STAGES: usize = 6;
+const STAGE_NAMES: [&str; STAGES] = ["Q2D", "D2C", "late", "C2R", "R2U", "Q2C"];
+const Q2D: usize = 0;
+const D2C: usize = 1;
+const LATE: usize = 2;
+const C2R: usize = 3;
+const Q2C: usize = 5;
+
+impl Times {
+    /// The times of a span, and how many of them run backwards.
+    fn of(span: &Span) -> (Times, u64) {
+        let mut backwards = 0;
+        let mut between = |from_ns: Option<u64>, to_ns: Option<u64>| {
+            let (from_ns, to_ns) = (from_ns?, to_ns?);
+            backwards += u64::from(to_ns < from_ns);
+            to_ns.checked_sub(from_ns)
+        };
+        let d2c = between(span.out_ns(), span.completed_ns);
+        let late = d2c.filter(|_| span.reaped_ns.is_some()).map(|d2c| d2c.min(u64::from(span.late_max_ns)));
+        let times = [
+            between(span.queued_ns, span.out_ns()),
+            d2c,
+            late,
+            between(span.completed_ns, span.reaped_ns),
+            between(span.reaped_ns, span.callback_ns),
+            between(span.queued_ns, span.completed_ns),
+        ];
+        (Times(times), backwards)
+    }
+}
+
+/// Sums of one group.
+#[derive(Default)]
+struct Group {
+    spans: u64,
+    bytes: u64,
+    stages: [Histogram; STAGES],
+    waits: Waits,
+}
+
+/// Time from Q to D by what the class waited for, in ns; the last is for spans that do not say.
+type Waits = [u64; WaitReason::ALL.len() + 1];
+
+/// Sums of one class.
+#[derive(Default)]
+struct ClassSums {
+    spans: u64,
+    /// Spans with D, C and R.
+    judged: u64,
+    /// Sums of the spans with Q, D and C, in ns.
+    q2d_ns: u64,
+    d2c_ns: u64,
+    /// Sums of the spans that are judged, in ns.
+    judged_d2c_ns: u64,
+    late_ns: u64,
+    c2r_ns: u64,
+    waits: Waits,
+}
+
+/// Depths and bandwidth of one disk.
+#[derive(Default)]
+struct Disk {
+    queue_ns: u128,
+    device_ns: u128,
+    read_bytes: u64,
+    write_bytes: u64,
+    queue: Peak,
+    device: Peak,
+    timeline: Timeline,
+}
+
+/// The analysis while it reads.
+pub struct Stages {
+    by: Vec<By>,
+    groups: HashMap<Key, Box<Group>>,
+    others: Option<Box<Group>>,
+    classes: BTreeMap<u16, ClassSums>,
+    disks: BTreeMap<u16, Disk>,
+    other_disks: Option<Disk>,
+    begin_ns: u64,
+    end_ns: u64,
+    errors: u64,
+    cancelled: u64,
+    backwards: u64,
+}
+
+impl Stages {
+    /// Groups by all that is in `by`; by nothing: one group.
+    #[must_use]
+    pub fn new(by: &[By]) -> Stages {
+        Stages {
+            by: by.to_vec(),
+            groups: HashMap::new(),
+            others: None,
+            classes: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            other_disks: None,
+            begin_ns: u64::MAX,
+            end_ns: 0,
+            errors: 0,
+            cancelled: 0,
+            backwards: 0,
+        }
+    }
+
+    /// Takes the next item of the trace.
+    pub fn visit(&mut self, item: &Item) {
+        let Item::Span(span) = item else { return };
+        let (times, backwards) = Times::of(span);
+        self.backwards += backwards;
+        self.errors += u64::from(span.error.is_some());
+        self.cancelled += u64::from(span.is_cancelled);
+        self.begin_ns = self.begin_ns.min(span.begin_ns().unwrap_or(u64::MAX));
+        self.end_ns = self.end_ns.max(span.end_ns().or(span.begin_ns()).unwrap_or(0));
+        self.add_to_group(span, times);
+        self.add_to_class(span, times);
+        self.add_to_disk(span, times);
+    }
+
+    /// The result.
+    #[must_use]
+    pub fn finish(self, trace: &Trace) -> StagesReport {
+        report::of(self, trace)
+    }
+
+    fn add_to_group(&mut self, span: &Span, Times(times): Times) {
+        let key = Key::of(span, &self.by);
+        let has_room = self.groups.len() < GROUPS_MAX;
+        let group = match self.groups.entry(key) {
+            std::collections::hash_map::Entry::Occupied(group) => group.into_mut(),
+            std::collections::hash_map::Entry::Vacant(place) if has_room => place.insert(Box::default()),
+            std::collections::hash_map::Entry::Vacant(_) => self.others.get_or_insert_default(),
+        };
+        group.spans += 1;
+        group.bytes = group.bytes.saturating_add(u64::from(span.len_bytes));
+        for (histogram, time) in group.stages.iter_mut().zip(times) {
+            if let Some(ns) = time {
+                histogram.record(ns);
+            }
+        }
+        add_wait(&mut group.waits, span, times[Q2D]);
+    }
+
+    fn add_to_class(&mut self, span: &Span, Times(times): Times) {
+        let class = self.classes.entry(span.class).or_default();
+        class.spans += 1;
+        add_wait(&mut class.waits, span, times[Q2D]);
+        if let (Some(q2d_ns), Some(d2c_ns)) = (times[Q2D], times[D2C]) {
+            class.q2d_ns = class.q2d_ns.saturating_add(q2d_ns);
+            class.d2c_ns = class.d2c_ns.saturating_add(d2c_ns);
+        }
+        if let (Some(d2c_ns), Some(late_ns), Some(c2r_ns)) = (times[D2C], times[LATE], times[C2R]) {
+            class.judged += 1;
+            class.judged_d2c_ns = class.judged_d2c_ns.saturating_add(d2c_ns);
+            class.late_ns = class.late_ns.saturating_add(late_ns);
+            class.c2r_ns = class.c2r_ns.saturating_add(c2r_ns);
+        }
+    }
+
+    fn add_to_disk(&mut self, span: &Span, Times(times): Times) {
+        let disk = if self.disks.len() < DISKS_MAX || self.disks.contains_key(&span.disk) {
+            self.disks.entry(span.disk).or_default()
+        } else {
+            self.other_disks.get_or_insert_default()
+        };
+        if let (Some(from_ns), Some(to_ns), Some(q2d_ns)) = (span.queued_ns, span.out_ns(), times[Q2D]) {
+            disk.queue_ns += u128::from(q2d_ns);
+            disk.queue.count(from_ns, to_ns);
+            disk.timeline.in_queue(from_ns, to_ns);
+        }
+        if let (Some(from_ns), Some(to_ns), Some(d2c_ns)) = (span.out_ns(), span.completed_ns, times[D2C]) {
+            disk.device_ns += u128::from(d2c_ns);
+            disk.device.count(from_ns, to_ns);
+            disk.timeline.in_device(from_ns, to_ns);
+        }
+        if let (Some(completed_ns), true, None) = (span.completed_ns, span.op.is_transfer(), span.error) {
+            let sum = if span.op == Op::Read { &mut disk.read_bytes } else { &mut disk.write_bytes };
+            *sum = sum.saturating_add(u64::from(span.len_bytes));
+            disk.timeline.moved(completed_ns, span.op == Op::Read, u64::from(span.len_bytes));
+        }
+    }
+}
+
+fn add_wait(waits: &mut Waits, span: &Span, q2d_ns: Option<u64>) {
+    let at = span.reason.map_or(WaitReason::ALL.len(), |reason| reason as usize);
+    if let (Some(wait_ns), Some(q2d_ns)) = (waits.get_mut(at), q2d_ns) {
+        *wait_ns = wait_ns.saturating_add(q2d_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests;

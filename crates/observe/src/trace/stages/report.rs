@@ -1,0 +1,486 @@
+//! What the stages of a trace were: figures, verdicts, and their forms as JSON, CSV, pictures and a page.
+
+use plimsoll::core::{Histogram, WaitReason};
+use plimsoll_figures::units::{csv_field, format_bytes_binary, format_duration_ns};
+use plimsoll_show::page::{self, Block, Section};
+use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
+use plimsoll_show::table::Table;
+use serde::Serialize;
+
+use super::super::depth::{BINS_MAX, TimePoint};
+use super::super::span::{Origin, Trace};
+use super::{By, C2R, ClassSums, D2C, Disk, Group, Key, OPS, Q2C, Q2D, STAGE_NAMES, Stages, Waits};
+
+/// Version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
+/// Names of the pictures of a report.
+pub const PICTURES: [&str; 2] = ["depth", "bandwidth"];
+
+/// Where the time from D to R went. Lateness is what was spent done and unseen: C2R surely, and of D2C at most what the
+/// shard did not look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Lateness is less than half of it, even if every piece was done as early as possible.
+    Disk,
+    /// Lateness is half of it or more, where pieces were done in the middle of the time in which nobody looked.
+    Late,
+    /// It may be either: nobody looked often enough to tell.
+    Open,
+    /// The trace does not say when the program looked.
+    Unknown,
+}
+
+impl Verdict {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Verdict::Disk => "disk slow",
+            Verdict::Late => "seen late",
+            Verdict::Open => "open",
+            Verdict::Unknown => "not known",
+        }
+    }
+}
+
+/// Figures of one stage. Times are in ns, percentiles within 0.78 %.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageReport {
+    /// `Q2D`, `D2C`, `late`, `C2R`, `R2U` or `Q2C`.
+    pub stage: &'static str,
+    /// Pieces of which both ends are known, above 0.
+    pub n: u64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99 of 100 are no longer.
+    pub p99_ns: u64,
+    /// 999 of 1000 are no longer.
+    pub p99_9_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Sum as a part of the sum of Q2C; stages after C are beyond that. `None` where there is no Q2C.
+    pub share: Option<f64>,
+}
+
+/// Time in the queue by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct WaitReport {
+    /// What the class waited for most, or `none`.
+    pub reason: &'static str,
+    /// Part of the time from Q to D of pieces with this reason, 0 to 1.
+    pub share: f64,
+}
+
+/// Spans that have the fields in common that were asked for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupReport {
+    /// Class, or process.
+    pub class: Option<String>,
+    /// The longest of its pieces may be so long, a power of two; the shortest are longer than half of it.
+    pub size_max_bytes: Option<u64>,
+    /// Operation.
+    pub op: Option<&'static str>,
+    /// Disk.
+    pub disk: Option<String>,
+    /// Shard, or CPU.
+    pub shard: Option<u16>,
+    /// All groups beyond the most that are kept, together.
+    pub is_rest: bool,
+    /// Pieces.
+    pub spans: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+    /// Stages of which anything is known.
+    pub stages: Vec<StageReport>,
+    /// Reasons with any time.
+    pub waits: Vec<WaitReport>,
+}
+
+impl GroupReport {
+    /// What tells it from other groups, for people.
+    #[must_use]
+    pub fn label(&self) -> String {
+        if self.is_rest {
+            return "further groups".to_owned();
+        }
+        let size = self.size_max_bytes.map(|size_bytes| match size_bytes {
+            0 => "no length".to_owned(),
+            _ => format!("to {}", format_bytes_binary(size_bytes)),
+        });
+        let shard = self.shard.map(|shard| format!("shard {shard}"));
+        let parts = [self.class.clone(), size, self.op.map(str::to_owned), self.disk.clone(), shard];
+        let label = parts.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        if label.is_empty() { "all".to_owned() } else { label }
+    }
+}
+
+/// A class and where its time went.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassReport {
+    /// Its name.
+    pub class: String,
+    /// Pieces.
+    pub spans: u64,
+    /// Part of the time from Q to C that was before D, 0 to 1; `None` where no piece has Q, D and C.
+    pub queue_share: Option<f64>,
+    /// What it waited for, the longest first.
+    pub waits: Vec<WaitReport>,
+    /// Mean from D to R of pieces with all of D, C and R, in ns.
+    pub out_to_reaped_mean_ns: f64,
+    /// Part of D2C that was lateness at most, 0 to 1.
+    pub late_of_d2c_max: f64,
+    /// Part of the time from D to R that was surely lateness.
+    pub late_min: f64,
+    /// Part of the time from D to R that was lateness at most.
+    pub late_max: f64,
+    /// What to make of it.
+    pub verdict: Verdict,
+    /// The same in a sentence.
+    pub sentence: String,
+}
+
+/// A disk: depths are of pieces, means over the whole time of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskReport {
+    /// Its name.
+    pub disk: String,
+    /// Mean number in the queue.
+    pub queue_depth_mean: f64,
+    /// Highest number in the queue.
+    pub queue_depth_max: u64,
+    /// Mean number in the device.
+    pub device_depth_mean: f64,
+    /// Highest number in the device.
+    pub device_depth_max: u64,
+    /// Whether the highest are exact; else they are at least so high.
+    pub is_max_exact: bool,
+    /// Bytes read a second, over the whole time.
+    pub read_bytes_per_s: f64,
+    /// Bytes written a second.
+    pub write_bytes_per_s: f64,
+    /// Length of each part of `series`, in ns.
+    pub series_step_ns: u64,
+    /// Over time.
+    pub series: Vec<TimePoint>,
+}
+
+/// The stages of a whole trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StagesReport {
+    /// Version of the JSON form: [`SCHEMA`].
+    pub schema: u32,
+    /// Version of the program.
+    pub plimsoll: &'static str,
+    /// `own` or `kernel`.
+    pub origin: &'static str,
+    /// Events read.
+    pub events: u64,
+    /// Pieces.
+    pub spans: u64,
+    /// From the first to the last time of any piece, in ns.
+    pub duration_ns: u64,
+    /// Pieces that ended with an error.
+    pub errors: u64,
+    /// Pieces taken back before they went out.
+    pub cancelled: u64,
+    /// Stages that ended before they began, left out.
+    pub backwards: u64,
+    /// What groups are made by.
+    pub by: Vec<&'static str>,
+    /// Groups, the one with the most time first.
+    pub groups: Vec<GroupReport>,
+    /// Classes, the one with the most pieces first.
+    pub classes: Vec<ClassReport>,
+    /// Disks by number.
+    pub disks: Vec<DiskReport>,
+    /// What could not be read or matched.
+    pub lost: Vec<String>,
+}
+
+pub(super) fn of(stages: Stages, trace: &Trace) -> StagesReport {
+    let Stages { by, groups, others, classes, disks, other_disks, begin_ns, end_ns, .. } = stages;
+    let duration_ns = end_ns.saturating_sub(begin_ns);
+    let mut found: Vec<(f64, GroupReport)> =
+        groups.iter().map(|(key, group)| (time_ns(group), group_report(*key, group, &by, trace))).collect();
+    found.sort_by(|(a_ns, a), (b_ns, b)| b_ns.total_cmp(a_ns).then_with(|| a.label().cmp(&b.label())));
+    let mut groups: Vec<GroupReport> = found.into_iter().map(|(_, group)| group).collect();
+    if let Some(others) = others {
+        groups.push(GroupReport { is_rest: true, ..group_report(Key::default(), &others, &[], trace) });
+    }
+    let mut class_reports: Vec<ClassReport> =
+        classes.iter().map(|(number, sums)| class_report(class_name(*number, trace), sums, trace.origin)).collect();
+    class_reports.sort_by(|a, b| b.spans.cmp(&a.spans).then_with(|| a.class.cmp(&b.class)));
+    let named = disks.into_iter().map(|(number, disk)| (disk_name(number, trace), disk));
+    let all = named.chain(other_disks.map(|disk| ("further disks".to_owned(), disk)));
+    StagesReport {
+        schema: SCHEMA,
+        plimsoll: env!("CARGO_PKG_VERSION"),
+        origin: match trace.origin {
+            Origin::Own => "own",
+            Origin::Kernel => "kernel",
+        },
+        events: trace.events,
+        spans: trace.spans,
+        duration_ns,
+        errors: stages.errors,
+        cancelled: stages.cancelled,
+        backwards: stages.backwards,
+        by: by.iter().map(|by| by.name()).collect(),
+        groups,
+        classes: class_reports,
+        disks: all.map(|(name, disk)| disk_report(name, disk, begin_ns, duration_ns)).collect(),
+        lost: trace.lost.clone(),
+    }
+}
+
+fn class_name(number: u16, trace: &Trace) -> String {
+    trace.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
+}
+
+fn disk_name(number: u16, trace: &Trace) -> String {
+    trace.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
+}
+
+fn sum_ns(histogram: &Histogram) -> f64 {
+    histogram.mean() * histogram.count() as f64
+}
+
+/// What groups are ordered by: the time of their pieces, as far as it is known.
+fn time_ns(group: &Group) -> f64 {
+    sum_ns(&group.stages[Q2D]) + sum_ns(&group.stages[D2C]) + sum_ns(&group.stages[C2R])
+}
+
+fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupReport {
+    let total_ns = Some(sum_ns(&group.stages[Q2C])).filter(|total_ns| *total_ns > 0.0);
+    let is_known = |(_, histogram): &(&'static str, &Histogram)| !histogram.is_empty();
+    let stage = |(stage, histogram): (&'static str, &Histogram)| StageReport {
+        stage,
+        n: histogram.count(),
+        min_ns: histogram.min(),
+        mean_ns: histogram.mean(),
+        p50_ns: histogram.percentile(50.0),
+        p99_ns: histogram.percentile(99.0),
+        p99_9_ns: histogram.percentile(99.9),
+        max_ns: histogram.max(),
+        share: total_ns.map(|total_ns| sum_ns(histogram) / total_ns),
+    };
+    let size_max_bytes = key.size.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
+    GroupReport {
+        class: by.contains(&By::Class).then(|| class_name(key.class, trace)),
+        size_max_bytes: by.contains(&By::Size).then_some(size_max_bytes),
+        op: OPS.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op.name()),
+        disk: by.contains(&By::Disk).then(|| disk_name(key.disk, trace)),
+        shard: by.contains(&By::Shard).then_some(key.shard),
+        is_rest: false,
+        spans: group.spans,
+        bytes: group.bytes,
+        stages: STAGE_NAMES.into_iter().zip(&group.stages).filter(is_known).map(stage).collect(),
+        waits: waits(&group.waits),
+    }
+}
+
+/// Parts of the sum, the largest first.
+fn waits(waits: &Waits) -> Vec<WaitReport> {
+    let total_ns: f64 = waits.iter().map(|wait_ns| *wait_ns as f64).sum();
+    let names = WaitReason::ALL.iter().map(|reason| reason.name()).chain(["none"]);
+    let mut found: Vec<WaitReport> = names
+        .zip(waits)
+        .filter(|(_, wait_ns)| **wait_ns > 0)
+        .map(|(reason, wait_ns)| WaitReport { reason, share: *wait_ns as f64 / total_ns })
+        .collect();
+    found.sort_by(|a, b| b.share.total_cmp(&a.share));
+    found
+}
+
+fn part(of: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { of as f64 / whole as f64 }
+}
+
+fn class_report(class: String, sums: &ClassSums, origin: Origin) -> ClassReport {
+    let out_to_reaped_ns = sums.judged_d2c_ns.saturating_add(sums.c2r_ns);
+    let late_min = part(sums.c2r_ns, out_to_reaped_ns);
+    let late_max = part(sums.c2r_ns.saturating_add(sums.late_ns), out_to_reaped_ns);
+    let verdict = match () {
+        () if sums.judged == 0 || out_to_reaped_ns == 0 => Verdict::Unknown,
+        () if late_max < 0.5 => Verdict::Disk,
+        () if f64::midpoint(late_min, late_max) >= 0.5 => Verdict::Late,
+        () => Verdict::Open,
+    };
+    let mut report = ClassReport {
+        class,
+        spans: sums.spans,
+        queue_share: Some(sums.q2d_ns.saturating_add(sums.d2c_ns))
+            .filter(|q2c_ns| *q2c_ns > 0)
+            .map(|q2c_ns| part(sums.q2d_ns, q2c_ns)),
+        waits: waits(&sums.waits),
+        out_to_reaped_mean_ns: part(out_to_reaped_ns, sums.judged),
+        late_of_d2c_max: part(sums.late_ns, sums.judged_d2c_ns),
+        late_min,
+        late_max,
+        verdict,
+        sentence: String::new(),
+    };
+    report.sentence = sentence(&report, origin);
+    report
+}
+
+fn sentence(report: &ClassReport, origin: Origin) -> String {
+    let ClassReport { class, late_min, late_max, late_of_d2c_max, verdict, .. } = report;
+    let percent = |part: f64| format!("{:.0} %", 100.0 * part);
+    let mostly = match report.waits.first() {
+        Some(wait) if wait.reason != "none" => format!(", mostly for {}", wait.reason),
+        _ => String::new(),
+    };
+    let queue = match report.queue_share {
+        Some(share) => format!("{class}: {} of the time to C in the queue{mostly}", percent(share)),
+        None => format!("{class}: no piece has the times Q, D and C"),
+    };
+    let figures = format!(
+        "{} from D to R on average, of it {} surely and {} at most spent done and unseen ({} of D2C at most)",
+        format_duration_ns(report.out_to_reaped_mean_ns as u64),
+        percent(*late_min),
+        percent(*late_max),
+        percent(*late_of_d2c_max)
+    );
+    match (verdict, origin) {
+        (Verdict::Unknown, Origin::Kernel) => {
+            format!("{queue}. A kernel trace does not say when the program looked.")
+        }
+        (Verdict::Unknown, Origin::Own) => format!("{queue}. No piece has the times D, C and R."),
+        // A disk that has the smaller part of the time is not what is slow.
+        (Verdict::Disk, _) if report.queue_share.is_some_and(|share| share >= 0.5) => {
+            format!("{queue}. What came after that was the disk's: {figures}.")
+        }
+        (Verdict::Disk, _) => format!("{queue}. After that {}: {figures}.", verdict.words()),
+        (Verdict::Late, _) => format!("{queue}. After that {}: {figures}. Look more often.", verdict.words()),
+        (Verdict::Open, _) => format!("{queue}. After that open, disk slow or seen late: {figures}."),
+    }
+}
+
+fn disk_report(name: String, mut disk: Disk, begin_ns: u64, duration_ns: u64) -> DiskReport {
+    let duration = duration_ns.max(1) as f64;
+    let series = disk.timeline.points(begin_ns);
+    DiskReport {
+        disk: name,
+        queue_depth_mean: disk.queue_ns as f64 / duration,
+        queue_depth_max: disk.queue.finish(),
+        device_depth_mean: disk.device_ns as f64 / duration,
+        device_depth_max: disk.device.finish(),
+        is_max_exact: disk.queue.late_edges() + disk.device.late_edges() == 0,
+        read_bytes_per_s: disk.read_bytes as f64 * 1e9 / duration,
+        write_bytes_per_s: disk.write_bytes as f64 * 1e9 / duration,
+        series_step_ns: series.first().map_or(0, |point| point.length_ns),
+        series,
+    }
+}
+
+impl StagesReport {
+    /// A line for each group and stage.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let mut text =
+            "class,size_max_bytes,op,disk,shard,stage,n,min_ns,mean_ns,p50_ns,p99_ns,p99_9_ns,max_ns,share\n"
+                .to_owned();
+        let shown = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
+        for group in &self.groups {
+            let class = if group.is_rest { Some("further groups") } else { group.class.as_deref() };
+            let fields = [
+                class.map_or_else(String::new, csv_field),
+                shown(group.size_max_bytes),
+                group.op.unwrap_or("").to_owned(),
+                group.disk.as_deref().map_or_else(String::new, csv_field),
+                shown(group.shard.map(u64::from)),
+            ];
+            for stage in &group.stages {
+                let StageReport { stage, n, min_ns, mean_ns, p50_ns, p99_ns, p99_9_ns, max_ns, share } = stage;
+                let share = share.map_or_else(String::new, |share| format!("{share:.6}"));
+                text.push_str(&format!(
+                    "{},{stage},{n},{min_ns},{mean_ns:.1},{p50_ns},{p99_ns},{p99_9_ns},{max_ns},{share}\n",
+                    fields.join(",")
+                ));
+            }
+        }
+        text
+    }
+
+    /// Depth and bandwidth over time, in the order of [`PICTURES`].
+    #[must_use]
+    pub fn charts(&self) -> Vec<Chart> {
+        type Value = fn(&TimePoint) -> f64;
+        let chart = |title: &str, label: &str, unit: Unit, curves: [(&str, Value); 2]| {
+            let line = |disk: &DiskReport, name: &str, value: Value| Layer::Line {
+                name: if self.disks.len() > 1 { format!("{}: {name}", disk.disk) } else { name.to_owned() },
+                points: disk.series.iter().map(|point| (point.from_ns as f64, value(point))).collect(),
+                dashed: false,
+            };
+            let of_disk = |disk| curves.map(|(name, value)| line(disk, name, value));
+            Chart {
+                title: title.to_owned(),
+                x: Axis::linear("time", Unit::Nanoseconds),
+                y: Axis::linear(label, unit),
+                layers: self.disks.iter().flat_map(of_disk).collect(),
+                note: Some(format!("Means of at most {BINS_MAX} parts of the time.")),
+            }
+        };
+        let depths: [(&str, Value); 2] =
+            [("in the queue", |point| point.queue_depth), ("in the device", |point| point.device_depth)];
+        let rates: [(&str, Value); 2] =
+            [("read", |point| point.read_bytes_per_s), ("written", |point| point.write_bytes_per_s)];
+        vec![
+            chart("Depth over time", "pieces", Unit::None, depths),
+            chart("Bandwidth over time", "bytes per second", Unit::BytesPerSecond, rates),
+        ]
+    }
+
+    /// A page with all of it.
+    #[must_use]
+    pub fn page(&self, title: &str) -> String {
+        page::html(title, &self.sections())
+    }
+
+    /// The sections of the page.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
+        let verdicts = self.classes.iter().map(|class| Block::Text(class.sentence.clone()));
+        vec![
+            Section {
+                heading: "Where the time went".into(),
+                blocks: std::iter::once(Block::Warnings(self.lost.clone())).chain(verdicts).collect(),
+            },
+            Section::new("Over time", [Block::Picture(self.charts())]),
+            Section::new("Stages", [self.page_table().into()]),
+        ]
+    }
+
+    fn page_table(&self) -> Table {
+        let headers = ["group", "stage", "n", "min", "mean", "p50", "p99", "p99.9", "max", "share"];
+        let row = |group: &GroupReport, stage: &StageReport| [vec![group.label()], stage.cells().into()].concat();
+        let rows = self.groups.iter().flat_map(|group| group.stages.iter().map(move |stage| row(group, stage)));
+        Table::new("Q2D queue, D2C device, late: of D2C at most, C2R unseen, R2U until the program knew", headers, rows)
+    }
+}
+
+impl StageReport {
+    /// For people: name, number, min, mean, p50, p99, p99.9, max, share of Q2C.
+    #[must_use]
+    pub fn cells(&self) -> [String; 9] {
+        let ns = format_duration_ns;
+        [
+            self.stage.to_owned(),
+            plimsoll_figures::units::format_count(self.n),
+            ns(self.min_ns),
+            ns(self.mean_ns as u64),
+            ns(self.p50_ns),
+            ns(self.p99_ns),
+            ns(self.p99_9_ns),
+            ns(self.max_ns),
+            self.share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share)),
+        ]
+    }
+}

@@ -1,0 +1,181 @@
+use plimsoll::trace::format::{ClassName, Names};
+
+use super::super::span::Origin;
+use super::*;
+
+fn trace(origin: Origin) -> Trace {
+    let mut names = Names::default();
+    names.classes.insert(1, ClassName { name: "query".to_owned(), shares: 100 });
+    names.disks.insert(0, "/var".to_owned());
+    let lost = vec!["3 event(s) were dropped".to_owned()];
+    Trace { origin, names, unix_at_zero_ns: None, is_monotonic: false, events: 9, spans: 3, lost }
+}
+
+/// Times of Q, D, C, R and U in us, and how late C may have been seen.
+fn span(times_us: [u64; 5], late_us: u32) -> Span {
+    let [queued_ns, submitted_ns, completed_ns, reaped_ns, callback_ns] = times_us.map(|us| Some(us * 1000));
+    Span {
+        shard: 0,
+        disk: 0,
+        class: 1,
+        op: Op::Read,
+        request: 1,
+        piece: 0,
+        is_split: false,
+        file: 0,
+        offset_bytes: 0,
+        len_bytes: 4096,
+        merged: 0,
+        cost_ns: None,
+        reason: Some(WaitReason::Tokens),
+        queued_ns,
+        dispatched_ns: queued_ns,
+        submitted_ns,
+        completed_ns,
+        late_max_ns: late_us * 1000,
+        reaped_ns,
+        callback_ns,
+        error: None,
+        is_cancelled: false,
+    }
+}
+
+fn report(by: &[By], spans: &[Span]) -> StagesReport {
+    let mut stages = Stages::new(by);
+    spans.iter().for_each(|span| stages.visit(&Item::Span(*span)));
+    stages.finish(&trace(Origin::Own))
+}
+
+#[test]
+fn stages_are_the_times_between_stations() {
+    let report = report(&[], &[span([0, 10, 30, 35, 36], 5), span([100, 130, 190, 190, 191], 100)]);
+    let [group] = &report.groups[..] else { panic!("{:?}", report.groups) };
+    let found: Vec<_> = group.stages.iter().map(|stage| (stage.stage, stage.n, stage.min_ns, stage.max_ns)).collect();
+    let expected = [
+        ("Q2D", 2, 10_000, 30_000),
+        ("D2C", 2, 20_000, 60_000),
+        ("late", 2, 5_000, 60_000),
+        ("C2R", 2, 0, 5_000),
+        ("R2U", 2, 1_000, 1_000),
+        ("Q2C", 2, 30_000, 90_000),
+    ];
+    assert_eq!(found, expected);
+    let share = |at: usize| group.stages[at].share.unwrap();
+    assert!((share(0) - 40.0 / 120.0).abs() < 1e-9 && (share(1) - 80.0 / 120.0).abs() < 1e-9);
+    assert_eq!((group.label().as_str(), group.spans, group.bytes, report.duration_ns), ("all", 2, 8192, 191_000));
+    assert_eq!((group.waits[0].reason, group.waits[0].share), ("tokens", 1.0));
+}
+
+#[test]
+fn stations_that_are_not_known_or_run_backwards_leave_their_stages_out() {
+    let unknown = Span { queued_ns: None, callback_ns: None, ..span([0, 10, 30, 35, 36], 0) };
+    let backwards = Span { queued_ns: Some(20_000), ..span([0, 10, 30, 35, 36], 0) };
+    let failed = Span { completed_ns: None, reaped_ns: None, callback_ns: None, error: Some(5), ..unknown };
+    let names = |report: &StagesReport| -> Vec<_> { report.groups[0].stages.iter().map(|stage| stage.stage).collect() };
+    let found = report(&[], &[unknown]);
+    assert_eq!(names(&found), ["D2C", "late", "C2R"]);
+    assert_eq!(found.groups[0].stages[0].share, None);
+    let found = report(&[], &[backwards]);
+    assert_eq!((names(&found), found.backwards), (vec!["D2C", "late", "C2R", "R2U", "Q2C"], 1));
+    let found = report(&[], &[failed]);
+    assert_eq!((found.errors, found.groups[0].stages.len()), (1, 0));
+    let found = report(&[], &[]);
+    assert_eq!((found.groups.len(), found.duration_ns), (0, 0));
+}
+
+#[test]
+fn groups_are_made_by_what_was_asked_for() {
+    let base = span([0, 10, 30, 35, 36], 0);
+    let spans = [
+        base,
+        Span { len_bytes: 4097, op: Op::Write, ..base },
+        Span { len_bytes: 0, op: Op::Flush, class: 7, shard: 3, disk: 2, ..base },
+    ];
+    let cases: [(&[By], [&str; 3]); 5] = [
+        (&[By::Class], ["class 7", "query", ""]),
+        (&[By::Size], ["no length", "to 4 KiB", "to 8 KiB"]),
+        (&[By::Op], ["flush", "read", "write"]),
+        (&[By::Disk, By::Shard], ["/var shard 0", "disk 2 shard 3", ""]),
+        (&[], ["all", "", ""]),
+    ];
+    for (by, expected) in cases {
+        let mut labels: Vec<String> = report(by, &spans).groups.iter().map(GroupReport::label).collect();
+        labels.sort();
+        let expected: Vec<&str> = expected.into_iter().filter(|label| !label.is_empty()).collect();
+        assert_eq!(labels, expected, "{by:?}");
+    }
+}
+
+#[test]
+fn too_many_groups_and_disks_share_one() {
+    let base = span([0, 10, 30, 35, 36], 0);
+    let spans: Vec<Span> = (0..1000).map(|shard| Span { shard, disk: shard, ..base }).collect();
+    let report = report(&[By::Shard], &spans);
+    assert_eq!(report.groups.len(), GROUPS_MAX + 1);
+    let rest = report.groups.last().unwrap();
+    assert_eq!((rest.label().as_str(), rest.spans), ("further groups", (1000 - GROUPS_MAX) as u64));
+    assert_eq!((report.disks.len(), report.disks[DISKS_MAX].device_depth_max), (DISKS_MAX + 1, 992));
+}
+
+#[test]
+fn a_slow_disk_is_told_from_one_that_is_seen_late() {
+    let cases = [
+        // D2C 400 us and looked at every 5 us.
+        ([0, 100, 500, 501, 502], 5, Verdict::Disk, "disk slow"),
+        // Little of the time is the disk's.
+        ([0, 1000, 1100, 1101, 1102], 5, Verdict::Disk, "What came after that was the disk's"),
+        // 400 us, and nobody looked all that time.
+        ([0, 100, 500, 500, 502], 400, Verdict::Late, "seen late"),
+        // Back, and then nobody told the scheduler.
+        ([0, 100, 150, 550, 551], 0, Verdict::Late, "Look more often"),
+        // 100 to 400 us of the disk's.
+        ([0, 100, 500, 500, 502], 300, Verdict::Open, "open, disk slow or seen late"),
+    ];
+    for (times_us, late_us, verdict, part) in cases {
+        let report = report(&[], &[span(times_us, late_us)]);
+        let class = &report.classes[0];
+        assert_eq!(class.verdict, verdict, "{}", class.sentence);
+        assert!(class.sentence.contains(part) && class.sentence.contains("mostly for tokens"), "{}", class.sentence);
+        assert!(class.late_min <= class.late_max && class.late_max <= 1.0);
+    }
+    let mut stages = Stages::new(&[]);
+    stages.visit(&Item::Span(Span { reaped_ns: None, ..span([0, 10, 30, 35, 36], 0) }));
+    let report = stages.finish(&trace(Origin::Kernel));
+    assert_eq!(report.classes[0].verdict, Verdict::Unknown);
+    assert!(report.classes[0].sentence.contains("does not say when the program looked"));
+    let without_end = Span { completed_ns: None, reaped_ns: None, callback_ns: None, ..span([0, 10, 30, 35, 36], 0) };
+    let class = &self::report(&[], &[without_end]).classes[0];
+    assert_eq!((class.queue_share, class.verdict), (None, Verdict::Unknown));
+    assert!(class.sentence.contains("no piece has the times Q, D and C"), "{}", class.sentence);
+}
+
+#[test]
+fn depth_is_the_time_of_pieces_by_the_time_of_the_trace() {
+    // 1,000 pieces, one each 10 us, 20 us in the queue and 40 us in the device.
+    let spans: Vec<Span> =
+        (0..1000).map(|at| 10 * at).map(|us| span([us, us + 20, us + 60, us + 60, us + 60], 0)).collect();
+    let report = report(&[], &spans);
+    let disk = &report.disks[0];
+    assert!((disk.queue_depth_mean - 2.0).abs() < 0.02 && (disk.device_depth_mean - 4.0).abs() < 0.04);
+    assert_eq!((disk.queue_depth_max, disk.device_depth_max, disk.is_max_exact), (2, 4, true));
+    assert!((disk.read_bytes_per_s / 409.6e6 - 1.0).abs() < 0.01, "{}", disk.read_bytes_per_s);
+    assert_eq!((disk.disk.as_str(), disk.write_bytes_per_s), ("/var", 0.0));
+    let middle = &disk.series[disk.series.len() / 2];
+    assert!((middle.device_depth - 4.0).abs() < 0.01 && middle.from_ns > 0 && disk.series_step_ns > 0);
+}
+
+#[test]
+fn forms_of_the_report() {
+    let report = report(&[By::Class, By::Size], &[span([0, 10, 30, 35, 36], 5)]);
+    let json: serde_json::Value = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["groups"][0]["size_max_bytes"], 4096);
+    assert_eq!(json["classes"][0]["verdict"], "disk");
+    let csv = report.to_csv();
+    assert_eq!(csv.lines().nth(1), Some("query,4096,,,,Q2D,1,10000,10000.0,10000,10000,10000,10000,0.333333"));
+    let columns = csv.lines().map(|line| line.split(',').count());
+    assert!(columns.into_iter().all(|count| count == 14), "{csv}");
+    let page = report.page("trace stages");
+    assert!(page.contains("Bandwidth over time") && page.contains("query to 4 KiB") && page.contains("3 event(s)"));
+    assert_eq!(report.charts().len(), PICTURES.len());
+}

@@ -1,0 +1,88 @@
+//! A table as data: names of columns, and rows of plain text.
+//!
+//! # Why
+//! The same rows are shown on a terminal and on a page, and written for spreadsheets. What is in them is decided once.
+//!
+//! # How it works
+//! A [`Table`] is made of names and rows. It is rendered to CSV here, to HTML by [`crate::page`], to text that fits a
+//! terminal by the command. [`csv`] makes CSV of anything by [`Column`]s: each has its name beside what stands below it.
+//!
+//! # Limits
+//! Cells are text: who makes a table decides how many digits a figure has.
+//!
+//! # Example
+//! ```
+//! use plimsoll_show::table::{Column, Table, csv, fixed};
+//! let disks = [("a,b", Some(1.5)), ("c", None)];
+//! type Disk = (&'static str, Option<f64>);
+//! let columns: &[Column<Disk>] = &[("disk", |it| it.0.to_owned()), ("read_ms", |it| fixed(it.1, 2))];
+//! assert_eq!(csv(&disks, columns), "disk,read_ms\n\"a,b\",1.50\nc,\n");
+//! let table = Table::new("", ["disk"], disks.map(|it| [it.0.to_owned()]));
+//! assert_eq!(table.to_csv(), "disk\n\"a,b\"\nc\n");
+//! ```
+
+use std::fmt::Display;
+
+use plimsoll_figures::units::csv_field;
+
+/// Rows and columns of plain text. Rows may be shorter than others: what is missing stays empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// Above the table; empty for none.
+    pub caption: String,
+    /// Names of the columns; empty for none.
+    pub headers: Vec<String>,
+    /// The cells, row by row. The first cell of a row is its name.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table of these rows; an empty caption for none.
+    #[must_use]
+    pub fn new<H, R>(caption: impl Into<String>, headers: H, rows: R) -> Table
+    where
+        H: IntoIterator<Item: Into<String>>,
+        R: IntoIterator<Item: Into<Vec<String>>>,
+    {
+        Table {
+            caption: caption.into(),
+            headers: headers.into_iter().map(Into::into).collect(),
+            rows: rows.into_iter().map(Into::into).collect(),
+        }
+    }
+
+    /// As CSV: the names, then a line for each row.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        std::iter::once(&self.headers)
+            .chain(&self.rows)
+            .map(|row| line(row.iter().map(|cell| csv_field(cell))))
+            .collect()
+    }
+}
+
+/// The name of a column of CSV, and what stands below it for a row.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
+/// CSV of `rows`: the names of the columns, then a line for each row.
+#[must_use]
+pub fn csv<'r, R: 'r>(rows: impl IntoIterator<Item = &'r R>, columns: &[Column<R>]) -> String {
+    let lines = rows.into_iter().map(|row| line(columns.iter().map(|(_, cell)| csv_field(&cell(row)))));
+    std::iter::once(line(columns.iter().map(|(name, _)| (*name).to_owned()))).chain(lines).collect()
+}
+
+fn line(cells: impl Iterator<Item = String>) -> String {
+    cells.collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// A number with so many decimals; empty where there is none.
+#[must_use]
+pub fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
+    value.into().map_or_else(String::new, |value| format!("{value:.decimals$}"))
+}
+
+/// What is known, as it is; empty where it is not.
+#[must_use]
+pub fn known(value: Option<impl Display>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
