@@ -1,15 +1,15 @@
-//! Parallelism against throughput, latency and the queue in the disk; who is the limiter.
+//! Throughput, latency and the queue in the disk by parallelism, and the limiter that they reveal.
 //!
 //! # Why
-//! A disk that is saturated answers later the more one asks. If neither throughput nor latency moves, the limiter
-//! stands above the disk. This is the best single rule in the source documents.
+//! A saturated disk answers later as parallelism grows. If neither throughput nor latency moves, the limiter stands
+//! above the disk. This is the best single rule in the source documents.
 //!
 //! # How it works
 //! Each point is a closed loop. Little's law, queue = rate x latency, must hold at each. [`verdict`] compares the last
 //! two points.
 //!
 //! # Limits
-//! The rule needs points beyond the knee: where throughput still grows it says so.
+//! The rule needs points beyond the knee: if throughput still grows, the verdict says so.
 //!
 //! # Example
 //! 16 to 32 fibers: throughput +0.1 %, latency in the disk +0.2 %: the limiter is above the disk.
@@ -21,9 +21,9 @@ use super::super::{Outcome, ScenarioError, Series, Table, Target};
 use super::plateau::{MIB, i7i_12xlarge, loop_of, old_defaults};
 use crate::world::SimDisk;
 
-/// 32 is beyond the document's sweep: 128 KiB saturate nothing with 16.
+/// Parallelisms of the sweep. 32 is beyond the document's: 128 KiB saturate nothing with 16.
 const FIBERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Growth from one point to the next, which has twice the fibers, that counts as none.
+/// Growth between points of doubled parallelism below which a figure counts as flat.
 const FLAT: f64 = 1.1;
 
 /// One point of a sweep.
@@ -35,14 +35,14 @@ struct Point {
     latency_ns: f64,
 }
 
-/// Who holds throughput back.
+/// The limiter of throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limiter {
-    /// Nobody yet: more parallelism gives more.
+    /// None yet: more parallelism gives more.
     Parallelism,
     /// The disk: latency grows instead.
     Disk,
-    /// Neither grows: what is above the disk holds requests back.
+    /// Neither grows: the limiter is above the disk.
     AboveDisk,
 }
 
@@ -65,7 +65,7 @@ fn verdict(points: &[Point]) -> Limiter {
     }
 }
 
-/// Two sizes, six parallelisms, old defaults and ours.
+/// Runs two sizes and six parallelisms, with old defaults and with ours.
 pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut throughput = Series {
