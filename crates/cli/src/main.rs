@@ -1,7 +1,7 @@
 //! The `plimsoll` command: one file per command, this one to find it.
 //!
-//! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
-//! it; 130 interrupted (what was measured has been printed, scratch files are gone).
+//! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or
+//! run it; 130 interrupted (results so far have been printed, scratch files removed).
 
 mod attach;
 mod cache;
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Ok(Outcome::OfProgram(code)) => ExitCode::from(code),
         Err(failure) => {
-            // A closed pipe is the reader's way to say that it has seen enough.
+            // A reader closes the pipe when it has read enough: no error.
             if !failure.is_broken_pipe() {
                 screen::error(&failure.to_string());
             }
