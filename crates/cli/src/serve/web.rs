@@ -1,8 +1,8 @@
 //! The HTTP server: a thread, a bounded number of connections, and one function that answers.
 //!
 //! # Why
-//! Few clients read the page and the metrics, and they must not take the host's resources from its disks; nor may a
-//! client that hangs lock others out for good.
+//! Few clients read the page and the metrics, and they must cost the host little; nor may a client that hangs lock
+//! others out for good.
 //!
 //! # How it works
 //! One thread runs everything (tokio's current-thread runtime, hyper for HTTP/1.1). Each connection has a task; there

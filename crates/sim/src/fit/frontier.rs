@@ -26,7 +26,8 @@ const LN_P_MAX: f64 = 2.8;
 const P_INFINITE: f64 = 12.0;
 /// Steps of the grid beyond the outermost cells up to which the axes are searched.
 const STEPS_BEYOND: f64 = 1.25;
-/// Distance, as a part of the axis, that a cell must lie inside another one in both directions to be off the frontier.
+/// Tolerance of comparisons, as a part of the axis. A cell is off the frontier if another one is ahead by more than
+/// this in one direction, and behind by at most this in the other.
 const MARGIN: f64 = 0.005;
 /// Distance from the curve, in root mean squares, beyond which a cell of the frontier is left out.
 const OUTLIER: f64 = 2.5;

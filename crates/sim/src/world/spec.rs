@@ -127,7 +127,7 @@ pub struct ClassSpec {
     pub name: String,
     /// The group to which it belongs; `None`: no group.
     pub parent: Option<String>,
-    /// Its part of its parent's part, at least 1, in proportion to the other members' shares.
+    /// Shares, at least 1: its part of the parent's share, in proportion to the shares of the other members.
     pub shares: u32,
     /// Whether it is a group, which has members and no requests of its own.
     pub is_group: bool,

@@ -269,7 +269,7 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Writes to a full 983 DCT with the properties of a fresh one.
+/// Writes to a full 983 DCT, with its sustained properties and with those of a fresh one.
 pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let preset = preset("983-dct")?;

@@ -6,7 +6,7 @@
 //! # How it works
 //! Two classes of equal shares, one of which works for 8 ms and pauses for 12, on one shard and on several; the time is
 //! measured from the paused class's last dispatch until the other has the disk for itself. One of 64 shards with work.
-//! Disk groups, of which one has work, or all.
+//! Disk groups with work in one of them, or in all.
 //!
 //! # Limits
 //! The time is rounded up to the 250 us over which the rate of the other class is measured.
