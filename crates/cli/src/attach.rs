@@ -131,6 +131,7 @@ impl Trace {
         let stopped = client.stop_trace();
         // Move the record first: whatever the program answered, the events belong to the user.
         self.fetch()?;
+
         let stopped = match stopped {
             Err(error) if has_ended(&error) => {
                 screen::note(&format!("the program has ended; {path} holds what it recorded"));
@@ -138,6 +139,7 @@ impl Trace {
             }
             other => other?,
         };
+
         let events = format_count(stopped.events);
         if let Some(error) = stopped.error {
             return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
@@ -167,6 +169,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     let read = attach::running();
     let (programs, silent) = read.map_err(|error| Failure::Machine(format!("cannot look for programs: {error}")))?;
     silent.iter().for_each(|sentence| screen::warning(sentence));
+
     match format {
         BriefFormat::Json => screen::print(&as_json(&programs)?)?,
         BriefFormat::Table if programs.is_empty() => {
@@ -292,6 +295,7 @@ fn classes(disk: &DiskState) -> String {
             waits(&recent, class.waits_for.as_deref()),
         ]
     });
+
     screen::table(&headers, rows.collect())
 }
 

@@ -156,6 +156,7 @@ fn rows(situation: &Situation) -> Vec<Vec<String>> {
             format!("{:.1}", line.device_depth),
         ]
     };
+
     let mut rows: Vec<Vec<String>> = situation.classes.iter().enumerate().map(|(at, l)| line(at, l)).collect();
     let total = format_throughput_decimal(situation.throughput_bytes_per_s);
     rows.push(vec![String::new(), "all".to_owned(), String::new(), total]);

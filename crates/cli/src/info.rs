@@ -122,11 +122,13 @@ fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
              raise --shards"
         )));
     }
+
     let options = InfoOptions {
         form: arguments.model,
         latency_goal: arguments.latency_goal.unwrap_or(LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS)),
         io_queues: arguments.num_io_queues.or(arguments.shards).unwrap_or(1),
     };
+
     match (&arguments.io_properties, &arguments.disk) {
         (Some(path), _) => {
             let properties = io_properties::parse_from_file(path)?;
@@ -214,6 +216,7 @@ fn sizes_table(form: &FormInfo) -> String {
             rate(megabytes(size.write_bytes_per_s)),
         ]
     });
+
     let headers = [
         "size",
         "read\nus",

@@ -66,6 +66,7 @@ enum Command {
 fn main() -> ExitCode {
     let matches = examples::with_examples(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+
     let end = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Command::Cache(arguments) => cache::run(&arguments),
         Command::Presets(arguments) => presets::run(&arguments),
     };
+
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Finding) => ExitCode::from(1),

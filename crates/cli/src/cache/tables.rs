@@ -182,6 +182,7 @@ pub(super) fn hits(table: &HitTable) -> String {
     if table.rows.is_empty() || table.lookups == 0 {
         return "no look-ups yet".to_owned();
     }
+
     let mut text = format!("{:>10} {:>15} {:>7}\n", "SIZE", "HITS", "%");
     let mut is_beyond = false;
     for row in &table.rows {
@@ -198,6 +199,7 @@ pub(super) fn hits(table: &HitTable) -> String {
         let (size, hits) = (format_bytes_binary(row.size_bytes), format_count(row.hits));
         let _ = writeln!(text, "{}", format!("{size:>10} {hits:>15} {:>7.2} {bar}", row.pct).trim_end());
     }
+
     let _ = writeln!(text, "of {} look-ups; {} ghosts", format_count(table.lookups), format_count(table.ghosts));
     text
 }

@@ -95,6 +95,7 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
     if name.trim().is_empty() {
         return Err(Failure::Input("--name: a machine needs a name".to_owned()));
     }
+
     let disk = match &arguments.storage {
         Some(path) if !path.is_dir() => {
             let message = format!(
@@ -110,6 +111,7 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
         }
         None => None,
     };
+
     let budgets = if arguments.quick { Budgets::QUICK } else { Budgets::STANDARD };
     let (skip, peer) = (arguments.skip.clone(), arguments.peer.clone());
     Ok(CardOptions { disk, budgets, skip, peer, ..CardOptions::new(name) })

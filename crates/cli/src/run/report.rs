@@ -45,6 +45,7 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
         let rate = count as f64 / ended.seconds.max(1e-9);
         if rate >= 10.0 { format_count(rate.round() as u64) } else { format!("{rate:.1}") }
     };
+
     let row = |(at, class): (usize, &super::handover::ClassForm)| {
         let [(reads, read_bytes), (writes, written_bytes)] = [false, true].map(|writes| counters.class(at, writes));
         if reads + writes == 0 {
@@ -65,6 +66,7 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
             most.map_or("-".to_owned(), |(ns, reason)| format!("{} {}", reason.name(), short_ns(ns))),
         ])
     };
+
     ended.handover.classes.iter().enumerate().filter_map(row).collect()
 }
 

@@ -149,6 +149,7 @@ pub(super) fn handover(
         }
     };
     let rules = rules.rules.iter().map(rule).collect();
+
     Handover {
         version: VERSION.to_owned(),
         program: format!("plimsoll run {name}"),

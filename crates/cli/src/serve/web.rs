@@ -59,6 +59,7 @@ pub(super) fn serve(
     end: oneshot::Receiver<()>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
+
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -146,11 +146,13 @@ fn surface_text(surface: &Surface) -> String {
         row.push(if result.saturated { "saturated".to_owned() } else { String::new() });
         row
     });
+
     let headers: &[&str] = if is_measured {
         &["writes", "read IOPS", "p50", "p95", "model p50", "model p95", "p50 error", ""]
     } else {
         &["writes", "read IOPS", "model p50", "model p95", ""]
     };
+
     let mut text = screen::table(headers, rows.collect());
     text.push('\n');
     if let Some(errors) = errors_text(surface) {

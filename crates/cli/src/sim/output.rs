@@ -200,9 +200,11 @@ impl Pictures {
                     return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
                 }
             }
+
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::Machine(format!("cannot make {}: {error}", directory.display())))?;
         }
+
         Ok(Pictures { csv: csv.map(Path::to_owned), svg: svg.map(Path::to_owned) })
     }
 

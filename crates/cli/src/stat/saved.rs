@@ -49,12 +49,14 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+
     let options = ReadOptions {
         interval_s: arguments.saved.interval.map(|time| time.as_secs_f64()),
         is_first_an_interval: arguments.show.omit_first,
     };
     let mut recorded = from::read_all(&files, &options).map_err(|error| Failure::Input(error.to_string()))?;
     recorded.notes.iter().for_each(|note| screen::note(&format!("note: {note}")));
+
     let Recorded { intervals, facts, .. } = &mut recorded;
     let is_wanted = |name: &str| {
         arguments.show.partitions || !is_partition(name, facts) || arguments.named().any(|device| device == name)
@@ -64,6 +66,7 @@ pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorde
     if intervals.iter().any(has_disks) {
         intervals.iter_mut().for_each(|interval| interval.devices.retain(|device| is_wanted(&device.device)));
     }
+
     check_devices(arguments, &recorded)?;
     Ok(recorded)
 }

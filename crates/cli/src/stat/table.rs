@@ -337,6 +337,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
+
     let headers = ["class", "shares", "r/s", "w/s", "read", "written", "queue", "device", "queued", "waits for"];
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64));
     let row = |row: &ClassRow| {
@@ -354,6 +355,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
             waits.map_or_else(|| "-".to_owned(), |(reason, part)| format!("{reason} {:.0}%", 100.0 * part)),
         ]
     };
+
     format!("{}\n\n", screen::table(&headers, rows.iter().map(row).collect()))
 }
 

@@ -310,9 +310,11 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     let number = |row: &matrix::MatrixRow| {
         [vec![row.kind.to_owned(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
     };
+
     let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
     let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
                requests under way, more would only take memory.";
+
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         table: Table::new("", headers, report.rows.iter().map(row)),

@@ -27,6 +27,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
     let residual = |at: usize| 0.04 * wobble(at);
     let axis = || Axis::log2("request size", Unit::Bytes);
     let (mut curve, mut rest) = (Vec::new(), vec![horizontal(0.0, "")]);
+
     for (index, (name, iops, rate)) in kinds.into_iter().enumerate() {
         let seed = |at: usize| at + 50 * index;
         let curve_points = sizes.iter().enumerate().map(|(at, size)| {
@@ -39,6 +40,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
         curve.push(Layer::Points { name: name.to_owned(), points: curve_points.collect() });
         rest.push(Layer::Points { name: name.to_owned(), points: rest_points.collect() });
     }
+
     vec![
         Chart {
             title: "Rate by request size".into(),

@@ -125,6 +125,7 @@ fn check_disk(spec: &WorldSpec, at: usize, disk: &SimDisk) -> Result<(), WorldEr
     if disk.max_requests == 0 {
         return Err(invalid(item(), "max_requests is 0: nothing could ever be queued"));
     }
+
     let Some(queues) = disk.num_io_queues else { return Ok(()) };
     if queues == 0 || usize::from(queues) > shards {
         return Err(invalid(

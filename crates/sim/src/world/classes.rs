@@ -92,6 +92,7 @@ impl ClassTable {
     ) -> Result<(), QueueError> {
         let disk = &state.disk;
         let first = self.at(number, at, 0);
+
         let node = if class.is_group || has_sub_classes {
             let group = disk.add_group(parent, class.shares)?;
             if !class.is_group {
@@ -105,6 +106,7 @@ impl ClassTable {
             self.members[first..first + self.shards].iter_mut().for_each(|member| member.id = Some(id));
             NodeId::Class(id)
         };
+
         self.nodes[number * self.classes + at] = Some(node);
         self.set_qos_of(number, state, at, class.qos)
     }

@@ -115,6 +115,7 @@ impl Counting {
         let (taken_ns, len_bytes) = (now_ns.saturating_sub(sent_ns), u64::from(len_bytes));
         let counters = &mut self.counters;
         counters.in_flight = counters.in_flight.saturating_sub(1);
+
         match op {
             Op::Read => {
                 counters.reads += 1;

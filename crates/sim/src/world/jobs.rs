@@ -37,6 +37,7 @@ impl World<'_> {
         let spec = self.spec;
         let class_of = |name: &str| spec.classes.iter().position(|class| class.name == name);
         let job_of = |name: &str| spec.jobs.iter().position(|job| job.name == name);
+
         match change {
             Change::SetShares { class, shares } => {
                 if let Some(class) = class_of(class) {

@@ -224,6 +224,7 @@ impl World<'_> {
         let (now_ns, duration_ns) = (self.now_ns, self.spec.duration_ns);
         self.disks.iter_mut().for_each(|disk| disk.in_device.go_on(now_ns));
         self.totals.outstanding = self.requests.live() as u64;
+
         let mut classes = Vec::new();
         for disk in 0..self.disks.len() {
             for (class, spec) in self.spec.classes.iter().enumerate() {
@@ -232,6 +233,7 @@ impl World<'_> {
                 }
             }
         }
+
         WorldReport {
             seed: self.spec.seed,
             duration_ns,
@@ -313,6 +315,7 @@ impl World<'_> {
             latency: Histogram::new(),
             by_shard: Vec::new(),
         };
+
         for run in self.runs.iter().filter(|run| run.job as usize == job) {
             let counts = JobCounts {
                 requests: run.counts.requests,
@@ -329,6 +332,7 @@ impl World<'_> {
             let latency = LatencySummary::of(&run.latency);
             report.by_shard.push(JobOnShard { shard: run.shard as usize, counts, latency });
         }
+
         report
     }
 }

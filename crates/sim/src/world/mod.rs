@@ -284,6 +284,7 @@ impl<'a> World<'a> {
             if turns > MAX_TURNS_AT_ONE_MOMENT {
                 return Err(WorldError::StandsStill { at_ns });
             }
+
             if actor == WORLD {
                 if self.world_turn()? {
                     return Ok(self.report());
@@ -383,6 +384,7 @@ impl<'a> World<'a> {
     fn dispatch(&mut self, shard: u32, number: u32) {
         let state = &mut self.queues[number as usize];
         let disk = &mut self.disks[state.disk as usize];
+
         let mut has_sent = false;
         while let Some(piece) = state.queue.poll_dispatch(self.now_ns) {
             has_sent = true;
@@ -396,6 +398,7 @@ impl<'a> World<'a> {
                 &mut self.log,
             );
         }
+
         state.changed = false;
         state.wakeup_ns = state.queue.next_wakeup().map_or(NEVER, |at_ns| at_ns.max(self.now_ns + 1));
         let disk = state.disk as usize;

@@ -74,6 +74,7 @@ impl<'a> Run<'a> {
         // Neighbouring shards and jobs must not get overlapping random sequences: mix their numbers well.
         let mix = (job as u64 + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (u64::from(shard) + 1).rotate_left(32);
         let stride_bytes = spec.region.shard_stride_bytes.saturating_mul(place as u64);
+
         Run {
             spec,
             job: job as u32,

@@ -173,6 +173,7 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
     let iops = |value: Option<f64>| dash(value.map(format_iops_short));
     let moved = |kib: Option<f64>| dash(kib.map(|kib| format_throughput_decimal(kib * 1024.0)));
     let two = |value: Option<f64>| dash(value.map(|value| format!("{value:.2}")));
+
     let figures = [
         iops(columns.reads_per_s),
         iops(columns.writes_per_s),
@@ -184,6 +185,7 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
         table::capacity(judged),
         table::percent(judged.saturation),
     ];
+
     let mut cells = vec![Line::from(printable(&judged.interval.device))];
     let width = |at: usize| COLUMNS.get(at + 1).map_or(0, |(_, width)| *width);
     cells.extend(figures.iter().enumerate().map(|(at, figure)| Line::from(aligned(figure, width(at)))));

@@ -156,6 +156,7 @@ fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
         "queries at 40 000 a second (40 % of the disk), with and without repair",
         &["repair", "queries, k/s", "p50, us", "p99, us", "repair, MB/s"],
     );
+
     for (title, fibers) in [("none", 0), ("64 reads of 128 KiB", 64)] {
         let mut jobs = vec![JobSpec { load: Load::poisson(40e3), ..job("query", 1) }];
         jobs.extend((fibers > 0).then(|| job("repair-read", fibers)));
@@ -171,6 +172,7 @@ fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
         let repair = format!("{:.0}", repair.bytes_per_s / 1e6);
         table.row([title.to_owned(), rate, format!("{p50:.0}"), format!("{p99:.0}"), repair]);
     }
+
     outcome.tables.push(table);
     Ok(())
 }

@@ -70,6 +70,7 @@ fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         "delivered on a disk that could do four times as much, over configured",
         &["i", "IOPS at 512 B", "bandwidth at 256 KiB (slope)"],
     );
+
     for i in [1u64, 8, 64] {
         let figures = four_figures([15_000 * i, i << 30, 15_000 * i, i << 30]);
         let mut rate = |len_bytes: u32| {
@@ -86,6 +87,7 @@ fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         outcome.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Target::Between(0.98, 1.02));
         table.row([i.to_string(), format!("{iops:.4}"), format!("{bandwidth:.4}")]);
     }
+
     outcome.tables.push(table);
     Ok(())
 }
@@ -246,12 +248,14 @@ fn measure(
     device.rates.rewrite_block_bytes = 4096;
     // Rates are those of the steady state: no buffer to fill first.
     device.buffer.size_bytes = 0;
+
     let (write_iops, read_bytes_per_s) = (device.rates.write_iops, device.rates.read_bytes_per_s);
     let mut spec = loop_of(seed, SimDisk::new(device, config.clone()), op, 768, len_bytes);
     (spec.warmup_ns, spec.duration_ns) = (2 * MS, 20 * MS);
     if op == Op::Read {
         spec.duration_ns = 50 * MS;
     }
+
     let disk = *disk_of(&outcome.run(&spec)?)?;
     Ok(match op {
         Op::Read => (read_bytes_per_s / MIB, disk.bytes_per_s / MIB),

@@ -418,6 +418,7 @@ struct Found {
 fn judge(outcome: &mut Outcome, found: &[Found]) {
     let [fixed, capped, bounded, controlled] = found else { return };
     let (beginning, half_full, slow) = (controlled.rates[0], controlled.rates[3], controlled.rates[4]);
+
     let fill = found.iter().map(|way| way.fill).fold(1.0, f64::min);
     outcome.figure("the disk is full at the end, whichever way", fill, Target::AtLeast(0.79));
     outcome.figure(
@@ -425,6 +426,7 @@ fn judge(outcome: &mut Outcome, found: &[Found]) {
         bounded.backlog / fixed.backlog,
         Target::AtMost(0.7),
     );
+
     outcome.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, Target::AtMost(0.0));
     for (name, other) in [("static shares'", fixed), ("a cap's", capped)] {
         let name = format!("controllers: backlog at the end, over {name}");

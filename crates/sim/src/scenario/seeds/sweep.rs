@@ -77,6 +77,7 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut queue =
         Series { title: "queue in the disk by parallelism".into(), y: "requests".into(), ..throughput.clone() };
     let mut worst_little = 0f64;
+
     for len_bytes in [128u32 << 10, 1 << 20] {
         for (name, config, expected) in
             [("old defaults", old_defaults(), Limiter::AboveDisk), ("ours", DiskConfig::default(), Limiter::Disk)]
@@ -93,6 +94,7 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
                 worst_little = worst_little.max((point.in_disk / (point.latency_ns / 1e9) / point.iops - 1.0).abs());
                 points.push(point);
             }
+
             let title = format!("{} KiB, {name}", len_bytes >> 10);
             let found = verdict(&points);
             outcome.tables.push(table_of(&title, len_bytes, &points, found));
@@ -105,12 +107,14 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
                 let plateau = points.last().map_or(0.0, |point| point.in_disk);
                 outcome.figure("1 MiB, old defaults: queue in the disk", plateau, Target::Between(3.5, 4.5));
             }
+
             let curve =
                 |y: &dyn Fn(&Point) -> f64| points.iter().map(|point| (f64::from(point.fibers), y(point))).collect();
             throughput.curves.push((title.clone(), curve(&|point| point.iops * f64::from(len_bytes) / MIB)));
             queue.curves.push((title, curve(&|point| point.in_disk)));
         }
     }
+
     outcome.series = vec![throughput, queue];
     outcome.figure("Little's law: largest deviation, %", worst_little * 100.0, Target::AtMost(2.0));
     outcome.remark(

@@ -145,6 +145,7 @@ pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let columns = ["groups", "active", "of the disk", "most over least shard"];
     let mut table = Table::new("16 shards in disk groups, 4 KiB reads", &columns);
+
     for groups in [2_u16, 4] {
         for (name, active) in [("one group", 1), ("all but one", groups - 1), ("all", groups)] {
             let report = outcome.run(&numa_world((groups, active), seed))?;
@@ -160,6 +161,7 @@ pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
     outcome.tables.push(table);
+
     let away = numa_comes_back(&mut outcome, seed)?;
     outcome.figure("a group that comes back: its part of its share in the first 50 ms", away, Target::AtLeast(0.95));
     Ok(outcome)

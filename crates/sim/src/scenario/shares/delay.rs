@@ -35,12 +35,14 @@ fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
         start_offset_ns: poll_interval_ns.map_or(0, |interval_ns| interval_ns * at as u64 / (queues as u64 + 1)),
         ..ShardSpec::default()
     };
+
     let query = JobSpec { load: Load::poisson(500.0), shards: ShardSet::List(vec![0]), ..reads("query", 1, 4096) };
     let scan = JobSpec {
         pattern: Pattern::Sequential,
         shards: ShardSet::List((1..=queues as u32).collect()),
         ..reads("scan", 8, 128 << 10)
     };
+
     WorldSpec {
         seed,
         shards: (0..=queues).map(shard).collect(),
