@@ -41,7 +41,7 @@ pub use data_sheet::{parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse
 /// Why a text is not a size, rate, duration or count, and the form to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// What is wrong, in one clause that starts in lower case.
+    /// The problem, in one clause that starts in lower case.
     pub message: String,
     /// The form to write instead.
     pub help: String,

@@ -8,7 +8,7 @@
 //! [`plot`] renders SVG of curves and bars.
 //!
 //! # Limits
-//! Nothing here knows a command or what its figures mean.
+//! Nothing here knows a command or the meaning of its figures.
 //!
 //! # Example
 //! See [`page`] and [`plot`].

@@ -1,4 +1,4 @@
-//! Memory belongs to what is in flight: a world that runs twice as long allocates no more often.
+//! Memory follows the requests in flight: a world that runs twice as long allocates no more often.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

@@ -59,7 +59,7 @@ impl Span {
         Span { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// Returns the span of places, of which there may be only one, or none.
+    /// Returns the span of `places`. There may be only one place, or none.
     fn of(places: impl Iterator<Item = f64>, scale: Scale, includes_zero: bool) -> Span {
         let zero = includes_zero.then_some(0.0);
         let ends = |(low, high): (f64, f64), place: f64| (low.min(place), high.max(place));
