@@ -148,7 +148,7 @@ struct SavedFlags {
     interval: Option<Duration>,
 }
 
-/// Shortest time between reports.
+/// Shortest and longest time between reports.
 const EVERY_LEAST: Duration = Duration::from_millis(10);
 const EVERY_MOST: Duration = Duration::from_secs(365 * 86_400);
 

@@ -20,7 +20,8 @@ use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use table::table;
 
-/// Flags of the measurement. They conflict with flags that only read a record.
+/// Flags that say how to measure. They conflict with --from and --merge, which measure nothing, and with --resume, which
+/// measures as its record says.
 const MEASURING: [&str; 14] = [
     "storage",
     "disk",

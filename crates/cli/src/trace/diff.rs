@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::ReportFormat;
 use crate::screen;
 
-/// Most patterns in a table.
+/// Most patterns, and most rows of figures, in a table.
 const PATTERNS_SHOWN: usize = 8;
 const ROWS_SHOWN: usize = 60;
 

@@ -30,7 +30,7 @@ const PROBE_SHARE: f64 = 0.002;
 const BEYOND_NEIGHBOURS: f64 = 0.14;
 /// Knots of the curve of latency over load.
 const KNOTS: usize = 16;
-/// Most sweeps over the table.
+/// Most sweeps over the table, and the change of ln latency in a sweep at which it counts as smooth.
 const SWEEPS_MAX: usize = 4000;
 const SMOOTH: f64 = 1e-6;
 /// Over-relaxation of a sweep; any value from 1 to 2 converges.

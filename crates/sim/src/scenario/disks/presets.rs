@@ -41,7 +41,7 @@ const NAMES: [&str; 12] = [
     "samsung-ssd-990-pro-2tb",
 ];
 
-/// Requests of a run before counting begins.
+/// Requests of a run before counting begins, and after that.
 const SETTLE_REQUESTS: f64 = 40_000.0;
 const COUNTED_REQUESTS: f64 = 20_000.0;
 const SHORTEST_S: f64 = 0.05;

@@ -38,7 +38,7 @@ const DIRTY_MAX_BYTES: f64 = MEMORY_BYTES / 2.0;
 const MEMTABLE_BYTES: u64 = 48_000_000;
 /// Rate that clients offer: 2 million rows of 1 kB a second.
 const OFFERED_BYTES_PER_S: f64 = 2e9;
-/// Writes that clients have outstanding.
+/// Writes that clients have outstanding, and the length of a commitlog write.
 const WRITERS: f64 = 64.0;
 const COMMIT_BYTES: u32 = 128 << 10;
 /// Longest delay of a write.
