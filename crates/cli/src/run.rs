@@ -125,8 +125,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let mut command = Command::new(&path);
     command.args(arguments.command.iter().skip(1)).env(VARIABLE, shared.path());
     set_name(&mut command, name);
-    // Put our library before others: the dynamic linker takes a function from the first that has it.
 
+    // Put our library before others: the dynamic linker takes a function from the first that has it.
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");

@@ -132,7 +132,6 @@ impl Tables {
     }
 
     /// Returns the new remarks, a line for each kind with its devices.
-
     fn remarks(&mut self, observed: &Observed) -> Vec<String> {
         let highest_seen = Remark {
             code: HIGHEST_SEEN,
