@@ -1,4 +1,4 @@
-//! `plimsoll attach`: see into a running program, and change it.
+//! `plimsoll attach`: inspects and changes a running program.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, Outcome, as_json};
 use crate::flags::{BriefFormat, time_within};
 use crate::{interrupt, screen};
 
-/// How often a waiting view looks whether it is to end.
+/// Interval at which a waiting view checks whether it is to end.
 const TICK: Duration = Duration::from_millis(20);
 
 /// See what a running program's classes do and wait for, and change shares, limits and mode while it runs
@@ -82,28 +82,32 @@ impl From<ClientError> for Failure {
 pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let Some(target) = &arguments.target else { return list(arguments.format) };
     let socket = attach::socket(target)?;
+
     let mut client = Client::connect(&socket)?;
-    // A misspelled class is told before anything has begun.
+    // Refuse a misspelled class before anything begins.
     attach::requests(client.hello(), &arguments.settings)?;
+
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let trace = arguments.trace.as_deref().map(|path| Trace::start(&mut client, &socket, path)).transpose()?;
+
     let changed = attach::apply(&mut client, &arguments.settings, arguments.mode);
     if let Err(error) = changed {
         trace.iter().try_for_each(|trace| trace.end(&mut client))?;
         return Err(error.into());
     }
+
     let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
     let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
     trace.iter().try_for_each(|trace| trace.end(&mut client))?;
     shown
 }
 
-/// A record that the program writes beside its socket, and that goes to a file of the user's at its end.
+/// A record that the program writes beside its socket and that is moved to the user's file at its end.
 struct Trace {
-    /// Where the program writes, as this process sees it.
+    /// Path of the record while the program writes it, as this process sees it.
     from: PathBuf,
-    /// Where the user wants it; made at the beginning, so that nothing that exists is written over.
+    /// The user's file. Created at the beginning, so that no existing file is overwritten.
     to: PathBuf,
 }
 
@@ -114,19 +118,20 @@ impl Trace {
         let name = format!("attach-{}-{unix_ms}.plt", std::process::id());
         let from = socket.with_file_name(&name);
         if let Err(error) = client.change(&Request::TraceStart { name }) {
-            // Nothing is in it.
+            // The file is still empty.
             let _ = std::fs::remove_file(to);
             return Err(error.into());
         }
         Ok(Trace { from, to: to.to_owned() })
     }
 
-    /// Ends the record, fetches it and says what is in it.
+    /// Ends the record, moves it and reports its content.
     fn end(&self, client: &mut Client) -> Result<(), Failure> {
         let path = self.to.display();
         let stopped = client.stop_trace();
-        // Whatever was said: what was recorded is the user's.
+        // Move the record first: whatever the program answered, the events belong to the user.
         self.fetch()?;
+
         let stopped = match stopped {
             Err(error) if has_ended(&error) => {
                 screen::note(&format!("the program has ended; {path} holds what it recorded"));
@@ -134,6 +139,7 @@ impl Trace {
             }
             other => other?,
         };
+
         let events = format_count(stopped.events);
         if let Some(error) = stopped.error {
             return Err(Failure::Machine(format!("cannot write {path}: {error}; it holds the first {events} events")));
@@ -146,7 +152,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Moves the record from where the program wrote it, to another file system if need be.
+    /// Moves the record to the user's file, across file systems if need be.
     fn fetch(&self) -> Result<(), Failure> {
         let (from, to) = (&self.from, &self.to);
         let copy = || std::fs::copy(from, to).and_then(|_| std::fs::remove_file(from));
@@ -163,6 +169,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     let read = attach::running();
     let (programs, silent) = read.map_err(|error| Failure::Machine(format!("cannot look for programs: {error}")))?;
     silent.iter().for_each(|sentence| screen::warning(sentence));
+
     match format {
         BriefFormat::Json => screen::print(&as_json(&programs)?)?,
         BriefFormat::Table if programs.is_empty() => {
@@ -183,7 +190,7 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Waits for one interval, or until somebody has asked for the end.
+/// Waits for one interval, or until the user asks for the end.
 fn wait(arguments: &AttachArguments, control: &Control) {
     let until = Instant::now() + arguments.interval;
     while !control.is_stopped() && Instant::now() < until {
@@ -191,7 +198,7 @@ fn wait(arguments: &AttachArguments, control: &Control) {
     }
 }
 
-/// What goes on in one interval.
+/// Returns a snapshot over one interval.
 fn look(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Snapshot, ClientError> {
     client.snapshot()?;
     wait(arguments, control);
@@ -202,7 +209,7 @@ fn look(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
 
 fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
     let snapshot = match look(client, arguments, control) {
-        // What matters is the record, and that is told next.
+        // The record matters; the caller reports it next.
         Err(error) if arguments.trace.is_some() && has_ended(&error) => return Ok(Outcome::Done),
         other => other?,
     };
@@ -217,7 +224,7 @@ fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
     Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Draws the same screen again and again. Ctrl-C is how it ends.
+/// Redraws the view until Ctrl-C.
 fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
     while !control.is_stopped() {
         let drawn = client.snapshot().and_then(|snapshot| Ok(text(client.refresh()?, &snapshot)));
@@ -288,10 +295,11 @@ fn classes(disk: &DiskState) -> String {
             waits(&recent, class.waits_for.as_deref()),
         ]
     });
+
     screen::table(&headers, rows.collect())
 }
 
-/// For what a class waited most, and which part of its waiting that was.
+/// Returns the reason for which a class waited most, and its part of the waiting time.
 fn waits(recent: &Recent, now: Option<&str>) -> String {
     let total: f64 = recent.waited.values().sum();
     let most = recent.waited.iter().max_by(|one, other| one.1.total_cmp(other.1));

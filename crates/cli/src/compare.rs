@@ -1,4 +1,4 @@
-//! `plimsoll compare`: which of several results is better, and whether there is evidence for it.
+//! `plimsoll compare`: which of several results is better, and how strong the evidence is.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     Ok(if report.regression { Outcome::Finding } else { Outcome::Done })
 }
 
-/// The files of one side.
+/// Reads the files of one side.
 fn read(side: &str) -> Result<Vec<Source>, Failure> {
     let read = |path: &str| match fs::read_to_string(Path::new(path)) {
         Ok(text) => Ok(Source { path: path.to_owned(), text }),
@@ -64,7 +64,7 @@ fn read(side: &str) -> Result<Vec<Source>, Failure> {
     side.split(',').map(read).collect()
 }
 
-/// Sides, a table for each job, winners.
+/// Returns the sides, a table for each job, and the winners.
 fn table(report: &CompareReport) -> String {
     let mut text = String::new();
     for side in &report.sides {

@@ -1,4 +1,4 @@
-//! `plimsoll demo`: what scheduling does for a query, on this disk, in a minute.
+//! `plimsoll demo`: shows the effect of scheduling on a query, on this disk, in a minute.
 
 use std::path::PathBuf;
 
@@ -55,17 +55,21 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     control.serve("plimsoll demo");
+
     let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
     let mut progress = screen::Phases::quiet();
+
     let shown = plimsoll_measure::demo::run(&options, &mut progress, &control);
     progress.finish();
     let recorded = recording.end();
     let report = shown?;
+
     match arguments.format {
         BriefFormat::Table => screen::print(&text(&report, arguments.verbose))?,
         BriefFormat::Json => screen::print(&as_json(&report)?)?,
     }
     recorded?;
+
     if report.interrupted {
         screen::note("interrupted: the figures are of the time until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
@@ -73,7 +77,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     Ok(if report.silent_classes.is_empty() { Outcome::Done } else { Outcome::Finding })
 }
 
-/// One sentence, the table, and then the details.
+/// Returns one sentence, the table, and then the details.
 fn text(report: &DemoReport, verbose: bool) -> String {
     let mut text = String::new();
     let mut paragraph = |lines: &[String]| {
@@ -82,6 +86,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
             text.push_str("\n\n");
         }
     };
+
     let mut first: Vec<String> = report.sentence.iter().map(|sentence| screen::wrap(sentence)).collect();
     for silent in &report.silent_classes {
         let (class, situation, reason) = (&silent.class, &silent.situation, &silent.reason);
@@ -89,6 +94,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
     }
     first.extend(report.doubts.iter().map(|doubt| screen::wrap(&format!("But {doubt}."))));
     paragraph(&first);
+
     if !report.situations.is_empty() {
         let rows = report.situations.iter().flat_map(rows).collect();
         let headers = ["", "class", "shares", "rate", "wanted", "got", "p50", "p99", "p99.9", "in device"];
@@ -102,6 +108,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
             "in device: mean number of requests".to_owned(),
         ]);
     }
+
     let mut details = vec![tune::table(&report.disk).trim_end().to_owned()];
     if let (Some(window_us), Some(scale)) = (report.window_us, report.capacity_scale) {
         let window = format_duration_ns((window_us * 1e3) as u64);
@@ -111,6 +118,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
     }
     details.push(format!("written in all: {}", format_bytes_binary(report.written_bytes)));
     paragraph(&details);
+
     let notes = &report.disk.warnings;
     match (notes.len(), verbose) {
         (0, _) => {}
@@ -122,6 +130,7 @@ fn text(report: &DemoReport, verbose: bool) -> String {
         (1, false) => paragraph(&["1 note about this disk: --verbose".to_owned()]),
         (count, false) => paragraph(&[format!("{count} notes about this disk: --verbose")]),
     }
+
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
@@ -147,6 +156,7 @@ fn rows(situation: &Situation) -> Vec<Vec<String>> {
             format!("{:.1}", line.device_depth),
         ]
     };
+
     let mut rows: Vec<Vec<String>> = situation.classes.iter().enumerate().map(|(at, l)| line(at, l)).collect();
     let total = format_throughput_decimal(situation.throughput_bytes_per_s);
     rows.push(vec![String::new(), "all".to_owned(), String::new(), total]);

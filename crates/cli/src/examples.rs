@@ -1,21 +1,21 @@
 //! The examples at the end of each command's help.
 //!
 //! # Why
-//! Most people read the end of a help text first, and copy from there.
+//! Most readers look at the end of a help text first, and copy from there.
 //!
 //! # How it works
-//! One table: the words of a command, and three command lines. [`with_examples`] puts them below the help of each
+//! One table holds the words of a command and three command lines. [`with_examples`] appends them to the help of each
 //! command. A test parses every line with the command's own flags.
 //!
 //! # Limits
-//! Lines are not run: files and devices in them are anybody's.
+//! Lines are not run: files and devices in them are only examples.
 //!
 //! # Example
 //! `plimsoll stat --help` ends with three lines that begin with `plimsoll stat`.
 
 use clap::Command;
 
-/// Words after `plimsoll`, and what follows them in three examples.
+/// Words after `plimsoll`, and the rest of the line in three examples.
 const EXAMPLES: &[(&str, [&str; 3])] = &[
     ("demo", ["", "/mnt/data", "/mnt/data --seed 7 --format json"]),
     ("tune", ["/mnt/data", "/mnt/data --quick -o io-properties.yaml", "--from tune.record --page tune.html"]),
@@ -117,7 +117,7 @@ const EXAMPLES: &[(&str, [&str; 3])] = &[
     ),
 ];
 
-/// A command with the examples below the help of each of its subcommands.
+/// Appends its examples to the help of each subcommand.
 pub(crate) fn with_examples(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (words, examples)| {
         let words: Vec<&str> = words.split(' ').collect();
@@ -125,7 +125,7 @@ pub(crate) fn with_examples(command: Command) -> Command {
     })
 }
 
-/// Puts `text` below the help of the subcommand that `words` name.
+/// Appends `text` to the help of the subcommand that `words` name.
 fn below(command: Command, words: &[&str], text: &str) -> Command {
     match words {
         [] => command.after_help(text.to_owned()),

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and one message where it failed.
+//! How a command ends: its exit code, and one message if it failed.
 
 use std::fmt;
 use std::io;
@@ -12,23 +12,23 @@ use plimsoll_measure::test::TestError;
 use plimsoll_measure::tune::TuneError;
 use serde::Serialize;
 
-/// How a command ended that did not fail.
+/// The end of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Exit code 0.
     Done,
-    /// Exit code 1: something that was found or measured says no.
+    /// Exit code 1: a finding or figure says no.
     Finding,
     /// Exit code 130.
     Interrupted,
-    /// That of a program that was run.
+    /// Exit code of a program that was run.
     OfProgram(u8),
 }
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Exit code 2: what was asked makes no sense.
+    /// Exit code 2: the request makes no sense.
     Input(String),
     /// Exit code 3: this machine cannot do it.
     Machine(String),
@@ -141,17 +141,17 @@ impl From<ScratchError> for Failure {
     }
 }
 
-/// A result as JSON, or why it could not be written.
+/// Returns a result as JSON, or why it could not be written.
 pub(crate) fn as_json(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string_pretty(result))
 }
 
-/// As [`as_json`], in one line.
+/// Returns a result as JSON in one line.
 pub(crate) fn as_json_line(result: &impl Serialize) -> Result<String, Failure> {
     told(serde_json::to_string(result))
 }
 
-/// What was written as JSON, or why it could not be.
+/// Returns the JSON, or why it could not be written.
 pub(crate) fn told(written: serde_json::Result<String>) -> Result<String, Failure> {
     written.map_err(|error| Failure::Machine(format!("cannot write JSON: {error}")))
 }

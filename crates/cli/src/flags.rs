@@ -1,4 +1,4 @@
-//! Flags that several commands have, and their way from text to checked values.
+//! Flags that several commands share, and their checks.
 
 mod amount;
 mod format;
@@ -111,6 +111,7 @@ impl DiskFlags {
             (ModeName::Scheduled, None) => DiskMode::Scheduled,
             (ModeName::Drain, None) => DiskMode::Drain,
         };
+
         let model = match self.model {
             ModelChoice::Form(form) => form,
             ModelChoice::OldDefaults if self.io_properties.is_some() || self.disk.is_some() => {
@@ -120,6 +121,7 @@ impl DiskFlags {
             }
             ModelChoice::OldDefaults => CostForm::Seastar,
         };
+
         let properties = match &self.io_properties {
             None => None,
             Some(path) => {
@@ -128,6 +130,7 @@ impl DiskFlags {
                 Some(properties)
             }
         };
+
         let disk = self.disk.as_deref().map(|name| disk::find(name, Path::new(""))).transpose()?;
         Ok(DiskChoice {
             properties,
@@ -141,7 +144,7 @@ impl DiskFlags {
         })
     }
 
-    /// Remarks that belong to the choice, on stderr.
+    /// Prints remarks about the choice to stderr.
     pub(crate) fn warn(&self, choice: &DiskChoice, shards: u16) {
         if self.model == ModelChoice::OldDefaults {
             screen::warning(
@@ -181,7 +184,7 @@ pub(crate) struct ShardFlags {
 }
 
 impl ShardFlags {
-    /// Checks the number of shards against the machine before anything is made.
+    /// Checks the number of shards against the machine before anything is created.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         check_shards(self.shards)
     }

@@ -1,4 +1,4 @@
-//! `plimsoll info`: what a disk description promises, and what each cost form makes of it.
+//! `plimsoll info`: the promises of a disk description, and their cost by each form.
 
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn parse_instance(text: &str) -> Result<Beside, String> {
     })
 }
 
-/// Prints what is suspicious, a paragraph for each finding.
+/// Prints the suspicious findings, a paragraph each.
 fn check(path: &Path, arguments: &InfoArguments) -> Result<Outcome, Failure> {
     let options = CheckOptions { beside: arguments.instance.unwrap_or_default(), ..CheckOptions::default() };
     let report = check::check_file(path, &options)?;
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &InfoArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Reads what the arguments name; warnings about it go to stderr.
+/// Reads the description that the arguments name; warnings about it go to stderr.
 fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
     if let (Some(queues), Some(shards)) = (arguments.num_io_queues, arguments.shards)
         && queues > shards
@@ -122,11 +122,13 @@ fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
              raise --shards"
         )));
     }
+
     let options = InfoOptions {
         form: arguments.model,
         latency_goal: arguments.latency_goal.unwrap_or(LatencyGoal::Ns(DEFAULT_LATENCY_GOAL_NS)),
         io_queues: arguments.num_io_queues.or(arguments.shards).unwrap_or(1),
     };
+
     match (&arguments.io_properties, &arguments.disk) {
         (Some(path), _) => {
             let properties = io_properties::parse_from_file(path)?;
@@ -138,7 +140,7 @@ fn read(arguments: &InfoArguments) -> Result<Info, Failure> {
     }
 }
 
-/// One disk on one screen.
+/// Returns one disk as text for one screen.
 fn table(disk: &DiskInfo) -> String {
     let mut parts = vec![heading(disk), forms_table(disk)];
     if let Some(form) = disk.form(disk.model) {
@@ -162,10 +164,10 @@ fn heading(disk: &DiskInfo) -> String {
     format!("{}{device}{together}, {} I/O queue(s)", disk.label(), disk.io_queues)
 }
 
-/// A value of one form, as text.
+/// Makes the cell of a form, as text.
 type Cell<'a> = &'a dyn Fn(&FormInfo) -> String;
 
-/// What the figures become, a column for each form.
+/// Returns the figures under each form, a column for each.
 fn forms_table(disk: &DiskInfo) -> String {
     let configured = &disk.configured;
     let limit = |figure: Option<u64>, factor: f64| rate(figure.map(|figure| figure as f64 * factor));
@@ -174,6 +176,7 @@ fn forms_table(disk: &DiskInfo) -> String {
         [label.to_owned(), configured].into_iter().chain(cells).collect::<Vec<String>>()
     };
     let asked = disk.latency_goal_asked_ms.map_or_else(|| "none".to_owned(), ms);
+
     let rows = vec![
         row("read IOPS", limit(configured.read_iops, 1.0), &|form| {
             with_difference(form.calculated.read_iops, form.difference_pct.read_iops)
@@ -197,7 +200,7 @@ fn forms_table(disk: &DiskInfo) -> String {
     screen::table(&headers, rows)
 }
 
-/// Costs and rates of one form by size.
+/// Returns costs and rates of one form by size.
 fn sizes_table(form: &FormInfo) -> String {
     let us = |ns: f64| significant(ns / 1e3);
     let rows = form.sizes.iter().map(|size| {
@@ -213,6 +216,7 @@ fn sizes_table(form: &FormInfo) -> String {
             rate(megabytes(size.write_bytes_per_s)),
         ]
     });
+
     let headers = [
         "size",
         "read\nus",
@@ -227,12 +231,12 @@ fn sizes_table(form: &FormInfo) -> String {
     screen::table(&headers, rows.collect())
 }
 
-/// The sizes at which forms are compared, in bytes.
+/// Sizes at which forms are compared, in bytes.
 const COMPARED_BYTES: [u32; 6] = [512, 4 << 10, 16 << 10, 64 << 10, 128 << 10, 1 << 20];
 
-/// IOPS of the forms at some sizes.
+/// Returns the IOPS of the forms at some sizes.
 fn side_by_side(disk: &DiskInfo) -> String {
-    // A screen has room for four; beside a measured table `additive` goes, of which `seastar` is a kind.
+    // A screen has room for four: beside a measured table leave out `additive`, of which `seastar` is a kind.
     let has_table = disk.form(info::TABLE).is_some();
     let forms = || disk.forms.iter().filter(|form| !(has_table && form.name == CostForm::Additive.name()));
     let mut headers = vec!["size".to_owned()];
@@ -249,7 +253,7 @@ fn side_by_side(disk: &DiskInfo) -> String {
     screen::table(&headers, rows.collect())
 }
 
-/// What the figures mean, for the form shown and for Seastar's.
+/// Returns sentences about the figures, for the form shown and for Seastar's.
 fn sentences(disk: &DiskInfo) -> String {
     let shown = disk.forms.iter().filter(|form| form.name == disk.model || form.name == CostForm::Seastar.name());
     let mut lines = Vec::new();
@@ -267,7 +271,7 @@ fn sentences(disk: &DiskInfo) -> String {
     lines.iter().map(|line| screen::wrap(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// What a form leaves of the configured operations a second, where it charges for them.
+/// Returns the part of the configured operations a second that a form leaves, if it charges for them.
 fn reachable(form: &FormInfo) -> Option<String> {
     let size = form.size(4096)?;
     Some(format!(
@@ -278,10 +282,10 @@ fn reachable(form: &FormInfo) -> Option<String> {
     ))
 }
 
-/// What something that costs nothing has for a rate.
+/// Text in place of a rate for something that costs nothing.
 const UNLIMITED: &str = "free";
 
-/// A rate with as many digits as it needs.
+/// Formats a rate with the digits that it needs.
 fn rate(rate: Option<f64>) -> String {
     match rate {
         None => UNLIMITED.to_owned(),
@@ -290,7 +294,7 @@ fn rate(rate: Option<f64>) -> String {
     }
 }
 
-/// Three significant digits where there are decimals; tiny values in the form 3.0e-6.
+/// Formats with three significant digits if there are decimals; tiny values in the form 3.0e-6.
 fn significant(value: f64) -> String {
     match value {
         value if value >= 1000.0 => format_count(value.round() as u64),
@@ -302,7 +306,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// A calculated figure, with its distance from the configured one where that can be seen.
+/// Formats a calculated figure, with its distance from the configured one if that is visible.
 fn with_difference(figure: Option<f64>, difference_pct: Option<f64>) -> String {
     match difference_pct {
         Some(difference) if difference.abs() >= 0.05 => format!("{} {difference:+.1} %", rate(figure)),

@@ -1,4 +1,4 @@
-//! `plimsoll instance`: which machine for which work.
+//! `plimsoll instance`: which machine suits which work.
 
 mod card;
 mod claims;

@@ -1,4 +1,4 @@
-//! Ctrl-C (and SIGTERM, SIGHUP) end what is running; the command then prints what it has and cleans up as always.
+//! Ctrl-C (and SIGTERM, SIGHUP) end the work; the command then prints its results so far and cleans up as always.
 
 use plimsoll_measure::load::Control;
 

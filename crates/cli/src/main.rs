@@ -1,7 +1,7 @@
 //! The `plimsoll` command: one file per command, this one to find it.
 //!
-//! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or run
-//! it; 130 interrupted (what was measured has been printed, scratch files are gone).
+//! Exit codes: 0 done; 1 done, and a finding or figure says no; 2 bad input or usage; 3 this machine cannot measure or
+//! run it; 130 interrupted (results so far have been printed, scratch files removed).
 
 mod attach;
 mod cache;
@@ -66,6 +66,7 @@ enum Command {
 fn main() -> ExitCode {
     let matches = examples::with_examples(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+
     let end = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
@@ -83,13 +84,14 @@ fn main() -> ExitCode {
         Command::Cache(arguments) => cache::run(&arguments),
         Command::Presets(arguments) => presets::run(&arguments),
     };
+
     match end {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Finding) => ExitCode::from(1),
         Ok(Outcome::Interrupted) => ExitCode::from(130),
         Ok(Outcome::OfProgram(code)) => ExitCode::from(code),
         Err(failure) => {
-            // A closed pipe is the reader's way to say that it has seen enough.
+            // A reader closes the pipe when it has read enough: no error.
             if !failure.is_broken_pipe() {
                 screen::error(&failure.to_string());
             }

@@ -1,18 +1,17 @@
-//! The file that a result goes to: seen to be writable before the work, complete or not there after it.
+//! The file of a result: checked to be writable before the work, complete or absent after it.
 //!
 //! # Why
-//! A measurement takes minutes. That its file cannot be written must show before it, and a reader of the file must
-//! never see half of it.
+//! A measurement takes minutes. An unwritable file must be reported before it, and a reader must never see half a file.
 //!
 //! # How it works
-//! [`Output::check`] looks at the path, and makes and removes a file beside it. [`Output::write`] writes a file beside
-//! it and renames that onto it. Without `--force` the path is first made exclusively, so that a file that appeared
-//! meanwhile stays as it is. A place that takes no files is bad input, one that has no room or is read-only is a fault of
-//! the machine. Links are followed: what they lead to is replaced, not the link. What is no regular file
-//! (a pipe, `/dev/null`) is written in place.
+//! [`Output::check`] checks the path, and creates and removes a file beside it. [`Output::write`] writes a file beside
+//! it and renames that file onto the path. Without `--force` the path is first created exclusively, so that a file that
+//! appeared meanwhile stays as it is. A place that takes no files is bad input; one that is full or read-only is a
+//! fault of the machine. Links are followed: their target is replaced, not the link. A path that is no regular file (a
+//! pipe, `/dev/null`) is written in place.
 //!
 //! # Limits
-//! A machine that stops between the making and the renaming leaves an empty file.
+//! A machine that stops between creating and renaming leaves an empty file.
 //!
 //! # Example
 //! `-o io.yaml` of process 42 writes `.plimsoll-output-42.tmp`, then renames it to `io.yaml`.
@@ -25,7 +24,7 @@ use plimsoll_show::plot::{self, Chart};
 
 use crate::failure::Failure;
 
-/// Where a result is to be written.
+/// The destination of a result.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -33,7 +32,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Sees whether `path`, the value of `flag`, can be written; over a file that is there only with `force`. Changes nothing.
+    /// Checks that `path`, the value of `flag`, can be written; an existing file only with `force`. Changes nothing.
     pub(crate) fn check(path: &Path, force: bool, flag: &str) -> Result<Output, Failure> {
         if path.is_dir() {
             return Err(Failure::Input(format!("{} is a directory: name a file for {flag}", path.display())));
@@ -41,12 +40,14 @@ impl Output {
         if path.exists() && !force {
             return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
         }
+
         let output = Output { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()), force };
         let directory = output.directory();
         if !directory.is_dir() {
             let place = directory.display();
             return Err(Failure::Input(format!("{place}: no such directory, so the output has no place")));
         }
+
         if !output.is_special() {
             output.make_temporary().and_then(|(_, temporary)| fs::remove_file(temporary)).map_err(|error| {
                 let message = format!(
@@ -65,7 +66,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes `text`: all of it, or nothing.
+    /// Writes all of `text`, or nothing.
     pub(crate) fn write(&self, text: &str) -> Result<(), Failure> {
         let written = if self.is_special() {
             OpenOptions::new().write(true).open(&self.path).and_then(|mut file| file.write_all(text.as_bytes()))
@@ -80,7 +81,7 @@ impl Output {
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         let moved = written.and_then(|()| self.move_from(&temporary));
         if moved.is_err() {
-            // The first error is the one to tell.
+            // Report the first error, not one of the cleanup.
             let _ = fs::remove_file(&temporary);
         }
         moved
@@ -90,7 +91,7 @@ impl Output {
         if !self.force {
             File::create_new(&self.path)?;
             return fs::rename(temporary, &self.path).inspect_err(|_| {
-                // It is empty, and this process made it.
+                // This process has just created it, and it is empty.
                 let _ = fs::remove_file(&self.path);
             });
         }
@@ -100,7 +101,7 @@ impl Output {
         fs::rename(temporary, &self.path)
     }
 
-    /// A new file beside the path.
+    /// Creates a new file beside the path.
     fn make_temporary(&self) -> io::Result<(File, PathBuf)> {
         let path = self.directory().join(format!(".plimsoll-output-{}.tmp", std::process::id()));
         Ok((File::create_new(&path)?, path))
@@ -110,20 +111,20 @@ impl Output {
         self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Whether there is something that is no regular file, so that nothing can take its place.
+    /// Returns whether the path exists and is no regular file, so that no file can replace it.
     fn is_special(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file())
     }
 }
 
-/// A directory that pictures go into, a file each.
+/// A directory for pictures, a file each.
 pub(crate) struct Pictures {
     directory: PathBuf,
     force: bool,
 }
 
 impl Pictures {
-    /// Sees whether there is such a directory, and whether the pictures of these names can be written into it.
+    /// Checks that the directory exists, and that the pictures of these names can be written into it.
     pub(crate) fn check(directory: &Path, force: bool, names: &[&str]) -> Result<Pictures, Failure> {
         if !directory.is_dir() {
             return Err(Failure::Input(format!("--pictures {}: no such directory", directory.display())));
@@ -133,7 +134,7 @@ impl Pictures {
         Ok(pictures)
     }
 
-    /// Writes one of them.
+    /// Writes one picture.
     pub(crate) fn write(&self, name: &str, title: &str, charts: &[Chart]) -> Result<(), Failure> {
         self.file(name)?.write(&plot::svg(title, charts))
     }
@@ -212,7 +213,7 @@ mod tests {
         let cases = [
             (dir.path().to_owned(), 2, "is a directory"),
             (dir.path().join("missing/io.yaml"), 2, "no such directory"),
-            // Nobody makes files there, not even root.
+            // No process can create files there, not even root's.
             ("/proc/self/io.yaml".into(), 2, "cannot write into /proc/self"),
         ];
         for (path, code, part) in cases {

@@ -1,4 +1,4 @@
-//! `plimsoll presets`: the named devices, what is known of them, and what an array of them carries.
+//! `plimsoll presets`: the named devices, the facts known about them, and the rates of arrays.
 
 use clap::{Args, Subcommand, ValueEnum};
 use plimsoll_figures::units::{
@@ -133,7 +133,7 @@ impl KindName {
     }
 }
 
-/// A figure as it was written, and what it was taken for.
+/// A figure as written, and its interpretation.
 #[derive(Clone, Debug)]
 struct Understood {
     text: String,
@@ -193,10 +193,10 @@ fn list(arguments: &ListArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// The version of the JSON; it rises when a key changes its meaning or goes.
+/// Version of the JSON; it rises when a key changes its meaning or disappears.
 const SCHEMA: u32 = 1;
 
-/// A line for each preset, and why some of them are suspect.
+/// Returns a line for each preset, and the reasons why some are suspect.
 fn overview(presets: &[PresetInfo]) -> String {
     if presets.is_empty() {
         return "no preset".to_owned();
@@ -218,8 +218,10 @@ fn overview(presets: &[PresetInfo]) -> String {
                 .join(", "),
         ]
     });
+
     let headers = ["name", "disks", "reads/s", "writes/s", "read\nMB/s", "write\nMB/s", "capacity", "figures"];
     let mut parts = vec![screen::table(&headers, rows.collect())];
+
     let suspects = presets.iter().filter_map(|preset| Some((preset, preset.suspect?)));
     let bursts = presets.iter().filter_map(|preset| Some((preset, preset.burst_text()?)));
     parts.extend(bursts.map(|(preset, burst)| screen::wrap(&format!("{}: the base; beyond it {burst}.", preset.name))));
@@ -249,7 +251,7 @@ fn show(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Everything about one preset.
+/// Returns everything about one preset.
 fn sheet(preset: &PresetInfo) -> String {
     let disks =
         preset.disks.map_or_else(|| "an unknown number of disks".to_owned(), |disks| format!("{disks} disk(s)"));
@@ -260,7 +262,7 @@ fn sheet(preset: &PresetInfo) -> String {
     [heading, figures_table(preset), lines].join("\n\n")
 }
 
-/// Figures of one disk, of all disks, and as advertised.
+/// Returns the figures of one disk, of all disks, and as advertised.
 fn figures_table(preset: &PresetInfo) -> String {
     let unknown = || "?".to_owned();
     let row = |label: &str, one: Option<u64>, all: u64, advertised: Option<u64>, text: fn(u64) -> String| {
@@ -274,6 +276,7 @@ fn figures_table(preset: &PresetInfo) -> String {
         row("read MB/s", one.map(|f| f.read_bandwidth), all.read_bandwidth, None, megabytes),
         row("write MB/s", one.map(|f| f.write_bandwidth), all.write_bandwidth, None, megabytes),
     ];
+
     let part = |bytes: u64| preset.disks.map(|disks| format_bytes_decimal(bytes / u64::from(disks.max(1))));
     rows.push(vec![
         "capacity".to_owned(),
@@ -281,10 +284,11 @@ fn figures_table(preset: &PresetInfo) -> String {
         preset.capacity_bytes.map_or_else(unknown, format_bytes_decimal),
         String::new(),
     ]);
+
     screen::table(&["", "one disk", "all disks", "advertised"], rows)
 }
 
-/// What is known beside the figures, a line each.
+/// Returns the facts beside the figures, a line each.
 fn facts(preset: &PresetInfo) -> Vec<String> {
     let default = |what: &str| match preset.defaults.contains(&what) {
         true => " (not known: default of its generation)",
@@ -299,6 +303,7 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
         format!("Small read on the idle disk: {} us{}.", preset.unloaded_read_us, default("read_latency")),
         format!("Small write on the idle disk: {} us{}.", preset.unloaded_write_us, default("write_latency")),
     ];
+
     let machine: Vec<String> = [
         preset.vcpus.map(|vcpus| format!("{vcpus} vCPUs")),
         preset.memory_gib.map(|memory| format!("{memory} GiB of memory")),
@@ -307,9 +312,11 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect();
+
     if !machine.is_empty() {
         lines.push(format!("Instance: {}.", machine.join(", ")));
     }
+
     if preset.advertised_basis == Some("inferred") {
         lines.push(
             "Advertised: inferred from measured figures of the small sizes, not read where the provider states it: \
@@ -317,6 +324,7 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
                 .to_owned(),
         );
     }
+
     for cap in &preset.caps {
         let [base, burst, credits] = [cap.base_per_s, cap.burst_per_s, cap.credits].map(|value| value.round() as u64);
         let lasts_s = if burst > base { credits / (burst - base) } else { 0 };
@@ -329,9 +337,11 @@ fn facts(preset: &PresetInfo) -> Vec<String> {
             format_count(base)
         ));
     }
+
     if let (Some(part), Some(time)) = (preset.promised_pct, preset.promised_time_pct) {
         lines.push(format!("Promised: {part} % of the performance, {time} % of a year."));
     }
+
     let stated = if preset.basis == "per_disk" { "for one disk" } else { "for all disks" };
     lines.push(format!("Figures: {}, stated {stated}, {}: {}.", preset.evidence, preset.date, preset.source));
     lines.extend(preset.suspect.map(|reason| format!("Suspect: {reason}.")));
@@ -347,12 +357,14 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
         ("write_bandwidth", write_bandwidth),
         ("capacity", capacity),
     ];
+
     let asked: Vec<(&str, &Understood)> =
         asked.into_iter().filter_map(|(key, figure)| Some((key, figure.as_ref()?))).collect();
     let text = arguments.text.join(" ");
     if asked.is_empty() && text.trim().is_empty() {
         return Err(Failure::Input("say what to find: a text, or a minimum such as --read-iops 600k".to_owned()));
     }
+
     let value = |figure: &Option<Understood>| figure.as_ref().map(|figure| figure.value);
     let minimum = Minimum {
         read_iops: value(read_iops),
@@ -361,10 +373,12 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
         write_bandwidth_bytes_per_s: value(write_bandwidth),
         capacity_bytes: value(capacity),
     };
+
     let found = presets::search(&text, &minimum);
     let understood: Vec<String> =
         asked.iter().map(|(key, figure)| format!("{key} {} is {}", figure.text, figure.meaning)).collect();
     let understood = understood.join("; ");
+
     let text = match arguments.format {
         ReportFormat::Table if asked.is_empty() => overview(&found),
         ReportFormat::Table => {
@@ -384,6 +398,7 @@ fn find(arguments: &FindArguments) -> Result<Outcome, Failure> {
             presets::to_csv(&found)
         }
     };
+
     screen::print(&text)?;
     Ok(if found.is_empty() { Outcome::Finding } else { Outcome::Done })
 }
@@ -429,7 +444,7 @@ fn array_table(report: &ArrayReport, limit: Option<&Understood>) -> String {
     parts.join("\n\n")
 }
 
-/// Which of limit and members binds, and what that leaves.
+/// Returns whether the limit or the members bind, and the difference.
 fn verdict(what: &str, direction: &Direction) -> String {
     let rate = |bytes_per_s: u64| format_throughput_decimal(bytes_per_s as f64);
     let bound = if direction.bound_by == "limit" {

@@ -1,17 +1,18 @@
-//! `--trace FILE`: the record of a command's runs, seen to be writable before the work, and what became of it after.
+//! `--trace FILE`: the record of a command's runs, checked to be writable before the work, and reported on after it.
 //!
 //! # Why
-//! It is the same for every command, and a record that is not whole must be told.
+//! The flag is the same for every command, and an incomplete record must be reported.
 //!
 //! # How it works
-//! [`Recording::start`] begins the file and gives it to the [`Control`] of the runs; [`Recording::end`] says how many events
-//! there are.
+//! [`Recording::start`] creates the file and gives it to the [`Control`] of the runs; [`Recording::end`] reports the
+//! number of events.
 //!
 //! # Limits
-//! The file is written as it comes, so that a command that dies leaves what it had; it is not renamed into its place.
+//! The file is written as events come, so that a command that dies leaves its events so far; it is not renamed into
+//! place.
 //!
 //! # Example
-//! `plimsoll test job.yaml --trace run.plt` says at its end `run.plt: 812,345 events recorded`.
+//! `plimsoll test job.yaml --trace run.plt` prints at its end `run.plt: 812,345 events recorded`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,14 +23,14 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::screen;
 
-/// See the module's documentation.
+/// The record of a command's runs.
 pub(crate) struct Recording<'a> {
     path: Option<PathBuf>,
     control: &'a Control,
 }
 
 impl<'a> Recording<'a> {
-    /// Records runs under `control` into `path`, if there is one; over a file that is there only with `force`.
+    /// Records runs under `control` into `path`, if there is one; overwrites an existing file only with `force`.
     pub(crate) fn start(path: Option<&Path>, force: bool, control: &'a Control) -> Result<Recording<'a>, Failure> {
         if let Some(path) = path {
             Output::check(path, force, "--trace")?;
@@ -40,7 +41,7 @@ impl<'a> Recording<'a> {
         Ok(Recording { path: path.map(Path::to_owned), control })
     }
 
-    /// What became of it.
+    /// Reports the number of events, and any that are missing.
     pub(crate) fn end(self) -> Result<(), Failure> {
         let (Some(path), Some(recorded)) = (self.path, self.control.recorded()) else { return Ok(()) };
         let (path, events) = (path.display(), format_count(recorded.events));

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ReportArguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// The page is written over no result.
+/// Refuses a page that would overwrite a result.
 fn check_differ(arguments: &ReportArguments) -> Result<(), Failure> {
     let Ok(output) = arguments.output.canonicalize() else { return Ok(()) };
     let is_read = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path == output);

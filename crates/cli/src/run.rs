@@ -1,16 +1,17 @@
-//! `plimsoll run`: a program that nobody rebuilt, with the scheduler between it and its disk.
+//! `plimsoll run`: an unchanged program, with the scheduler between it and its disk.
 //!
 //! # Why
-//! Most people cannot change their database.
+//! Most users cannot change their database.
 //!
 //! # How it works
-//! What can be wrong is said before the program starts: the rules ([`run_rules`]), the disk, the program itself
-//! ([`program`]). A file in memory ([`handover`]) carries the checked form to the library that the dynamic linker loads into
-//! the program, and the counters back. While the program runs, [`watch`] looks at what the library cannot see; at its end
-//! [`report`] says on stderr what each class did and how much of the I/O passed the gate. Its exit code is ours.
+//! Faults are reported before the program starts: of the rules ([`run_rules`]), the disk, the program itself
+//! ([`program`]). A file in memory ([`handover`]) carries the checked settings to the library that the dynamic linker
+//! loads into the program, and the counters back. While the program runs, [`watch`] looks for I/O that the library
+//! cannot see; at its end [`report`] prints to stderr the work of each class and the part of the I/O that passed the
+//! gate. The program's exit code becomes the command's.
 //!
 //! # Limits
-//! Linux and glibc; one process of a run has the gate, one run the disk. See docs/guide/run.md.
+//! Linux and glibc; one process of a run has the gate, one run has the disk. See docs/guide/run.md.
 //!
 //! # Example
 //! `plimsoll run --rules rocksdb --disk model.yaml --dir /data -- db_bench --db=/data --use_direct_reads ...`
@@ -42,7 +43,7 @@ use handover::VARIABLE;
 use lock::DiskLock;
 use to_program::{Managed, Shared};
 
-/// The library's file.
+/// File name of the library.
 const LIBRARY: &str = "libplimsoll_preload.so";
 
 /// Run a program with the scheduler between it and its disk, without root and without a rebuild
@@ -93,25 +94,29 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     rules.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
     let managed = Managed::find(&arguments.dir)?;
     warn_of_far_rules(&rules, &managed);
+
     let choice = choice(arguments)?;
     let disk = to_program::disk_form(&choice, managed.first())?;
     let library = library()?;
     let name = arguments.command.first().map_or("", String::as_str);
     let path = program::check(name, &library)?;
+
     if let Some(path) = &arguments.trace {
         Output::check(path, arguments.force, "--trace")?;
     }
     let trace = arguments.trace.as_deref().map(absolute).transpose()?;
     let _lock = DiskLock::take(managed.device(), &arguments.command.join(" "))?;
+
     if choice.is_unlimited() {
         screen::warning(
             "no --io-properties or --disk: nothing is held back but by limits in the rules; `plimsoll tune` measures the disk",
         );
     }
+
     let shared = Shared::new(&to_program::handover(name, &managed, disk, &rules, trace.as_deref()))?;
-    // Not before: a run that is refused destroys nothing.
+    // Remove the old trace only now: a run that is refused destroys nothing.
     if let Some(path) = trace.as_deref().filter(|path| path.is_file()) {
-        // The first process that has the gate makes it; more than one write beside it.
+        // The first process with the gate creates it; further ones write beside it.
         std::fs::remove_file(path)
             .map_err(|error| Failure::Machine(format!("cannot write over {}: {error}", path.display())))?;
     }
@@ -120,18 +125,22 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let mut command = Command::new(&path);
     command.args(arguments.command.iter().skip(1)).env(VARIABLE, shared.path());
     set_name(&mut command, name);
-    // Before what the program has already: the first library that has a function gives it.
+
+    // Put our library before others: the dynamic linker takes a function from the first that has it.
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
     command.env("LD_PRELOAD", preload);
+
     let child =
         command.spawn().map_err(|error| Failure::Machine(format!("cannot start {}: {error}", path.display())))?;
+
     let (status, seen) = watch::until_over(child, &managed)
         .map_err(|error| Failure::Machine(format!("cannot wait for {name}: {error}")))?;
     let counters = shared.counters().map_err(|error| Failure::Machine(format!("cannot read the counters: {error}")))?;
+
     report::print(&report::Ended {
         rules: &rules,
         handover: shared.handover(),
@@ -140,14 +149,16 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         seconds: began.elapsed().as_secs_f64(),
         explain: arguments.explain,
     });
+
     if let Some(path) = &arguments.trace {
         screen::note(&format!("{}: what happened to every call, for `plimsoll trace`", path.display()));
     }
+
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     Ok(Outcome::OfProgram(u8::try_from(code).unwrap_or(u8::MAX)))
 }
 
-/// The program is called as it was typed: some look at that.
+/// Passes the name as it was typed, because some programs read it.
 fn set_name(command: &mut Command, name: &str) {
     use std::os::unix::process::CommandExt;
     command.arg0(name);
@@ -166,7 +177,7 @@ fn choice(arguments: &RunArguments) -> Result<DiskChoice, Failure> {
     Ok(DiskChoice { properties, disk, latency_goal: arguments.latency_goal, ..DiskChoice::default() })
 }
 
-/// Finds the library beside the command, or where packages put it.
+/// Finds the library beside the command, or in the directories of packages.
 fn library() -> Result<PathBuf, Failure> {
     let own =
         std::env::current_exe().map_err(|error| Failure::Machine(format!("cannot find this command: {error}")))?;
@@ -186,7 +197,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::Input(format!("--trace {}: {error}", path.display())))
 }
 
-/// Rules for files that are not managed match nothing.
+/// Warns of rules for files that are not managed: they match nothing.
 fn warn_of_far_rules(rules: &RunRules, managed: &Managed) {
     for rule in &rules.rules {
         let Some(path) = rule.path.as_deref().filter(|path| path.starts_with('/')) else { continue };

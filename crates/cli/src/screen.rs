@@ -1,4 +1,4 @@
-//! What people see: tables that fit 100 columns on stdout, progress and remarks on stderr.
+//! Output for people: tables that fit 100 columns on stdout, progress and remarks on stderr.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -7,41 +7,45 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, pr
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_measure::tune::Observer;
 
-/// The widest that a table may be.
+/// Greatest width of a table.
 const WIDTH: u16 = 100;
 
-/// Blanks behind a column.
+/// Blanks after a column.
 const PADDING: u16 = 2;
 
-/// Letters that the first column keeps before others are cut.
+/// Least characters of the first column before others are cut.
 const FIRST_LETTERS_MIN: usize = 16;
 
-/// A table with the given headers: the first column to the left, the others to the right; what is too wide is cut.
+/// Returns a table with the given headers, the first column left-aligned, the others right-aligned; cuts cells that are
+/// too wide.
 pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(headers.to_vec());
+
     let mut rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     cut(headers, &mut rows);
     table.add_rows(rows);
+
     for (at, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, PADDING));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
-            // What is too wide wraps in the first column, never inside a figure.
+            // Long text wraps in the first column only, never inside a figure.
             column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
+
     let lines: Vec<String> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
 }
 
-/// As [`table`], of a table that has its headers; its caption is not shown.
+/// Returns a table that has its own headers; its caption is not shown.
 pub(crate) fn show(shown: &plimsoll_show::table::Table) -> String {
     table(&shown.headers.iter().map(String::as_str).collect::<Vec<_>>(), shown.rows.clone())
 }
 
-/// Text of another program with its control characters written out, so that it cannot steer the terminal.
+/// Escapes control characters in another program's text, so that it cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = |letter: char| {
         if letter.is_control() { letter.escape_unicode().to_string() } else { letter.to_string() }
@@ -49,7 +53,7 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// Cuts what is too wide for a table of [`WIDTH`]: the widest columns behind the first, which wraps, lose most.
+/// Cuts cells to fit a table of [`WIDTH`]: the widest columns after the first, which wraps, lose most.
 fn cut(headers: &[&str], rows: &mut [Vec<String>]) {
     let letters = |text: &str| text.chars().count();
     let header_letters: Vec<usize> = headers.iter().map(|header| letters(header)).collect();
@@ -57,16 +61,19 @@ fn cut(headers: &[&str], rows: &mut [Vec<String>]) {
     for row in rows.iter() {
         widths.iter_mut().zip(row).for_each(|(width, cell)| *width = letters(cell).max(*width));
     }
+
     if let Some(first) = widths.first_mut() {
         *first = FIRST_LETTERS_MIN.min(*first);
     }
     let room = usize::from(WIDTH).saturating_sub(usize::from(PADDING) * widths.len());
+
     while widths.iter().sum::<usize>() > room {
         let others = widths.iter_mut().zip(&header_letters).skip(1);
         let widest = others.filter(|(width, least)| **width > **least).max_by_key(|(width, _)| **width);
         let Some((width, _)) = widest else { break };
         *width -= 1;
     }
+
     for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths).skip(1)) {
         if letters(cell) > *width {
             *cell = cell.chars().take(width.saturating_sub(1)).chain(['…']).collect();
@@ -98,24 +105,24 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// A remark that belongs to no result.
+/// Prints a remark that belongs to no result to stderr.
 pub(crate) fn note(text: &str) {
-    // Nobody can be told that stderr is closed.
+    // Ignore the error: if stderr is closed, there is no place to report it.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// What a user should know before trusting the result.
+/// Prints a warning that a user needs before trusting the result.
 pub(crate) fn warning(text: &str) {
     note(&format!("warning: {text}"));
 }
 
-/// Why it failed.
+/// Prints why the command failed.
 pub(crate) fn error(text: &str) {
     let prefix = if text.starts_with("error") { "" } else { "error: " };
     note(&format!("{prefix}{text}"));
 }
 
-/// A bar for something that takes a known time, drawn only on a terminal; it moves by itself.
+/// A bar for work of known duration, drawn only on a terminal; it moves by itself.
 pub(crate) struct TimedBar {
     bar: ProgressBar,
     ticker: Option<std::thread::JoinHandle<()>>,
@@ -155,7 +162,7 @@ impl Drop for TimedBar {
     }
 }
 
-/// Progress of something that goes through phases: a bar on a terminal, figures and warnings as lines.
+/// Progress of work in phases: a bar on a terminal, figures and warnings as lines.
 pub(crate) struct Phases {
     bar: ProgressBar,
     quiet: bool,
@@ -168,7 +175,7 @@ impl Phases {
         Phases { bar, quiet: false }
     }
 
-    /// Shows the bar only, for a measurement that is not the point.
+    /// Shows the bar only, for a measurement that is not the command's purpose.
     pub(crate) fn quiet() -> Phases {
         Phases { quiet: true, ..Phases::new() }
     }

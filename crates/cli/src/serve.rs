@@ -1,4 +1,4 @@
-//! `plimsoll serve`: what the disks of this host do, live in a browser, and for Prometheus.
+//! `plimsoll serve`: the disks of this host, live in a browser, and for Prometheus.
 
 mod document;
 mod guard;
@@ -71,30 +71,34 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, Failure> {
     let name = host.name().to_owned();
     let guard = Guard::new(bound.ip(), &name, &arguments.allow_host);
     let shared = Arc::new(Shared::new(name, arguments.interval));
+
     if !bound.ip().is_loopback() {
         screen::warning(&format!(
             "{bound} is not loopback: whoever can reach it can read what the disks do and the names of devices, \
              programs and classes; it has no password"
         ));
     }
+
     let (ask, asked) = tokio::sync::oneshot::channel();
     let mut ask = Some(ask);
     ctrlc::set_handler(move || {
-        // Whoever has ended already needs no telling.
+        // If the server has already ended, there is nothing to stop.
         ask.take().map(|ask| ask.send(()));
     })
     .map_err(|error| Failure::Machine(format!("cannot install the Ctrl-C handler: {error}")))?;
+
     let sampler = host.spawn(Arc::clone(&shared))?;
     screen::note(&format!("listening on http://{bound}/ (Ctrl-C ends it)"));
+
     let served = web::serve(listener, Arc::clone(&shared), guard, asked);
     shared.end();
-    // It ends within one look; a thread that panicked has said so.
+    // The thread ends within one reading; if it panicked, it has reported that itself.
     let _ = sampler.join();
     served.map_err(|error| Failure::Machine(format!("cannot serve on {bound}: {error}")))?;
     Ok(Outcome::Interrupted)
 }
 
-/// The first address that `text` stands for.
+/// Returns the first address for `text`.
 fn address(text: &str) -> Result<SocketAddr, Failure> {
     let expected = "expected an address and a port, such as 127.0.0.1:9650, [::1]:9650 or 0.0.0.0:9650";
     let found = text.to_socket_addrs().map_err(|error| Failure::Input(format!("--listen {text}: {error}; {expected}")));

@@ -1,4 +1,4 @@
-//! `plimsoll stat`: what the disks do, and whether that is all they can.
+//! `plimsoll stat`: the I/O of the disks, and whether they could do more.
 
 mod classes;
 mod compare;
@@ -148,7 +148,7 @@ struct SavedFlags {
     interval: Option<Duration>,
 }
 
-/// The shortest and the longest time between reports.
+/// Shortest and longest time between reports.
 const EVERY_LEAST: Duration = Duration::from_millis(10);
 const EVERY_MOST: Duration = Duration::from_secs(365 * 86_400);
 
@@ -180,7 +180,7 @@ pub(crate) struct Group {
     devices: Vec<String>,
 }
 
-/// The name of a device, also by its path in /dev.
+/// Reads the name of a device, also as a path in /dev.
 fn parse_device(text: &str) -> Result<String, String> {
     let name = text.trim().trim_start_matches("/dev/");
     // sysfs writes the slashes of names such as cciss/c0d0 so, diskstats does not.
@@ -222,7 +222,7 @@ pub(crate) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// What was observed, as far as the page and the pictures need it.
+/// The observations that the page and the pictures need.
 #[derive(Default)]
 struct Kept {
     page: Option<History>,
@@ -240,7 +240,7 @@ impl Kept {
     }
 }
 
-/// Where the page and the pictures go.
+/// The files of the page and the pictures.
 struct Files {
     page: Option<Output>,
     pictures: Option<Pictures>,
@@ -259,7 +259,7 @@ impl Files {
         }
     }
 
-    /// Writes what was asked for; a picture in which there is nothing to see is not made.
+    /// Writes the requested files; omits a picture without content.
     fn write(&self, kept: &Kept) -> Result<(), Failure> {
         const TITLE: &str = "What the disks did";
         if let (Some(output), Some(history)) = (&self.page, &kept.page) {
@@ -278,7 +278,7 @@ impl Files {
 }
 
 impl StatArguments {
-    /// Devices that were named: asked for, in a group, or with what they can do.
+    /// Returns the devices that were named: by --device, in a group, or with a capacity.
     fn named(&self) -> impl Iterator<Item = &str> {
         let of_groups = self.show.groups.iter().flat_map(|group| &group.devices);
         let by_name = self.show.devices.iter().chain(of_groups).map(String::as_str);

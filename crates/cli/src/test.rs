@@ -1,4 +1,4 @@
-//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment; or look at real blocks.
+//! `plimsoll test`: runs the jobs of an io_tester or fio job file, once or as an experiment; or examines real blocks.
 
 mod arguments;
 mod examine;
@@ -37,8 +37,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     if let Some(path) = &arguments.replay {
         return replay::run(path, arguments);
     }
+
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
+
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     control.serve("plimsoll test");
@@ -48,15 +50,18 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         recording.end()?;
         return Ok(outcome);
     }
+
     let result = plimsoll_measure::test::run_watched(
         &checked.situation.options,
         &checked.watch,
         &control,
         &mut |what, expected_ns| steps.next(what, expected_ns),
     );
+
     steps.end();
     let recorded = recording.end();
     let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
+
     let result = match result {
         Err(error @ TestError::Interrupted) => {
             screen::note(&format!("{error}; {scratch}"));
@@ -64,11 +69,13 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
         }
         other => other?,
     };
+
     let report = TestReport::of(&result).with_options(&checked.situation.options);
     let written = outputs.write("test", &[], pictures::table(&report), || pictures::of_report(&report));
     screen::print(&text(arguments.format, &report, &result, &checked))?;
     written?;
     recorded?;
+
     tell_steady(&result);
     Ok(conclude(&report, scratch))
 }
@@ -88,7 +95,7 @@ fn text(format: TestFormat, report: &TestReport, result: &TestResult, checked: &
     }
 }
 
-/// What belongs to a result and is not in it, on stderr.
+/// Prints to stderr the remarks that are not in the result. Returns the outcome.
 fn conclude(report: &TestReport, scratch: &str) -> Outcome {
     for job in report.jobs.iter().filter(|job| job.errors > 0) {
         let first = job.first_error.as_deref().unwrap_or("unknown");
@@ -107,7 +114,7 @@ fn conclude(report: &TestReport, scratch: &str) -> Outcome {
     if report.jobs.iter().any(has_failed) { Outcome::Finding } else { Outcome::Done }
 }
 
-/// Blocks that did not hold what they should, a line each.
+/// Prints the blocks with wrong content, a line each.
 fn tell_faults(report: &TestReport) {
     for job in report.jobs.iter().filter(|job| job.fault_count > 0) {
         for fault in &job.faults {
@@ -133,7 +140,7 @@ fn tell_steady(result: &TestResult) {
     });
 }
 
-/// What is going on, on stderr: warnings once everything was accepted, then bars and the jobs.
+/// The progress of a run on stderr: warnings once everything was accepted, then bars and the jobs.
 struct Steps<'a> {
     disk: &'a DiskFlags,
     choice: &'a DiskChoice,
@@ -150,13 +157,13 @@ impl<'a> Steps<'a> {
     }
 
     fn next(&mut self, what: &str, expected_ns: Option<u64>) {
-        // Not before everything was accepted: an error stands alone.
+        // Warn only after everything was accepted: an error stands alone.
         if !self.warned {
             self.disk.warn(self.choice, self.shards);
             self.warned = true;
         }
         self.view = None;
-        // A run that ends by itself has no time to show.
+        // A run that ends by itself has no expected duration.
         let expected = expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos);
         self.view = Some(LiveView::start(what, expected, self.control));
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &TraceArguments) -> Result<Outcome, Failure> {
     }
 }
 
-/// Hands a trace to `visit`; what is missing in it goes to stderr.
+/// Passes a trace to `visit`; prints what it lost to stderr.
 pub(crate) fn read(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<Trace, Failure> {
     let trace = trace::read(path, visit).map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     trace.lost.iter().for_each(|sentence| screen::warning(&format!("{}: {sentence}", path.display())));

@@ -1,4 +1,4 @@
-//! `plimsoll tune`: measure the disk under a directory, and write what the scheduler needs to know of it.
+//! `plimsoll tune`: measures the disk under a directory, and writes the description that the scheduler needs.
 
 mod table;
 
@@ -20,7 +20,8 @@ use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use table::table;
 
-/// Flags that say how to measure: none where nothing is, or where a record says it.
+/// Flags that say how to measure. They conflict with --from and --merge, which measure nothing, and with --resume, which
+/// measures as its record says.
 const MEASURING: [&str; 14] = [
     "storage",
     "disk",
@@ -148,19 +149,24 @@ pub(crate) struct TuneArguments {
 
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
+
     let control = Control::default();
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
-    // Whether a disk of several could not be measured.
+
+    // Whether one of several disks could not be measured.
     let mut is_missing = false;
     let reports = reports(arguments, &control, &mut is_missing);
     let recorded = recording.end();
     let reports = reports?;
+
     let properties: Result<Vec<_>, _> = reports.iter().map(TuneReport::disk_properties).collect();
     let properties = properties.map(|disks| io_properties::write(&disks));
-    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+    // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
     let written = outputs.write(&reports, properties.as_deref().ok());
+
     let is_to_stdout = arguments.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     let format = if is_to_stdout { DiskFormat::Yaml } else { arguments.format };
+
     if let Err(missing) = &properties {
         match arguments.output.as_deref() {
             Some(path) if !is_to_stdout => screen::error(&format!("{missing}: {} is not written", path.display())),
@@ -169,11 +175,13 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
             _ => {}
         }
     }
+
     if let Some(text) = text(format, &reports, properties.as_deref().ok())? {
         screen::print(&text)?;
     }
     written?;
     recorded?;
+
     if control.is_stopped() {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
@@ -181,7 +189,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     Ok(if properties.is_ok() && !is_missing { Outcome::Done } else { Outcome::Finding })
 }
 
-/// One report for each disk, measured or read.
+/// Returns one report for each disk, measured or read.
 fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) -> Result<Vec<TuneReport>, Failure> {
     let read = |path: &Path| Record::read(path).map_err(|error| Failure::Input(error.to_string()));
     if let Some(path) = &arguments.from {
@@ -217,11 +225,13 @@ fn measured(
     if let Some(path) = &arguments.resume {
         return Ok(vec![resume(path, arguments.destructive, progress, control)?]);
     }
+
     let options = checked(arguments)?;
     if let Some(name) = &arguments.disk {
         let disk = simulated(name)?;
         return Ok(vec![measure_simulated(&options, &disk, progress, control)?]);
     }
+
     let directories =
         tune::one_per_file_system(&arguments.storage).map_err(|error| Failure::Input(error.to_string()))?;
     let one_disk = [
@@ -233,10 +243,12 @@ fn measured(
     if let Some((flag, _)) = one_disk.iter().find(|(_, is_given)| *is_given && directories.len() > 1) {
         return Err(Failure::Input(format!("{flag} holds one disk: measure one directory at a time with it")));
     }
+
     let left_out = arguments.storage.len() - directories.len();
     if left_out > 0 {
         screen::note(&format!("{left_out} of the directories are on the same file system as another: measured once"));
     }
+
     let mut reports = Vec::new();
     for directory in directories {
         if !reports.is_empty() {
@@ -247,7 +259,7 @@ fn measured(
             Ok(report) => reports.push(report),
             Err(error) if reports.is_empty() => return Err(error.into()),
             Err(error) => {
-                // What is measured is kept; the exit code says that something is missing.
+                // Keep the measured disks; the exit code says that one is missing.
                 screen::error(&format!("{}: {error}", options.directory.display()));
                 *is_missing = true;
                 break;
@@ -271,7 +283,7 @@ fn simulated(name: &str) -> Result<SimulatedDisk, Failure> {
     Ok(SimulatedDisk { name, spec, cpu_ns_per_request: 0, reported_block_bytes: None, foreign_bytes_per_s: 0.0 })
 }
 
-/// No file is written twice, and none is written over that is read.
+/// Refuses a file that would be written twice, or overwritten although it is read.
 fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
     let one = |flag: &'static str, path: &Option<PathBuf>| path.clone().map(|path| (flag, path));
     let mut seen: Vec<(&str, PathBuf)> = Vec::new();
@@ -284,9 +296,10 @@ fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
         one("--page", &arguments.pictures.page.page),
         one("--trace", &arguments.trace),
     ];
+
     let merged = arguments.merge.iter().map(|path| ("--merge", path.clone()));
     for (flag, path) in named.into_iter().flatten().chain(merged) {
-        // What is not there yet has no other name than its own.
+        // A file that does not exist yet has only this name.
         let path = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or(path);
         let is_special = std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
         if let Some((other, _)) = seen.iter().find(|(_, earlier)| *earlier == path && !is_special) {
@@ -297,7 +310,7 @@ fn check_differ(arguments: &TuneArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where results go, seen to be writable before the work.
+/// The files of the results, checked to be writable before the work.
 struct Outputs {
     properties: Option<Output>,
     disk: Option<Output>,
@@ -341,7 +354,7 @@ impl Outputs {
     }
 }
 
-/// What goes to stdout; `None` where there are no `properties` to print.
+/// Returns the text for stdout; `None` if there are no `properties` to print.
 fn text(format: DiskFormat, reports: &[TuneReport], properties: Option<&str>) -> Result<Option<String>, Failure> {
     Ok(match format {
         DiskFormat::Table => Some(reports.iter().map(table).collect::<Vec<String>>().join("\n")),
@@ -362,6 +375,7 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         Some(Ok(bytes)) => Ok(Some(bytes)),
         Some(Err(_)) => Err(Failure::Input(format!("{flag}: too large; give 512 bytes to 1 MiB"))),
     };
+
     let backend = match (arguments.backend, &arguments.disk) {
         (Some(TuneBackend::Simulated), None) => {
             let message =
@@ -375,6 +389,7 @@ fn checked(arguments: &TuneArguments) -> Result<TuneOptions, Failure> {
         (Some(TuneBackend::Machine(kind)), None) => Some(kind),
         (Some(TuneBackend::Simulated) | None, _) => None,
     };
+
     let directory = arguments.storage.first().cloned().unwrap_or_default();
     let mode = match (arguments.quick, arguments.full) {
         (true, _) => Mode::Quick,

@@ -1,17 +1,17 @@
-//! Figures: what every command means by a unit, a sample, a difference and a curve.
+//! Figures: the meaning of a unit, a sample, a difference and a curve, the same for every command.
 //!
 //! # Why
-//! A size, a mean with its uncertainty and the verdict over a curve must be the same in what is measured, observed and
-//! compared. They know no file, no disk and no command.
+//! Commands that measure, observe and compare must agree on a size, on a mean with its uncertainty, and on the verdict
+//! over a curve. None of these depends on a file, a disk or a command.
 //!
 //! # How it works
-//! [`units`] reads and writes sizes, rates and durations. [`series`] says what samples in the order of time are worth,
-//! [`stats`] whether two figures differ, [`percentiles`] how far quantiles may be off, [`sides`] all of it for two series
-//! of times. [`verdict`] says whether a curve rises, has a plateau or falls.
+//! [`units`] reads and prints sizes, rates and durations. [`series`] judges samples taken over time, [`stats`] tests
+//! whether two figures differ, [`percentiles`] estimates the error of quantiles, and [`sides`] applies all of these to
+//! two series of times. [`verdict`] decides whether a curve rises, has a plateau or falls.
 //!
 //! # Limits
-//! Pure functions: nothing here reads a clock, a file or the environment. Without the feature `statistics` (on by default)
-//! there are only the units, which need no other crate.
+//! Pure functions: nothing here reads a clock, a file or the environment. Without the feature `statistics` (on by
+//! default) only the units are built, which need no other crate.
 //!
 //! # Example
 //! ```

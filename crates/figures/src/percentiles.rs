@@ -1,23 +1,23 @@
-//! Percentiles of latency: how far they may be off, by resampling.
+//! Percentiles of latency and their error, by resampling.
 //!
 //! # Why
-//! A p99 comes from the slowest hundredth of the requests, and slow requests come together. A million requests may tell
-//! no more of it than some thousand independent ones.
+//! A p99 comes from the slowest hundredth of the requests, and slow requests come in clusters. A million requests may
+//! say no more about it than a few thousand independent ones.
 //!
 //! # How it works
 //! A result has the histogram of all requests and their mean latency in each interval. The variance of the histogram
-//! over the squared standard error of the mean is the number of independent requests that would know the mean as well:
-//! the effective count n. A resample of n requests of a histogram has a share below its quantile q of 0 to 1 that
-//! follows the beta distribution with n q + 1/2 and n (1 - q) + 1/2, so drawing that share and looking up its latency
-//! is the bootstrap of the quantile (Efron: Bootstrap Methods, Annals of Statistics 7, 1979), without drawing n
-//! requests. Draws are widened where they scatter less, in proportion, than the mean itself does, or than the quantile
-//! of the runs of a side does. Each is divided by the square root of a chi-squared number over its degrees of freedom,
-//! because the effective count is itself an estimate: Student's distribution in place of the normal one.
+//! over the squared standard error of the mean is the effective count n: the number of independent requests that would
+//! fix the mean equally well. In a resample of n requests, the share below the histogram's quantile q (0 to 1) follows
+//! the beta distribution with n q + 1/2 and n (1 - q) + 1/2. Drawing that share and looking up its latency is therefore
+//! the bootstrap of the quantile (Efron: Bootstrap Methods, Annals of Statistics 7, 1979), without drawing n requests.
+//! Draws are widened if they scatter less, in proportion, than the mean, or than the quantile over the runs of a side.
+//! Each draw is divided by the square root of a chi-squared number over its degrees of freedom, because the effective
+//! count is itself an estimate: Student's distribution in place of the normal one.
 //!
 //! # Limits
-//! A quantile is judged only where at least `TAIL_COUNT_MIN` of the effective requests are beyond it. Latencies in a
-//! bucket are taken to be spread evenly over it. Intervals carry no histograms: a change that moves a tail and not the
-//! mean, in few intervals, is seen as less correlated than it is.
+//! A quantile is judged only if at least `TAIL_COUNT_MIN` effective requests lie beyond it. Latencies are taken to be
+//! spread evenly over their bucket. Intervals carry no histograms: a change that moves the tail but not the mean, in
+//! few intervals, is taken to be less correlated than it is.
 //!
 //! # Example
 //! Latencies with a mean of 100 us, a standard deviation of 50 us, and a mean known to 0.3 us: n = (50 / 0.3)^2 =
@@ -29,28 +29,30 @@ use plimsoll_sim::rng::Rng;
 
 use super::stats::{Estimate, difference, p_of_difference};
 
-/// Fewer effective requests beyond a quantile say nothing about it.
+/// Fewest effective requests beyond a quantile. With fewer, the quantile is not judged.
 const TAIL_COUNT_MIN: f64 = 5.0;
-/// Resamples of each quantile.
+/// Resamples drawn for each quantile.
 const DRAWS: usize = 2000;
-/// With fewer draws on the other side of no difference, Student's tail tells more than their number.
+/// Fewest draws on the far side of "no difference" for a p value by counting. Below that, Student's tail is more exact
+/// than the count.
 const DRAWS_FOR_TAIL: usize = 10;
-/// Counted latencies: upper ends of buckets in nanoseconds, rising, and how many were in each.
+/// A histogram of latencies with its mean and variance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Buckets {
-    /// Lower and upper end in nanoseconds, and requests up to the upper end.
+    /// Lower and upper end of a bucket in nanoseconds, and the requests up to the upper end.
     ends: Vec<(f64, f64, f64)>,
     mean_ns: f64,
     variance_ns2: f64,
 }
 
 impl Buckets {
-    /// Of upper ends and counts, in any order.
+    /// Builds the histogram from upper ends of buckets in nanoseconds and their counts, in any order.
     pub fn of(counts: impl Iterator<Item = (u64, u64)>) -> Buckets {
         let mut counts: Vec<(u64, u64)> = counts.filter(|(_, count)| *count > 0).collect();
         counts.sort_unstable();
         let (mut buckets, mut below_ns, mut sum) = (Buckets::default(), 0.0_f64, 0.0);
         let (mut first, mut second) = (0.0, 0.0);
+
         for (upper_ns, count) in counts {
             let lower_ns = below_ns.max(upper_ns.saturating_sub(Histogram::bucket_width_ns(upper_ns)) as f64);
             let (upper_ns, count) = (upper_ns as f64, count as f64);
@@ -62,6 +64,7 @@ impl Buckets {
             }
             below_ns = upper_ns;
         }
+
         buckets.mean_ns = first / sum.max(1.0);
         buckets.variance_ns2 = (second / sum.max(1.0) - buckets.mean_ns.powi(2)).max(0.0);
         buckets
@@ -71,7 +74,7 @@ impl Buckets {
         self.ends.last().map_or(0.0, |end| end.2)
     }
 
-    /// The latency that the part `share` of the requests stays below; 0 without requests.
+    /// Returns the latency below which the part `share` of the requests lies; 0 without requests.
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let wanted = share * self.count();
         let at = self.ends.partition_point(|end| end.2 < wanted).min(self.ends.len().saturating_sub(1));
@@ -82,9 +85,9 @@ impl Buckets {
         })
     }
 
-    /// Independent requests that would know the mean latency as well as `mean` does; at most all of them.
+    /// Returns the number of independent requests that would fix the mean latency as well as `mean` does; at most all.
     fn effective_count(&self, mean: &Estimate) -> f64 {
-        // The mean of the intervals has its own unit and rounding: what counts is how far it is off in proportion.
+        // The mean of the intervals is in another unit and rounded differently: use its error in proportion.
         let variance = (mean.standard_error / mean.value * self.mean_ns).powi(2);
         let count = if variance > 0.0 { self.variance_ns2 / variance } else { self.count() };
         if count.is_finite() { count.min(self.count()) } else { 0.0 }
@@ -93,15 +96,15 @@ impl Buckets {
 
 /// The latencies of a side.
 pub struct Latencies {
-    /// Of all its runs.
+    /// The latencies of all runs together.
     pub all: Buckets,
-    /// Of each run.
+    /// The latencies of each run.
     pub runs: Vec<Buckets>,
-    /// Their mean.
+    /// The mean of the latencies.
     pub mean: Estimate,
 }
 
-/// Draws of the logarithm of a quantile, and the quantile as an estimate (of the logarithm).
+/// Draws of the logarithm of a quantile, and the estimate of that logarithm.
 struct Resampled {
     draws: Vec<f64>,
     estimate: Estimate,
@@ -109,29 +112,31 @@ struct Resampled {
 
 /// A quantile of two sides.
 pub struct QuantileDifference {
-    /// Of the base, in nanoseconds.
+    /// The quantile of the base, in nanoseconds.
     pub base_ns: f64,
-    /// Of the other side, in nanoseconds.
+    /// The quantile of the other side, in nanoseconds.
     pub other_ns: f64,
-    /// How the other relates to the base: 95 % interval of the ratio; `None` where too few requests are beyond.
+    /// 95 % interval of other over base; `None` if too few requests lie beyond the quantile.
     pub ratio: Option<(f64, f64)>,
-    /// How often chance makes such a difference; `None` where too few requests are beyond.
+    /// Probability that chance makes such a difference; `None` if too few requests lie beyond the quantile.
     pub p: Option<f64>,
-    /// Effective requests of base and other.
+    /// Effective requests of base and other side.
     pub effective_counts: (f64, f64),
 }
 
-/// Compares the quantile `share` (0 to 1) of two sides. `None` where one has no latencies.
+/// Compares the quantile `share` (0 to 1) of two sides. Returns `None` if one side has no latencies.
 pub fn compare(base: &Latencies, other: &Latencies, share: f64, rng: &mut Rng) -> Option<QuantileDifference> {
     let (base_ns, other_ns) = (base.all.quantile_ns(share), other.all.quantile_ns(share));
     if base_ns <= 0.0 || other_ns <= 0.0 {
         return None;
     }
+
     let effective_counts = (base.all.effective_count(&base.mean), other.all.effective_count(&other.mean));
     let sides = resample(base, share, rng).zip(resample(other, share, rng));
     let Some((base, other)) = sides else {
         return Some(QuantileDifference { base_ns, other_ns, ratio: None, p: None, effective_counts });
     };
+
     let mut draws: Vec<f64> = base.draws.iter().zip(&other.draws).map(|(base, other)| other - base).collect();
     draws.sort_by(f64::total_cmp);
     let at = |part: f64| draws.get((part * (DRAWS - 1) as f64) as usize).copied().unwrap_or(f64::NAN).exp();
@@ -143,17 +148,19 @@ pub fn compare(base: &Latencies, other: &Latencies, share: f64, rng: &mut Rng) -
         let most = 2.0 * DRAWS_FOR_TAIL as f64 / DRAWS as f64;
         p_of_difference(&difference(&base.estimate, &other.estimate)).min(most)
     };
+
     let (ratio, p) = (Some((at(0.025), at(0.975))), Some(p.min(1.0)));
     Some(QuantileDifference { base_ns, other_ns, ratio, p, effective_counts })
 }
 
-/// Resamples a quantile; `None` where too few requests are beyond it.
+/// Resamples a quantile. Returns `None` if too few requests lie beyond it.
 fn resample(side: &Latencies, share: f64, rng: &mut Rng) -> Option<Resampled> {
     let Latencies { all, runs, mean } = side;
     let count = all.effective_count(mean);
     if count * share.min(1.0 - share) < TAIL_COUNT_MIN {
         return None;
     }
+
     let centre = all.quantile_ns(share).ln();
     let mut draws: Vec<f64> = (0..DRAWS)
         .map(|_| {
@@ -162,6 +169,7 @@ fn resample(side: &Latencies, share: f64, rng: &mut Rng) -> Option<Resampled> {
             all.quantile_ns(below / (below + above)).ln() - centre
         })
         .collect();
+
     let scatter = (draws.iter().map(|draw| draw * draw).sum::<f64>() / DRAWS as f64).sqrt();
     let standard_error = scatter.max(mean.standard_error / mean.value).max(error_of_runs(runs, share));
     let widening = if scatter > 0.0 { standard_error / scatter } else { 1.0 };
@@ -169,11 +177,12 @@ fn resample(side: &Latencies, share: f64, rng: &mut Rng) -> Option<Resampled> {
         let chance = 2.0 * gamma(mean.freedom / 2.0, rng) / mean.freedom;
         *draw = centre + *draw * widening / chance.sqrt();
     }
+
     let estimate = Estimate { value: centre, standard_error, freedom: mean.freedom, effective_count: count };
     Some(Resampled { draws, estimate })
 }
 
-/// Standard error of the logarithm of a quantile by its scatter over runs; 0 for a single run.
+/// Returns the standard error of the logarithm of a quantile from its scatter over runs; 0 for a single run.
 fn error_of_runs(runs: &[Buckets], share: f64) -> f64 {
     let values: Vec<f64> = runs.iter().map(|run| run.quantile_ns(share).ln()).collect();
     if values.len() < 2 {
@@ -184,11 +193,11 @@ fn error_of_runs(runs: &[Buckets], share: f64) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count).sqrt()
 }
 
-/// A draw of the gamma distribution with the given shape (positive) and scale 1 (Marsaglia, Tsang: A Simple Method for
+/// Draws from the gamma distribution with the given shape (positive) and scale 1 (Marsaglia, Tsang: A Simple Method for
 /// Generating Gamma Variables, ACM Transactions on Mathematical Software 26, 2000).
 fn gamma(shape: f64, rng: &mut Rng) -> f64 {
     if shape < 1.0 {
-        // Never 0, by which draws are divided.
+        // Never 0: callers divide by a draw.
         let uniform = 1.0 - uniform(rng);
         return gamma(shape + 1.0, rng) * uniform.powf(1.0 / shape.max(0.1));
     }

@@ -1,25 +1,25 @@
-//! What a series of samples says: its mean and how sure it is, where it settles, its deviation and trend, and which
-//! depth was enough.
+//! Statistics of a series of samples: its mean with an interval, where it settles, its deviation and trend, and the
+//! smallest depth that suffices.
 //!
 //! # Why
-//! A figure without its spread is a guess, and a disk that still slows down has not shown its figure yet.
+//! A figure without its spread is a guess, and a disk that is still slowing down has not reached its steady rate.
 //!
 //! # How it works
-//! * **Mean** ([`mean_interval`]): Student's t for as many samples as are worth something. The rates of a disk resemble
-//!   their neighbours, so 100 samples may tell no more than 20 independent ones: n / tau, where
-//!   tau = -1 + 2 (G0 + G1 + ...) and Gm is the sum of the autocorrelations at lags 2m and 2m + 1, up to the first that
-//!   is not positive, none greater than the one before (initial monotone sequence; Geyer: Practical Markov Chain Monte
-//!   Carlo, Statistical Science 7, 1992).
+//! * **Mean** ([`mean_interval`]): Student's t over the effective count of samples. The rates of a disk resemble their
+//!   neighbours, so 100 samples may say no more than 20 independent ones: n / tau, where tau = -1 + 2 (G0 + G1 + ...)
+//!   and Gm is the sum of the autocorrelations at lags 2m and 2m + 1, up to the first that is not positive, none
+//!   greater than the one before (initial monotone sequence; Geyer: Practical Markov Chain Monte Carlo, Statistical
+//!   Science 7, 1992).
 //! * **Transient** ([`settled_from`]): MSER (White: An Effective Truncation Heuristic for Bias Reduction in Simulation
-//!   Output, Simulation 69, 1997): of the first half, leave out as many samples as make the standard error of the mean
-//!   of the rest smallest. Not settled is what is smallest only at the half, or a rest with a slope that chance does
-//!   not explain, for as many samples as its residuals are worth.
-//! * **Depths**: doubled while the rate rises; the smallest that is as good as the best wins.
+//!   Output, Simulation 69, 1997): of the first half, leave out the number of samples that makes the standard error of
+//!   the rest's mean smallest. A series has not settled if that number is the whole half, or if the rest has a slope
+//!   that chance does not explain, given the effective count of its residuals.
+//! * **Depths**: doubled while the rate rises; the smallest depth whose rate equals the best wins.
 //!
 //! # Limits
-//! The samples are taken to be equally long. A trend that began before the first sample and goes on after the last is
-//! seen only where it is clear: more than 5 % over the samples, and more than 2.5 standard errors. A change in the
-//! last tenth looks like noise.
+//! Samples are taken to be equally long. A trend that begins before the first sample and goes on after the last is seen
+//! only if it is clear: more than 5 % over the samples, and more than 2.5 standard errors. A change in the last tenth
+//! looks like noise.
 //!
 //! # Example
 //! Samples of 90, 100 and 110 operations/s have mean 100 and standard deviation 10: the deviation is 10 %, and the mean
@@ -30,40 +30,40 @@ use std::ops::Range;
 /// Part of the best rate that a smaller depth may lose and still be preferred.
 const DEPTH_TOLERANCE: f64 = 0.005;
 
-/// Fewer samples have no thirds worth comparing.
+/// Fewest samples whose first and last third are compared.
 const SAMPLES_FOR_THIRDS: usize = 6;
 
-/// Fewer samples say nothing of a transient.
+/// Fewest samples in which a transient is looked for.
 const SAMPLES_FOR_TRANSIENT: usize = 4;
 
-/// Samples farther from the median of the second half than so many standard deviations count as just that far: one
-/// stall is not the end of a transient.
+/// Standard deviations from the median of the second half beyond which a sample is clipped to that distance: one stall
+/// is not the end of a transient.
 const CLIP_DEVIATIONS: f64 = 5.0;
 
-/// From a median absolute deviation to the standard deviation of normal samples: 1 / 0.6745.
+/// Factor from a median absolute deviation to the standard deviation of normal samples: 1 / 0.6745.
 const DEVIATION_PER_MAD: f64 = 1.4826;
 
-/// No rate is steadier than this part of it: smaller differences are none.
+/// Smallest deviation assumed, as a part of the rate. Smaller differences are not real.
 const DEVIATION_MIN: f64 = 0.002;
 
-/// A line that changes by less than this part of the mean is no drift ...
+/// Least change of a line, as a part of the mean, that counts as drift.
 const DRIFT_MIN: f64 = 0.05;
-/// ... nor is one whose slope is within so many standard errors of none.
+/// Least slope, in its standard errors, that counts as drift.
 const DRIFT_STANDARD_ERRORS: f64 = 2.5;
 
-/// A mean, and how well it is known.
+/// A mean and its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Mean of the samples, in their unit.
     pub mean: f64,
-    /// With a probability of 95 % the true mean is within this distance; in the unit of the samples.
+    /// Half the width of the 95 % confidence interval, in the unit of the samples.
     pub half_width: f64,
-    /// Independent samples that would tell as much, from 2 to the number of samples.
+    /// Independent samples that would fix the mean equally well, from 2 to the number of samples.
     pub effective_count: f64,
 }
 
-/// Mean and 95 % confidence interval of `samples` in the order they were taken. `None` for fewer than two, or where one
-/// is no finite number.
+/// Returns the mean and 95 % confidence interval of `samples`, in the order they were taken. Returns `None` for fewer
+/// than two, or if one is not finite.
 pub fn mean_interval(samples: &[f64]) -> Option<Interval> {
     let mean = mean(samples);
     if samples.len() < 2 || !mean.is_finite() {
@@ -72,23 +72,25 @@ pub fn mean_interval(samples: &[f64]) -> Option<Interval> {
     let deviations: Vec<f64> = samples.iter().map(|sample| sample - mean).collect();
     let variance = deviations.iter().map(|deviation| deviation * deviation).sum::<f64>() / samples.len() as f64;
     let effective_count = effective_count(&deviations);
-    // The variance around the mean of the very same samples is too small by 1 - 1 / effective_count (Bayley, Hammersley
-    // 1946); independent samples get the usual n - 1.
+    // The variance around the mean of the same samples is too small by 1 - 1 / effective_count (Bayley, Hammersley
+    // 1946); for independent samples this gives the usual n - 1.
     let standard_error = (variance / (effective_count - 1.0)).sqrt();
     Some(Interval { mean, half_width: student_t(effective_count - 1.0) * standard_error, effective_count })
 }
 
-/// How many independent samples tell as much about a mean as these, given by their deviations from it: from 2 to all.
+/// Returns the number of independent samples that would fix a mean as well as these deviations from it do: 2 to all.
 fn effective_count(deviations: &[f64]) -> f64 {
     let count = deviations.len();
     let squares: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
     if squares <= 0.0 {
         return count as f64;
     }
+
     let correlation = |lag: usize| {
         let later = deviations.iter().skip(lag);
         deviations.iter().zip(later).map(|(a, b)| a * b).sum::<f64>() / squares
     };
+
     let (mut tau, mut before) = (-1.0, f64::INFINITY);
     for lag in (0..count).step_by(2) {
         let pair = (correlation(lag) + correlation(lag + 1)).min(before);
@@ -98,16 +100,16 @@ fn effective_count(deviations: &[f64]) -> f64 {
         tau += 2.0 * pair;
         before = pair;
     }
-    // Samples that alternate (tau below 1) are not believed to be worth more than there are.
+    // Alternating samples (tau below 1) never count for more than their number.
     (count as f64 / tau.max(1.0)).clamp(2.0, count as f64)
 }
 
-/// 97.5 % quantile of Student's t for 1 to 10 degrees of freedom; any statistical table has them.
+/// 97.5 % quantile of Student's t for 1 to 10 degrees of freedom, as in any statistical table.
 const STUDENT_T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
-/// 97.5 % quantile of Student's t for `freedom` (at least 1) degrees of freedom, to 0.1 % for whole numbers and to 1 %
-/// between 1 and 2: a table, its logarithm interpolated over 1 / `freedom`, then the expansion around the normal
-/// quantile (Abramowitz, Stegun: Handbook of Mathematical Functions, 26.7.5).
+/// Returns the 97.5 % quantile of Student's t for `freedom` (at least 1) degrees of freedom, to 0.1 % for whole numbers
+/// and to 1 % between 1 and 2. Up to 10 it interpolates the logarithm of a table over 1 / `freedom`; above, it expands
+/// around the normal quantile (Abramowitz, Stegun: Handbook of Mathematical Functions, 26.7.5).
 pub fn student_t(freedom: f64) -> f64 {
     let below = freedom.max(1.0).floor();
     let pair = STUDENT_T.get(below as usize - 1).zip(STUDENT_T.get(below as usize));
@@ -122,19 +124,19 @@ pub fn student_t(freedom: f64) -> f64 {
     z + g1 / freedom + g2 / freedom.powi(2) + g3 / freedom.powi(3)
 }
 
-/// From where on a series shows what it will go on to show.
+/// The sample from which on a series shows its steady state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// The first sample that counts, from 0; at most half of all.
+    /// Index of the first sample that counts; at most half of all.
     pub index: usize,
-    /// False where the transient seems to last beyond the first half, or the rest still drifts.
+    /// False if the transient seems to last beyond the first half, or the rest still drifts.
     pub is_settled: bool,
 }
 
-/// Where the transient at the beginning of `samples` ends. Too few to say (below 4): settled from the first.
+/// Finds the end of the transient at the beginning of `samples`. Fewer than 4 samples count as settled from the first.
 ///
-/// Of the truncations in the first half, the shortest counts whose error is within what chance makes of the smallest:
-/// the variance of m samples is known to a part of sqrt(2 / (m - 1)) only.
+/// Chooses the shortest truncation in the first half whose error is within chance of the smallest: the variance of m
+/// samples is known only to a part of sqrt(2 / (m - 1)).
 pub fn settled_from(samples: &[f64]) -> Settled {
     if samples.len() < SAMPLES_FOR_TRANSIENT {
         return Settled { index: 0, is_settled: true };
@@ -149,8 +151,8 @@ pub fn settled_from(samples: &[f64]) -> Settled {
     Settled { index, is_settled: !is_at_bound && !drifts(rest) }
 }
 
-/// For each number of samples left out at the beginning, up to `last_index`: the variance of the rest over their
-/// number, which is the squared standard error of their mean. Samples far from the second half are brought nearer.
+/// Returns, for each number of samples left out at the beginning up to `last_index`, the squared standard error of the
+/// mean of the rest: its variance over its number. Samples far from the second half are clipped.
 fn truncation_errors(samples: &[f64], last_index: usize) -> Vec<f64> {
     let second_half = samples.get(last_index..).unwrap_or_default();
     let centre = median(second_half).unwrap_or(0.0);
@@ -158,21 +160,23 @@ fn truncation_errors(samples: &[f64], last_index: usize) -> Vec<f64> {
     let least_deviation = DEVIATION_MIN * centre.abs();
     let deviation = least_deviation.max(DEVIATION_PER_MAD * median(&distances).unwrap_or(0.0));
     let reach = CLIP_DEVIATIONS * deviation;
+
     let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
     let mut errors = Vec::with_capacity(samples.len());
     for sample in samples.iter().rev() {
-        // Not `clamp`, which panics where the reach is not a number.
+        // Not `clamp`, which panics if the reach is not a number.
         let distance = (sample - centre).max(-reach).min(reach);
         (sum, squares, count) = (sum + distance, squares + distance * distance, count + 1.0);
         let variance = (squares - sum * sum / count).max(0.0) / count;
         errors.push((variance + least_deviation * least_deviation) / count);
     }
+
     errors.reverse();
     errors.truncate(last_index + 1);
     errors
 }
 
-/// Whether a line through the samples changes by much and by more than chance.
+/// Returns whether a line through the samples changes both by a noticeable part of the mean and by more than chance.
 fn drifts(samples: &[f64]) -> bool {
     let count = samples.len() as f64;
     let Some(line) = line(samples).filter(|_| samples.len() > 2) else { return false };
@@ -190,14 +194,13 @@ fn drifts(samples: &[f64]) -> bool {
 pub struct Line {
     /// Mean of the samples, in their unit.
     pub mean: f64,
-    /// How much it rises from each sample to the next.
+    /// Rise from each sample to the next.
     pub slope: f64,
     /// Its value at the first sample.
     pub intercept: f64,
 }
 
-/// The line through `samples` with the least squared distance. `None` for fewer than two, or where one is no finite
-/// number.
+/// Fits the line through `samples` with the least squares. Returns `None` for fewer than two, or if one is not finite.
 pub fn line(samples: &[f64]) -> Option<Line> {
     let mean = mean(samples);
     if samples.len() < 2 || !mean.is_finite() {
@@ -209,14 +212,14 @@ pub fn line(samples: &[f64]) -> Option<Line> {
     Some(Line { mean, slope, intercept: mean - slope * middle })
 }
 
-/// Sum of the squared distances of 0, 1, ... `count` - 1 from their mean.
+/// Returns the sum of the squared distances of 0, 1, ... `count` - 1 from their mean.
 fn squared_positions(count: usize) -> f64 {
     let count = count as f64;
     count * (count * count - 1.0) / 12.0
 }
 
-/// Standard deviation of the samples (with n - 1) in per cent of their mean; 0 for fewer than two samples or a mean of
-/// 0.
+/// Returns the standard deviation of the samples (with n - 1) in per cent of their mean; 0 for fewer than two samples
+/// or a mean of 0.
 pub fn deviation_pct(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     if samples.len() < 2 || mean <= 0.0 {
@@ -226,8 +229,8 @@ pub fn deviation_pct(samples: &[f64]) -> f64 {
     (squares / (samples.len() - 1) as f64).sqrt() / mean * 100.0
 }
 
-/// By how many per cent the mean of the last third of the samples differs from that of the first third; negative when
-/// it fell. `None` for fewer than six samples.
+/// Returns by how many per cent the mean of the last third of the samples differs from that of the first third;
+/// negative if it fell. Returns `None` for fewer than six samples.
 pub fn change_pct(samples: &[f64]) -> Option<f64> {
     let third = samples.len() / 3;
     if samples.len() < SAMPLES_FOR_THIRDS {
@@ -238,25 +241,26 @@ pub fn change_pct(samples: &[f64]) -> Option<f64> {
     (first > 0.0).then(|| (last / first - 1.0) * 100.0)
 }
 
-/// What a disk does at one depth.
+/// The measured rate and latency of a disk at one depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DepthPoint {
-    /// Requests under way, all shards together; at least 1.
+    /// Requests in flight over all shards; at least 1.
     pub depth: u32,
     /// Operations or bytes per second; positive.
     pub rate: f64,
-    /// Half of the requests took no longer, in nanoseconds; positive.
+    /// Median latency in nanoseconds; positive.
     pub p50_ns: u64,
 }
 
-/// The smallest depth whose rate is within 0.5 % of the best.
+/// Returns the smallest depth whose rate is within 0.5 % of the best.
 pub fn smallest_sufficient_depth(points: &[DepthPoint]) -> Option<u32> {
     let best = best_rate(points);
     let enough = points.iter().filter(|point| point.rate >= best * (1.0 - DEPTH_TOLERANCE));
     enough.map(|point| point.depth).min()
 }
 
-/// Whether the last (deepest) point beat all before it by more than 0.5 %, so that a deeper one may be better still.
+/// Returns whether the last (deepest) point beat all before it by more than 0.5 %, so that a deeper one may be better
+/// still.
 fn is_still_rising(points: &[DepthPoint]) -> bool {
     match points.split_last() {
         Some((last, before)) => last.rate * (1.0 - DEPTH_TOLERANCE) > best_rate(before),
@@ -264,14 +268,14 @@ fn is_still_rising(points: &[DepthPoint]) -> bool {
     }
 }
 
-/// `depth` as requests under way can be: equally many on each shard, at least one.
+/// Rounds `depth` down to the same number of requests on each shard, at least one each.
 pub fn whole_depth(depth: u32, shards: u16) -> u32 {
     let shards = u32::from(shards.max(1));
     (depth / shards).max(1).saturating_mul(shards)
 }
 
-/// Whether a search tries `depth` after `points`: always up to `usual_depth`, up to `max_depth` while the rate rises.
-/// It tries one depth at least, however many shards there are.
+/// Returns whether a search tries `depth` after `points`: always up to `usual_depth`, and up to `max_depth` while the
+/// rate rises. Tries at least one depth, whatever the number of shards.
 pub fn goes_deeper(depth: u32, usual_depth: u32, max_depth: u32, points: &[DepthPoint]) -> bool {
     let is_usual = points.is_empty() || depth <= usual_depth;
     is_usual || (depth <= max_depth && is_still_rising(points))
@@ -281,12 +285,12 @@ fn best_rate(points: &[DepthPoint]) -> f64 {
     points.iter().map(|point| point.rate).fold(0.0, f64::max)
 }
 
-/// 0 for no samples.
+/// Returns the mean; 0 for no samples.
 pub fn mean(samples: &[f64]) -> f64 {
     if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }
 }
 
-/// The middle value, or the mean of the middle two; `None` for no samples.
+/// Returns the middle value, or the mean of the middle two; `None` for no samples.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);

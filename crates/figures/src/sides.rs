@@ -1,14 +1,14 @@
 //! Two series of times with their histograms: mean, median and p99, and whether chance explains how they differ.
 //!
 //! # Why
-//! Not only results of runs are compared: traces are, too, stage by stage. The statistics stand here once.
+//! Results of runs are compared, and so are traces, stage by stage. Both use the same statistics.
 //!
 //! # How it works
 //! Means by Welch's test on the means of intervals ([`super::stats`]), quantiles by resampling the histogram
 //! ([`super::percentiles`]).
 //!
 //! # Limits
-//! One interval has no scatter: nothing is claimed of it.
+//! A side with one interval has no known scatter: no p value is given.
 //!
 //! # Example
 //! Intervals of 83 us against intervals of 1 us, none far from its mean: p is next to 0.
@@ -19,12 +19,12 @@ use plimsoll_sim::rng::Rng;
 use super::percentiles::{self, Buckets, Latencies};
 use super::stats::{difference, hochberg, of_series, p_of_difference};
 
-/// One side.
+/// The times of one side.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// Means of intervals, in ns, in the order of time.
     pub means_ns: &'a [f64],
-    /// All of it.
+    /// All times.
     pub all: &'a Histogram,
 }
 
@@ -33,27 +33,30 @@ pub struct Side<'a> {
 pub struct Figure {
     /// `mean`, `p50` or `p99`.
     pub name: &'static str,
-    /// In ns.
+    /// The base's value in nanoseconds.
     pub base_ns: f64,
-    /// In ns.
+    /// The other side's value in nanoseconds.
     pub other_ns: f64,
-    /// How often chance makes such a difference; `None`: too little to tell.
+    /// Probability that chance makes such a difference; `None` if there are too few requests.
     pub p: Option<f64>,
 }
 
-/// The figures of two sides; none where one has no times.
+/// Compares mean, p50 and p99 of two sides. Returns no figures if one side has no times.
 pub fn figures(base: Side<'_>, other: Side<'_>, rng: &mut Rng) -> Vec<Figure> {
     let Some((base_mean, other_mean)) = of_series(base.means_ns).zip(of_series(other.means_ns)) else {
         return Vec::new();
     };
+
     let is_known = base_mean.standard_error.is_finite() && other_mean.standard_error.is_finite();
     let p = is_known.then(|| p_of_difference(&difference(&base_mean, &other_mean)));
     let mut figures = vec![Figure { name: "mean", base_ns: base.all.mean(), other_ns: other.all.mean(), p }];
+
     let latencies = |side: Side<'_>, mean| Latencies {
         all: Buckets::of(side.all.iter().map(|(upper_ns, count)| (upper_ns, u64::from(count)))),
         runs: Vec::new(),
         mean,
     };
+
     let (base_all, other_all) = (latencies(base, base_mean), latencies(other, other_mean));
     for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
         let p = percentiles::compare(&base_all, &other_all, percent / 100.0, rng).and_then(|found| found.p);
@@ -63,7 +66,7 @@ pub fn figures(base: Side<'_>, other: Side<'_>, rng: &mut Rng) -> Vec<Figure> {
     figures
 }
 
-/// P values of comparisons that are made together; see [`super::stats`].
+/// Corrects the p values of comparisons that are made together; see [`super::stats`].
 pub fn together(alone: &[f64]) -> Vec<f64> {
     hochberg(alone)
 }

@@ -1,24 +1,24 @@
-//! What samples say of a figure, and whether two figures differ.
+//! Estimates from samples, and tests whether two figures differ.
 //!
 //! # Why
-//! Two runs of the same load on the same disk never give the same figures. A difference counts when chance would
+//! Two runs of the same load on the same disk never give the same figures. A difference counts only if chance would
 //! rarely make it.
 //!
 //! # How it works
-//! * [`of_series`]: mean and standard error of samples in the order they were taken, for as many as are worth
-//!   something. Two estimates of that number are made, and the smaller is believed: the initial monotone sequence of
-//!   [`crate::series`], and n (1 - r) / (1 + r) of a first-order process, where r is the autocorrelation at
-//!   lag 1, freed of its bias -(1 + 4 r) / n (Marriott, Pope: Bias in the Estimation of Autocorrelations, Biometrika
-//!   41, 1954). The first sees any form of correlation, the second errs less in short series.
-//! * [`of_runs`]: several runs of a side. The standard error is the larger of what the intervals in the runs say and
-//!   what the scatter of the runs says.
+//! * [`of_series`]: mean and standard error of samples in the order they were taken, over their effective count. That
+//!   count is estimated in two ways, and the smaller is used: the initial monotone sequence of [`crate::series`], and n
+//!   (1 - r) / (1 + r) of a first-order process, where r is the autocorrelation at lag 1, freed of its bias -(1 + 4 r)
+//!   / n (Marriott, Pope: Bias in the Estimation of Autocorrelations, Biometrika 41, 1954). The first sees any form of
+//!   correlation, the second errs less in short series.
+//! * [`of_runs`]: several runs of a side. The standard error is the larger of the one from the intervals in the runs
+//!   and the one from the scatter of the runs.
 //! * [`p_of_difference`]: Welch's test (The Generalization of "Student's" Problem, Biometrika 34, 1947).
 //! * [`hochberg`]: p values of many comparisons at once (Hochberg: A Sharper Bonferroni Procedure for Multiple Tests of
-//!   Significance, Biometrika 75, 1988). It fits figures that rise and fall together, as those of one job do.
+//!   Significance, Biometrika 75, 1988). It suits figures that rise and fall together, as those of one job do.
 //!
 //! # Limits
-//! Samples are taken to be equally long and about normally distributed in the mean. A correlation that lasts as long as
-//! the series cannot be seen in it.
+//! Samples are taken to be equally long, and their mean to be about normally distributed. A correlation that lasts as
+//! long as the series cannot be seen in it.
 //!
 //! # Example
 //! 100 samples with mean 100, standard deviation 3 and no correlation: standard error 0.3. Against another such series
@@ -28,24 +28,24 @@ use statrs::function::beta::beta_reg;
 
 use crate::series::{mean, mean_interval, student_t};
 
-/// Chance of a false alarm that is accepted, over all comparisons of a report together.
+/// Accepted chance of a false alarm over all comparisons of a report together.
 pub const ALPHA: f64 = 0.01;
 
-/// A figure and how well it is known.
+/// A figure and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The figure, in any unit.
     pub value: f64,
-    /// Standard error in the same unit; infinite where nothing is known of it.
+    /// Standard error in the same unit; infinite if unknown.
     pub standard_error: f64,
     /// Degrees of freedom of the standard error, at least 1.
     pub freedom: f64,
-    /// Independent samples that would tell as much.
+    /// Independent samples that would fix the figure equally well.
     pub effective_count: f64,
 }
 
-/// Mean of samples in their order; one sample has an unknown error. `None` without samples, or where one is no finite
-/// number.
+/// Estimates the mean of samples in their order. The error of a single sample is unknown. Returns `None` without
+/// samples, or if one is not finite.
 pub fn of_series(samples: &[f64]) -> Option<Estimate> {
     let value = mean(samples);
     if samples.is_empty() || !value.is_finite() {
@@ -62,7 +62,7 @@ pub fn of_series(samples: &[f64]) -> Option<Estimate> {
     Some(Estimate { value, standard_error, freedom: effective_count - 1.0, effective_count })
 }
 
-/// Independent samples that tell as much as these of a first-order process, given by their deviations from their mean.
+/// Returns the effective count of samples of a first-order process, given by their deviations from their mean.
 fn first_order_count(deviations: &[f64]) -> f64 {
     let count = deviations.len() as f64;
     let squares: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
@@ -75,7 +75,7 @@ fn first_order_count(deviations: &[f64]) -> f64 {
     if correlation >= 1.0 { 0.0 } else { count * (1.0 - correlation) / (1.0 + correlation) }
 }
 
-/// Runs of the same thing together; `None` without any.
+/// Combines runs of the same load into one estimate. Returns `None` without runs.
 pub fn of_runs(runs: &[Estimate]) -> Option<Estimate> {
     if let [only] = runs {
         return Some(*only);
@@ -95,7 +95,7 @@ pub fn of_runs(runs: &[Estimate]) -> Option<Estimate> {
     })
 }
 
-/// Degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946).
+/// Returns the degrees of freedom of a sum of variances, each with its own (Satterthwaite 1946).
 fn satterthwaite(variances: impl Iterator<Item = (f64, f64)>) -> f64 {
     let add = |(sum, part): (f64, f64), (variance, freedom): (f64, f64)| {
         (sum + variance, part + variance * variance / freedom.max(1.0))
@@ -105,7 +105,7 @@ fn satterthwaite(variances: impl Iterator<Item = (f64, f64)>) -> f64 {
     if freedom.is_finite() { freedom.max(1.0) } else { 1.0 }
 }
 
-/// The difference `other` - `base`.
+/// Returns the difference `other` - `base`.
 pub fn difference(base: &Estimate, other: &Estimate) -> Estimate {
     let squares = [base, other].map(|side| (side.standard_error.powi(2), side.freedom));
     Estimate {
@@ -116,12 +116,12 @@ pub fn difference(base: &Estimate, other: &Estimate) -> Estimate {
     }
 }
 
-/// Half of the width of the 95 % interval.
+/// Returns half the width of the 95 % interval.
 pub fn half_width(estimate: &Estimate) -> f64 {
     student_t(estimate.freedom) * estimate.standard_error
 }
 
-/// How often chance makes a difference at least as large where there is none: 0 to 1.
+/// Returns the probability, 0 to 1, that chance makes a difference at least as large.
 pub fn p_of_difference(difference: &Estimate) -> f64 {
     if difference.value == 0.0 || difference.standard_error.is_infinite() {
         return 1.0;
@@ -129,9 +129,9 @@ pub fn p_of_difference(difference: &Estimate) -> f64 {
     student_p(difference.value / difference.standard_error, difference.freedom)
 }
 
-/// The part of Student's t distribution that is farther from 0 than `t`, both sides together: the incomplete beta
-/// function I_x(freedom / 2, 1 / 2) at x = freedom / (freedom + t^2) (Abramowitz, Stegun 26.7.1). In this form nothing is
-/// lost of values that are next to 0.
+/// Returns the part of Student's t distribution farther from 0 than `t`, both sides together: the incomplete beta
+/// function I_x(freedom / 2, 1 / 2) at x = freedom / (freedom + t^2) (Abramowitz, Stegun 26.7.1). This form stays exact
+/// for values next to 0.
 fn student_p(t: f64, freedom: f64) -> f64 {
     if t.is_nan() {
         return 1.0;
@@ -142,8 +142,8 @@ fn student_p(t: f64, freedom: f64) -> f64 {
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t)).clamp(0.0, 1.0)
 }
 
-/// P values, each as if it were the only one, to p values of all together: where nothing differs, at most a part p of
-/// such families has any that is at most p.
+/// Corrects p values of single comparisons for being made together: if nothing differs, at most a part p of such
+/// families has any corrected value of at most p.
 pub fn hochberg(alone: &[f64]) -> Vec<f64> {
     let mut order: Vec<(usize, f64)> = alone.iter().copied().enumerate().collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -214,7 +214,7 @@ mod tests {
         let far = of_runs(&[run(90.0), run(100.0), run(110.0)]).unwrap();
         assert!((far.standard_error - 10.0 / 3f64.sqrt()).abs() < 1e-12 && far.freedom == 2.0);
         assert_eq!(of_runs(&[]), None);
-        // Single samples have errors through their runs only.
+        // Single samples get an error only from the scatter of their runs.
         let single = |value| of_series(&[value]).unwrap();
         assert_eq!(of_runs(&[single(1.0), single(3.0)]).unwrap().standard_error, 1.0);
     }

@@ -3,8 +3,8 @@
 //! **Why.** The same `1M` means different things to different programs. Configuration files follow the grammar of the
 //! program that defined them, the command line follows ours, and every table prints figures the same way.
 //!
-//! **How.** One reader per grammar, none of which guesses. In all of these the size suffixes are *binary*
-//! (k = 2^10, M = 2^20, G = 2^30, T = 2^40), as in Seastar:
+//! **How.** One reader per grammar, none of which guesses. In all of these the size suffixes are *binary* (k = 2^10, M
+//! = 2^20, G = 2^30, T = 2^40), as in Seastar:
 //!
 //! | reader | grammar | example |
 //! |---|---|---|
@@ -20,7 +20,7 @@
 //! [`parse_data_sheet_bytes`], [`parse_data_sheet_bytes_per_s`], [`parse_operations_per_s`].
 //!
 //! **Limits.** Values are `u64`; an overflow is an error, never a wrap. Printing rounds to three significant digits, so
-//! printed figures are for people: files get plain integers.
+//! printed figures are for people; files get plain integers.
 //!
 //! **Example.** 64 KiB is read from `64k` and printed as `64 KiB`; 1 542 559 872 B/s is `1.54 GB/s` or `1.44 GiB/s`:
 //!
@@ -38,12 +38,12 @@ use std::fmt;
 
 pub use data_sheet::{parse_data_sheet_bytes, parse_data_sheet_bytes_per_s, parse_operations_per_s};
 
-/// Why a text is not a size, rate, duration or count, and what to write in its place.
+/// Why a text is not a size, rate, duration or count, and the form to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
-    /// What is wrong, in one clause that starts in lower case.
+    /// The problem, in one clause that starts in lower case.
     pub message: String,
-    /// What to write.
+    /// The form to write instead.
     pub help: String,
 }
 
@@ -95,8 +95,8 @@ pub fn parse_io_properties_figure(text: &str) -> Result<u64, UnitError> {
 
 /// Reads a size of an io_tester job file, in bytes.
 ///
-/// io_tester itself takes digits, or digits and `kB`, `MB` or `GB`. This reader also takes `k K M G KiB MiB GiB`.
-/// io_tester's lower bound of 512 bytes is left to the caller, who knows the key.
+/// io_tester itself takes digits, or digits and `kB`, `MB` or `GB`. This reader also takes `k K M G KiB MiB GiB`. The
+/// caller checks io_tester's lower bound of 512 bytes, because it knows the key.
 ///
 /// # Errors
 /// No digits, decimals, an unknown unit (`512B` is one, as in io_tester), or a value above `u64::MAX`.
@@ -183,7 +183,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
     whole_ns.checked_add(fraction_of(fraction, factor)).ok_or_else(|| too_large(DURATION_HELP))
 }
 
-/// Reads a plain count given on the command line. Suffixes are refused: `k` would be 1000 to some and 1024 to others.
+/// Reads a plain count given on the command line. Refuses suffixes, because `k` may mean 1000 or 1024.
 ///
 /// # Errors
 /// Anything but digits with single `_` between them, or a value above `u64::MAX`.
@@ -195,32 +195,32 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     scaled(&text.replace('_', ""), 1, COUNT_HELP)
 }
 
-/// Bytes in binary units, three significant digits, trailing zeros left out: `512 B`, `64 KiB`, `1.5 MiB`.
+/// Prints bytes in binary units with three significant digits, trailing zeros left out: `512 B`, `64 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn format_bytes_binary(bytes: u64) -> String {
     without_trailing_zeros(scaled_text(bytes as f64, &BINARY_BYTES))
 }
 
-/// Bytes in decimal units, three significant digits, trailing zeros left out: `512 B`, `65.5 kB`, `1.5 MB`.
+/// Prints bytes in decimal units with three significant digits, trailing zeros left out: `512 B`, `65.5 kB`, `1.5 MB`.
 #[must_use]
 pub fn format_bytes_decimal(bytes: u64) -> String {
     without_trailing_zeros(scaled_text(bytes as f64, &DECIMAL_BYTES))
 }
 
-/// Bytes per second in binary units, three significant digits: `1.44 GiB/s`; `n/a` if not finite.
+/// Prints bytes per second in binary units with three significant digits: `1.44 GiB/s`; `n/a` if not finite.
 #[must_use]
 pub fn format_throughput_binary(bytes_per_s: f64) -> String {
     per_second(scaled_text(bytes_per_s, &BINARY_BYTES))
 }
 
-/// Bytes per second in decimal units, three significant digits: `1.54 GB/s`; `n/a` if not finite.
+/// Prints bytes per second in decimal units with three significant digits: `1.54 GB/s`; `n/a` if not finite.
 #[must_use]
 pub fn format_throughput_decimal(bytes_per_s: f64) -> String {
     per_second(scaled_text(bytes_per_s, &DECIMAL_BYTES))
 }
 
-/// Operations per second with three significant digits and a decimal suffix: `950`, `219k`, `1.86M`; `n/a` if not
-/// finite.
+/// Prints operations per second with three significant digits and a decimal suffix: `950`, `219k`, `1.86M`; `n/a` if
+/// not finite.
 #[must_use]
 pub fn format_iops_short(iops: f64) -> String {
     scaled_text(iops, &DECIMAL_COUNT).replace(' ', "")
@@ -238,7 +238,7 @@ pub fn format_figure(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A count with a comma between groups of three digits: `218,786`.
+/// Prints a count with a comma between groups of three digits: `218,786`.
 #[must_use]
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
@@ -252,7 +252,7 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
-/// Operations per second, rounded to a whole number, with a comma between groups of three digits; `n/a` if not finite.
+/// Prints operations per second as a whole number with a comma between groups of three digits; `n/a` if not finite.
 #[must_use]
 pub fn format_iops(iops: f64) -> String {
     if !iops.is_finite() {
@@ -262,7 +262,7 @@ pub fn format_iops(iops: f64) -> String {
     format_count(iops.round() as u64)
 }
 
-/// A duration with three significant digits: `85 ns`, `750 us`, `1.35 ms`, `135 s`.
+/// Prints a duration with three significant digits: `85 ns`, `750 us`, `1.35 ms`, `135 s`.
 #[must_use]
 pub fn format_duration_ns(duration_ns: u64) -> String {
     if duration_ns < 1_000 {
@@ -271,7 +271,7 @@ pub fn format_duration_ns(duration_ns: u64) -> String {
     scaled_text(duration_ns as f64, &DURATION)
 }
 
-/// A field of CSV, quoted where it must be (RFC 4180).
+/// Returns a CSV field, quoted where RFC 4180 requires it.
 #[must_use]
 pub fn csv_field(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
@@ -320,7 +320,7 @@ fn scaled_text(value: f64, units: &UnitTable) -> String {
     text.trim_end().to_owned()
 }
 
-/// The figure as it will be printed, as a number and as text. Figures that are whole by nature print no zeros.
+/// Rounds to the printed figure, as a number and as text. Figures that are whole by nature print no zeros.
 fn three_digits(value: f64, whole_by_nature: bool) -> (f64, String) {
     let decimals = match value {
         _ if whole_by_nature && value.fract() == 0.0 => 0,
@@ -349,7 +349,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Splits `text` into its leading digits and what follows, and names the usual mistakes.
+/// Splits `text` into its leading digits and the rest, and names the usual mistakes.
 fn split_digits<'a>(text: &'a str, help: &str) -> Result<(&'a str, &'a str), UnitError> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -374,7 +374,7 @@ fn scaled(digits: &str, factor: u64, help: &str) -> Result<u64, UnitError> {
     number.checked_mul(factor).ok_or_else(|| too_large(help))
 }
 
-/// `0.<fraction>` of `factor`, rounded down. Digits beyond the 18th cannot matter: factors are below 10^13.
+/// Returns `0.<fraction>` of `factor`, rounded down. Digits beyond the 18th cannot matter: factors are below 10^13.
 fn fraction_of(fraction: &str, factor: u64) -> u64 {
     let mut numerator: u128 = 0;
     let mut denominator: u128 = 1;
@@ -393,7 +393,7 @@ fn unknown_unit(unit: &str, help: &str) -> UnitError {
     UnitError::new(format!("{} is not a unit that is read here", quoted(unit)), help)
 }
 
-/// Foreign text for a message: in quotes, control characters escaped, at most 40 characters of it.
+/// Quotes foreign text for a message: control characters escaped, at most 40 characters.
 pub fn quoted(text: &str) -> String {
     let shown: String = text.chars().take(40).collect();
     let rest = if shown.len() < text.len() { "..." } else { "" };

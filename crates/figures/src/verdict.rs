@@ -1,26 +1,26 @@
-//! Who holds throughput back: the rule that tells a saturated disk from a limiter above it.
+//! The limiter of throughput: the rule that tells a saturated disk from a limiter above it.
 //!
 //! # Why
-//! A low figure has three causes that ask for three different things: the load asks for too little, the disk is at its
-//! end, or something above the disk (a scheduler's model, a CPU, a lock) lets no more through. The last looks like a
-//! slow disk until one looks at the latency *in the disk*.
+//! A low figure has three causes with three different remedies: the load asks for too little, the disk is saturated, or
+//! something above the disk (a scheduler's model, a CPU, a lock) lets no more through. The last looks like a slow disk
+//! until the latency *in the disk* is measured.
 //!
 //! # How it works
-//! A closed loop of N requests obeys Little's law: requests in the disk = rate x latency in the disk. While the disk is
-//! not full, rate grows with N. Beyond its knee the rate stays and the latency in the disk grows with N. If neither
-//! moves, the additional requests never reach the disk: the limiter stands above it.
+//! A closed loop of N requests obeys Little's law: requests in the disk = rate x latency in the disk. Until the disk is
+//! saturated, the rate grows with N. Beyond its knee the rate stays and the latency in the disk grows with N. If
+//! neither moves, the additional requests never reach the disk: the limiter stands above it.
 //!
-//! [`verdict`] looks for the longest run of points at the end of the curve (by parallelism) whose rates lie within
-//! [`FLAT_SPREAD`] of one another. Where that run spans at least a doubling of parallelism, throughput is flat, and the
-//! slope of ln(latency) over ln(parallelism) in it decides: where it reaches [`RISING_SLOPE`] over any doubling, it is
-//! the disk (a scheduler may cut the queue later, and latency with it; the disk was full before); where it stays below
-//! [`FLAT_SLOPE`] over all, it is above the disk; in between it is not clear. Otherwise the slope of ln(throughput)
-//! over the last three points says whether it grows or falls.
+//! [`verdict`] finds the longest run of points at the end of the curve (by parallelism) whose rates lie within
+//! [`FLAT_SPREAD`] of one another. If that run spans at least a doubling of parallelism, throughput is flat, and the
+//! slope of ln(latency) over ln(parallelism) in the run decides. If it reaches [`RISING_SLOPE`] over any doubling, the
+//! limiter is the disk (a scheduler may cut the queue later, and latency with it; the disk was saturated before). If it
+//! stays below [`FLAT_SLOPE`] over the whole run, the limiter is above the disk. In between it is not clear. If
+//! throughput is not flat, the slope of ln(throughput) over the last three points decides whether it grows or falls.
 //!
 //! # Limits
-//! Needs two points whose parallelism differs by a factor of two, and latencies of the disk, not of the whole way: the
-//! latter grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the verdict
-//! is "not clear" or, at worst, that the last points still grow.
+//! Needs two points whose parallelism differs by a factor of two. Latencies must be those of the disk, not of the whole
+//! path, which grow with N in any closed loop whose throughput is flat. Noise above 10 % hides a plateau; then the
+//! verdict is "not clear" or, at worst, that the last points still grow.
 //!
 //! # Example
 //! From 4 to 16 requests 8188 a second stay 8188, and each takes 0.49 ms in the disk: the limiter is above the disk.
@@ -34,64 +34,63 @@
 
 use serde::Serialize;
 
-/// Rates of a plateau differ by at most this part of the largest: 10 %, the noise that short runs have.
+/// Spread of a plateau's rates, as a part of the largest: 10 %, the noise of short runs.
 pub const FLAT_SPREAD: f64 = 0.10;
-/// Latency that grows with parallelism to this power or more grows with it: halfway between flat and proportional, and
-/// above it by what 10 % of noise do over a doubling (ln 1.1 / ln 2 = 0.14).
+/// Least power of parallelism with which a rising latency grows: halfway between flat and proportional, and above it by
+/// the effect of 10 % noise over a doubling (ln 1.1 / ln 2 = 0.14).
 pub const RISING_SLOPE: f64 = 0.6;
-/// Latency that grows with parallelism to less than this power stands still.
+/// Power of parallelism below which latency counts as flat.
 pub const FLAT_SLOPE: f64 = 0.3;
-/// Throughput that grows with parallelism to at least this power still grows.
+/// Least power of parallelism with which a growing throughput grows.
 const GROWING_SLOPE: f64 = 0.15;
-/// From this part of what is promised on, a load has reached it.
+/// Part of the promised throughput from which on the promise counts as reached.
 const REACHED: f64 = 0.95;
 
 /// One point of a sweep over parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// Requests that the load keeps under way; above 0.
+    /// Requests that the load keeps in flight; above 0.
     pub parallelism: f64,
     /// Bytes or requests a second, the same for all points.
     pub throughput: f64,
-    /// Mean time in the disk in nanoseconds; 0 where the disk answers at once.
+    /// Mean time in the disk in nanoseconds; 0 if the disk answers at once.
     pub latency_ns: f64,
     /// Mean number of requests in the disk.
     pub in_device: f64,
 }
 
-/// What the curve says.
+/// The shape of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Neither throughput nor latency in the disk grows: what holds requests back is above the disk.
+    /// Neither throughput nor latency in the disk grows: the limiter is above the disk.
     LimitedAbove,
-    /// Throughput still grows at the highest parallelism, and is below what the disk promises (or nobody said what that
-    /// is).
+    /// Throughput still grows at the highest parallelism, and is below the disk's promise, or the promise is not known.
     ScalesLow,
-    /// Throughput still grows, and has reached what the disk promises.
+    /// Throughput still grows, and has reached the disk's promise.
     Reached,
     /// Throughput stays, and latency in the disk grows in proportion to parallelism.
     Saturated,
     /// Throughput falls as parallelism grows.
     Falls,
-    /// Too few points, or points that say neither.
+    /// Too few points, or points that allow no conclusion.
     Unclear,
 }
 
-/// A verdict, and why.
+/// A verdict with its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What it is.
+    /// The shape of the curve.
     pub kind: Kind,
-    /// In words, one sentence.
+    /// The verdict in one sentence.
     pub sentence: String,
-    /// The figures that it stands on, a line each.
+    /// The figures behind the verdict, a line each.
     pub evidence: Vec<String>,
 }
 
 /// Judges a curve. `promised` is the throughput that the disk (or its model) promises, in the unit of the points;
-/// `None` where nobody knows. Points may come in any order; those without positive, finite parallelism and throughput
-/// are left out.
+/// `None` if unknown. Points may come in any order; those without positive, finite parallelism and throughput are left
+/// out.
 #[must_use]
 pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let usable = |p: &&CurvePoint| {
@@ -113,7 +112,7 @@ pub fn verdict(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     }
 }
 
-/// The longest end of the curve in which all rates are alike.
+/// Returns the longest end of the curve in which all rates lie within [`FLAT_SPREAD`] of one another.
 fn plateau_of(points: &[CurvePoint]) -> &[CurvePoint] {
     let is_flat = |part: &[CurvePoint]| {
         let rates = || part.iter().map(|p| p.throughput);
@@ -127,6 +126,7 @@ fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promis
     let (low, high) = (from.parallelism, to.parallelism);
     // A disk that answers at once has no latency that could grow.
     let latency_slope = slope(plateau, |p| p.latency_ns.max(1.0));
+
     let mut evidence = vec![
         format!("throughput from parallelism {low:.0} to {high:.0}: {}", change(from.throughput, to.throughput)),
         format!(
@@ -136,6 +136,7 @@ fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promis
         format!("in the disk: {:.1} at {low:.0}, {:.1} at {high:.0}", from.in_device, to.in_device),
     ];
     evidence.extend(promised.map(|promised| of_promise(to.throughput, promised)));
+
     let (kind, sentence) = if steepest(plateau) >= RISING_SLOPE {
         let more =
             "saturated: throughput stays and latency grows in proportion to parallelism; the disk is the limiter";
@@ -147,6 +148,7 @@ fn of_plateau(plateau: &[CurvePoint], from: &CurvePoint, to: &CurvePoint, promis
             "flat throughput, and a latency that grows, but less than parallelism: add points beyond the last";
         return unclear(neither, evidence);
     };
+
     Verdict { kind, sentence: sentence.to_owned(), evidence }
 }
 
@@ -154,6 +156,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
     let end = points.get(points.len().saturating_sub(3)..).unwrap_or(points);
     let (Some(from), Some(to)) = (end.first(), end.last()) else { return unclear("too few points", Vec::new()) };
     let growth = slope(end, |p| p.throughput);
+
     let mut evidence = vec![format!(
         "throughput from parallelism {:.0} to {:.0}: {} (grows with parallelism to the power of {growth:.2})",
         from.parallelism,
@@ -161,6 +164,7 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
         change(from.throughput, to.throughput)
     )];
     evidence.extend(promised.map(|promised| of_promise(to.throughput, promised)));
+
     let (kind, sentence) = match promised {
         _ if growth <= -GROWING_SLOPE => (Kind::Falls, "throughput falls as parallelism grows: the disk is overloaded"),
         _ if growth < GROWING_SLOPE => return unclear("the last points neither grow nor stay", evidence),
@@ -175,10 +179,11 @@ fn of_slope(points: &[CurvePoint], promised: Option<f64>) -> Verdict {
             (Kind::ScalesLow, "scales: throughput still grows at the highest parallelism; raise it to find the end")
         }
     };
+
     Verdict { kind, sentence: sentence.to_owned(), evidence }
 }
 
-/// The largest slope of latency between a point and the next that has at least twice its parallelism.
+/// Returns the largest slope of latency between a point and the next that has at least twice its parallelism.
 fn steepest(plateau: &[CurvePoint]) -> f64 {
     let slope = |(at, from): (usize, &CurvePoint)| {
         let to = plateau.iter().skip(at).find(|to| to.parallelism >= 2.0 * from.parallelism)?;
@@ -199,7 +204,7 @@ fn change(from: f64, to: f64) -> String {
     if from > 0.0 { format!("{:+.1} %", 100.0 * (to / from - 1.0)) } else { "none measured".to_owned() }
 }
 
-/// Least squares through ln(value) over ln(parallelism): the power with which the value grows.
+/// Fits ln(value) over ln(parallelism) by least squares. Returns the power with which the value grows.
 fn slope(points: &[CurvePoint], value: impl Fn(&CurvePoint) -> f64) -> f64 {
     let pairs: Vec<(f64, f64)> = points.iter().map(|p| (p.parallelism.ln(), value(p).ln())).collect();
     let count = pairs.len() as f64;
@@ -218,16 +223,15 @@ mod tests {
 
     const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
 
-    /// A closed loop: N requests, at most `cap` a second from above, at most `disk` a second from the disk, each at
-    /// least
-    /// `base_ns` in it. `noise` is the part by which figures are off at the most.
+    /// Makes a closed loop: N requests, at most `cap` a second from above, at most `disk` a second from the disk, each
+    /// at least `base_ns` in it. `noise` is the largest relative error of the figures.
     fn curve(cap: f64, disk: f64, base_ns: f64, noise: f64, seed: u64) -> Vec<CurvePoint> {
         let mut rng = Rng::new(seed);
         let mut off = || 1.0 + noise * (rng.below(2001) as f64 / 1000.0 - 1.0);
         let point = |&n: &f64| {
             let free = n / (base_ns / 1e9);
             let throughput = free.min(cap).min(disk);
-            // What the disk holds: all that are not held above it.
+            // The disk holds all requests that are not held above it.
             let latency_ns = if disk <= cap && free > disk { n / disk * 1e9 } else { base_ns };
             let in_device = throughput * latency_ns / 1e9;
             CurvePoint { parallelism: n, throughput: throughput * off(), latency_ns: latency_ns * off(), in_device }
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_whose_queue_is_cut_is_still_full() {
-        // The scheduler lets no more than six in; the disk was full with one.
+        // The scheduler admits at most six; one request already saturates the disk.
         let point = |parallelism: f64| {
             let in_device = parallelism.min(6.0);
             CurvePoint { parallelism, throughput: 1900.0, latency_ns: in_device / 1900.0 * 1e9, in_device }

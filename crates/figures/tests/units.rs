@@ -12,7 +12,7 @@ const M: u64 = 1 << 20;
 const G: u64 = 1 << 30;
 const T: u64 = 1 << 40;
 
-/// Checks what is read, and that the rest is refused.
+/// Checks that texts in `good` are read, and those in `bad` refused.
 fn check(parse: fn(&str) -> Result<u64, UnitError>, good: &[(&str, u64)], bad: &[&str]) {
     for (text, expected) in good {
         assert_eq!(parse(text), Ok(*expected), "{text}");

@@ -1,14 +1,14 @@
-//! Documents: what a command has to say, as data that becomes a page, a table or a chart.
+//! Documents: the results of a command as data, rendered as a page, a table or a chart.
 //!
 //! # Why
-//! Results of different commands stand on one page, and look alike there.
+//! Results of different commands stand on one page and look alike there.
 //!
 //! # How it works
-//! [`table`] is rows and columns, also as CSV; [`page`] makes HTML of sections of tables, texts and tiles; [`plot`] makes
-//! SVG of curves and bars.
+//! [`table`] holds rows and columns, and renders CSV; [`page`] renders HTML from sections of tables, texts and tiles;
+//! [`plot`] renders SVG of curves and bars.
 //!
 //! # Limits
-//! Nothing here knows a command or what its figures mean.
+//! Nothing here knows a command or the meaning of its figures.
 //!
 //! # Example
 //! See [`page`] and [`plot`].

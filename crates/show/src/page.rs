@@ -1,4 +1,4 @@
-//! One HTML page with text, tables, warnings and charts: what a measurement leaves for people to read.
+//! One HTML page with text, tables, warnings and charts: the report of a measurement for people to read.
 //!
 //! # Why
 //! A page that is one file can be mailed, put beside a bug report, and opened in ten years without a network.
@@ -6,15 +6,17 @@
 //! # How it works
 //! A page is a list of [`Section`]s, a section a heading and a list of [`Block`]s; a page of several results is a list
 //! of [`Part`]s. Style is part of the page; there is no script, and a policy in its head forbids the browser to load
-//! anything. Charts are drawn by [`crate::plot`], told in words to whom cannot see them, and follow the reader's
-//! preference for light or dark like everything else. All text is escaped here or there; callers pass plain text.
-//! Columns of a table whose cells all begin like a number are aligned at the right. What is wider than the screen
-//! scrolls in a region of its own that the keyboard reaches. From four sections on there is a table of contents.
+//! anything. Charts are drawn by [`crate::plot`], described in words for readers who cannot see them, and follow the
+//! reader's preference for light or dark like everything else. All text is escaped here or in [`crate::plot`]; callers
+//! pass plain text. Columns of a table whose cells all begin like a number are aligned at the right. A block that is
+//! wider than the screen scrolls in a region of its own that the keyboard reaches. A page of four sections or more has
+//! a table of contents.
 //!
-//! [`body`] and [`STYLE`] are the same for a page that somebody else puts together, such as a live one.
+//! [`body`] and [`STYLE`] also serve pages that are assembled elsewhere, such as a live one.
 //!
 //! # Limits
-//! Plain text only: no links, no emphasis. On a small screen pictures scroll sideways: smaller, nobody could read them.
+//! Plain text only: no links, no emphasis. On a small screen pictures scroll sideways, because shrunk they would be
+//! illegible.
 //!
 //! # Example
 //! ```
@@ -36,41 +38,41 @@ use crate::table::Table;
 
 pub use tile::{Mood, Tile};
 
-/// A result on a page of several.
+/// One result on a page of several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// One line: what it is of.
+    /// The heading of the result, one line.
     pub title: String,
-    /// From top to bottom.
+    /// The sections, from top to bottom.
     pub sections: Vec<Section>,
 }
 
 /// A heading and what stands below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// One line.
+    /// The heading, one line.
     pub heading: String,
-    /// From top to bottom.
+    /// The blocks, from top to bottom.
     pub blocks: Vec<Block>,
 }
 
-/// A part of a section.
+/// One block of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
-    /// What the reader should not overlook, one entry each; nothing is shown for an empty list.
+    /// Warnings that the reader should not overlook, one entry each; an empty list shows nothing.
     Warnings(Vec<String>),
     /// Rows and columns.
     Table(Table),
-    /// Charts one below the other in one picture, with their frames in line.
+    /// Charts one below the other in one picture, their frames aligned.
     Picture(Vec<Chart>),
-    /// Things with a state each, side by side as far as the screen is wide; nothing is shown for an empty list.
+    /// Things with a state each, side by side as far as the screen is wide; an empty list shows nothing.
     Tiles(Vec<Tile>),
 }
 
 impl Section {
-    /// A heading and what stands below it.
+    /// Returns a section of a heading and its blocks.
     #[must_use]
     pub fn new(heading: impl Into<String>, blocks: impl Into<Vec<Block>>) -> Section {
         Section { heading: heading.into(), blocks: blocks.into() }
@@ -83,19 +85,20 @@ impl From<Table> for Block {
     }
 }
 
-/// From this many sections on a page has a table of contents.
+/// Fewest sections of a page with a table of contents.
 const CONTENTS_FROM: usize = 4;
 
 /// The style of a page (CSS). It loads nothing.
 pub const STYLE: &str = include_str!("page/style.css");
 
-/// A whole HTML page, complete in itself. `title` is shown above the sections and in the window of the browser.
+/// Returns a whole, self-contained HTML page. `title` is shown above the sections and in the browser's window.
 #[must_use]
 pub fn html(title: &str, sections: &[Section]) -> String {
     html_of_parts(title, &[Part { title: String::new(), sections: sections.to_vec() }])
 }
 
-/// As [`html`], of several results. The title of a part stands above its sections, except where there is only one.
+/// Returns a page of several results, otherwise as [`html`]. The title of a part stands above its sections, unless
+/// there is only one part.
 #[must_use]
 pub fn html_of_parts(title: &str, parts: &[Part]) -> String {
     let title = escaped(title);
@@ -111,7 +114,7 @@ pub fn html_of_parts(title: &str, parts: &[Part]) -> String {
     )
 }
 
-/// Links to all sections, or to all parts; nothing where all is seen at once.
+/// Returns links to all sections, or to all parts; nothing for a page of few sections.
 fn contents(parts: &[Part]) -> String {
     let links: Vec<(String, &str)> = match parts {
         [part] if part.sections.len() < CONTENTS_FROM => Vec::new(),
@@ -128,12 +131,12 @@ fn contents(parts: &[Part]) -> String {
     format!("<nav aria-label=\"Contents\"><ul>\n{}</ul></nav>\n", links.iter().map(item).collect::<String>())
 }
 
-/// The place of a part, counted from 0.
+/// Returns the identifier of a part, counted from 0.
 fn part_id(part: usize) -> String {
     format!("part-{}", part + 1)
 }
 
-/// The place of a section, counted from 0, of a part of a page with so many of them.
+/// Returns the identifier of a section, counted from 0, on a page with `parts` parts.
 fn id(parts: usize, part: usize, section: usize) -> String {
     match parts {
         1 => format!("section-{}", section + 1),
@@ -141,7 +144,7 @@ fn id(parts: usize, part: usize, section: usize) -> String {
     }
 }
 
-/// What stands between `<main>` and `</main>`. Identifiers depend on the places of sections and blocks alone.
+/// Returns the markup between `<main>` and `</main>`. Identifiers depend only on the positions of sections and blocks.
 #[must_use]
 pub fn body(parts: &[Part]) -> String {
     let mut page = String::new();
@@ -185,12 +188,12 @@ fn write_block(page: &mut String, block: &Block, heading: &str, id: &str) {
     }
 }
 
-/// The beginning of a region that scrolls sideways where it is too wide.
+/// Returns the start tag of a region that scrolls sideways if it is too wide.
 fn scroll(id: &str, label: &str) -> String {
     format!("<div class=\"scroll\" id=\"{id}\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">", escaped(label))
 }
 
-/// A picture with its alternative in words.
+/// Renders a picture with its description in words.
 fn picture(heading: &str, charts: &[Chart]) -> String {
     let svg = plot::svg("", charts);
     let told = escaped(&words::words(charts));
@@ -206,17 +209,21 @@ fn write_table(page: &mut String, table: &Table, heading: &str, id: &str) {
     let is_number: Vec<bool> = (0..columns).map(|column| is_number_column(table, column)).collect();
     let label = if table.caption.is_empty() { heading } else { &table.caption };
     let _ = writeln!(page, "{}<table>", scroll(id, &format!("Table: {label}")));
+
     if !table.caption.is_empty() {
         let _ = writeln!(page, "<caption>{}</caption>", escaped(&table.caption));
     }
+
     if !table.headers.is_empty() {
         page.push_str("<thead>\n");
         write_row(page, &table.headers, |_, cell| if cell.is_empty() { CELL } else { COLUMN_NAME }, &is_number);
         page.push_str("</thead>\n");
     }
+
     page.push_str("<tbody>\n");
     let names_rows = columns > 1 && !is_number.first().is_some_and(|is_number| *is_number);
     let kind = |at: usize, cell: &str| if at == 0 && names_rows && !cell.is_empty() { ROW_NAME } else { CELL };
+
     for row in &table.rows {
         write_row(page, row, kind, &is_number);
     }
@@ -240,7 +247,8 @@ fn write_row(page: &mut String, cells: &[String], kind: impl Fn(usize, &str) -> 
     page.push_str("</tr>\n");
 }
 
-/// Whether all cells of a column begin like a number, or stand for one that is missing, and one does begin like one.
+/// Returns whether a column holds numbers: every cell begins like a number or marks a missing one, and at least one
+/// begins like a number.
 fn is_number_column(table: &Table, column: usize) -> bool {
     let cells = || table.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.trim());
     let begins = |cell: &str| cell.trim_start_matches(['-', '+', '\u{b1}']).starts_with(|c: char| c.is_ascii_digit());

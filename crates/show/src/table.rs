@@ -1,14 +1,14 @@
 //! A table as data: names of columns, and rows of plain text.
 //!
 //! # Why
-//! The same rows are shown on a terminal and on a page, and written for spreadsheets. What is in them is decided once.
+//! The same rows are shown on a terminal and on a page, and written for spreadsheets. Their content is decided once.
 //!
 //! # How it works
 //! A [`Table`] is made of names and rows. It is rendered to CSV here, to HTML by [`crate::page`], to text that fits a
-//! terminal by the command. [`csv`] makes CSV of anything by [`Column`]s: each has its name beside what stands below it.
+//! terminal by the command. [`csv`] renders any rows as CSV; a [`Column`] joins a name with the cell below it.
 //!
 //! # Limits
-//! Cells are text: who makes a table decides how many digits a figure has.
+//! Cells are text: the code that makes a table decides the digits of a figure.
 //!
 //! # Example
 //! ```
@@ -25,10 +25,10 @@ use std::fmt::Display;
 
 use plimsoll_figures::units::csv_field;
 
-/// Rows and columns of plain text. Rows may be shorter than others: what is missing stays empty.
+/// Rows and columns of plain text. Rows may differ in length: missing cells stay empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Above the table; empty for none.
+    /// Title above the table; empty for none.
     pub caption: String,
     /// Names of the columns; empty for none.
     pub headers: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of these rows; an empty caption for none.
+    /// Returns a table of these rows; an empty caption for none.
     #[must_use]
     pub fn new<H, R>(caption: impl Into<String>, headers: H, rows: R) -> Table
     where
@@ -51,7 +51,7 @@ impl Table {
         }
     }
 
-    /// As CSV: the names, then a line for each row.
+    /// Renders CSV: the names, then a line for each row.
     #[must_use]
     pub fn to_csv(&self) -> String {
         std::iter::once(&self.headers)
@@ -61,10 +61,10 @@ impl Table {
     }
 }
 
-/// The name of a column of CSV, and what stands below it for a row.
+/// The name of a CSV column, and its cell for a row.
 pub type Column<R> = (&'static str, fn(&R) -> String);
 
-/// CSV of `rows`: the names of the columns, then a line for each row.
+/// Renders `rows` as CSV: the names of the columns, then a line for each row.
 #[must_use]
 pub fn csv<'r, R: 'r>(rows: impl IntoIterator<Item = &'r R>, columns: &[Column<R>]) -> String {
     let lines = rows.into_iter().map(|row| line(columns.iter().map(|(_, cell)| csv_field(&cell(row)))));
@@ -75,13 +75,13 @@ fn line(cells: impl Iterator<Item = String>) -> String {
     cells.collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// A number with so many decimals; empty where there is none.
+/// Prints a number with `decimals` decimals; empty for `None`.
 #[must_use]
 pub fn fixed(value: impl Into<Option<f64>>, decimals: usize) -> String {
     value.into().map_or_else(String::new, |value| format!("{value:.decimals$}"))
 }
 
-/// What is known, as it is; empty where it is not.
+/// Prints a value; empty for `None`.
 #[must_use]
 pub fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())

@@ -1,5 +1,5 @@
-//! How many simulated requests a second of real time one core does: with one shard, eight and 192, on a disk that is
-//! the limit, and one that takes everything.
+//! Simulated requests per second of real time on one core: with one shard, eight and 192, on a disk that is the limit,
+//! and on an unlimited one.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use plimsoll_sim::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec, run};
 
 /// Operations a second of the simulated disk.
 const IOPS: f64 = 1e6;
-/// Requests in flight in all.
+/// Requests in flight over all shards.
 const PARALLELISM: u32 = 768;
 
 fn world(shards: usize, config: DiskConfig) -> WorldSpec {

@@ -1,8 +1,8 @@
 //! Distributions for disk models: normal, lognormal, Pareto, uniform.
 //!
 //! # Why
-//! Service times of disks are close to lognormal, their rare stalls have a heavy tail. A draw must cost nanoseconds and
-//! give the same bits on every machine, so the platform's logarithm and exponential are out.
+//! Service times of disks are close to lognormal, and their rare stalls have a heavy tail. A draw must cost nanoseconds
+//! and give the same bits on every machine, so the platform's logarithm and exponential are out.
 //!
 //! # How it works
 //! One table of 4096 normal quantiles is made once per process: the distribution function is a power series
@@ -27,24 +27,24 @@ use plimsoll_core::math::{exp, pow};
 
 use crate::rng::Rng;
 
-/// Values of a table, and so bits of a draw.
+/// Random bits of a draw; the table has 2^BITS values.
 const BITS: u32 = 12;
 const QUANTILES: usize = 1 << BITS;
 /// 1 / sqrt(2 pi).
 const PHI_0: f64 = 0.398_942_280_401_432_7;
 
-/// Uniform in [0, 1), 53 bits.
+/// Draws uniformly from [0, 1), with 53 bits.
 pub fn uniform(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Normal with mean 0 and standard deviation 1.
+/// Draws from the normal distribution with mean 0 and standard deviation 1.
 pub fn normal(rng: &mut Rng) -> f64 {
     quantiles().get((rng.next_u64() >> (64 - BITS)) as usize).copied().unwrap_or(0.0)
 }
 
-/// Pareto: at least `minimum` (its unit is the result's), exceeding `minimum * k` with probability `k^-alpha`. Cut off
-/// at `maximum`. An `alpha` that is not positive gives `maximum`.
+/// Draws from the Pareto distribution: at least `minimum` (the result has its unit), exceeding `minimum * k` with
+/// probability `k^-alpha`, at most `maximum`. If `alpha` is not positive, returns `maximum`.
 pub fn pareto(rng: &mut Rng, minimum: f64, alpha: f64, maximum: f64) -> f64 {
     if alpha.is_nan() || alpha <= 0.0 {
         return maximum;
@@ -52,27 +52,27 @@ pub fn pareto(rng: &mut Rng, minimum: f64, alpha: f64, maximum: f64) -> f64 {
     (minimum * pow(1.0 - uniform(rng), -1.0 / alpha)).min(maximum)
 }
 
-/// Lognormal with median 1. See the module's documentation.
+/// The lognormal distribution with median 1, as a table.
 #[derive(Clone, Debug)]
 pub struct LogNormal {
     table: Box<[f32]>,
 }
 
 impl LogNormal {
-    /// The distribution of `exp(sigma * z)`, z normal. Sigma is clamped to 0..=8; NaN counts as 0 (always 1).
+    /// Returns the distribution of `exp(sigma * z)`, z normal. Sigma is clamped to 0..=8; NaN counts as 0 (always 1).
     #[must_use]
     pub fn new(sigma: f64) -> LogNormal {
         let sigma = if sigma > 0.0 { sigma.min(8.0) } else { 0.0 };
         LogNormal { table: quantiles().iter().map(|&z| exp(sigma * z) as f32).collect() }
     }
 
-    /// One draw.
+    /// Draws once.
     #[inline]
     pub fn sample(&self, rng: &mut Rng) -> f64 {
         self.at(rng.next_u64())
     }
 
-    /// The draw that the upper 12 of 64 random bits stand for; the others remain free for another use.
+    /// Returns the draw for the upper 12 of 64 random bits; the other bits stay free for another use.
     #[inline]
     #[must_use]
     pub fn at(&self, bits: u64) -> f64 {
@@ -80,7 +80,7 @@ impl LogNormal {
     }
 }
 
-/// The normal quantiles of (i + 1/2) / 4096.
+/// Returns the normal quantiles of (i + 1/2) / 4096.
 fn quantiles() -> &'static [f64] {
     static TABLE: OnceLock<Box<[f64]>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -98,7 +98,7 @@ fn quantiles() -> &'static [f64] {
     })
 }
 
-/// Phi(z) for z from 0 to 4; `density` is phi(z).
+/// Returns Phi(z) for z from 0 to 4; `density` is phi(z).
 fn distribution(z: f64, density: f64) -> f64 {
     let (mut term, mut sum, mut odd) = (z, z, 1.0);
     while term > 1e-17 {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn known_quantiles() {
-        // From any table of the normal distribution.
+        // As in any table of the normal distribution.
         for (share, z) in [(0.5, 0.0), (0.841_344_75, 1.0), (0.95, 1.644_854), (0.977_249_87, 2.0), (0.999, 3.090_232)]
         {
             let found = quantiles()[(share * QUANTILES as f64) as usize];

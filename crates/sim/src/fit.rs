@@ -1,24 +1,24 @@
-//! From measured latencies under load to a device model.
+//! Makes a device model from latencies measured under load.
 //!
 //! # Why
-//! A measured grid (so much written, so many reads: this median, this p95) says how one real disk behaves. A simulated
-//! disk made from it lets anybody try a scheduler on that disk without having it.
+//! A measured grid (at these rates of writes and reads: this median, this p95) describes one real disk. A simulated
+//! disk made from it lets anyone try a scheduler on that disk without having it.
 //!
 //! # How it works
-//! 1. **Frontier** ([`Frontier`]): the outermost cells of the grid are as much as the disk carried. Through them goes
-//!    (r/R)^p + (w/W)^p = 1.
-//! 2. **Table** ([`LatencySurface`]): the rates are gathered into levels. What the distance to the frontier explains is
-//!    one rising curve for all cells; what remains is spread evenly over the places without a measurement. So holes
-//!    are filled from all sides. Beyond the outermost cells latency stays as it is there: the device's queue, not
-//!    the table, makes saturation.
+//! 1. **Frontier** ([`Frontier`]): the outermost cells of the grid are the most that the disk carried. (r/R)^p +
+//!    (w/W)^p = 1 is fitted through them.
+//! 2. **Table** ([`LatencySurface`]): the rates are gathered into levels. One rising curve for all cells explains
+//!    latency by the distance to the frontier; the residuals are spread evenly over the places without a measurement,
+//!    so that holes are filled from all sides. Beyond the outermost cells latency stays constant: the device's queue,
+//!    not the table, makes saturation.
 //! 3. **Model** ([`Fit::spec`]): the table holds the latency below saturation, queueing included. The rates of the
-//!    model lie a good step of the grid beyond the outermost cell: a cell that was measured did not saturate the disk,
-//!    and where exactly between it and the next one the disk would have, the grid does not say.
+//!    model lie more than a step of the grid beyond the outermost cell: a measured cell did not saturate the disk, and
+//!    the grid does not show where between it and the next one the disk would have saturated.
 //!
 //! # Limits
-//! Cells with no reads at all are a different experiment (a few probes on a disk that otherwise only writes or
-//! sleeps): they are interpolated among themselves only. The frontier is known to one step of the grid. The fitted
-//! cells are reproduced as measured, noise included.
+//! Cells without reads are a different experiment (a few probes on a disk that otherwise only writes or sleeps): they
+//! are interpolated among themselves only. The frontier is known to one step of the grid. The fitted cells are
+//! reproduced as measured, noise included.
 //!
 //! # Example
 //! ```
@@ -50,11 +50,12 @@ use crate::latency_surface::{LatencySurface, SurfaceError};
 pub use frontier::{Frontier, MixFit, fit_mix_exponent, mix_load};
 pub(crate) use model::{READ_BYTES, WRITE_BYTES};
 
-/// How far beyond the outermost cell the model saturates, in steps of the grid: the next cell does not yet.
+/// Distance from the outermost cell to the model's saturation, in steps of the grid. More than 1, because the next cell
+/// is not yet saturated.
 const STEPS_TO_SATURATION: f64 = 1.25;
 /// Fewest levels of each axis.
 pub const LEVELS_MIN: usize = 3;
-/// Fewest cells: as many as a grid of 3 by 3 has on and below its diagonal.
+/// Fewest cells: a grid of 3 by 3 has 6 on and below its diagonal.
 pub const CELLS_MIN: usize = 6;
 
 /// One measurement: the latency of reads at a rate of reads and writes.
@@ -73,15 +74,15 @@ pub struct Cell {
 /// Why there is no fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FitError {
-    /// A cell holds a number that cannot be.
+    /// A cell holds an impossible number.
     Cell {
-        /// Which cell, from 0, in the order given.
+        /// Index of the cell, from 0, in the order given.
         index: usize,
         /// The field of [`Cell`].
         field: &'static str,
-        /// What was expected there.
+        /// The expected value.
         expected: &'static str,
-        /// What was given.
+        /// The value found.
         found: f64,
     },
     /// Not enough cells, or not enough different rates.
@@ -116,12 +117,12 @@ impl fmt::Display for FitError {
 
 impl core::error::Error for FitError {}
 
-/// Something a reader of a fit should know.
+/// A caveat about a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// Cells inside the frontier that were not measured and are interpolated.
     Holes {
-        /// How many.
+        /// Number of such cells.
         count: usize,
     },
     /// The same pair of rates was measured more than once; the geometric mean counts.
@@ -138,15 +139,15 @@ pub enum Note {
     },
     /// Cells whose median is lower by a quarter or more than that of a cell with fewer reads and no more writes.
     NotMonotone {
-        /// How many.
+        /// Number of such cells.
         count: usize,
     },
-    /// The rates scatter so much that they were gathered into levels as wide as this part of the axis.
+    /// The rates scatter too much for narrow levels: levels are as wide as this part of the axis.
     Gathered {
         /// Width of a level as a part of its rate.
         width: f64,
     },
-    /// Few outermost cells, or outermost cells that lie on no such curve: p is uncertain.
+    /// Too few outermost cells, or outermost cells that lie on no such curve: p is uncertain.
     FrontierUncertain {
         /// Cells on the frontier.
         points: usize,
@@ -181,24 +182,24 @@ impl fmt::Display for Note {
 /// A device model made from measurements.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The model: capacity, mix exponent, unloaded latency and table. See the module's documentation.
+    /// The model: capacity, mix exponent, unloaded latency and table.
     pub spec: DeviceSpec,
-    /// What the disk carries at most.
+    /// The most that the disk carries.
     pub frontier: Frontier,
     /// The table, also part of `spec`.
     pub surface: LatencySurface,
     /// Cells used.
     pub cells: usize,
-    /// The highest latency that the measurement records, in nanoseconds, if it seems to have one.
+    /// Highest latency that the measurement records, in nanoseconds, if it seems to have one.
     pub clip_ns: Option<f64>,
-    /// What a reader should know.
+    /// Caveats.
     pub notes: Vec<Note>,
 }
 
-/// Fits a device model to measured `cells`, in any order. Cells beyond the frontier may be missing, and others too.
+/// Fits a device model to measured `cells`, in any order. Cells may be missing, beyond the frontier and elsewhere.
 ///
 /// # Errors
-/// Rates or latencies that cannot be; fewer than [`CELLS_MIN`] cells or [`LEVELS_MIN`] different rates on an axis.
+/// Impossible rates or latencies; fewer than [`CELLS_MIN`] cells or [`LEVELS_MIN`] different rates on an axis.
 pub fn fit(cells: &[Cell]) -> Result<Fit, FitError> {
     check_cells(cells)?;
     let grid = table::Grid::gather(cells);
@@ -206,21 +207,24 @@ pub fn fit(cells: &[Cell]) -> Result<Fit, FitError> {
     if cells.len() < CELLS_MIN || write_levels < LEVELS_MIN || read_levels < LEVELS_MIN {
         return Err(FitError::TooFew { cells: cells.len(), write_levels, read_levels });
     }
+
     let clip_ns = clip_ns(cells);
     let carried = carried(cells, clip_ns);
     let frontier = frontier::fit_frontier(&carried, write_levels, read_levels);
+
     let step = STEPS_TO_SATURATION / (write_levels.min(read_levels) - 1) as f64;
     let outermost =
         carried.iter().map(|cell| frontier.load(cell.write_bytes_per_s, cell.read_iops)).fold(1.0, f64::max);
     let saturation = outermost * (1.0 + step);
+
     let surface = table::surface(&grid, &frontier).map_err(FitError::Surface)?;
     let notes = notes(cells, &grid, &frontier, clip_ns);
     let spec = model::spec(cells, &frontier, saturation, &surface);
     Ok(Fit { spec, frontier, surface, cells: cells.len(), clip_ns, notes })
 }
 
-/// Cells that did not saturate the disk: not clipped in the median. All of them, if these have only reads or only
-/// writes.
+/// Returns the cells that did not saturate the disk: those whose median is not clipped. If these have only reads or
+/// only writes, returns all cells.
 fn carried(cells: &[Cell], clip_ns: Option<f64>) -> Vec<Cell> {
     let carried: Vec<Cell> = cells.iter().filter(|cell| !is_clipped(cell.p50_ns, clip_ns)).copied().collect();
     let has_reads = carried.iter().any(|cell| cell.read_iops > 0.0);
@@ -237,6 +241,7 @@ fn check_cells(cells: &[Cell]) -> Result<(), FitError> {
         let bad_rate = rates.into_iter().find(|(_, rate)| !(rate.is_finite() && *rate >= 0.0));
         let bad_latency = latencies.into_iter().find(|(_, ns)| !(ns.is_finite() && *ns > 0.0));
         let bad_order = (cell.p95_ns < cell.p50_ns).then_some(("p95_ns", cell.p95_ns));
+
         let expected = if bad_rate.is_some() {
             RATE
         } else if bad_latency.is_some() {
@@ -244,6 +249,7 @@ fn check_cells(cells: &[Cell]) -> Result<(), FitError> {
         } else {
             "at least p50_ns"
         };
+
         if let Some((field, found)) = bad_rate.or(bad_latency).or(bad_order) {
             return Err(FitError::Cell { index, field, expected, found });
         }
@@ -251,8 +257,8 @@ fn check_cells(cells: &[Cell]) -> Result<(), FitError> {
     Ok(())
 }
 
-/// The highest latency, if the measurement seems to cut there: three cells or more share it, and it is far above the
-/// fastest (measurements cut at 50 times the unloaded latency).
+/// Returns the highest latency if the measurement seems to cut there: at least three cells share it and it is far above
+/// the fastest, or it is 50 times the fastest, where measurements usually cut.
 pub(crate) fn clip_ns(cells: &[Cell]) -> Option<f64> {
     let highest = cells.iter().map(|cell| cell.p95_ns).fold(0.0, f64::max);
     let fastest = cells.iter().map(|cell| cell.p50_ns).fold(f64::INFINITY, f64::min);
@@ -274,11 +280,13 @@ fn notes(cells: &[Cell], grid: &table::Grid, frontier: &Frontier, clip_ns: Optio
     if grid.duplicates > 0 {
         notes.push(Note::Duplicates { count: grid.duplicates });
     }
+
     if clip_ns.is_some() {
         let p50_count = cells.iter().filter(|cell| is_clipped(cell.p50_ns, clip_ns)).count();
         let p95_count = cells.iter().filter(|cell| is_clipped(cell.p95_ns, clip_ns)).count();
         notes.push(Note::Clipped { p50_count, p95_count });
     }
+
     let count = cells.iter().filter(|cell| is_faster_than_a_lesser_load(cell, cells)).count();
     if count > 0 {
         notes.push(Note::NotMonotone { count });
@@ -292,7 +300,8 @@ fn notes(cells: &[Cell], grid: &table::Grid, frontier: &Frontier, clip_ns: Optio
     notes
 }
 
-/// Cells without reads do not count as a lesser load: what they measure is something else.
+/// Returns whether a cell is faster than one with less load. Cells without reads do not count as less load, because
+/// they measure something else.
 fn is_faster_than_a_lesser_load(cell: &Cell, cells: &[Cell]) -> bool {
     cells.iter().any(|lesser| {
         lesser.read_iops > 0.0

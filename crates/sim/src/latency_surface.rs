@@ -1,23 +1,23 @@
-//! How long a read takes while the disk does something else as well: a table measured on a disk, read back fast.
+//! Read latency under load as a table, measured on a disk and looked up fast.
 //!
 //! # Why
-//! The latency of a read depends on how much is being read and written, and no formula fits all disks: some suspend
-//! writes for reads, some stall now and then, some sit behind a network. A table of measured medians and 95th
-//! percentiles fits them all.
+//! The latency of a read depends on the rates of reads and writes, and no formula fits all disks: some suspend writes
+//! for reads, some stall now and then, some sit behind a network. A table of measured medians and 95th percentiles fits
+//! them all.
 //!
 //! # How it works
-//! The axes are bytes written per second and reads per second. At each pair of levels stand ln p50 and ln p95; between
-//! the levels both are interpolated bilinearly. Outside the table the nearest edge counts. [`LatencySurface::new`]
-//! wants a full table; [`fit`](crate::fit::fit) makes one from measurements with holes.
+//! The axes are bytes written per second and reads per second. Each pair of levels has ln p50 and ln p95; between the
+//! levels both are interpolated bilinearly, and outside the table the nearest edge is used. [`LatencySurface::new`]
+//! needs a full table; [`fit`](crate::fit::fit) makes one from measurements with holes.
 //!
 //! [`LatencySurface::sample`] draws from a distribution with exactly that median and that p95, through its quantile
-//! function. Where p95 is at most four times the median, it is lognormal. Where it is more, rare long stalls are
-//! behind it: nine in ten reads come from the lognormal body with ratio four, the next twentieth leads up to p95 on a
+//! function. If p95 is at most four times the median, the distribution is lognormal. If it is more, the cause is rare
+//! long stalls: nine in ten reads come from the lognormal body with ratio four, the next twentieth rises to p95 on a
 //! straight line (in logarithms), and the last twentieth is a Pareto tail with index 3.
 //!
 //! # Limits
-//! The table holds 4 KiB reads below saturation: what happens beyond is the device's queue. A body's quantiles end at
-//! 3.3 standard deviations (1 in 2000). Two percentiles say nothing about the tail: p99 and above are plausible, not
+//! The table holds 4 KiB reads below saturation; beyond, the device's queue decides. A body's quantiles end at 3.3
+//! standard deviations (1 in 2000). Two percentiles say nothing about the tail: p99 and above are plausible, not
 //! measured. Reads are independent of each other here, while real stalls hit neighbours together.
 //!
 //! # Example
@@ -38,7 +38,7 @@ use plimsoll_core::math::{exp, ln, pow};
 
 use crate::rng::Rng;
 
-/// Where p95 is more than four times the median, stalls make up the difference: ln 4.
+/// Largest ln(p95 / median) of the lognormal body: ln 4. Beyond it, stalls make up the difference.
 const LN_BODY_RATIO_MAX: f64 = 2.0 * core::f64::consts::LN_2;
 /// The standard normal quantile of 0.95.
 const Z_95: f64 = 1.644_853_626_951_472_7;
@@ -46,7 +46,7 @@ const Z_95: f64 = 1.644_853_626_951_472_7;
 const Z_90: f64 = 1.281_551_565_544_600_4;
 /// Index of the Pareto tail of stalls: mean and variance are finite.
 const STALL_TAIL_INDEX: f64 = 3.0;
-/// p95 is at least this multiple of the median, also where a table says they are the same.
+/// Smallest ratio of p95 to the median, also if a table says they are the same.
 const RATIO_MIN: f64 = 1.001;
 /// Entries of the table that finds the interval of a rate.
 const BUCKETS: usize = 256;
@@ -67,16 +67,16 @@ pub enum SurfaceError {
         column: &'static str,
         /// Write levels times read levels.
         expected: usize,
-        /// What was given.
+        /// The number given.
         found: usize,
     },
     /// A latency is not positive and finite.
     Latency {
         /// "p50_ns" or "p95_ns".
         column: &'static str,
-        /// Which one, from 0.
+        /// Index of the latency, from 0.
         index: usize,
-        /// What was given.
+        /// The value found.
         found: f64,
     },
 }
@@ -130,7 +130,7 @@ impl Axis {
         Ok(Axis { levels, interval_of_bucket, buckets_per_unit })
     }
 
-    /// The interval of `value`, and how far into it `value` lies (0 to 1). NaN counts as the lowest level.
+    /// Returns the interval of `value`, and how far into it `value` lies (0 to 1). NaN counts as the lowest level.
     #[inline]
     fn locate(&self, value: f64) -> (usize, f64) {
         let first = self.levels[0];
@@ -147,7 +147,7 @@ impl Axis {
     }
 }
 
-/// The table. See the module's documentation.
+/// A table of read latencies by the rates of writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatencySurface {
     writes: Axis,
@@ -157,8 +157,8 @@ pub struct LatencySurface {
 }
 
 impl LatencySurface {
-    /// The table with these levels (bytes written per second, reads per second) and latencies (nanoseconds): first all
-    /// read levels at the lowest write level, then at the next.
+    /// Returns the table with these levels (bytes written per second, reads per second) and latencies (nanoseconds):
+    /// first all read levels at the lowest write level, then at the next.
     ///
     /// # Errors
     /// Levels that do not rise, columns of the wrong length, latencies that are not positive and finite.
@@ -183,26 +183,26 @@ impl LatencySurface {
         Ok(LatencySurface { writes, reads, ln_ns })
     }
 
-    /// The levels of the table: bytes written per second, reads per second.
+    /// Returns the levels of the table: bytes written per second, reads per second.
     #[must_use]
     pub fn levels(&self) -> (&[f64], &[f64]) {
         (&self.writes.levels, &self.reads.levels)
     }
 
-    /// The median latency of a read, in nanoseconds, at these rates (clamped to the table).
+    /// Returns the median latency of a read, in nanoseconds, at these rates (clamped to the table).
     #[must_use]
     pub fn p50_ns(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
         exp(self.ln_at(write_bytes_per_s, read_iops)[0])
     }
 
-    /// The 95th percentile of the latency of a read, in nanoseconds, at these rates (clamped to the table).
+    /// Returns the 95th percentile of the latency of a read, in nanoseconds, at these rates (clamped to the table).
     #[must_use]
     pub fn p95_ns(&self, write_bytes_per_s: f64, read_iops: f64) -> f64 {
         let [ln_p50, ln_p95] = self.ln_at(write_bytes_per_s, read_iops);
         exp(ln_p95).max(exp(ln_p50) * RATIO_MIN)
     }
 
-    /// The distribution at these rates, to draw from many times.
+    /// Returns the distribution at these rates, for many draws.
     #[inline]
     #[must_use]
     pub fn prepare(&self, write_bytes_per_s: f64, read_iops: f64) -> Prepared {
@@ -211,7 +211,7 @@ impl LatencySurface {
         Prepared { ln_p50, ln_ratio, sigma: ln_ratio.min(LN_BODY_RATIO_MAX) / Z_95 }
     }
 
-    /// A latency in nanoseconds, drawn from the distribution at these rates.
+    /// Draws a latency in nanoseconds from the distribution at these rates.
     #[inline]
     #[must_use]
     pub fn sample(&self, write_bytes_per_s: f64, read_iops: f64, rng: &mut Rng) -> f64 {
@@ -236,7 +236,7 @@ impl LatencySurface {
     }
 }
 
-/// The distribution of the latency at one pair of rates; good for as long as the rates stay about the same.
+/// The distribution of the latency at one pair of rates; valid as long as the rates stay about the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prepared {
     ln_p50: f64,
@@ -245,7 +245,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// A latency in nanoseconds.
+    /// Draws a latency in nanoseconds.
     #[inline]
     #[must_use]
     pub fn sample(&self, rng: &mut Rng) -> f64 {
@@ -253,7 +253,7 @@ impl Prepared {
         self.quantile_ns(uniform)
     }
 
-    /// The latency in nanoseconds that a part `quantile` (0 to 1, clamped) of all reads stays below.
+    /// Returns the latency in nanoseconds below which a part `quantile` (0 to 1, clamped) of all reads lies.
     #[inline]
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> f64 {
@@ -276,7 +276,8 @@ const QUANTILES: usize = 2048;
 /// Standard normal quantiles of 0/2048 to 2048/2048; the two ends stand for the middle of their interval.
 static NORMAL_QUANTILES: LazyLock<Vec<f64>> = LazyLock::new(normal_quantiles);
 
-/// By adding up the density in small steps from the median outwards (trapezoids: the error is below 1e-6).
+/// Computes the quantiles by adding up the density in small steps from the median outwards (trapezoids: the error is
+/// below 1e-6).
 fn normal_quantiles() -> Vec<f64> {
     const STEP: f64 = 1.0 / 1024.0;
     const DENSITY_AT_0: f64 = 0.398_942_280_401_432_7;
@@ -284,7 +285,7 @@ fn normal_quantiles() -> Vec<f64> {
     let mut table = vec![0.0; QUANTILES + 1];
     let (mut z, mut below) = (0.0, 0.5);
     for upper in QUANTILES / 2 + 1..=QUANTILES {
-        // The last interval ends at infinity: its end is the quantile of its middle.
+        // The last interval ends at infinity: use the quantile of its middle.
         let wanted = (upper as f64).min(QUANTILES as f64 - 0.5) / QUANTILES as f64;
         while below + STEP * 0.5 * (density(z) + density(z + STEP)) < wanted {
             below += STEP * 0.5 * (density(z) + density(z + STEP));
@@ -312,7 +313,7 @@ const PARTS: usize = 64;
 static POWERS: LazyLock<[f64; PARTS]> =
     LazyLock::new(|| core::array::from_fn(|i| exp(i as f64 / PARTS as f64 * core::f64::consts::LN_2)));
 
-/// e^x with a relative error below 1e-10, four times as fast as [`exp`]; x is clamped to -700..=700.
+/// Returns e^x with a relative error below 1e-10, four times as fast as [`exp`]; x is clamped to -700..=700.
 #[inline]
 fn exp_fast(x: f64) -> f64 {
     let parts = x.clamp(-700.0, 700.0) * (PARTS as f64 * core::f64::consts::LOG2_E);

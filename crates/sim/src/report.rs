@@ -1,15 +1,15 @@
-//! What a simulated world measured: samples while it runs, and a report at its end.
+//! The results of a simulated world: samples while it runs, and a report at its end.
 //!
 //! # Why
-//! Results are plain numbers with units in their names; tables, verdicts and pictures are made of them elsewhere.
+//! Results are plain numbers with units in their names; tables, verdicts and pictures are made from them elsewhere.
 //!
 //! # How it works
-//! Counting begins after the warm-up. A class is counted per disk and, inside, per shard. Over the shards of a class
-//! what waits is a sum, bandwidth is a sum, and delay is a maximum: the sum says what the disk got, the maximum what
-//! the unluckiest shard saw.
+//! Counting begins after the warm-up. A class is counted per disk and, inside, per shard. Over the shards of a class,
+//! waiting requests and bandwidth are sums, and delay is a maximum: the sum describes the disk, the maximum the worst
+//! shard.
 //!
 //! # Limits
-//! Histograms have the accuracy of [`Histogram`]: 0.78 %. Series are not kept: who wants one observes samples.
+//! Histograms have the accuracy of [`Histogram`]: 0.78 %. Series are not kept: callers that need one observe samples.
 //!
 //! # Example
 //! ```
@@ -23,10 +23,10 @@ use plimsoll_core::{ClassStats, Histogram};
 
 use crate::world::counters::DiskCounters;
 
-/// Percentiles of one histogram, in nanoseconds; all 0 when nothing was counted.
+/// Percentiles of one histogram, in nanoseconds; all 0 if nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencySummary {
-    /// How many were counted.
+    /// Number of values.
     pub count: u64,
     /// Mean.
     pub mean_ns: f64,
@@ -43,7 +43,7 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// The summary of a histogram.
+    /// Summarises a histogram.
     #[must_use]
     pub fn of(histogram: &Histogram) -> LatencySummary {
         LatencySummary {
@@ -58,16 +58,17 @@ impl LatencySummary {
     }
 }
 
-/// What happened in one interval, for observers.
+/// One interval of a run, for observers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The interval's end, in nanoseconds from the beginning of the world (of its warm-up).
+    /// End of the interval, in nanoseconds from the beginning of the world, warm-up included.
     pub at_ns: u64,
     /// Its length in nanoseconds.
     pub interval_ns: u64,
     /// Whether it lies in the warm-up.
     pub is_warmup: bool,
-    /// By disk and class, in the order of the world's lists: class c of disk d is at d * classes + c. Groups are empty.
+    /// By disk and class, in the order of the world's lists: class c of disk d is at d * classes + c. Entries of groups
+    /// are empty.
     pub classes: Vec<ClassSample>,
     /// By disk.
     pub disks: Vec<DiskSample>,
@@ -78,24 +79,23 @@ pub struct Sample {
 /// One class on one disk in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassSample {
-    /// The class, as its place in the world's list.
+    /// The class, as its index in the world's list.
     pub class: usize,
-    /// The disk, as its place in the world's list.
+    /// The disk, as its index in the world's list.
     pub disk: usize,
-    /// Requests that ended, failed ones included.
+    /// Completed requests, including failed ones.
     pub requests: u64,
     /// Bytes moved.
     pub bytes: u64,
     /// Device time charged in nanoseconds, by the disk model.
     pub device_time_ns: u64,
-    /// Mean latency as the jobs saw it.
+    /// Mean latency as the jobs see it.
     pub mean_ns: f64,
     /// 99th percentile of that latency.
     pub p99_ns: u64,
-    /// Mean time in the I/O queue of those that were dispatched first in this interval, of the shard where it was
-    /// longest.
+    /// Mean time in the I/O queue of the requests first dispatched in this interval, on the shard where it is longest.
     pub delay_ns: f64,
-    /// Requests that wait at the end of the interval, summed over the I/O queues.
+    /// Requests waiting at the end of the interval, summed over the I/O queues.
     pub queued: u64,
 }
 
@@ -110,21 +110,21 @@ pub struct DiskSample {
     pub in_device_ns: u64,
     /// The window of device time at the end, in nanoseconds.
     pub window_ns: u64,
-    /// The part of the model's capacity that the scheduler then takes the disk to have: 1 is all of it.
+    /// The part of the model's capacity that the scheduler assumes at the end of the interval: 1 is all of it.
     pub capacity_scale: f64,
-    /// What a kernel would have counted of the disk, from the world's beginning to the end of the interval.
+    /// The counters that a kernel would keep for the disk, from the world's beginning to the end of the interval.
     pub counters: DiskCounters,
 }
 
 /// One shard in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShardSample {
-    /// CPU time that requests, messages and CPU jobs took, in nanoseconds. A slice that reaches beyond the interval
-    /// counts in the one in which it began.
+    /// CPU time of requests, messages and CPU jobs, in nanoseconds. A slice that reaches beyond the interval counts in
+    /// the one in which it began.
     pub cpu_ns: u64,
 }
 
-/// What a world did.
+/// The results of a world.
 #[derive(Clone, Debug)]
 pub struct WorldReport {
     /// The seed it ran with.
@@ -139,22 +139,22 @@ pub struct WorldReport {
     pub jobs: Vec<JobReport>,
     /// By shard.
     pub shards: Vec<ShardReport>,
-    /// What became of all requests, those of the warm-up included.
+    /// Outcomes of all requests, including those of the warm-up.
     pub totals: Totals,
-    /// How many events there were, those of the warm-up included.
+    /// Number of events, including those of the warm-up.
     pub events: u64,
     /// A hash over all events in their order: equal for equal specifications and seeds.
     pub log_hash: u64,
 }
 
 impl WorldReport {
-    /// A class on a disk, by name.
+    /// Returns a class on a disk, by name.
     #[must_use]
     pub fn class(&self, name: &str, disk: usize) -> Option<&ClassReport> {
         self.classes.iter().find(|class| class.name == name && class.disk == disk)
     }
 
-    /// A job, by name.
+    /// Returns a job, by name.
     #[must_use]
     pub fn job(&self, name: &str) -> Option<&JobReport> {
         self.jobs.iter().find(|job| job.name == name)
@@ -166,11 +166,11 @@ impl WorldReport {
 pub struct ClassReport {
     /// The class.
     pub name: String,
-    /// The disk, as its place in the world's list.
+    /// The disk, as its index in the world's list.
     pub disk: usize,
-    /// What the I/O queues counted, summed over the shards, with the time waited by reason.
+    /// Counters of the I/O queues, summed over the shards, with the time waited by reason.
     pub stats: ClassStats,
-    /// Requests that ended, failed ones included.
+    /// Completed requests, including failed ones.
     pub requests: u64,
     /// Bytes moved.
     pub bytes: u64,
@@ -180,17 +180,17 @@ pub struct ClassReport {
     pub bytes_per_s: f64,
     /// Device time charged, in nanoseconds by the disk model.
     pub device_time_ns: u64,
-    /// Requests that wait at the end, summed over the I/O queues.
+    /// Requests waiting at the end, summed over the I/O queues.
     pub queued: u64,
-    /// Mean time in the I/O queue, of the shard where it was longest.
+    /// Mean time in the I/O queue, on the shard where it is longest.
     pub delay_ns: f64,
     /// From enqueue to first dispatch.
     pub queue: Histogram,
     /// From dispatch to completion, of each piece.
     pub device: Histogram,
-    /// As the jobs saw it: from when a request was due to its result, messages between shards included.
+    /// As the jobs see it: from the time a request was due to its result, messages between shards included.
     pub total: Histogram,
-    /// The shards where it had requests.
+    /// The shards on which the class had requests.
     pub by_shard: Vec<ClassOnShard>,
 }
 
@@ -199,7 +199,7 @@ pub struct ClassReport {
 pub struct ClassOnShard {
     /// The shard.
     pub shard: usize,
-    /// What the I/O queue counted.
+    /// Counters of the I/O queue.
     pub stats: ClassStats,
     /// Requests a second.
     pub iops: f64,
@@ -209,7 +209,7 @@ pub struct ClassOnShard {
     pub queue: LatencySummary,
     /// From dispatch to completion, of each piece.
     pub device: LatencySummary,
-    /// From enqueue to the end, as the I/O queue saw it.
+    /// From enqueue to the end, as the I/O queue sees it.
     pub total: LatencySummary,
 }
 
@@ -222,9 +222,9 @@ pub struct DiskReport {
     pub bytes_per_s: f64,
     /// Mean number of pieces in the device.
     pub mean_in_device: f64,
-    /// The most pieces in the device at a time.
+    /// Most pieces in the device at a time.
     pub max_in_device: u32,
-    /// The part of the time in which the device had work, 0 to 1.
+    /// Part of the time in which the device had work, 0 to 1.
     pub busy_part: f64,
     /// Device time charged per time: 1 is the model's capacity (with a mix of reads and writes, that of the linear
     /// rule).
@@ -238,22 +238,22 @@ pub struct JobReport {
     pub name: String,
     /// All its shards together.
     pub total: JobCounts,
-    /// Latency over all its shards: from when a request was due to its result.
+    /// Latency over all its shards: from the time a request was due to its result.
     pub latency: Histogram,
     /// Each of its shards.
     pub by_shard: Vec<JobOnShard>,
 }
 
-/// What a job has had back.
+/// Outcomes of a job's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JobCounts {
-    /// Requests that ended, failed ones included.
+    /// Completed requests, including failed ones.
     pub requests: u64,
     /// Bytes moved.
     pub bytes: u64,
     /// Requests that failed without a byte moved.
     pub errors: u64,
-    /// Requests that the I/O queue would not take.
+    /// Requests that the I/O queue refused.
     pub refused: u64,
     /// Requests cancelled because their class was removed.
     pub cancelled: u64,
@@ -270,27 +270,27 @@ pub struct JobCounts {
 pub struct JobOnShard {
     /// The shard.
     pub shard: usize,
-    /// What it has had back.
+    /// Outcomes of its requests.
     pub counts: JobCounts,
-    /// From when a request was due to its result.
+    /// From the time a request was due to its result.
     pub latency: LatencySummary,
 }
 
 /// One shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShardReport {
-    /// CPU time that requests, messages and CPU jobs took, in nanoseconds. What hogs took is not in it.
+    /// CPU time of requests, messages and CPU jobs, in nanoseconds, without that of hogs.
     pub cpu_ns: u64,
 }
 
-/// What became of all requests: `sent` is the sum of the others.
+/// Outcomes of all requests: `sent` is the sum of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Sent by jobs.
+    /// Submitted by jobs.
     pub sent: u64,
-    /// Ended, with success or not.
+    /// Completed, with success or not.
     pub finished: u64,
-    /// Not taken by the I/O queue.
+    /// Refused by the I/O queue.
     pub refused: u64,
     /// Cancelled in the I/O queue.
     pub cancelled: u64,

@@ -1,7 +1,7 @@
 //! Random numbers for workloads: fast, seeded, the same everywhere.
 //!
-//! xoshiro256++ (Blackman, Vigna 2019), seeded by splitmix64. A workload with the same seed asks for the same blocks in the
-//! same order, whatever version of whatever library is linked. Not for secrets.
+//! xoshiro256++ (Blackman, Vigna 2019), seeded by splitmix64. A workload with the same seed asks for the same blocks in
+//! the same order, whatever version of whatever library is linked. Not for secrets.
 //!
 //! ```
 //! use plimsoll_sim::rng::Rng;
@@ -10,14 +10,14 @@
 //! assert!(a.below(10) < 10);
 //! ```
 
-/// A generator. See the module's documentation.
+/// A generator of random numbers: xoshiro256++.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// The generator of `seed`; any number will do.
+    /// Returns the generator of `seed`; any number is valid.
     #[must_use]
     pub fn new(seed: u64) -> Rng {
         let mut x = seed;
@@ -30,7 +30,7 @@ impl Rng {
         Rng { state: [next(), next(), next(), next()] }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
@@ -39,13 +39,13 @@ impl Rng {
         result
     }
 
-    /// Uniform in `0..bound` (0 for a bound of 0), by multiplication (Lemire 2019); the bias is below 2^-32 for the
-    /// bounds of any disk.
+    /// Draws uniformly from `0..bound` (0 for a bound of 0), by multiplication (Lemire 2019); the bias is below 2^-32
+    /// for the bounds of any disk.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Exponentially distributed with the given mean: the gaps of a Poisson process.
+    /// Draws from the exponential distribution with the given mean: the gaps of a Poisson process.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // 53 bits in (0, 1], so that the logarithm is finite.
         let uniform = ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;

@@ -1,18 +1,18 @@
-//! What a simulated device does at each cell of a latency surface, and how far that is from the measured one.
+//! Simulates a device at each cell of a latency surface, and measures its distance from the measured surface.
 //!
 //! # Why
-//! A fit is as good as its predictions: fit on half of the cells, simulate the other half, compare.
+//! A fit is as good as its predictions: fit half of the cells, simulate the other half, compare.
 //!
 //! # How it works
 //! [`simulate`] drives a [`Device`] without a scheduler, in virtual time: 4 KiB reads at random places and at random
 //! times (Poisson) at the cell's rate, whatever the device does; sequential 128 KiB writes at even intervals, at most
-//! 64 in flight; those that had to wait are made up for later. What arrives during the warm-up does not count.
-//! [`compare()`] sets the medians against measured ones.
+//! 64 in flight. Delayed writes are made up for later. Arrivals during the warm-up do not count. [`compare()`] compares
+//! the medians with measured ones.
 //!
 //! # Limits
 //! A rate of reads of zero is measured with a few probes a second. Each cell starts on a fresh device: buffers are
-//! empty, credits full. Percentiles of 4000 reads have a random error, of about 2 % for p50 where p95 is twice as much,
-//! and of 5 % for p95; stalls that are rarer than one read in a thousand do not show.
+//! empty, credits full. Percentiles of 4000 reads have a random error: about 2 % for p50 if p95 is twice as much, and 5
+//! % for p95. Stalls that are rarer than one read in a thousand do not show.
 //!
 //! # Example
 //! ```
@@ -36,23 +36,23 @@ use crate::rng::Rng;
 pub use compare::{Comparison, compare};
 
 const NS_PER_S: f64 = 1e9;
-/// A cell whose achieved rate is less than this part of its target is saturated (as diskplorer has it).
+/// Part of the target below which a cell's achieved rate counts as saturated (as in diskplorer).
 const ACHIEVED_MIN: f64 = 0.97;
-/// Most writes in flight (as diskplorer has it).
+/// Most writes in flight (as in diskplorer).
 const WRITES_MAX: usize = 64;
-/// Keys of writes have this bit; keys of reads are the time of their arrival.
+/// Bit that marks keys of writes; keys of reads are the time of their arrival.
 const WRITE_KEY: u64 = 1 << 63;
 
-/// How a surface is simulated.
+/// Settings of a simulated surface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SurfaceOptions {
-    /// Reads that count, at each cell; at least 1.
+    /// Counted reads at each cell; at least 1.
     pub reads_per_cell: u64,
-    /// What arrives before this time does not count, in ns. The device smooths rates over up to 0.1 s.
+    /// Length of the warm-up in ns; arrivals in it do not count. The device smooths rates over up to 0.1 s.
     pub warm_up_ns: u64,
-    /// Reads per second where the cell asks for none; positive.
+    /// Probes per second at cells without reads; positive.
     pub probe_iops: f64,
-    /// Probes that count, where the cell asks for no reads; at least 1.
+    /// Counted probes at cells without reads; at least 1.
     pub probes_per_cell: u64,
 }
 
@@ -62,7 +62,7 @@ impl Default for SurfaceOptions {
     }
 }
 
-/// What the device did at one cell.
+/// The simulated latencies and rates of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellResult {
     /// The cell: target rates, measured latencies.
@@ -73,9 +73,9 @@ pub struct CellResult {
     pub model_p95_ns: f64,
     /// Bytes written per second.
     pub achieved_write_bytes_per_s: f64,
-    /// Reads completed per second; of probes where the cell asks for no reads.
+    /// Reads completed per second; at cells without reads, probes.
     pub achieved_read_iops: f64,
-    /// An achieved rate misses what was offered by more than 3 %.
+    /// Whether an achieved rate misses the offered one by more than 3 %.
     pub saturated: bool,
 }
 
@@ -93,7 +93,7 @@ pub fn simulate(
     cells.iter().map(|cell| Run::new(spec, cell, rng.next_u64(), options).map(Run::finish)).collect()
 }
 
-/// One cell under way.
+/// The run of one cell.
 #[derive(Debug)]
 struct Run<'a> {
     cell: &'a Cell,
@@ -102,7 +102,7 @@ struct Run<'a> {
     blocks: u64,
     write_places: u64,
     read_gap_ns: f64,
-    /// `None`: the cell has no writes.
+    /// Time between writes; `None`: the cell has no writes.
     write_gap_ns: Option<f64>,
     next_read_ns: f64,
     next_write_ns: f64,
@@ -128,8 +128,9 @@ impl<'a> Run<'a> {
         let read_gap_ns = NS_PER_S / read_iops;
         let write_gap_ns =
             (cell.write_bytes_per_s > 0.0).then(|| f64::from(WRITE_BYTES) * NS_PER_S / cell.write_bytes_per_s);
-        // Long enough for a hundred writes, too.
+        // Also long enough for a hundred writes.
         let counted_ns = (read_gap_ns * reads.max(1) as f64).max(write_gap_ns.unwrap_or(0.0) * 100.0);
+
         Ok(Run {
             cell,
             device: Device::new(spec, rng.next_u64())?,
@@ -154,16 +155,18 @@ impl<'a> Run<'a> {
 
     fn finish(mut self) -> CellResult {
         let mut now_ns = 0;
-        // A tie goes to the device, so that a write finds the place that another one leaves.
+        // In a tie the device acts first, so that a write finds the place that a completed one leaves.
         loop {
             let device_ns = self.device.next_event_ns().unwrap_or(u64::MAX);
-            // A write that waited for its place goes out late; time never goes back.
+            // A write that waited for its place is sent late; time never goes back.
             let write_ns = if self.may_write() { (self.next_write_ns.ceil() as u64).max(now_ns) } else { u64::MAX };
             let read_ns = self.next_read_ns.ceil() as u64;
+
             now_ns = device_ns.min(write_ns).min(read_ns);
             if now_ns >= self.end_ns {
                 break;
             }
+
             if now_ns == device_ns {
                 self.collect(now_ns);
             } else if now_ns == write_ns {
@@ -212,7 +215,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Reads that arrived in time count with their latency, though not for the rate.
+    /// Counts the latency of reads that arrived in time but complete late; they do not count for the rate.
     fn drain(&mut self) {
         self.device.advance(u64::MAX, &mut self.completions);
         let warm_up_ns = self.warm_up_ns;
@@ -228,7 +231,7 @@ impl<'a> Run<'a> {
         };
         let seconds = self.end_ns.saturating_sub(self.warm_up_ns) as f64 / NS_PER_S;
         let achieved_write_bytes_per_s = self.writes_done as f64 * f64::from(WRITE_BYTES) / seconds;
-        // Against the reads that did arrive: a Poisson process misses its rate at random.
+        // Compare with the reads that did arrive: a Poisson process misses its rate at random.
         let reads_missing =
             self.cell.read_iops > 0.0 && (self.reads_done as f64) < ACHIEVED_MIN * self.reads_offered as f64;
         let writes_missing = achieved_write_bytes_per_s < ACHIEVED_MIN * self.cell.write_bytes_per_s;

@@ -1,14 +1,14 @@
-//! What programs ask of simulated disks: jobs, each a stream of requests (or of CPU work) on some shards.
+//! Workloads on simulated disks: jobs, each a stream of requests (or of CPU work) on some shards.
 //!
 //! # Why
-//! A scheduler is judged under load, and loads differ in what ends a wait: a *closed* loop sends the next request
-//! when the last one is back, and so slows down with the disk; an *open* loop sends by the clock, and shows what
-//! happens when the disk cannot follow; a *replay* sends what was recorded, when it was recorded.
+//! A scheduler is judged under load, and loads differ in when they send: a *closed* loop sends the next request when
+//! the last one is back, and so slows down with the disk; an *open* loop sends by the clock, and shows what happens
+//! when the disk cannot follow; a *replay* sends recorded requests at their recorded times.
 //!
 //! # How it works
-//! A [`JobSpec`] says what (operation, [`Pattern`], [`SizeDist`], [`Region`]), when ([`Load`], start, stop, limit)
-//! and for whom (class, disk, shards). Everything random in a job on a shard comes from the world's seed, the job's
-//! number and the shard's, so that a job does the same whatever the others do.
+//! A [`JobSpec`] gives the requests (operation, [`Pattern`], [`SizeDist`], [`Region`]), their times ([`Load`], start,
+//! stop, limit) and their owner (class, disk, shards). All randomness in a job on a shard comes from the world's seed,
+//! the job's number and the shard's, so that a job does the same whatever the others do.
 //!
 //! # Limits
 //! A job has one operation; mixed loads are several jobs. Requests are below 4 GiB.
@@ -25,17 +25,17 @@ use plimsoll_core::Op;
 
 use crate::rng::Rng;
 
-/// Where a job runs.
+/// The shards of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShardSet {
-    /// On every shard.
+    /// Every shard.
     All,
-    /// On these shards (numbers from 0): at least one, none twice.
+    /// These shards (numbers from 0): at least one, none twice.
     List(Vec<u32>),
 }
 
 impl ShardSet {
-    /// The shards meant, in order, in a world of `shards` shards.
+    /// Returns the numbers of these shards, in order, in a world of `shards` shards.
     #[must_use]
     pub fn numbers(&self, shards: usize) -> Vec<u32> {
         match self {
@@ -50,34 +50,34 @@ impl ShardSet {
 pub enum Pattern {
     /// Uniformly distributed over the region, at multiples of the request's length.
     Random,
-    /// One behind the other, from the beginning again at the end of the region.
+    /// Each after the one before; back to the beginning at the end of the region.
     Sequential,
-    /// One behind the other from the region's beginning on, without end.
+    /// Each after the one before from the region's beginning on, without end.
     Append,
 }
 
 /// The part of the disk that a job uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Where the part of the job's first shard begins, in bytes.
+    /// Start of the part of the job's first shard, in bytes.
     pub offset_bytes: u64,
-    /// How long each shard's part is, in bytes: at least the largest request (any length with [`Pattern::Append`]).
+    /// Length of each shard's part, in bytes: at least the largest request (any length with [`Pattern::Append`]).
     pub len_bytes: u64,
-    /// How far the part of the job's next shard is from that of the one before, in bytes: 0 when all shards share one.
+    /// Distance between the parts of the job's consecutive shards, in bytes; 0 if all shards share one part.
     pub shard_stride_bytes: u64,
 }
 
-/// Lengths of requests, in bytes: from 1 on.
+/// Lengths of requests, in bytes; at least 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SizeDist {
-    /// All alike.
+    /// All of the same length.
     Fixed(u32),
     /// Each (length in bytes, weight) with a probability in proportion to its weight; the sum of weights is at least 1.
     Weighted(Vec<(u32, u32)>),
 }
 
 impl SizeDist {
-    /// The longest request possible, in bytes; 0 for an empty list.
+    /// Returns the longest possible request, in bytes; 0 for an empty list.
     #[must_use]
     pub fn largest_bytes(&self) -> u32 {
         match self {
@@ -86,7 +86,7 @@ impl SizeDist {
         }
     }
 
-    /// The length of the next request, in bytes.
+    /// Draws the length of the next request, in bytes.
     pub fn draw_bytes(&self, rng: &mut Rng) -> u32 {
         match self {
             SizeDist::Fixed(len_bytes) => *len_bytes,
@@ -105,10 +105,10 @@ impl SizeDist {
     }
 }
 
-/// How the moments of an open loop are spaced.
+/// The spacing of an open loop's moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spacing {
-    /// All gaps alike; the first request is sent at the start.
+    /// All gaps equal; the first request is sent at the start.
     #[default]
     Uniform,
     /// Exponentially distributed gaps: a Poisson process.
@@ -118,39 +118,39 @@ pub enum Spacing {
 /// One recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it is sent, in nanoseconds from the start of the job.
+    /// When the request is sent, in nanoseconds from the start of the job.
     pub at_ns: u64,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// Where on the disk, in bytes (the job's region is not added).
+    /// Offset on the disk, in bytes (the job's region is not added).
     pub offset_bytes: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub len_bytes: u32,
 }
 
 /// When a job sends requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// So many fibers on each shard, each with one request at a time.
+    /// Fibers on each shard, each with one request at a time.
     Closed {
         /// Fibers on each shard, at least 1.
         parallelism: u32,
         /// Pause of a fiber after each request, or of all fibers between two active phases, in nanoseconds.
         think_ns: u64,
-        /// 0: fibers pause after each request. Else active phases of this many nanoseconds alternate with pauses of
-        /// `think_ns`: a fiber whose request ends in a pause waits for the pause's end.
+        /// 0: fibers pause after each request. Otherwise active phases of this many nanoseconds alternate with pauses
+        /// of `think_ns`: a fiber whose request ends in a pause waits for the pause's end.
         think_after_ns: u64,
     },
     /// Requests by the clock, whether the last are back or not.
     Open {
-        /// Requests a second on each shard, batches counted out: above 0, at most 10^9.
+        /// Requests a second on each shard, counting each request of a batch: above 0, at most 10^9.
         requests_per_s: f64,
-        /// How the moments are spaced.
+        /// The spacing of the moments.
         spacing: Spacing,
         /// Requests sent together at each moment, at least 1.
         batch: u32,
-        /// With so many outstanding on a shard the next ones wait until one is back. Their latency counts from when
-        /// they were due.
+        /// Most requests outstanding on a shard. At the bound the next ones wait until one is back; their latency
+        /// counts from the time they were due.
         max_outstanding: Option<u32>,
     },
     /// Recorded requests, ascending in time. The job's shards take turns: of n shards, the k-th sends k, k+n, k+2n, ...
@@ -159,7 +159,7 @@ pub enum Load {
     Cpu {
         /// Fibers on each shard, at least 1.
         parallelism: u32,
-        /// Length of one slice in nanoseconds, at least 1. The shard looks at its I/O between two slices.
+        /// Length of one slice in nanoseconds, at least 1. The shard polls its I/O between two slices.
         execution_ns: u64,
         /// Pause of a fiber after its slice, in nanoseconds.
         pause_ns: u64,
@@ -167,19 +167,19 @@ pub enum Load {
 }
 
 impl Load {
-    /// A closed loop without pauses.
+    /// Returns a closed loop without pauses.
     #[must_use]
     pub fn closed(parallelism: u32) -> Load {
         Load::Closed { parallelism, think_ns: 0, think_after_ns: 0 }
     }
 
-    /// An open loop with equal gaps.
+    /// Returns an open loop with equal gaps.
     #[must_use]
     pub fn uniform(requests_per_s: f64) -> Load {
         Load::Open { requests_per_s, spacing: Spacing::Uniform, batch: 1, max_outstanding: None }
     }
 
-    /// An open loop with exponentially distributed gaps.
+    /// Returns an open loop with exponentially distributed gaps.
     #[must_use]
     pub fn poisson(requests_per_s: f64) -> Load {
         Load::Open { requests_per_s, spacing: Spacing::Poisson, batch: 1, max_outstanding: None }
@@ -189,19 +189,19 @@ impl Load {
 /// One job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobSpec {
-    /// Its name, unlike that of any other job.
+    /// Its name, different from that of any other job.
     pub name: String,
-    /// The class whose share it uses; not looked at with [`Load::Cpu`].
+    /// The class whose share it uses; ignored with [`Load::Cpu`].
     pub class: String,
-    /// The number of its disk, from 0; not looked at with [`Load::Cpu`].
+    /// The number of its disk, from 0; ignored with [`Load::Cpu`].
     pub disk: usize,
-    /// Where it runs.
+    /// The shards on which it runs.
     pub shards: ShardSet,
-    /// What its requests do; of flush, `sizes` is not looked at.
+    /// The operation of its requests; for flush, `sizes` is ignored.
     pub op: Op,
-    /// Where on the disk its requests go.
+    /// The places of its requests on the disk.
     pub pattern: Pattern,
-    /// How long its requests are.
+    /// The lengths of its requests.
     pub sizes: SizeDist,
     /// The part of the disk that it uses.
     pub region: Region,
@@ -211,13 +211,13 @@ pub struct JobSpec {
     pub start_ns: Option<u64>,
     /// When it stops sending, in nanoseconds from the beginning of the world; `None`: never.
     pub stop_ns: Option<u64>,
-    /// After so many requests *on a shard* it sends no more there.
+    /// Most requests that it sends *on each shard*.
     pub limit_requests: Option<u64>,
 }
 
 impl Default for JobSpec {
-    /// Random reads of 4 KiB from the first GiB of disk 0, one at a time on every shard, from the beginning on. Name
-    /// and class are `default`.
+    /// Returns random reads of 4 KiB from the first GiB of disk 0, one at a time on every shard, from the beginning on.
+    /// Name and class are `default`.
     fn default() -> JobSpec {
         JobSpec {
             name: "default".into(),

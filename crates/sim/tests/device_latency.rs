@@ -25,7 +25,7 @@ fn i3en_reads_slow_down_as_measured() {
 
 #[test]
 fn few_reads_beside_writes() {
-    // p95 in ms of light reads beside so many MB/s of writes, as measured.
+    // Writes in MB/s, and p95 in ms of light reads beside them, as measured.
     let i3en = [(0.0, 0.17), (204.0, 0.27), (408.0, 0.36), (714.0, 0.47), (918.0, 0.59)];
     let i3 = [(0.0, 0.12), (160.0, 0.79), (320.0, 1.5), (480.0, 2.2), (640.0, 2.6)];
     for (name, points) in [("i3en.3xlarge", i3en), ("i3.2xlarge", i3)] {

@@ -1,4 +1,4 @@
-//! A saturated device carries what its specification says: every size, every mix, every preset.
+//! A saturated device carries the rates of its specification: every size, every mix, every preset.
 
 mod device_support;
 

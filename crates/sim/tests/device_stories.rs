@@ -1,4 +1,5 @@
-//! What disks do that a figure does not say: buffers that fill, credits that end, members that fail, time that passes.
+//! Behaviours of disks that a single figure does not show: buffers fill, credits run out, members fail, capacity
+//! changes.
 
 mod device_support;
 

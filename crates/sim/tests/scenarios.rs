@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_sim::scenario::{Figure, Outcome, Scenario, all, find};
 
-/// Prints what a scenario found, so that a failure can be read.
+/// Prints the result of a scenario, so that a failure can be read.
 fn print(name: &str, seed: u64, outcome: &Outcome) {
     println!("== {name}, seed {seed}: {} requests", outcome.requests);
     for table in &outcome.tables {
@@ -15,7 +15,7 @@ fn print(name: &str, seed: u64, outcome: &Outcome) {
     }
 }
 
-/// The figures that a scenario misses; what it returns must make sense besides.
+/// Returns the figures that a scenario misses; also checks that its result is plausible.
 fn missed(scenario: &Scenario, seed: u64) -> Vec<String> {
     let Scenario { name, run, .. } = scenario;
     let outcome = run(seed).expect("a scenario runs");
@@ -30,7 +30,7 @@ fn missed(scenario: &Scenario, seed: u64) -> Vec<String> {
         .collect()
 }
 
-/// Every `of`-th scenario from number `part` on: tests run side by side.
+/// Runs every `of`-th scenario from number `part` on, so that tests run side by side.
 fn part_passes(part: usize, of: usize) {
     let missed: Vec<String> = all()
         .iter()

@@ -11,7 +11,8 @@ fn load(read: f64, write: f64, p: f64) -> f64 {
     if p.is_infinite() { read.max(write) } else { pow(pow(read, p) + pow(write, p), 1.0 / p) }
 }
 
-/// A disk with a frontier of exponent `p`, measured at `levels` by `levels` rates, each latency off by up to `noise`.
+/// Makes a disk with a frontier of exponent `p`, measured at `levels` by `levels` rates, each latency off by up to
+/// `noise`.
 fn disk(p: f64, levels: u32, noise: f64) -> Vec<Cell> {
     let mut rng = Rng::new(5);
     let mut factor = move || exp(noise * (rng.below(2001) as f64 / 1000.0 - 1.0));
@@ -30,7 +31,7 @@ fn disk(p: f64, levels: u32, noise: f64) -> Vec<Cell> {
     cells
 }
 
-/// Every second cell of a chessboard, and the others.
+/// Splits the cells like a chessboard into two halves.
 fn halves(cells: &[Cell], levels: u32) -> (Vec<Cell>, Vec<Cell>) {
     let step = f64::from(levels - 1);
     cells.iter().partition(|cell| {

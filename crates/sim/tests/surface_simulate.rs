@@ -4,12 +4,12 @@ use plimsoll_sim::device::DeviceSpec;
 use plimsoll_sim::fit::{Cell, fit};
 use plimsoll_sim::surface::{CellResult, SurfaceOptions, compare, simulate};
 
-/// Fewer reads than by default: these tests run unoptimised, too.
+/// Returns fewer reads than the default: these tests also run unoptimised.
 fn quick() -> SurfaceOptions {
     SurfaceOptions { reads_per_cell: 1500, warm_up_ns: 250_000_000, probe_iops: 20.0, probes_per_cell: 100 }
 }
 
-/// 10,000 reads or 400 MB/s, 11 levels each, fixed delay, and a knee at the end.
+/// Makes a disk of 10,000 reads or 400 MB/s, 11 levels each, with a fixed delay and a knee at the end.
 fn network_volume() -> Vec<Cell> {
     let mut cells = Vec::new();
     for write in 0..11 {

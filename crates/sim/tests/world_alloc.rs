@@ -1,4 +1,4 @@
-//! Memory belongs to what is in flight: a world that runs twice as long allocates no more often.
+//! Memory follows the requests in flight: a world that runs twice as long allocates no more often.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -18,7 +18,7 @@ fn nothing_is_allocated_per_request() {
     };
     let (short, long) = (allocations(&spec(200 * MS)), allocations(&spec(400 * MS)));
     assert!(long.1 > short.1 + 15_000, "{short:?} {long:?}");
-    // Some list may see its busiest moment in the second half, and each histogram a latency or a count that is longer than any before.
+    // A list may reach its busiest moment in the second half, and each histogram a longer latency or higher count.
     let histograms = 3 * 2 * 3 + 2 * 3;
     assert!(long.0 <= short.0 + 5 + 2 * histograms, "{short:?} {long:?}");
 }

@@ -1,4 +1,4 @@
-//! What holds in every world: nothing is lost, the same seed gives the same events, bad worlds are refused by name.
+//! Properties of every world: no request is lost, the same seed gives the same events, bad worlds are refused by name.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -12,7 +12,7 @@ use plimsoll_sim::world::{
 };
 use world_common::*;
 
-/// Something of everything: two shards, two disks, all kinds of loads.
+/// Returns a world with some of everything: two shards, two disks, all kinds of loads.
 fn mixed() -> WorldSpec {
     let mut mixed = world(vec![
         reads("closed", 8),
@@ -48,7 +48,7 @@ fn every_request_ends_once_or_is_still_there() {
     let of_jobs: u64 = report.jobs.iter().map(|job| job.total.requests).sum();
     let of_classes: u64 = report.classes.iter().map(|class| class.requests).sum();
     assert_eq!(of_jobs, totals.finished);
-    // What the removed class had in the device is no longer counted under it.
+    // Requests that the removed class had in the device are no longer counted under it.
     assert!(of_classes <= of_jobs && of_jobs - of_classes < 200, "{of_classes} of {of_jobs}");
 }
 
@@ -116,7 +116,7 @@ fn samples_add_up_to_the_report() {
     }
 }
 
-/// A good world, changed by `spoil`, must be refused with a message that has `part` in it.
+/// Checks that a good world, changed by `spoil`, is refused with a message that contains `part`.
 #[track_caller]
 fn refused(part: &str, spoil: impl FnOnce(&mut WorldSpec)) {
     let mut spec = world(vec![reads("a", 1)]);

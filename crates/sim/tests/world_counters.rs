@@ -10,7 +10,7 @@ use plimsoll_sim::workload::{JobSpec, Load, SizeDist};
 use plimsoll_sim::world::{DiskCounters, EventKind, WorldSpec, run_logged, run_observed};
 use world_common::*;
 
-/// Reads and writes, a tenth of a second each, and a warm-up that the counters do not know of.
+/// Returns reads and writes, a tenth of a second each, and a warm-up that the counters ignore.
 fn both() -> WorldSpec {
     let writes =
         JobSpec { op: Op::Write, sizes: SizeDist::Fixed(16384), load: Load::uniform(5_000.0), ..reads("writes", 0) };

@@ -1,4 +1,4 @@
-//! What jobs do: closed and open loops, replays, pauses, limits; and what they get by their shares.
+//! Jobs: closed and open loops, replays, pauses, limits; and their rates by shares.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

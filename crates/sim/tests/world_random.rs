@@ -1,5 +1,5 @@
-//! Random worlds, each from a seed: whatever disks, classes, jobs and faults come together, every request ends exactly
-//! once, the device never holds more than it may, and the same seed does the same.
+//! Random worlds, each from a seed: with any mix of disks, classes, jobs and faults, every request ends exactly once,
+//! the device never holds more than it may, and the same seed gives the same events.
 //!
 //! A few seeds run always; `PLIMSOLL_SEEDS=1000..2000` runs others.
 
@@ -17,7 +17,7 @@ use plimsoll_sim::report::{Sample, WorldReport};
 use plimsoll_sim::workload::{JobSpec, Load};
 use plimsoll_sim::world::{DiskMode, Event, EventKind, SimDisk, WorldSpec, run as run_again, run_logged, run_observed};
 
-/// What is known of a request by its events.
+/// The events of one request so far.
 #[derive(Default)]
 struct Seen {
     pieces_out: u32,
@@ -70,8 +70,8 @@ impl Ledger {
     }
 }
 
-/// The most device time that a disk may hold, in nanoseconds: its bound, and twice the longest piece or a quarter of the
-/// bound, which is what a class that must go before its turn may add.
+/// Returns the most device time that a disk may hold, in nanoseconds: its bound, and twice the longest piece or a
+/// quarter of the bound, which an urgent class may add.
 fn most_in_device_ns(spec: &WorldSpec, number: usize) -> u64 {
     let disk = Disk::new(spec.disks[number].config.clone());
     let jobs = spec.jobs.iter().filter(|job| job.disk == number);
@@ -96,7 +96,7 @@ fn check_sample(spec: &WorldSpec, bounds_ns: &[u64], sample: &Sample) {
         let control = config.control;
         assert!((control.scale_min..=control.scale_max).contains(&disk.capacity_scale), "disk {at}: {disk:?}");
         match mode {
-            // The closed loop raises the bound of a disk whose latencies say that it needs more.
+            // The closed loop raises the bound of a disk whose latencies require it.
             DiskMode::Scheduled if !config.duplex && (!control.enabled || config.window_ns.is_some()) => {
                 assert!(disk.in_device_ns <= bounds_ns[at], "disk {at}: {disk:?}, at the most {}", bounds_ns[at]);
             }
@@ -117,14 +117,14 @@ fn check_report(report: &WorldReport, ledger: &Ledger) {
     assert!(ledger.requests.values().all(|seen| seen.has_ended));
 }
 
-/// Runs one world; says how many requests it had.
+/// Runs one world. Returns the number of its requests.
 fn run(seed: u64) -> u64 {
     let (spec, load_ns) = make::world(seed);
     let mut ledger = Ledger::default();
     let logged = run_logged(&spec, &mut |event| ledger.note(event)).unwrap_or_else(|error| panic!("{error}: {spec:?}"));
     check_report(&logged, &ledger);
     let bounds_ns: Vec<u64> = (0..spec.disks.len()).map(|number| most_in_device_ns(&spec, number)).collect();
-    // Looked at more closely while there is load.
+    // The part under load is sampled more often.
     let loaded = WorldSpec { duration_ns: load_ns, ..spec.clone() };
     run_observed(&loaded, &mut |sample| check_sample(&spec, &bounds_ns, sample)).unwrap();
     if seed.is_multiple_of(4) {

@@ -1,4 +1,4 @@
-//! `cache bench`: how fast a cache is, how evenly it uses its disks, and whether every byte is right.
+//! `cache bench`: measures the speed of a cache, how evenly it uses its disks, and whether every byte is right.
 
 use std::time::Duration;
 
@@ -155,21 +155,25 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control)?;
     let session = Session::open(&arguments.file.cache, |file| arguments.change(file))?;
     check::missing(&session.cache().stats()).iter().for_each(|missing| screen::warning(missing));
+
     let options = arguments.options(session.file().shards);
     let mut line = Progress::default();
     let mut progress = |part: f64, is_filling: bool| {
         line.show(|| if is_filling { "filling".to_owned() } else { format!("{:3.0} % measured", part * 100.0) });
     };
     let measured = bench::run(&session, &options, &|| control.is_stopped(), &mut progress);
+
     drop(line);
     let placement = session.file().config.placement;
     session.close()?;
+
     let mut report = measured.map_err(|error| match error {
         BenchError::Cache(error) => SessionError::Cache(error).into(),
         other => Failure::Input(other.to_string()),
     })?;
     let named = Placement::ALL.iter().find(|(_, other)| *other == placement);
     report.placement = named.map_or("", |(name, _)| name).to_owned();
+
     arguments.format.print(|| tables::bench(&report), &report, || report.to_csv())?;
     let title = format!("Cache {}", arguments.file.cache.display());
     if let Some(output) = page {
@@ -178,6 +182,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     if let Some(output) = pictures {
         output.write(PICTURE, &title, &[report.chart()])?;
     }
+
     Ok(match () {
         () if report.is_interrupted => Outcome::Interrupted,
         () if report.is_wrong() => Outcome::Finding,

@@ -1,4 +1,4 @@
-//! `cache slabs`, `cache check`: what the disks of a cache say that no process has open.
+//! `cache slabs`, `cache check`: inspect the disks of a closed cache.
 
 use clap::Args;
 use plimsoll_cache_tools::check;

@@ -1,4 +1,4 @@
-//! `cache create`, `add`, `expand`, `remove`: which disks a cache has.
+//! `cache create`, `add`, `expand`, `remove`: change the disks of a cache.
 
 use std::path::PathBuf;
 

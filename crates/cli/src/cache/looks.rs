@@ -1,4 +1,5 @@
-//! `cache status`, `iostat`, `hits`: what the process that has a cache open publishes; `status` also of a closed one.
+//! `cache status`, `iostat`, `hits`: show the snapshots of the process that has a cache open; `status` also reads a
+//! closed one.
 
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,7 @@ pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control)?;
     let count = if arguments.every.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
     let mut before = None;
+
     let mut shown = 0;
     loop {
         let now = live::read(&arguments.file.cache)?;
@@ -79,11 +81,13 @@ pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
             screen::note("the cache was opened again: counters begin anew");
         }
         show(&interval, arguments, shown == 0)?;
+
         before = Some(now);
         shown += 1;
         if shown >= count {
             return Ok(Outcome::Done);
         }
+
         let until = Instant::now() + arguments.every.unwrap_or(Duration::from_secs(1));
         while Instant::now() < until {
             if control.is_stopped() {
@@ -103,7 +107,7 @@ fn show(interval: &Interval, arguments: &IostatArguments, is_first: bool) -> Res
             }
             text
         }
-        // A line for each report, so that a reader has it at once.
+        // One line for each report, so that a reader gets it at once.
         ReportFormat::Json => as_json_line(interval)?,
         ReportFormat::Csv => {
             let header = if is_first { CSV_HEADER } else { "" };

@@ -1,9 +1,9 @@
-//! A line on the terminal that says how far something is; it goes when it is dropped.
+//! A progress line on the terminal; dropping it removes the line.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often it changes.
+/// Least time between two changes of the line.
 const EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -12,13 +12,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Shows `text`, if stderr is a terminal and the last one has been there for a while.
+    /// Shows `text` if stderr is a terminal and the last text has been shown long enough.
     pub(super) fn show(&mut self, text: impl FnOnce() -> String) {
         if self.shown_at.is_some_and(|at| at.elapsed() < EVERY) || !std::io::stderr().is_terminal() {
             return;
         }
         self.shown_at = Some(Instant::now());
-        // Nobody can be told that stderr is closed.
+        // Ignore the error: if stderr is closed, there is no place to report it.
         let _ = write!(std::io::stderr(), "\r\x1b[K{}", text());
     }
 }

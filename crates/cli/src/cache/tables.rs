@@ -1,4 +1,4 @@
-//! What the `cache` commands print for people: at most 100 columns.
+//! Tables of the `cache` commands for people: at most 100 columns.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration
 
 use crate::screen;
 
-/// Letters of the name of a row of `iostat`, with and without operations under way.
+/// Width of the name of a row of `iostat`, without and with operations in flight.
 const NAME: [usize; 2] = [20, 8];
 
 pub(super) fn status(status: &Status) -> String {
@@ -32,6 +32,7 @@ pub(super) fn status(status: &Status) -> String {
             format_count(disk.errors),
         ]
     };
+
     let mut text = screen::table(&headers, status.disks.iter().map(row).collect());
     let lookups = status.hits + status.misses.values().sum::<u64>();
     let counts = |named: &ByName<u64>| -> String {
@@ -39,6 +40,7 @@ pub(super) fn status(status: &Status) -> String {
         let named: Vec<String> = named.map(|(name, count)| format!("{name} {}", format_count(*count))).collect();
         if named.is_empty() { "none".to_owned() } else { named.join(", ") }
     };
+
     let opened = if status.is_open {
         format!(
             "open for {:.0} s by process {}; checkpoint {}, the last took {}",
@@ -50,6 +52,7 @@ pub(super) fn status(status: &Status) -> String {
     } else {
         format!("no process has it open; checkpoint {}", status.generation)
     };
+
     let lines = [
         opened,
         format!(
@@ -72,12 +75,14 @@ pub(super) fn status(status: &Status) -> String {
             counts(&status.drops)
         ),
     ];
+
     text.push_str("\n\n");
-    // What a closed cache has done nobody knows.
+    // A closed cache has no counters: show only the first two lines.
     for line in lines.iter().take(if status.is_open { 4 } else { 2 }) {
         text.push_str(&screen::wrap(line));
         text.push('\n');
     }
+
     let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty() && !disk.path.is_empty());
     let label = if status.is_open { "not followed: " } else { "" };
     let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health.name(), disk.why));
@@ -88,7 +93,7 @@ pub(super) fn status(status: &Status) -> String {
     text
 }
 
-/// A report, with the names of the columns above where they are wanted.
+/// Returns a report as text, with the names of the columns above if `with_header`.
 pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, with_header: bool) -> String {
     let name = NAME[usize::from(with_active)];
     let mut text = String::new();
@@ -100,6 +105,7 @@ pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, w
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{:name$}{groups}\n{:name$}{columns}", "", "");
     }
+
     for row in interval.rows(with_disks) {
         let _ = write!(text, "{:name$}", last_letters(&row.name, name));
         for (_, kinds) in GROUPS {
@@ -115,13 +121,13 @@ pub(super) fn iostat(interval: &Interval, with_disks: bool, with_active: bool, w
     text
 }
 
-/// At most five letters of a count.
+/// Formats a count in at most five characters.
 fn short(count: f64) -> String {
     let text = format_iops_short(count);
     if text.len() <= 5 { text } else { format_iops_short(count.round()) }
 }
 
-/// At most four letters of a count.
+/// Formats a count in at most four characters.
 fn four(count: u64) -> String {
     match count {
         0..=9_999 => count.to_string(),
@@ -130,7 +136,7 @@ fn four(count: u64) -> String {
     }
 }
 
-/// At most five letters of a figure.
+/// Formats a figure in at most five characters.
 fn five(value: f64) -> String {
     match value {
         value if value < 99.995 => format!("{value:.2}"),
@@ -146,7 +152,7 @@ fn last_letters(text: &str, most: usize) -> String {
     text.chars().skip(count.saturating_sub(most)).collect()
 }
 
-/// A histogram for each row and kind that did something.
+/// Returns a histogram for each row and kind that did something.
 pub(super) fn latencies(interval: &Interval, with_disks: bool) -> String {
     let mut text = String::new();
     for row in interval.rows(with_disks) {
@@ -176,6 +182,7 @@ pub(super) fn hits(table: &HitTable) -> String {
     if table.rows.is_empty() || table.lookups == 0 {
         return "no look-ups yet".to_owned();
     }
+
     let mut text = format!("{:>10} {:>15} {:>7}\n", "SIZE", "HITS", "%");
     let mut is_beyond = false;
     for row in &table.rows {
@@ -192,6 +199,7 @@ pub(super) fn hits(table: &HitTable) -> String {
         let (size, hits) = (format_bytes_binary(row.size_bytes), format_count(row.hits));
         let _ = writeln!(text, "{}", format!("{size:>10} {hits:>15} {:>7.2} {bar}", row.pct).trim_end());
     }
+
     let _ = writeln!(text, "of {} look-ups; {} ghosts", format_count(table.lookups), format_count(table.ghosts));
     text
 }
@@ -206,7 +214,7 @@ pub(super) fn bench(report: &BenchReport) -> String {
     text
 }
 
-/// Slabs by disk and size of block, then all together; with `is_verbose` how full they are, too.
+/// Returns slabs by disk and size of block, then all together; if `is_verbose`, also how full they are.
 pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     let bytes = |bytes: u64| if bytes == 0 { "-".to_owned() } else { format_bytes_binary(bytes) };
     let row = |name: String, row: &SlabRow| {
@@ -224,6 +232,7 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     };
     let headers = |first| [first, "MAX SIZE", "SLABS", "SIZE", "ALLOC", "FREE", "FREEING", "CAP %", ""];
     let name = |row: &SlabRow| last_letters(&row.device, 14);
+
     let mut text = String::new();
     if !table.rows.is_empty() {
         text = screen::table(&headers("DEVICE"), table.rows.iter().map(|bucket| row(name(bucket), bucket)).collect());
@@ -231,6 +240,7 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
     }
     let sums = table.summaries.iter().map(|sum| row(sum.kind.clone(), sum)).collect();
     text.push_str(&screen::table(&headers("ALL"), sums));
+
     if is_verbose && !table.rows.is_empty() {
         let row = |row: &SlabRow| {
             let mut cells = vec![name(row), bytes(row.max_size_bytes.into()), format!("{:.1}", row.mean_free_segments)];

@@ -1,11 +1,11 @@
 //! Durations and sizes of the command line: one way to write each, on every command.
 //!
 //! # Why
-//! Who has learnt one command's `--duration 5` writes the same on the next.
+//! A user who has learnt one command's `--duration 5` writes the same on the next.
 //!
 //! # How it works
-//! A duration is a number of seconds, or a number with a unit: [`time`], and [`time_within`] where not every duration
-//! makes sense. A size is a number of bytes, or a number with a unit: [`size`].
+//! A duration is a number of seconds, or a number with a unit: [`time`], or [`time_within`] if not every duration makes
+//! sense. A size is a number of bytes, or a number with a unit: [`size`].
 //!
 //! # Limits
 //! Fractions of a nanosecond are rounded. Negative durations are refused.
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use plimsoll_figures::units::{format_duration_ns, parse_duration_ns, parse_size_bytes};
 
-/// The longest duration in seconds: three years.
+/// Longest duration in seconds: three years.
 const SECONDS_MAX: f64 = 1e8;
 
 /// Reads a duration: seconds, or a number with a unit.
@@ -33,7 +33,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(ns))
 }
 
-/// Reads a duration from `least` to `most`.
+/// Returns a reader of durations from `least` to `most`.
 pub(crate) fn time_within(
     least: Duration,
     most: Duration,
@@ -48,7 +48,7 @@ pub(crate) fn time_within(
     }
 }
 
-/// Nanoseconds of a duration, 584 years at most.
+/// Returns the nanoseconds of a duration, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

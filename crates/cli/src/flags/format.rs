@@ -1,13 +1,13 @@
-//! What a result is printed as: `--format`.
+//! Output formats: `--format`.
 //!
 //! # Why
-//! The same word means the same everywhere, and a format that a command cannot print is refused by the parser.
+//! The same word means the same everywhere, and the parser refuses a format that a command cannot print.
 //!
 //! # How it works
-//! One list for each set of formats that commands share; [`ReportFormat::print`] makes only what is asked for.
+//! One list for each set of formats that commands share; [`ReportFormat::print`] makes only the requested form.
 //!
 //! # Limits
-//! Schemas are not here but in docs/formats.md.
+//! Schemas are in docs/formats.md.
 //!
 //! # Example
 //! `--format csv` of `trace gaps` is [`ReportFormat::Csv`].
@@ -61,7 +61,7 @@ pub(crate) enum ReportFormat {
 }
 
 impl ReportFormat {
-    /// Prints a report in this form; the others are not made.
+    /// Prints a report in this form, without making the others.
     pub(crate) fn print(
         self,
         table: impl FnOnce() -> String,

@@ -1,13 +1,13 @@
-//! Closed lists: flags that take one of a few names, all of which help shows.
+//! Closed lists: flags that take one of a few names, all of which are in the help.
 //!
 //! # Why
-//! Who does not know the names finds them in `--help` and in the message for a wrong one, in the same form everywhere.
+//! A user finds the names in `--help` and in the message for a wrong one, in the same form everywhere.
 //!
 //! # How it works
-//! The types have their names already; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers of them.
+//! The types already have their names; [`backend`], [`tune_backend`], [`model`] and [`form`] make parsers from them.
 //!
 //! # Limits
-//! Names that need this machine to be known are no closed list.
+//! Names that depend on this machine are no closed list.
 //!
 //! # Example
 //! `--backend spdk` is refused with `[possible values: uring, aio, pool, memory, null]`.
@@ -17,7 +17,7 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::CostForm;
 use plimsoll_measure::experiment::old_defaults::{self, ModelChoice};
 
-/// What `tune` measures with.
+/// The rig with which `tune` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TuneBackend {
     /// A backend of this machine.
@@ -26,12 +26,12 @@ pub(crate) enum TuneBackend {
     Simulated,
 }
 
-/// A backend of this machine.
+/// Returns a parser for the backends of this machine.
 pub(crate) fn backend() -> impl TypedValueParser<Value = BackendKind> {
     PossibleValuesParser::new(BackendKind::ALL.map(BackendKind::name)).try_map(|name| name.parse())
 }
 
-/// A backend of this machine, or `sim`.
+/// Returns a parser for the backends of this machine and `sim`.
 pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
     let names = BackendKind::ALL.map(BackendKind::name).into_iter().chain(["sim"]);
     PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
@@ -40,12 +40,12 @@ pub(crate) fn tune_backend() -> impl TypedValueParser<Value = TuneBackend> {
     })
 }
 
-/// A cost form.
+/// Returns a parser for cost forms.
 pub(crate) fn form() -> impl TypedValueParser<Value = CostForm> {
     PossibleValuesParser::new(CostForm::ALL.map(CostForm::name)).try_map(|name| name.parse())
 }
 
-/// A cost form, or the old defaults.
+/// Returns a parser for cost forms and the old defaults.
 pub(crate) fn model() -> impl TypedValueParser<Value = ModelChoice> {
     let names = CostForm::ALL.map(CostForm::name).into_iter().chain([old_defaults::NAME]);
     PossibleValuesParser::new(names).try_map(|name| name.parse())

@@ -1,14 +1,14 @@
-//! `--page`, `--pictures` and `--force`: where a result goes for people to look at.
+//! `--page`, `--pictures` and `--force`: files with results for people to look at.
 //!
 //! # Why
-//! That a file cannot be written must show before the work, in the same words everywhere.
+//! An unwritable file must be reported before the work, in the same words everywhere.
 //!
 //! # How it works
-//! The flags are [`PageFlags`], and [`PictureFlags`] where there are pictures, too. `check` sees whether all can be written
-//! and hands out where to.
+//! The flags are [`PageFlags`], or [`PictureFlags`] if there are pictures, too. `check` makes sure that all files can
+//! be written, and returns their outputs.
 //!
 //! # Limits
-//! `--force` is for every file that the command writes.
+//! `--force` applies to every file that the command writes.
 //!
 //! # Example
 //! `trace stages t.trace --page t.html --pictures .` writes one page and a file for each picture.
@@ -33,7 +33,7 @@ pub(crate) struct PageFlags {
 }
 
 impl PageFlags {
-    /// Where the page goes.
+    /// Checks that the page can be written. Returns its output.
     pub(crate) fn check(&self) -> Result<Option<Output>, Failure> {
         self.page.as_deref().map(|path| Output::check(path, self.force, "--page")).transpose()
     }
@@ -51,7 +51,7 @@ pub(crate) struct PictureFlags {
 }
 
 impl PictureFlags {
-    /// Where the page goes, and where pictures of these names go.
+    /// Checks that the page and the pictures of these names can be written. Returns their outputs.
     pub(crate) fn check(&self, names: &[&str]) -> Result<(Option<Output>, Option<Pictures>), Failure> {
         let pictures = self.pictures.as_deref().map(|directory| Pictures::check(directory, self.page.force, names));
         Ok((self.page.check()?, pictures.transpose()?))

@@ -1,4 +1,4 @@
-//! `plimsoll instance card`: what this machine does, in a file that can be compared with others.
+//! `plimsoll instance card`: figures of this machine, in a file that can be compared with others.
 
 use std::path::PathBuf;
 
@@ -63,21 +63,26 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     if file.is_some() && file == arguments.page.page.as_deref() {
         return Err(Failure::Input("--output and --page name the same file".to_owned()));
     }
+
     let output = file.map(|path| Output::check(path, arguments.page.force, "--output")).transpose()?;
     let html = arguments.page.check()?;
     let options = options(arguments)?;
+
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let mut progress = screen::Phases::new();
     let measured = measure(&options, &mut progress, &control);
     progress.finish();
     let Measured { card, disk } = measured?;
-    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+
+    // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
     let written = output.map_or(Ok(()), |output| output.write(&card.to_json()));
     let written = written.and(html.map_or(Ok(()), |output| output.write(&page::html(&card, disk.as_ref()))));
+
     let format = if is_to_stdout { ReportFormat::Json } else { arguments.format };
     format.print(|| table(&card), &card, || page::csv(&card))?;
     written?;
+
     if control.is_stopped() {
         screen::note("interrupted: the card holds what was measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
@@ -90,6 +95,7 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
     if name.trim().is_empty() {
         return Err(Failure::Input("--name: a machine needs a name".to_owned()));
     }
+
     let disk = match &arguments.storage {
         Some(path) if !path.is_dir() => {
             let message = format!(
@@ -105,12 +111,13 @@ fn options(arguments: &CardArguments) -> Result<CardOptions, Failure> {
         }
         None => None,
     };
+
     let budgets = if arguments.quick { Budgets::QUICK } else { Budgets::STANDARD };
     let (skip, peer) = (arguments.skip.clone(), arguments.peer.clone());
     Ok(CardOptions { disk, budgets, skip, peer, ..CardOptions::new(name) })
 }
 
-/// A card on a screen or two.
+/// Returns a card as text for a screen or two.
 fn table(card: &Card) -> String {
     let mut rows = Vec::new();
     for (heading, of_group) in page::rows(card) {
@@ -118,9 +125,11 @@ fn table(card: &Card) -> String {
         let row = |row: page::Row| vec![format!("  {}", row.title), row.value, row.interval];
         rows.extend(of_group.into_iter().map(row));
     }
+
     let model = card.facts.get("cpu.model").map_or_else(String::new, |model| format!(", {model}"));
     let mut parts =
         vec![screen::wrap(&format!("{}{model}", card.name)), screen::table(&["", "value", "95 % interval"], rows)];
+
     let list = |heading: &str, lines: Vec<String>| {
         let lines = lines.iter().map(|line| screen::wrap(&format!("- {line}")).replace('\n', "\n  "));
         format!("{heading}:\n{}", lines.collect::<Vec<String>>().join("\n"))

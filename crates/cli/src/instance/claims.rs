@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &ClaimsArguments) -> Result<Outcome, Failure> {
     Ok(if reports.iter().any(|report| report.wrong > 0) { Outcome::Finding } else { Outcome::Done })
 }
 
-/// The tables of the machines, the claims, and why those that are not exact are not.
+/// Returns the tables of the machines, the claims, and the reasons for those that are not exact.
 fn table(report: &ClaimsReport) -> String {
     let mut text = screen::wrap(&format!("{}, {} ({})", report.source, report.date, report.file)) + "\n";
     for (at, table) in report.tables.iter().enumerate() {
@@ -52,17 +52,20 @@ fn table(report: &ClaimsReport) -> String {
         let title = format!("Table {}: {}; differences in per cent of {}", at + 1, table.title, table.base);
         text.push_str(&format!("\n{}\n{}\n", screen::wrap(&title), screen::table(&headers, table.cells())));
     }
+
     let row = |claim: &Checked| {
         vec![claim.claim.clone(), claim.stated.clone(), claim.computed.clone(), claim.verdict.as_str().to_owned()]
     };
     let claims = screen::table(&["claim", "stated", "computed", "verdict"], report.claims.iter().map(row).collect());
     text.push_str(&format!("\nClaims, computed again\n{claims}\n\n"));
+
     for claim in report.claims.iter().filter(|claim| !claim.why.is_empty()) {
         let verdict = claim.verdict.as_str();
         let slip = claim.slip.map_or_else(String::new, |slip| format!(" [{slip}]"));
         text.push_str(&screen::wrap(&format!("{verdict}: {}: {}{slip}.", claim.claim, claim.why)));
         text.push('\n');
     }
+
     let rounded = report.claims.iter().filter(|claim| claim.verdict == Verdict::WithinRounding).count();
     let exact = report.claims.len() - report.wrong - rounded;
     text.push_str(&format!("\n{exact} exact, {rounded} within rounding, {} wrong\n", report.wrong));

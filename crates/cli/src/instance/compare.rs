@@ -1,4 +1,4 @@
-//! `plimsoll instance compare`: machines beside each other, what they cost, and which for which need.
+//! `plimsoll instance compare`: machines beside each other, their prices, and which suits which need.
 
 use std::path::PathBuf;
 
@@ -13,13 +13,13 @@ use crate::failure::{Failure, Outcome};
 use crate::flags::{PictureFlags, ReportFormat};
 use crate::screen;
 
-/// Machines in one table: the base and three others.
+/// Machines in one table beside the base.
 const OTHERS_PER_TABLE: usize = 3;
 
-/// The longest name of a machine in a table.
+/// Longest name of a machine in a table.
 const NAME_WIDTH: usize = 20;
 
-/// The picture that is written.
+/// Name of the picture.
 const PICTURE: &str = "ratios";
 
 /// Compare machines: ratios to a base, what explains them, what they cost, which for which need
@@ -87,8 +87,10 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
         prices: prices.as_ref(),
         need: arguments.need.map(Need::from),
     };
+
     let comparison = compare(&machines, &options).map_err(|error| input(&error))?;
     comparison.warnings.iter().for_each(|warning| screen::warning(warning));
+
     if let Some(page) = page {
         let (title, sections) = comparison.page();
         page.write(&page::html(&title, &sections))?;
@@ -96,12 +98,13 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Outcome, Failure> {
     if let Some(pictures) = pictures {
         pictures.write(PICTURE, &format!("Machines beside {}", comparison.base), &comparison.charts())?;
     }
+
     arguments.format.print(|| table(&comparison), &comparison, || comparison.to_csv())?;
     let is_undecided = comparison.recommendation.as_ref().is_some_and(|recommended| recommended.winner.is_none());
     Ok(if is_undecided { Outcome::Finding } else { Outcome::Done })
 }
 
-/// Everything on one screen, or a few.
+/// Returns the whole comparison as text.
 fn table(comparison: &Comparison) -> String {
     let mut parts = vec![machines(comparison)];
     let others: Vec<usize> = (1..comparison.machines.len()).collect();
@@ -122,13 +125,13 @@ fn table(comparison: &Comparison) -> String {
     parts.join("\n\n")
 }
 
-/// A heading and an entry for each text; nothing without texts.
+/// Returns a heading and an entry for each text; nothing without texts.
 fn list(heading: &str, texts: Vec<String>) -> Option<String> {
     let entries: Vec<String> = texts.iter().map(|text| screen::wrap(&format!("- {text}"))).collect();
     (!entries.is_empty()).then(|| format!("{heading}\n{}", entries.join("\n")))
 }
 
-/// A line for each machine: where its figures come from.
+/// Returns a line for each machine with the source of its figures.
 fn machines(comparison: &Comparison) -> String {
     let line = |machine: &plimsoll_measure::instance::compare::Machine| {
         let role = if machine.label == comparison.base { " (base)" } else { "" };
@@ -139,7 +142,7 @@ fn machines(comparison: &Comparison) -> String {
     comparison.machines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The figures of the base, and the ratios of some others.
+/// Returns the figures of the base, and the ratios of some others.
 fn ratios(comparison: &Comparison, others: &[usize]) -> String {
     let names: Vec<String> = others.iter().map(|at| name(comparison, *at)).collect();
     let base = name(comparison, 0);
@@ -153,7 +156,7 @@ fn ratios(comparison: &Comparison, others: &[usize]) -> String {
         }
         let of_base = Comparison::value_text(row, base);
         let shown = cells.iter().map(|cell| match (base.value, cell.value) {
-            // There is no ratio to show, but the figure is worth showing.
+            // Without a base value there is no ratio; show the figure itself.
             (None, Some(_)) => Comparison::value_text(row, cell),
             _ => Comparison::ratio_text(cell),
         });
@@ -162,7 +165,7 @@ fn ratios(comparison: &Comparison, others: &[usize]) -> String {
     format!("Ratios to {}\n{}", comparison.base, screen::table(&headers, rows))
 }
 
-/// Amounts per core, per TB and so on.
+/// Returns amounts per core, per TB and so on.
 fn economics(comparison: &Comparison, columns: &[usize]) -> String {
     let names: Vec<String> = columns.iter().map(|at| name(comparison, *at)).collect();
     let heading = match &comparison.currency {
@@ -199,7 +202,7 @@ fn recommendation(comparison: &Comparison, recommended: &Recommendation) -> Stri
     format!("{}\n{table}", text.join("\n"))
 }
 
-/// The name of a machine, short enough for a column.
+/// Returns the name of a machine, short enough for a column.
 fn name(comparison: &Comparison, at: usize) -> String {
     let label = comparison.machines.get(at).map_or("", |machine| machine.label.as_str());
     if label.chars().count() <= NAME_WIDTH {

@@ -49,7 +49,7 @@ impl From<ScalingError> for Failure {
     }
 }
 
-/// A table for each figure with what is to be said of it, family by family.
+/// Returns a table for each figure with its verdict, family by family.
 fn table(report: &ScalingReport) -> String {
     let family = |family: &FamilyReport| {
         let mut text = screen::wrap(&format!("{} ({})", family.family, family.source)) + "\n";

@@ -1,8 +1,8 @@
-//! One run a disk: two schedulers that do not know of each other would each give the disk away whole.
+//! One run a disk: two schedulers that do not know of each other would each grant the whole disk.
 //!
 //! # How it works
-//! A file beside this user's control sockets, named by the device's number, and locked as long as the run lasts; the kernel
-//! lets the lock go however the command ends.
+//! A file beside this user's control sockets, named by the device's number, is locked as long as the run lasts; the
+//! kernel releases the lock however the command ends.
 //!
 //! # Limits
 //! Another user's runs are not seen.
@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::Failure;
 
-/// Held as long as the run lasts.
+/// The lock, held as long as the run lasts.
 pub(super) struct DiskLock(#[allow(dead_code, reason = "its lock goes when it is closed")] File);
 
 impl DiskLock {
@@ -25,15 +25,17 @@ impl DiskLock {
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::Machine(format!("cannot lock disk {major}:{minor} in {}: {error}", directory.display()))
         };
-        // In /tmp anybody may have made it first, with links in it to files of ours.
+        // In /tmp another user may have created the directory first, with links to our files in it.
         plimsoll::control::prepare(&directory).map_err(|error| match without_runtime(&directory, &error) {
             Some(reason) => cannot(&reason),
             None => cannot(&error),
         })?;
+
         let path = directory.join(format!("disk-{major}-{minor}.lock"));
         let mut options = File::options();
         let mut file =
             options.read(true).write(true).create(true).truncate(false).open(path).map_err(|e| cannot(&e))?;
+
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -47,14 +49,15 @@ impl DiskLock {
             }
             Err(error) => return Err(cannot(&error)),
         }
+
         let text = format!("process {}: {command}\n", std::process::id());
-        // It is for people: the lock is what counts.
+        // The text is for people; the lock alone matters.
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
         Ok(DiskLock(file))
     }
 }
 
-/// What to say where the directory above `directory` was named by the environment, and is not there.
+/// Returns the remedy if the directory above `directory` is named by the environment but does not exist.
 fn without_runtime(directory: &Path, error: &std::io::Error) -> Option<String> {
     let named = std::env::var_os("XDG_RUNTIME_DIR")?;
     let is_it = error.kind() == std::io::ErrorKind::NotFound && directory.parent() == Some(Path::new(&named));

@@ -1,11 +1,12 @@
-//! Whether the library can be loaded into a program: looked at before it starts, so that it does not run unmanaged.
+//! Checks whether the library can be loaded into a program before the program starts, so that it does not run
+//! unmanaged.
 //!
 //! # How it works
-//! The file is found as the shell finds it, and its ELF header compared with the library's: class, machine, a dynamic linker,
-//! and which. A script is judged by its interpreter.
+//! The file is found as a shell finds it, and its ELF header compared with the library's: class, machine, and the
+//! dynamic linker. A script is judged by its interpreter.
 //!
 //! # Limits
-//! What the program starts in turn is not looked at.
+//! Programs that the program starts are not checked.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -13,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// As the kernel: a script of a script of a script.
+/// Most scripts interpreted by scripts, as in the kernel.
 const SCRIPTS_MAX: usize = 4;
 
-/// The program that `name` means.
+/// Finds the program that `name` means, and checks it.
 pub(super) fn check(name: &str, library: &Path) -> Result<PathBuf, Failure> {
     let path = find(name)?;
     let mut judged = path.clone();
@@ -47,7 +48,7 @@ fn find(name: &str) -> Result<PathBuf, Failure> {
     found.find(|path| is_program(path)).ok_or_else(|| Failure::Input(format!("there is no program `{name}` in PATH")))
 }
 
-/// The interpreter, if the file is a script.
+/// Returns the interpreter, if the file is a script.
 fn interpreter(path: &Path) -> Result<Option<String>, Failure> {
     let head = head(path)?;
     let Some(rest) = head.strip_prefix(b"#!") else { return Ok(None) };
@@ -55,7 +56,7 @@ fn interpreter(path: &Path) -> Result<Option<String>, Failure> {
     let line = String::from_utf8_lossy(line);
     let mut words = line.split_whitespace();
     let interpreter = words.next().map(str::to_owned);
-    // `env` finds the next word.
+    // For `env`, the interpreter is its next word.
     let is_env = interpreter.as_deref().is_some_and(|it| it.ends_with("/env"));
     let named = words.find(|word| !word.starts_with('-') && !word.contains('='));
     Ok(if is_env { named.map(str::to_owned).or(interpreter) } else { interpreter })
@@ -69,7 +70,7 @@ fn head(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(head)
 }
 
-/// What matters of an ELF file.
+/// The fields of an ELF file that matter here.
 #[derive(Debug, PartialEq, Eq)]
 struct Elf {
     /// Class and byte order.
@@ -79,7 +80,7 @@ struct Elf {
     linker: Option<String>,
 }
 
-/// Reads a header; `None` where it is none of a 64-bit machine with this byte order.
+/// Reads a header. Returns `None` if it cannot be read.
 fn elf(head: &[u8], file: &File) -> Option<Elf> {
     let form = [*head.get(4)?, *head.get(5)?];
     let machine = number(head, 18, 2)? as u16;
@@ -115,11 +116,13 @@ fn check_elf(path: &Path, library: &Path) -> Result<(), Failure> {
         return refuse("is neither an ELF program nor a script: it cannot be run with the library".to_owned());
     }
     let open = |path: &Path| File::open(path).map_err(|error| Failure::Machine(format!("{}: {error}", path.display())));
+
     let (file, library_file) = (open(path)?, open(library)?);
     let (program, ours) = (elf(&header, &file), elf(&head(library)?, &library_file));
     let (Some(program), Some(ours)) = (program, ours) else {
         return refuse("has an ELF header that cannot be read".to_owned());
     };
+
     if (program.form, program.machine) != (ours.form, ours.machine) {
         return refuse(format!(
             "is for another architecture than {} (machine {}, not {}): the library cannot be loaded into it",
@@ -128,15 +131,18 @@ fn check_elf(path: &Path, library: &Path) -> Result<(), Failure> {
             ours.machine
         ));
     }
+
     let Some(linker) = program.linker else {
         return refuse(
             "is a static program: there is no dynamic linker in it that would load the library, so its I/O cannot be managed"
                 .to_owned(),
         );
     };
+
     if linker.contains("musl") {
         return refuse(format!("is built for another C library ({linker}), and ours for glibc"));
     }
+
     let meta = file.metadata().map_err(|error| Failure::Machine(format!("{name}: {error}")))?;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let mode = meta.permissions().mode();
@@ -170,7 +176,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         assert!(refused(&path).contains("another architecture"));
         bytes[18] = std::fs::read(&own).unwrap()[18];
-        // No program headers: no linker.
+        // Without program headers there is no linker.
         bytes[56] = 0;
         bytes[57] = 0;
         std::fs::write(&path, &bytes).unwrap();

@@ -1,5 +1,5 @@
-//! What a run did: a table by class, what waited for what, and how much of the I/O passed the gate. On stderr: stdout is the
-//! program's.
+//! The report of a run: a table by class, the reasons for waiting, and the part of the I/O that passed the gate. It
+//! goes to stderr, because stdout is the program's.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::handover::{Handover, Kind, Past, RULES_MAX, Seen};
 use super::watch::FromOutside;
 use crate::screen;
 
-/// A run that is over.
+/// A run that has ended.
 pub(super) struct Ended<'a> {
     pub(super) rules: &'a RunRules,
     pub(super) handover: &'a Handover,
@@ -21,7 +21,7 @@ pub(super) struct Ended<'a> {
     pub(super) explain: bool,
 }
 
-/// Prints everything.
+/// Prints the report.
 pub(super) fn print(ended: &Ended<'_>) {
     let mut text = String::new();
     let classes = classes(ended);
@@ -45,6 +45,7 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
         let rate = count as f64 / ended.seconds.max(1e-9);
         if rate >= 10.0 { format_count(rate.round() as u64) } else { format!("{rate:.1}") }
     };
+
     let row = |(at, class): (usize, &super::handover::ClassForm)| {
         let [(reads, read_bytes), (writes, written_bytes)] = [false, true].map(|writes| counters.class(at, writes));
         if reads + writes == 0 {
@@ -65,10 +66,11 @@ fn classes(ended: &Ended<'_>) -> Vec<Vec<String>> {
             most.map_or("-".to_owned(), |(ns, reason)| format!("{} {}", reason.name(), short_ns(ns))),
         ])
     };
+
     ended.handover.classes.iter().enumerate().filter_map(row).collect()
 }
 
-/// Three digits are enough.
+/// Formats a duration with three digits, which suffice here.
 fn short_ns(ns: u64) -> String {
     let unit = 10_u64.pow(ns.max(1).ilog10().saturating_sub(2));
     format_duration_ns(ns / unit * unit)
@@ -88,9 +90,11 @@ fn rules(ended: &Ended<'_>) -> Vec<Vec<String>> {
 fn coverage(ended: &Ended<'_>) -> Vec<String> {
     let counters = ended.counters;
     let mut lines = Vec::new();
+
     let sum = |writes| (0..ended.handover.classes.len()).map(|class| counters.class(class, writes).1).sum::<u64>();
     let (read_bytes, written_bytes) = (sum(false), sum(true));
     let bytes = format_bytes_binary;
+
     if counters.processes() == 0 {
         lines.push(
             "the library was not loaded: the program cleared its environment, or is not what it seems".to_owned(),
@@ -98,6 +102,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     } else if counters.opened() == 0 {
         lines.push(format!("no file under {} was opened: see --dir", ended.handover.directories.join(", ")));
     }
+
     lines.push(match ended.seen.disk_bytes {
         None => format!("through the gate: {} read, {} written", bytes(read_bytes), bytes(written_bytes)),
         Some((disk_read, disk_written)) => format!(
@@ -110,9 +115,11 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
             percent(written_bytes, disk_written)
         ),
     });
+
     if counters.cached_bytes() > 0 {
         lines.push(format!("from the page cache, past the gate: {}", bytes(counters.cached_bytes())));
     }
+
     let (refused, pid) = counters.refused();
     let past = |why| counters.past_bytes(why);
     if refused > 0 || past(Past::OtherProcess) > 0 {
@@ -121,6 +128,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
             bytes(past(Past::OtherProcess))
         ));
     }
+
     let others = [
         (Past::Forked, "of processes that were made by fork and run the same program"),
         (Past::Nested, "of signal handlers, or while the gate was made"),
@@ -129,12 +137,14 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     for (why, words) in others.into_iter().filter(|(why, _)| past(*why) > 0) {
         lines.push(format!("past the gate: {} {words}", bytes(past(why))));
     }
+
     if let Some(path) = &ended.seen.mapped {
         lines.push(format!("not seen: reads and writes of mapped files (mmap), such as {}", path.display()));
     }
     if ended.seen.has_io_uring {
         lines.push("not seen: what goes through the program's io_uring".to_owned());
     }
+
     let missed = |through: u64, disk: u64| disk > through + through / 10 + (1 << 20);
     if ended.seen.disk_bytes.is_some_and(|(read, written)| missed(read_bytes, read) || missed(written_bytes, written)) {
         lines.push(
@@ -145,7 +155,7 @@ fn coverage(ended: &Ended<'_>) -> Vec<String> {
     lines
 }
 
-/// The part, where it says something: buffered writes are charged before the kernel writes them.
+/// Formats the part of the whole, at most 100 %: buffered writes are charged before the kernel writes them.
 fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { String::new() } else { format!(" ({:.0} %)", (part as f64 / whole as f64 * 100.0).min(100.0)) }
 }

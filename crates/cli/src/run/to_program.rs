@@ -1,4 +1,4 @@
-//! What is handed to the program: which files are managed, the disk, the classes, the rules.
+//! The settings that are passed to the program: managed files, disk, classes, rules.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use super::handover::{
 };
 use crate::failure::Failure;
 
-// What the reader lets pass has room in the counters.
+// The counters have room for the most rules and classes that the reader accepts.
 const _: () = assert!(MAX_RULES == RULES_MAX && MAX_CLASSES == CLASSES_MAX);
 
 /// The managed directories and devices, all on one disk.
@@ -27,10 +27,11 @@ pub(super) struct Managed {
 }
 
 impl Managed {
-    /// Finds what `--dir` names, or the working directory.
+    /// Finds the paths of `--dir`, or the working directory.
     pub(super) fn find(named: &[PathBuf]) -> Result<Managed, Failure> {
         let here = [PathBuf::from(".")];
         let named = if named.is_empty() { &here } else { named };
+
         let mut paths = Vec::new();
         let mut device: Option<(u64, &Path)> = None;
         for path in named {
@@ -45,6 +46,7 @@ impl Managed {
                     return Err(Failure::Input(format!("--dir {path} is neither a directory nor a block device")));
                 }
             };
+
             match device {
                 Some((first, other)) if first != of_path => {
                     return Err(Failure::Input(format!(
@@ -68,12 +70,12 @@ impl Managed {
         self.device
     }
 
-    /// Whether `path` is managed.
+    /// Returns whether `path` is managed.
     pub(super) fn holds(&self, path: &Path) -> bool {
         self.paths.iter().any(|managed| path.starts_with(managed))
     }
 
-    /// Whether something that begins with `prefix` may be managed.
+    /// Returns whether a path that begins with `prefix` may be managed.
     pub(super) fn may_hold(&self, prefix: &str) -> bool {
         let managed = |path: &PathBuf| {
             let path = path.to_string_lossy();
@@ -83,7 +85,7 @@ impl Managed {
     }
 }
 
-/// The disk of `choice` that holds `storage`.
+/// Returns the disk of `choice` that holds `storage`.
 pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm, Failure> {
     let figure = |rate: Rate| rate.get().unwrap_or(0);
     let control = ControlConfig::default();
@@ -100,6 +102,7 @@ pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm,
         }),
         ..DiskForm::default()
     };
+
     let figures = match (choice.entry(storage)?, &choice.disk) {
         (Some(entry), _) => {
             form.block_bytes = [entry.block_bytes(); 2];
@@ -119,6 +122,7 @@ pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm,
         }
         (None, None) => return Ok(form),
     };
+
     form.read_iops = figure(figures.read_iops);
     form.write_iops = figure(figures.write_iops);
     form.read_bandwidth = figure(figures.read_bandwidth);
@@ -126,7 +130,7 @@ pub(super) fn disk_form(choice: &DiskChoice, storage: &Path) -> Result<DiskForm,
     Ok(form)
 }
 
-/// Everything together.
+/// Joins all settings into one.
 pub(super) fn handover(
     name: &str,
     managed: &Managed,
@@ -145,6 +149,7 @@ pub(super) fn handover(
         }
     };
     let rules = rules.rules.iter().map(rule).collect();
+
     Handover {
         version: VERSION.to_owned(),
         program: format!("plimsoll run {name}"),
@@ -172,8 +177,9 @@ fn classes(rules: &RunRules) -> Vec<ClassForm> {
         let name = group.name.clone();
         forms = vec![ClassForm { name, shares: group.shares, ..ClassForm::default() }.with_qos(&group.qos)];
     }
+
     let mut left: Vec<usize> = (0..groups.len()).filter(|at| groups[*at].name != "default").collect();
-    // The reader allows no circles, so each round takes at least one.
+    // The reader allows no cycles, so each round places at least one group.
     while !left.is_empty() {
         let before = left.len();
         left.retain(|at| {
@@ -193,7 +199,7 @@ fn classes(rules: &RunRules) -> Vec<ClassForm> {
     forms
 }
 
-/// The file in memory that the program finds.
+/// The file in memory with the settings and the counters.
 pub(super) struct Shared {
     file: File,
     handover: Handover,
@@ -220,7 +226,7 @@ impl Shared {
         &self.handover
     }
 
-    /// Where the program finds it, as long as this process lives.
+    /// Returns the path at which the program finds the file, as long as this process lives.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }

@@ -1,12 +1,12 @@
-//! The program while it runs: signals that are meant for it, and what of its I/O the library cannot see.
+//! The program while it runs: passes signals on, and looks for I/O that the library cannot see.
 //!
 //! # How it works
-//! A thread waits for the end and leaves the dead program in /proc until its counters have been read: those of processes that it
-//! has waited for are in them. SIGTERM and SIGHUP are handed on; SIGINT and SIGQUIT come from the terminal, which sends
-//! them to the program itself. Now and then /proc says whether it maps managed files or has an io_uring.
+//! A thread waits for the end and leaves the dead program in /proc until its counters have been read: these include the
+//! processes that it has waited for. SIGTERM and SIGHUP are passed on; SIGINT and SIGQUIT come from the terminal, which
+//! sends them to the program itself. At intervals /proc shows whether it maps managed files or has an io_uring.
 //!
 //! # Limits
-//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not looked at.
+//! A mapping or ring that lives shorter than [`LOOK`] can be missed. Other processes of the run are not watched.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,36 +18,39 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::to_program::Managed;
 
-/// How often /proc is looked at.
+/// Interval at which /proc is read.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What was seen from outside.
+/// Findings from outside the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FromOutside {
-    /// Bytes that came from and went to disks, by the kernel's count; `None` where it did not say.
+    /// Bytes read from and written to disks, by the kernel's count; `None` if the kernel does not report them.
     pub(super) disk_bytes: Option<(u64, u64)>,
     /// A managed file that was mapped.
     pub(super) mapped: Option<PathBuf>,
     pub(super) has_io_uring: bool,
 }
 
-/// Waits for the program's end.
+/// Waits for the program's end. Returns its status with the findings.
 pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(ExitStatus, FromOutside)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let pid = child.id();
     let mut seen = FromOutside::default();
+
     runtime.block_on(async {
         let (sender, mut over) = tokio::sync::oneshot::channel::<()>();
         std::thread::Builder::new().name("plimsoll-wait".to_owned()).spawn(move || {
             wait_for(pid);
-            // Whoever waits is there: this ends before it does.
+            // The receiver lives until this is sent.
             let _ = sender.send(());
         })?;
+
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
-        // The program gets these itself; we stay to report.
+        // The terminal sends these to the program; this process stays to report.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
+
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
@@ -60,11 +63,12 @@ pub(super) fn until_over(mut child: Child, managed: &Managed) -> io::Result<(Exi
             }
         }
     })?;
+
     seen.disk_bytes = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| disk_bytes(&text));
     Ok((child.wait()?, seen))
 }
 
-/// Until the process is dead; its entry stays.
+/// Waits until the process is dead, and leaves its entry in /proc.
 fn wait_for(pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
@@ -72,12 +76,12 @@ fn wait_for(pid: u32) {
 
 fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may be dead, which is what was wanted.
+        // If it is already dead, there is nothing to do.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// `read_bytes` and `write_bytes` of a /proc/PID/io.
+/// Returns `read_bytes` and `write_bytes` of a /proc/PID/io.
 fn disk_bytes(text: &str) -> Option<(u64, u64)> {
     let figure = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
     Some((figure("read_bytes")?, figure("write_bytes")?))
@@ -88,7 +92,7 @@ impl FromOutside {
         let own = proc.join(pid.to_string());
         if self.mapped.is_none() {
             let maps = std::fs::read_to_string(own.join("maps")).unwrap_or_default();
-            // A program's own code and its libraries are mapped to be executed.
+            // Skip the program's own code and libraries, which are mapped as executable.
             let files = maps.lines().filter_map(|line| {
                 let mut words = line.split_ascii_whitespace();
                 let is_code = words.nth(1).is_some_and(|rights| rights.contains('x'));

@@ -1,16 +1,15 @@
-//! The live page: a document that is whole by itself, and a small script that keeps it fresh.
+//! The live page: a complete document, and a small script that keeps it fresh.
 //!
 //! # Why
-//! It must be of use without its script, and with it must not take away what the reader is at.
+//! The page must be useful without its script, and the script must not disturb the reader's focus or selection.
 //!
 //! # How it works
-//! [`whole`] is made by the server like any page of results; [`Shared::fragment`] is what stands between `<main>` and
-//! `</main>`, which [`SCRIPT`] fetches each interval. The script keeps focus, selection and the places of regions that
-//! scroll, rests while nobody sees the page, and says since when the server has not answered. Without it the page loads
-//! itself anew.
+//! The server renders [`whole`] like any page of results; [`Shared::fragment`] is the content of `<main>`, which
+//! [`SCRIPT`] fetches each interval. The script keeps focus, selection and scroll positions, pauses while the page is
+//! hidden, and shows since when the server has not answered. Without the script the page reloads itself.
 //!
 //! # Limits
-//! What is older than the history of the sampling is gone when the page is; `plimsoll stat --record` keeps it.
+//! Figures older than the sampling's history are lost with the page; `plimsoll stat --record` keeps them.
 //!
 //! # Example
 //! `curl http://127.0.0.1:9650/fragment`.
@@ -22,20 +21,20 @@ use super::sampling::Shared;
 /// The script of the page.
 pub(super) const SCRIPT: &str = include_str!("app.js");
 
-/// A hull with its line.
+/// The icon: a hull with its load line.
 pub(super) const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\"><circle cx=\"8\" \
                                cy=\"8\" r=\"5\" fill=\"none\" stroke=\"#0072b2\" stroke-width=\"2\"/><path d=\"M0 8h16\" \
                                stroke=\"#0072b2\" stroke-width=\"2\"/></svg>\n";
 
-/// Seconds after which the page loads itself anew where scripts do not run, at least.
+/// Least seconds between reloads of the page if scripts do not run.
 const RELOAD_MIN_S: u64 = 5;
 
-/// The style of pages, and of what only this one has.
+/// Returns the style of pages with that of this page.
 pub(super) fn style() -> String {
     format!("{}{}", page::STYLE, include_str!("live.css"))
 }
 
-/// The page.
+/// Renders the page.
 pub(super) fn whole(shared: &Shared) -> String {
     let name = escaped(shared.host_name());
     let interval = shared.interval();
@@ -59,7 +58,7 @@ pub(super) fn whole(shared: &Shared) -> String {
     )
 }
 
-/// Text as it stands in HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

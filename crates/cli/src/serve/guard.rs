@@ -1,16 +1,16 @@
-//! Who is answered: requests that read, and that name this host as it is named.
+//! The guard: answers requests that only read and that name this host correctly.
 //!
 //! # Why
-//! A page on the internet can make the browser of somebody who looks at this host ask for `http://its-name/`, with a
-//! name that it lets point to 127.0.0.1 a moment later (DNS rebinding), and so read what only loopback should see. The
-//! request then names that page's host.
+//! A page on the internet can make the browser of a reader of this host request `http://its-name/`, with a name that it
+//! points to 127.0.0.1 a moment later (DNS rebinding), and so read what only loopback should see. Such a request names
+//! that page's host.
 //!
 //! # How it works
-//! The `Host` header must be an address, `localhost` or a name that was allowed; beyond loopback the name of this host
-//! counts, too. An address cannot be rebound. Methods are GET and HEAD.
+//! The `Host` header must be an address, `localhost` or an allowed name; beyond loopback the name of this host is
+//! allowed, too. An address cannot be rebound. Methods are GET and HEAD.
 //!
 //! # Limits
-//! It is no password: whoever reaches the port and names it rightly is answered.
+//! The guard is no password: whoever reaches the port and names it correctly is answered.
 //!
 //! # Example
 //! `Host: 127.0.0.1:9650` is answered, `Host: evil.example` is not.
@@ -20,14 +20,14 @@ use std::net::IpAddr;
 use hyper::header::HOST;
 use hyper::{Method, Request, StatusCode};
 
-/// See the module's documentation.
+/// The names by which requests may address this host.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     names: Vec<String>,
 }
 
 impl Guard {
-    /// For a server that listens on `ip` of the host `name`.
+    /// Returns the guard of a server that listens on `ip` of the host `name`.
     pub(super) fn new(ip: IpAddr, name: &str, allowed: &[String]) -> Guard {
         let mut names = vec!["localhost".to_owned()];
         names.extend(allowed.iter().map(|name| name.to_ascii_lowercase()));
@@ -37,12 +37,12 @@ impl Guard {
         Guard { names }
     }
 
-    /// Whether a request is answered; else the status and a sentence.
+    /// Checks a request. Returns the status and a sentence if it is refused.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), (StatusCode, String)> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD: nothing can be changed here".to_owned()));
         }
-        // HTTP/1.1 has one; an address in the first line of a request stands before it.
+        // HTTP/1.1 requires one Host; an address in the request line takes precedence.
         let from_line = request.uri().host();
         let mut headers = request.headers().get_all(HOST).iter();
         let named = match (from_line, headers.next(), headers.next()) {
@@ -68,18 +68,18 @@ impl Guard {
     }
 }
 
-/// `[::1]:80` and `db-7:80` without the port.
+/// Returns `[::1]:80` and `db-7:80` without the port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if !name.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit()) => {
-            // The colons of an address of IP version 6 stand in brackets.
+            // An IPv6 address stands in brackets.
             if name.contains(':') && !name.ends_with(']') { host } else { name }
         }
         _ => host,
     }
 }
 
-/// A host name without a port.
+/// Reads a host name without a port.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     match text.trim_end_matches('.') {

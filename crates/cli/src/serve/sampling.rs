@@ -1,21 +1,21 @@
-//! Looks at the host, one after the other, and what they left for those who ask.
+//! Readings of the host, one after the other, and their results for the clients.
 //!
 //! # Why
-//! Reading counters and asking programs takes as long as it takes; who asks for the page must not wait for it, and
-//! however many ask, the host is looked at once an interval.
+//! Reading counters and querying programs takes time; a client that asks for the page must not wait for it, and the
+//! host is read once an interval, however many clients ask.
 //!
 //! # How it works
 //! A thread of its own ([`Host::spawn`]; reading `/proc` blocks, so it is no task of the server) takes a reading each
-//! interval, judges it and puts it into [`Shared`], which answers from there. What is sent is made by the first who asks
-//! after a look, beside the lock, and kept for all others until the next. Figures of an earlier look never pass for those
-//! of one that failed: only the page goes on to show them, beneath the reason.
+//! interval, judges it and puts it into [`Shared`], which answers from there. The first client after a reading renders
+//! the answer, outside the lock, and it is kept for all others until the next. Figures of an earlier reading are never
+//! passed off as those of one that failed: only the page still shows them, below the reason.
 //!
 //! # Limits
-//! The history is of the time since the start, coarser the longer it is, and gone at the end.
+//! The history covers the time since the start, coarser the longer it is, and is lost at the end.
 //!
 //! # Example
-//! A failing look is told once on stderr and shown on the page, `/api/stat` has its reason in place of figures, and
-//! `plimsoll_host_look_failed` is 1; the next may succeed.
+//! A failing reading is reported once on stderr and shown on the page, `/api/stat` has its reason in place of figures,
+//! and `plimsoll_host_look_failed` is 1; the next may succeed.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ use crate::failure::Failure;
 use crate::screen;
 use crate::stat::Roots;
 
-/// A host that is looked at.
+/// The host that is sampled.
 pub(super) struct Host {
     name: String,
     interval: Duration,
@@ -54,7 +54,7 @@ impl Host {
         let mut sampler = Sampler::new(&arguments.proc_root, &arguments.sys_root);
         let before = sampler.sample().map_err(|error| Failure::Machine(error.to_string()))?;
         let mut programs = (!arguments.no_programs).then(Programs::new);
-        // The first look only begins an interval.
+        // The first query only begins an interval.
         if let Some(programs) = &mut programs {
             programs.look().silent.iter().for_each(|sentence| screen::note(sentence));
         }
@@ -63,17 +63,17 @@ impl Host {
         Ok(Host { name, interval: arguments.interval, sampler, watch, before, programs })
     }
 
-    /// As the host calls itself.
+    /// Returns the host's own name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Looks each interval, until [`Shared::end`].
+    /// Takes a reading each interval until [`Shared::end`].
     pub(super) fn spawn(mut self, shared: Arc<Shared>) -> Result<JoinHandle<()>, Failure> {
         let look = move || {
             let mut due = Instant::now() + self.interval;
             while !shared.is_over_at(due) {
-                // A look that came late moves the next ones.
+                // A late reading delays the next ones.
                 due = (due + self.interval).max(Instant::now());
                 self.look(&shared);
             }
@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-/// What is known, for all who ask.
+/// The latest results, shared with all clients.
 pub(super) struct Shared {
     host_name: String,
     interval: Duration,
@@ -112,18 +112,18 @@ struct State {
     is_over: bool,
 }
 
-/// What is known after a look; a clone shares everything.
+/// The results of a reading; a clone shares everything.
 #[derive(Clone, Default)]
 struct Look {
     history: Arc<History>,
     classes: Arc<[ClassRow]>,
     programs: Arc<[ProgramMetrics]>,
-    /// Why the last look failed.
+    /// Why the last reading failed.
     failed: Option<Arc<str>>,
     made: Arc<Made>,
 }
 
-/// What was made of a look for those who asked.
+/// The rendered answers of a reading.
 #[derive(Default)]
 struct Made {
     fragment: OnceLock<Arc<str>>,
@@ -131,17 +131,17 @@ struct Made {
     statistics: OnceLock<Statistics>,
 }
 
-/// The last interval as JSON, or why it is not there.
+/// The last interval as JSON, or why there is none.
 #[derive(Clone)]
 pub(super) struct Statistics {
-    /// Whether it is the interval.
+    /// Whether there is an interval.
     pub(super) is_there: bool,
-    /// One line.
+    /// The JSON in one line.
     pub(super) json: Arc<str>,
 }
 
 impl Look {
-    /// What stands in `<main>`.
+    /// Renders the content of `<main>`.
     fn fragment(&self) -> String {
         let mut sections = self.history.live(&self.classes);
         if let (Some(why), Some(first)) = (&self.failed, sections.first_mut()) {
@@ -150,7 +150,7 @@ impl Look {
         page::body(&[Part { title: String::new(), sections }])
     }
 
-    /// As `stat --format json` has it.
+    /// Renders the last interval as `stat --format json` does.
     fn statistics(&self) -> Statistics {
         let interval = match (&self.failed, self.history.last()) {
             (Some(why), _) => Err(format!("the last look failed: {why}")),
@@ -164,11 +164,11 @@ impl Look {
         Statistics { is_there, json: (json + "\n").into() }
     }
 
-    /// For Prometheus: the host's verdicts unless they are old, and the counters of running programs.
+    /// Renders for Prometheus: the host's verdicts unless they are old, and the counters of running programs.
     fn metrics(&self) -> String {
         let host = self.history.last().map(|last| match &self.failed {
             None => encode_host(last),
-            // Since when there is nothing new.
+            // Only the times: since when there is nothing new.
             Some(_) => encode_host(&Observed {
                 duration_s: last.duration_s,
                 end_unix_ms: last.end_unix_ms,
@@ -188,29 +188,29 @@ impl Shared {
         Shared { host_name, interval, state: Mutex::default(), over: Condvar::new() }
     }
 
-    /// As the host calls itself.
+    /// Returns the host's own name.
     pub(super) fn host_name(&self) -> &str {
         &self.host_name
     }
 
-    /// Between looks.
+    /// Returns the time between readings.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// What the page shows.
+    /// Returns the content of the page.
     pub(super) fn fragment(&self) -> Arc<str> {
         let look = self.last();
         Arc::clone(look.made.fragment.get_or_init(|| look.fragment().into()))
     }
 
-    /// The last interval; none before the first, and where the last look failed.
+    /// Returns the last interval; an error before the first, and if the last reading failed.
     pub(super) fn statistics(&self) -> Statistics {
         let look = self.last();
         look.made.statistics.get_or_init(|| look.statistics()).clone()
     }
 
-    /// For Prometheus.
+    /// Returns the metrics for Prometheus.
     pub(super) fn metrics(&self) -> Arc<str> {
         let look = self.last();
         Arc::clone(look.made.metrics.get_or_init(|| look.metrics().into()))
@@ -220,13 +220,13 @@ impl Shared {
         self.state().look.clone()
     }
 
-    /// Asks for the end.
+    /// Ends the sampling.
     pub(super) fn end(&self) {
         self.state().is_over = true;
         self.over.notify_all();
     }
 
-    /// Waits until `due`, or the end: whether that was asked for.
+    /// Waits until `due` or the end. Returns whether the end was requested.
     fn is_over_at(&self, due: Instant) -> bool {
         let wait = due.saturating_duration_since(Instant::now());
         let waited = self.over.wait_timeout_while(self.state(), wait, |state| !state.is_over);
@@ -238,7 +238,7 @@ impl Shared {
         let look = &mut state.look;
         match observed {
             Ok(observed) => {
-                // A copy only where somebody makes something of the last look right now.
+                // Copies only while a client is rendering the last reading.
                 Arc::make_mut(&mut look.history).push(observed);
                 look.failed = None;
             }
@@ -254,7 +254,7 @@ impl Shared {
         look.made = Arc::default();
     }
 
-    /// What is there is whole even where a thread panicked.
+    /// Locks the state, which is consistent even if a thread panicked.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,17 +1,17 @@
 //! The HTTP server: a thread, a bounded number of connections, and one function that answers.
 //!
 //! # Why
-//! The page and the metrics are read by few, and must not cost the host what its disks are for; nor must a reader that
-//! hangs keep others out for good.
+//! Few clients read the page and the metrics, and they must cost the host little; nor may a client that hangs lock
+//! others out for good.
 //!
 //! # How it works
 //! One thread runs everything (tokio's current-thread runtime, hyper for HTTP/1.1). Each connection has a task; there
-//! are at most [`CONNECTIONS_MAX`], further ones wait in the kernel's queue. A request line and headers must come
-//! within [`HEAD_TIME`], a connection ends after [`CONNECTION_TIME`] (browsers make another). Bodies of requests are
-//! never read. Answers are made from what the sampling thread left ([`super::sampling`]); nothing here touches a disk.
+//! are at most [`CONNECTIONS_MAX`], further ones wait in the kernel's queue. A request line and headers must arrive
+//! within [`HEAD_TIME`], a connection ends after [`CONNECTION_TIME`] (browsers open another). Bodies of requests are
+//! never read. Answers come from the results of the sampling thread ([`super::sampling`]); nothing here touches a disk.
 //!
 //! # Limits
-//! No TLS and no passwords: beyond loopback put a proxy before it.
+//! No TLS and no passwords: beyond loopback put a proxy in front.
 //!
 //! # Example
 //! `curl http://127.0.0.1:9650/metrics`.
@@ -35,23 +35,23 @@ use super::guard::Guard;
 use super::sampling::{Shared, Statistics};
 use crate::screen;
 
-/// The most connections at a time.
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 64;
-/// In which the head of a request must come.
+/// Time within which the head of a request must arrive.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// After which a connection ends.
+/// Time after which a connection ends.
 const CONNECTION_TIME: Duration = Duration::from_secs(600);
-/// In which open connections may end when the server does.
+/// Time that open connections have to end when the server does.
 const END_TIME: Duration = Duration::from_secs(2);
-/// The most bytes of a head.
+/// Most bytes of a head.
 const HEAD_BYTES: usize = 16 << 10;
-/// How long to wait where the system has no more descriptors.
+/// Pause before the next accept if the system has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Serves until `end` is told.
+/// Serves until `end` is signalled.
 pub(super) fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -59,6 +59,7 @@ pub(super) fn serve(
     end: oneshot::Receiver<()>,
 ) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
+
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -69,7 +70,7 @@ pub(super) fn serve(
             () = accepting => {}
             _ = end => {}
         }
-        // Open connections finish what they are at.
+        // Let open connections finish their answers.
         let _ = ending.send(true);
         let _ = tokio::time::timeout(END_TIME, room.acquire_many(CONNECTIONS_MAX as u32)).await;
         Ok(())
@@ -84,7 +85,7 @@ async fn accept(
     is_ending: watch::Receiver<bool>,
 ) {
     let mut has_told = false;
-    // The semaphore is never closed.
+    // Never fails: the semaphore is never closed.
     while let Ok(place) = Arc::clone(&room).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -95,7 +96,7 @@ async fn accept(
                 });
             }
             Err(error) => {
-                // A client that went away, or no more descriptors: the next may be better.
+                // A client that disconnected, or no more descriptors: the next accept may succeed.
                 if !std::mem::replace(&mut has_told, true) {
                     screen::warning(&format!("a connection could not be accepted: {error}"));
                 }
@@ -119,7 +120,7 @@ async fn connection(
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
     let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
     tokio::select! {
-        // What went wrong with a connection concerns its client only.
+        // Errors of a connection concern only its client.
         _ = connection.as_mut() => return,
         _ = is_ending.wait_for(|is_ending| *is_ending) => {}
         () = tokio::time::sleep(CONNECTION_TIME) => {}
@@ -128,7 +129,7 @@ async fn connection(
     let _ = tokio::time::timeout(HEAD_TIME, connection).await;
 }
 
-/// Answers a request: from memory, or with what the first to ask after a look has made; nothing waits.
+/// Answers a request from memory. The first client after a reading renders its answer; nothing waits.
 fn answer(request: &Request<Incoming>, shared: &Shared, guard: &Guard) -> Response<Full<Bytes>> {
     let fixed = |text: &'static str| Bytes::from_static(text.as_bytes());
     let shown = |text: &str| Bytes::copy_from_slice(text.as_bytes());
@@ -149,22 +150,24 @@ fn answer(request: &Request<Incoming>, shared: &Shared, guard: &Guard) -> Respon
             _ => (StatusCode::NOT_FOUND, TEXT, fixed("there is /, /metrics and /api/stat\n")),
         },
     };
+
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-        // The body that came with it is not read.
+        // The body of the request is not read, so close the connection.
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
 }
 
-/// Nothing is kept, nothing is loaded from elsewhere, and no other page may look in.
+/// Headers of every answer: nothing is cached, nothing is loaded from elsewhere, and no other page may embed it.
 const HEADERS: [(header::HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
     (

@@ -1,4 +1,4 @@
-//! `plimsoll sim fit` and `plimsoll sim surface`: from measured latencies to a disk model, and how good it is.
+//! `plimsoll sim fit` and `plimsoll sim surface`: from measured latencies to a disk model, and its quality.
 
 use std::path::{Path, PathBuf};
 
@@ -109,12 +109,14 @@ pub(crate) fn surface(arguments: &SurfaceArguments) -> Result<Outcome, Failure> 
             arguments.disk
         )));
     };
+
     let cells = match &arguments.compare {
         Some(path) => surface_from_file(path)?,
         None => surface::grid(&model),
     };
     let surface = surface::run(spec, &cells, arguments.compare.is_some(), arguments.seed)
         .map_err(|error| Failure::Input(format!("{}: device: {error}", arguments.disk)))?;
+
     match arguments.format {
         ReportFormat::Json => screen::print(&report::surface_json(&surface))?,
         ReportFormat::Csv => {
@@ -144,11 +146,13 @@ fn surface_text(surface: &Surface) -> String {
         row.push(if result.saturated { "saturated".to_owned() } else { String::new() });
         row
     });
+
     let headers: &[&str] = if is_measured {
         &["writes", "read IOPS", "p50", "p95", "model p50", "model p95", "p50 error", ""]
     } else {
         &["writes", "read IOPS", "model p50", "model p95", ""]
     };
+
     let mut text = screen::table(headers, rows.collect());
     text.push('\n');
     if let Some(errors) = errors_text(surface) {

@@ -14,12 +14,12 @@ use plimsoll_sim::scenario::Target;
 use crate::failure::Failure;
 use crate::screen;
 
-/// Columns that the figures of a sweep may take beside their names.
+/// Width of the figures of a sweep beside their names.
 const SWEEP_WIDTH: usize = 66;
-/// The width of a hash.
+/// Width of a hash.
 const HASH_WIDTH: usize = 16;
 
-/// One run: tables, figures, remarks, hash.
+/// Returns one run as text: tables, figures, remarks, hash.
 pub(super) fn run_text(finished: &Finished) -> String {
     let task = &finished.task;
     let title = match task.subject.title() {
@@ -32,11 +32,13 @@ pub(super) fn run_text(finished: &Finished) -> String {
         Ok(result) => result,
         Err(error) => return format!("{text}FAILED: {error}\n"),
     };
+
     for table in &result.tables {
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
         let gap = if table.title.is_empty() { String::new() } else { format!("{}\n", screen::wrap(&table.title)) };
         text.push_str(&format!("\n{gap}{}\n", screen::table(&columns, table.rows.clone())));
     }
+
     let judged: Vec<&Measured> = result.figures.iter().filter(|figure| figure.target.is_some()).collect();
     if !judged.is_empty() {
         let rows = judged.iter().map(|figure| {
@@ -45,6 +47,7 @@ pub(super) fn run_text(finished: &Finished) -> String {
         });
         text.push_str(&format!("\n{}\n", screen::table(&["figure", "value", "target", ""], rows.collect())));
     }
+
     text.push('\n');
     for remark in &result.remarks {
         text.push_str(&format!("{}\n", screen::wrap(remark)));
@@ -67,7 +70,7 @@ fn target(target: Option<Target>) -> String {
     }
 }
 
-/// A line for each run: figures passed, seconds.
+/// Returns a line for each run: figures passed, seconds.
 pub(super) fn summary_text(finished: &[Finished]) -> String {
     let rows = finished.iter().map(|run| {
         let (passed, judged) = run.figures_passed();
@@ -81,7 +84,7 @@ pub(super) fn summary_text(finished: &[Finished]) -> String {
     format!("\n{table}\n\n{} runs, {end}\n", finished.len())
 }
 
-/// Mean and interval of each figure over the seeds.
+/// Returns mean and interval of each figure over the seeds.
 pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String {
     let mut text = String::new();
     let mut at = 0;
@@ -89,6 +92,7 @@ pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String 
         let same = |spread: &&Spread| spread.scenario == first.scenario && spread.changes == first.changes;
         let group: Vec<&Spread> = spreads[at..].iter().take_while(same).collect();
         at += group.len();
+
         let rows = group.iter().map(|spread| {
             let half = spread.half_width_95.map_or_else(|| "n/a".to_owned(), format_figure);
             let passed = match spread.target {
@@ -105,12 +109,14 @@ pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String 
                 passed,
             ]
         });
+
         let sweep = report::sweep_text(&first.changes);
         let gap = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{gap}{} {sweep}\n", first.scenario));
         let headers = ["figure", "mean", "+- 95 %", "min", "max", "target", "passed"];
         text.push_str(&format!("{}\n", screen::table(&headers, rows.collect())));
     }
+
     for run in finished {
         if let Err(error) = &run.result {
             text.push_str(&format!("{}, seed {}: FAILED: {error}\n", run.task.subject.name(), run.task.seed));
@@ -119,7 +125,7 @@ pub(super) fn spreads_text(spreads: &[Spread], finished: &[Finished]) -> String 
     text
 }
 
-/// The figures of a sweep, values beside each other.
+/// Returns the figures of a sweep, values beside each other.
 pub(super) fn sweep_text(finished: &[Finished]) -> String {
     let mut text = String::new();
     let label = |run: &Finished| {
@@ -133,16 +139,19 @@ pub(super) fn sweep_text(finished: &[Finished]) -> String {
         let labels: Vec<String> = part.iter().map(label).collect();
         let headers: Vec<&str> = std::iter::once("figure").chain(labels.iter().map(String::as_str)).collect();
         let results: Vec<&RunResult> = part.iter().filter_map(|run| run.result.as_ref().ok()).collect();
+
         let mut names: Vec<&str> = Vec::new();
         for figure in results.iter().flat_map(|result| &result.figures) {
             if !names.contains(&figure.name.as_str()) {
                 names.push(&figure.name);
             }
         }
+
         let value = |result: &&RunResult, name: &str| {
             let figure = result.figures.iter().find(|figure| figure.name == name);
             figure.map_or_else(String::new, |figure| format_figure(figure.value))
         };
+
         let mut rows: Vec<Vec<String>> = Vec::new();
         for name in names {
             let values = results.iter().map(|result| value(result, name));
@@ -150,13 +159,14 @@ pub(super) fn sweep_text(finished: &[Finished]) -> String {
         }
         let hashes = results.iter().map(|result| format!("{:016x}", result.log_hash));
         rows.push(std::iter::once("hash of the event log".to_owned()).chain(hashes).collect());
+
         let gap = if text.is_empty() { "" } else { "\n" };
         text.push_str(&format!("{gap}{}\n", screen::table(&headers, rows)));
     }
     text
 }
 
-/// Where curves go.
+/// The directories of the curves.
 #[derive(Debug)]
 pub(super) struct Pictures {
     csv: Option<PathBuf>,
@@ -164,7 +174,7 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Makes the directories, and sees that nothing in them would be lost.
+    /// Creates the directories, and checks that no file in them would be overwritten.
     pub(super) fn check(
         csv: Option<&Path>,
         svg: Option<&Path>,
@@ -190,13 +200,15 @@ impl Pictures {
                     return Err(Failure::Input(format!("{} exists: pass --force to write over it", path.display())));
                 }
             }
+
             std::fs::create_dir_all(directory)
                 .map_err(|error| Failure::Machine(format!("cannot make {}: {error}", directory.display())))?;
         }
+
         Ok(Pictures { csv: csv.map(Path::to_owned), svg: svg.map(Path::to_owned) })
     }
 
-    /// Writes the curves of a run, where it has any.
+    /// Writes the curves of a run, if it has any.
     pub(super) fn write(&self, finished: &Finished) -> Result<(), Failure> {
         let Ok(result) = &finished.result else { return Ok(()) };
         if result.series.is_empty() {
@@ -220,7 +232,7 @@ impl Pictures {
     }
 }
 
-/// `name-key=value-seed1.svg`, in characters that every file system takes.
+/// Returns `name-key=value-seed1.svg`, in characters that every file system accepts.
 fn file_name(task: &Task, ending: &str) -> String {
     let changes: String = task.changes.iter().map(|(key, value)| format!("-{key}={value}")).collect();
     let stem = format!("{}{changes}-seed{}", task.subject.name(), task.seed);

@@ -21,7 +21,7 @@ use crate::flags::ReportFormat;
 use crate::output::Output;
 use crate::{interrupt, screen};
 
-/// The most runs that one command makes.
+/// Most runs of one command.
 const MAX_RUNS: usize = 10_000;
 
 /// Run named scenarios, or one's own, and judge their figures
@@ -79,8 +79,9 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     interrupt::stop_on_signal(&control)?;
     let count = tasks.len();
     let is_user_run = tasks.iter().any(|task| matches!(task.subject, Subject::Own(_)));
-    // Several seeds or values are compared, not told one by one.
+    // Several seeds or values are compared, not reported one by one.
     let is_told = arguments.format == ReportFormat::Table && arguments.seeds == 1 && arguments.sweep.is_empty();
+
     let bar = progress(count);
     let mut failed = Ok(());
     let mut is_first = true;
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         }
         failed = bar.suspend(|| {
             pictures.write(finished)?;
-            // A file of one's own that cannot run is an error, told at the end; stdout stays empty.
+            // A user's file that cannot run is an error, reported at the end; stdout stays empty.
             let is_bad_input = matches!((&finished.task.subject, &finished.result), (Subject::Own(_), Err(_)));
             if is_told && !is_bad_input {
                 let gap = if is_first { "" } else { "\n" };
@@ -104,16 +105,20 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
             control.stop();
         }
     });
+
     bar.finish_and_clear();
     failed?;
+
     let interrupted = control.is_stopped() && finished.len() < count;
     if is_user_run && let Some(error) = first_error(&finished) {
         return Err(Failure::Input(error));
     }
     print_all(arguments, &finished, interrupted, is_told)?;
+
     if let (Some((scenario, seed)), Some(path), false) = (recording, &arguments.trace, interrupted) {
         record(&scenario, seed, path)?;
     }
+
     if interrupted {
         screen::note(&format!("interrupted: {} of {count} runs had ended", finished.len()));
         return Ok(Outcome::Interrupted);
@@ -121,7 +126,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     Ok(if finished.iter().all(Finished::passed) { Outcome::Done } else { Outcome::Finding })
 }
 
-/// What `--trace` is to record, seen to be possible.
+/// Checks that `--trace` is possible. Returns the scenario and the seed to record.
 fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scenario, u64)>, Failure> {
     let Some(path) = &arguments.trace else { return Ok(None) };
     match tasks {
@@ -135,7 +140,7 @@ fn check_trace(arguments: &RunArguments, tasks: &[Task]) -> Result<Option<(Scena
     }
 }
 
-/// Runs the scenario once more, which is the same run, and writes its trace.
+/// Runs the scenario once more, with the same events, and writes its trace.
 fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
     let failed = |error: String| Failure::Machine(format!("{}: {error}", path.display()));
     let file = File::create(path).map_err(|error| failed(error.to_string()))?;
@@ -144,7 +149,7 @@ fn record(scenario: &Scenario, seed: u64, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a scenario of a file did not run.
+/// Returns why a scenario of a file did not run.
 fn first_error(finished: &[Finished]) -> Option<String> {
     finished.iter().find_map(|run| match (&run.task.subject, &run.result) {
         (Subject::Own(scenario), Err(error)) => Some(format!("scenario {}: {error}", scenario.name)),
@@ -174,24 +179,27 @@ fn progress(count: usize) -> ProgressBar {
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
 }
 
-/// Every scenario with every combination of swept values and every seed; refused before anything runs.
+/// Returns every scenario with every combination of swept values and every seed. Errors come before anything runs.
 fn tasks(arguments: &RunArguments) -> Result<Vec<Task>, Failure> {
     if !arguments.all && arguments.scenarios.is_empty() {
         let help = "name a scenario (`plimsoll sim list`) or a scenario file, or give --all";
         return Err(Failure::Input(format!("there is nothing to run: {help}")));
     }
+
     let combinations = combinations(&arguments.sweep)?;
     let names = if arguments.all {
         scenarios::all().iter().map(|scenario| scenario.name.to_owned()).collect()
     } else {
         arguments.scenarios.clone()
     };
+
     let runs = names.len().saturating_mul(combinations.len()).saturating_mul(arguments.seeds as usize);
     if runs > MAX_RUNS {
         return Err(Failure::Input(format!(
             "{runs} runs: sweep fewer values, or take fewer seeds ({MAX_RUNS} at most)"
         )));
     }
+
     let mut tasks = Vec::new();
     for name in &names {
         if let Some(scenario) = scenarios::find(name) {
@@ -238,7 +246,7 @@ fn scenario_file(name: &str) -> Result<ScenarioFile, Failure> {
     Err(Failure::Input(format!("there is no scenario called \"{}\": {help}", name.escape_debug())))
 }
 
-/// Every combination of the values of all sweeps; one empty one without sweeps.
+/// Returns every combination of the values of all sweeps; a single empty one without sweeps.
 fn combinations(sweeps: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure> {
     let mut combinations: Vec<Vec<(String, String)>> = vec![Vec::new()];
     for sweep in sweeps {
@@ -251,10 +259,12 @@ fn combinations(sweeps: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure
         if combinations.iter().flatten().any(|(other, _)| other == key) {
             return Err(bad("the key is swept twice"));
         }
+
         let listed: Vec<&str> = values.split(',').collect();
         if listed.iter().enumerate().any(|(at, value)| listed.iter().take(at).any(|other| other == value)) {
             return Err(bad("a value stands there twice"));
         }
+
         combinations = combinations
             .iter()
             .flat_map(|before| {

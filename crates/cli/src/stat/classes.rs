@@ -1,13 +1,13 @@
 //! The scheduling classes of running programs: rows beside the disks, and devices in a directory for `iostat -f`.
 //!
 //! # Why
-//! The kernel tells what reached a disk, the programs who asked for it and who waited.
+//! The kernel shows the requests that reached a disk, the programs show which class asked and which waited.
 //!
 //! # How it works
-//! One look an interval, at all programs of this user that serve a control socket.
+//! One query an interval, to all programs of this user that serve a control socket.
 //!
 //! # Limits
-//! What cannot be exported (a full disk) is told once, and tried again at the next look.
+//! A failing export (a full disk) is reported once, and retried at the next query.
 //!
 //! # Example
 //! `plimsoll stat 1 --export /run/classes`, and beside it `iostat -f /run/classes -x 1`.
@@ -21,19 +21,19 @@ use super::HostFlags;
 use crate::failure::Failure;
 use crate::screen;
 
-/// See the module's documentation.
+/// The classes of running programs, and their export.
 #[derive(Default)]
 pub(super) struct Classes {
     programs: Option<Programs>,
     export: Option<Export>,
     rows: Vec<ClassRow>,
-    /// What is to be told.
+    /// Messages that are not yet printed.
     told: Vec<String>,
     has_failed: bool,
 }
 
 impl Classes {
-    /// Takes the first look.
+    /// Queries the programs for the first time.
     pub(super) fn start(flags: &HostFlags) -> Result<Classes, Failure> {
         let export = flags.export.as_deref().map(Export::create).transpose();
         let export = export.map_err(|error| match error.kind() {
@@ -48,7 +48,7 @@ impl Classes {
         Ok(classes)
     }
 
-    /// Looks at the programs that run now.
+    /// Queries the programs that run now.
     pub(super) fn look(&mut self) {
         let Some(programs) = &mut self.programs else { return };
         let looked = programs.look();
@@ -65,12 +65,12 @@ impl Classes {
         }
     }
 
-    /// What the classes did in the interval that ended last.
+    /// Returns the rows of the interval that ended last.
     pub(super) fn rows(&self) -> &[ClassRow] {
         &self.rows
     }
 
-    /// Says on stderr what has not been said.
+    /// Prints the pending messages to stderr.
     pub(super) fn tell(&mut self) {
         self.told.drain(..).for_each(|sentence| screen::warning(&sentence));
     }

@@ -1,14 +1,15 @@
-//! `stat --compare A B`: what changed between two stretches of time, and what that proves.
+//! `stat --compare A B`: the changes between two stretches of time, and the conclusions that they allow.
 //!
 //! # Why
-//! Two outputs of iostat beside each other ask for a wrong conclusion; see [`plimsoll_observe::stat::compare`].
+//! Two outputs of iostat beside each other invite a wrong conclusion; see [`plimsoll_observe::stat::compare`].
 //!
 //! # How it works
 //! A side is a file, or some of its intervals (`FILE:2-5`). All intervals of both are watched first and judged then, so
-//! that what a device can do shows from both sides. Every device that both have and that did something is compared.
+//! that a device's capacity is known from both sides. Every device that both sides have and that was active is
+//! compared.
 //!
 //! # Limits
-//! Devices are matched by name; where each side has one device alone, these are compared.
+//! Devices are matched by name; if each side has a single device, these are compared.
 //!
 //! # Example
 //! `plimsoll stat --compare one-load.txt two-loads.txt --device nvme0n1`.
@@ -28,14 +29,14 @@ use super::{StatArguments, saved, watching};
 use crate::failure::{Failure, Outcome};
 use crate::screen;
 
-/// All comparisons, as JSON has them.
+/// All comparisons, for JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: u32,
     comparisons: &'a [Comparison],
 }
 
-/// A file, and which of its intervals.
+/// A file, and a range of its intervals.
 #[derive(Debug, PartialEq, Eq)]
 struct Source<'a> {
     path: &'a Path,
@@ -57,18 +58,21 @@ pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     if arguments.pictures.pictures.is_some() {
         return Err(Failure::Input("--compare has no pictures: give --page FILE".to_owned()));
     }
+
     let mut watch = watching::watch(&arguments.capacity, &arguments.show.groups, None)?;
     let (a, b) = (read(arguments, a)?, read(arguments, b)?);
-    // The first look is to learn, the second to judge.
+    // The first pass learns the capacities, the second judges.
     for side in [&a, &b] {
         observe(&mut watch, side);
     }
     let judged = [observe(&mut watch, &a), observe(&mut watch, &b)];
     let comparisons = comparisons(arguments, &a, &b, &judged)?;
+
     if let Some(page) = page {
         let sections: Vec<Section> = comparisons.iter().flat_map(Comparison::sections).collect();
         page.write(&page::html(&format!("{} and {}", a.name, b.name), &sections))?;
     }
+
     let report = Report { schema: compare::SCHEMA, comparisons: &comparisons };
     arguments.format.print(|| text(&comparisons), &report, || csv(&comparisons))?;
     let says_no = comparisons.iter().flat_map(|comparison| &comparison.hypotheses).any(|hypothesis| {
@@ -77,7 +81,7 @@ pub(super) fn run(arguments: &StatArguments) -> Result<Outcome, Failure> {
     Ok(if says_no { Outcome::Finding } else { Outcome::Done })
 }
 
-/// A file of the whole name is that file.
+/// Splits a file from its range; a file whose name is the whole text takes precedence.
 fn source(text: &str) -> Source<'_> {
     let whole = Source { path: Path::new(text), range: None };
     let Some((path, range)) = text.rsplit_once(':').filter(|_| !whole.path.exists()) else { return whole };
@@ -105,7 +109,7 @@ fn observe(watch: &mut Watch, side: &Read<'_>) -> Vec<Observed> {
     side.intervals.iter().map(|interval| watch.observe(interval, &side.facts)).collect()
 }
 
-/// Of every device that both sides have and that did something on one of them.
+/// Compares every device that both sides have and that was active on one of them.
 fn comparisons(
     arguments: &StatArguments,
     a: &Read<'_>,
@@ -119,6 +123,7 @@ fn comparisons(
     if let (true, [one], [other]) = (pairs.is_empty(), names_a.as_slice(), names_b.as_slice()) {
         pairs.push((one, other));
     }
+
     if pairs.is_empty() {
         let list = |names: &[String]| names.join(", ");
         return Err(Failure::Input(format!(
@@ -129,6 +134,7 @@ fn comparisons(
             list(&names_b)
         )));
     }
+
     let compare = |(one, other): &(&String, &String)| {
         let (side_a, side_b) = (Side::of(a.name, of_a, one)?, Side::of(b.name, of_b, other)?);
         let did_something = |side: &Side| side.columns.requests_per_s().is_some_and(|rate| rate > 0.0);
@@ -137,6 +143,7 @@ fn comparisons(
         let is_shown = pairs.len() == 1 || did_something(&side_a) || did_something(&side_b);
         is_shown.then(|| compare::compare(&side_a, &side_b, &context))
     };
+
     let found: Vec<Comparison> = pairs.iter().filter_map(compare).collect();
     if found.is_empty() {
         let message = format!("{} and {}: no device did anything that could be compared", a.name, b.name);
@@ -145,7 +152,7 @@ fn comparisons(
     Ok(found)
 }
 
-/// The devices that have columns, in the order of the source.
+/// Returns the devices that have columns, in the order of the source.
 fn names(observed: &[Observed]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let all = observed.iter().flat_map(|observed| &observed.devices).filter(|judged| judged.interval.gap.is_none());
@@ -157,7 +164,7 @@ fn text(comparisons: &[Comparison]) -> String {
     sections.filter(|section| !section.blocks.is_empty()).map(section_text).collect::<Vec<_>>().join("\n")
 }
 
-/// A section of a page as text.
+/// Returns a section of a page as text.
 fn section_text(section: Section) -> String {
     let mut text = format!("{}\n", screen::wrap(&section.heading));
     for block in section.blocks {
@@ -167,7 +174,7 @@ fn section_text(section: Section) -> String {
                 warnings.iter().map(|warning| screen::wrap(warning)).collect::<Vec<_>>().join("\n")
             }
             Block::Table(table) => screen::show(&table),
-            // There is none in a comparison, and a terminal could not show it.
+            // A comparison has no such blocks, and a terminal could not show them.
             _ => continue,
         };
         text.push_str(&format!("{part}\n"));

@@ -1,16 +1,16 @@
 //! Intervals of this host, as they end.
 //!
 //! # Why
-//! A table and a terminal view look at the same host in the same way, at little cost.
+//! A table and a terminal view sample the host in the same way, at little cost.
 //!
 //! # How it works
-//! [`Live::next`] takes a reading, sets it against the last, and lets the watch judge the difference. [`run`] does so
-//! at fixed times and hands what comes out to the [`Sink`](super::sink::Sink). Nothing runs between two looks: a
-//! signal ends the waiting.
+//! [`Live::next`] takes a reading, subtracts the last, and lets the watch judge the difference. [`run`] does so at
+//! fixed times and passes the results to the [`Sink`](super::sink::Sink). Nothing runs between two readings: a signal
+//! ends the waiting.
 //!
 //! # Limits
-//! A look that comes late (a suspended host) makes its interval longer, and the times of the next ones move. A look
-//! that fails ends the run; the page and the pictures of what was seen until then are written.
+//! A late reading (a suspended host) makes its interval longer, and delays the next ones. A failed reading ends the
+//! run; the page and the pictures of the intervals so far are written.
 //!
 //! # Example
 //! `plimsoll stat 1 10 --record disks.stat`: ten reports, and eleven readings in the file.
@@ -30,42 +30,45 @@ use super::watching::{Roots, watch};
 use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
 
-/// Asked for by Ctrl-C, SIGTERM or SIGHUP.
+/// Signalled by Ctrl-C, SIGTERM or SIGHUP.
 pub(super) struct Stop(Receiver<()>);
 
 impl Stop {
     pub(super) fn on_signal() -> Result<Stop, Failure> {
         let (asked, asks) = channel();
         ctrlc::set_handler(move || {
-            // Whoever has ended already needs no telling.
+            // If the run has already ended, there is nothing to stop.
             let _ = asked.send(());
         })
         .map_err(|error| Failure::Machine(format!("cannot install the Ctrl-C handler: {error}")))?;
         Ok(Stop(asks))
     }
 
-    /// Waits until then, or until somebody asks for the end: whether that was so.
+    /// Waits until then, or until the end is requested. Returns whether it was.
     pub(super) fn wait(&self, until: Instant) -> bool {
         self.0.recv_timeout(until.saturating_duration_since(Instant::now())) != Err(RecvTimeoutError::Timeout)
     }
 }
 
 pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcome), Failure> {
-    // Before anything is made: whoever ends it early gets a whole document, too.
+    // Install the handler first: a user who ends the run early gets a whole document, too.
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments)?;
     let mut sink = arguments.sink(Host::read(&arguments.host.proc_root), kept);
+
     let mut left = arguments.count;
     let mut show = |live: &mut Live, observed: Observed, left: &mut Option<u64>| {
         *left = left.map(|count| count.saturating_sub(1));
         live.classes.tell();
         sink.interval(observed, live.classes.rows())
     };
+
     let mut ended = Ok(false);
     if !arguments.show.omit_first || arguments.every.is_none() {
         let observed = live.since_boot();
         ended = show(&mut live, observed, &mut left).map(|()| false);
     }
+
     if let Some(every) = arguments.every {
         let mut due = Instant::now();
         while ended.as_ref().is_ok_and(|is_asked| !is_asked) && left != Some(0) {
@@ -77,18 +80,19 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
             ended = live.next().and_then(|observed| show(&mut live, observed, &mut left)).map(|()| false);
         }
     }
+
     let (kept, closed) = sink.end();
     live.end();
     let outcome = ended.and_then(|is_interrupted| if is_interrupted { Ok(Outcome::Interrupted) } else { closed });
     or_save(arguments, kept, outcome)
 }
 
-/// A host that is being watched.
+/// The host that is being watched.
 pub(super) struct Live {
     sampler: Sampler,
     watch: Watch,
     before: Reading,
-    /// Those that were asked for by name.
+    /// The devices named by the user.
     devices: Vec<String>,
     with_partitions: bool,
     recording: Option<Recording>,
@@ -118,13 +122,13 @@ impl Live {
         Ok(Live { sampler, watch, before, devices, with_partitions, recording, classes })
     }
 
-    /// The means since the host began.
+    /// Returns the means since the host began.
     pub(super) fn since_boot(&mut self) -> Observed {
         let interval = self.before.since_boot();
         self.observe(interval)
     }
 
-    /// The interval that ends now.
+    /// Returns the interval that ends now.
     pub(super) fn next(&mut self) -> Result<Observed, Failure> {
         let now = self.sampler.sample().map_err(machine)?;
         if let Some(recording) = &mut self.recording {
@@ -136,12 +140,12 @@ impl Live {
         Ok(self.observe(interval))
     }
 
-    /// Ends the recording, and says what is in it.
+    /// Ends the recording, and reports its length.
     pub(super) fn end(self) {
         self.recording.into_iter().for_each(Recording::end);
     }
 
-    /// Judges what iostat would show, and what was asked for by name.
+    /// Judges the devices that iostat would show, and those named by the user.
     fn observe(&mut self, mut interval: Interval) -> Observed {
         let is_named = |name: &String| self.devices.contains(name);
         let named: Vec<_> = interval.devices.iter().filter(|device| is_named(&device.device)).cloned().collect();

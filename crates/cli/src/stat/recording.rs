@@ -1,7 +1,7 @@
 //! `--record FILE`: the readings of a run, kept for `--from`.
 //!
 //! # Why
-//! That the file cannot be written must show before the first report, and how much is in it at the end.
+//! An unwritable file must be reported before the first report, and the number of readings at the end.
 //!
 //! # How it works
 //! [`plimsoll_observe::stat::record::Writer`] writes each reading as it is taken.
@@ -10,7 +10,7 @@
 //! A full disk ends the run: reports without their record would be a surprise later.
 //!
 //! # Example
-//! `plimsoll stat 1 60 --record minute.stat` says at its end `minute.stat: 61 readings recorded`.
+//! `plimsoll stat 1 60 --record minute.stat` prints at its end `minute.stat: 61 readings recorded`.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::screen;
 
-/// See the module's documentation.
+/// The recording of a run's readings.
 pub(super) struct Recording {
     path: PathBuf,
     writer: Writer<File>,
@@ -34,7 +34,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins the file, if there is to be one; over a file that is there only with `--force`.
+    /// Creates the file, if one is requested; overwrites an existing one only with `--force`.
     pub(super) fn start(arguments: &StatArguments) -> Result<Option<Recording>, Failure> {
         let Some(path) = arguments.saved.record.clone() else { return Ok(None) };
         Output::check(&path, arguments.pictures.page.force, "--record")?;

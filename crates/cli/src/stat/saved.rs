@@ -1,14 +1,14 @@
-//! Intervals that were saved, on this host or another.
+//! Saved intervals, of this host or another.
 //!
 //! # Why
-//! The same verdicts as live, from what a support bundle has.
+//! The verdicts are the same as live, from the files of a support bundle.
 //!
 //! # How it works
-//! All files are read before anything is printed, so that a file that cannot be read is an error and nothing else. What
-//! was left out or assumed goes to stderr.
+//! All files are read before anything is printed, so that an unreadable file gives an error and nothing else. Omissions
+//! and assumptions go to stderr.
 //!
 //! # Limits
-//! All intervals are in memory, so a file may have [`FILE_BYTES_MAX`] at the most.
+//! All intervals are in memory, so a file may have at most [`FILE_BYTES_MAX`].
 //!
 //! [`FILE_BYTES_MAX`]: plimsoll_measure::report_page::FILE_BYTES_MAX
 //!
@@ -42,33 +42,36 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     sink::or_save(arguments, kept, shown.and(closed))
 }
 
-/// What is in the files, without partitions unless they are wanted; remarks go to stderr.
+/// Reads the files, without partitions unless they are requested; remarks go to stderr.
 pub(super) fn read(arguments: &StatArguments, paths: &[&Path]) -> Result<Recorded, Failure> {
     let one = |path: &&Path| match read_whole(path) {
         Ok(bytes) => Ok((path.display().to_string(), bytes)),
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     let files = paths.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+
     let options = ReadOptions {
         interval_s: arguments.saved.interval.map(|time| time.as_secs_f64()),
         is_first_an_interval: arguments.show.omit_first,
     };
     let mut recorded = from::read_all(&files, &options).map_err(|error| Failure::Input(error.to_string()))?;
     recorded.notes.iter().for_each(|note| screen::note(&format!("note: {note}")));
+
     let Recorded { intervals, facts, .. } = &mut recorded;
     let is_wanted = |name: &str| {
         arguments.show.partitions || !is_partition(name, facts) || arguments.named().any(|device| device == name)
     };
     let has_disks = |interval: &Interval| interval.devices.iter().any(|device| is_wanted(&device.device));
-    // A file of partitions alone was asked for by whoever made it.
+    // If the files hold partitions only, keep them: their author asked for them.
     if intervals.iter().any(has_disks) {
         intervals.iter_mut().for_each(|interval| interval.devices.retain(|device| is_wanted(&device.device)));
     }
+
     check_devices(arguments, &recorded)?;
     Ok(recorded)
 }
 
-/// A device that is asked for and nowhere is a slip.
+/// Refuses a named device that is in no interval.
 fn check_devices(arguments: &StatArguments, recorded: &Recorded) -> Result<(), Failure> {
     let is_there = |name: &str| {
         let mut devices = recorded.intervals.iter().flat_map(|interval| &interval.devices);

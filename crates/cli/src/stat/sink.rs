@@ -1,12 +1,12 @@
-//! Where observed intervals go: onto stdout in their format, and to what pages and pictures are made of.
+//! The sink of observed intervals: prints them to stdout in their format, and keeps them for pages and pictures.
 //!
 //! # Why
-//! Live and saved figures, one interval or a thousand, end in the same outputs; none of the sources should know them.
+//! Live and saved figures, one interval or a thousand, end in the same outputs; no source should know them.
 //!
 //! # How it works
 //! [`Sink::interval`] prints an interval as it comes. JSON is one document: its head comes with the first interval, its
-//! tail with [`Sink::end`], so that it is whole whenever the run ends. The sink remembers whether any verdict said no.
-//! [`or_save`] is where all runs end: one that fails keeps its page and pictures, too.
+//! tail with [`Sink::end`], so that it is complete whenever the run ends. The sink remembers whether any verdict was a
+//! finding. All runs end in [`or_save`]: one that fails keeps its page and pictures, too.
 //!
 //! # Limits
 //! A program that is killed (SIGKILL) leaves JSON without its tail.
@@ -25,7 +25,7 @@ use crate::failure::{Failure, Outcome, told};
 use crate::flags::ReportFormat;
 use crate::screen;
 
-/// See the module's documentation.
+/// Prints intervals and keeps them for pages and pictures.
 pub(super) struct Sink {
     format: ReportFormat,
     tables: Tables,
@@ -37,12 +37,12 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Nothing is printed yet. `kept` takes what pictures are made of.
+    /// Returns a sink that has not printed yet. `kept` collects the data of pictures.
     pub(super) fn new(format: ReportFormat, tables: Tables, selection: Selection, host: Host, kept: Kept) -> Sink {
         Sink { format, tables, selection, host, kept, intervals: 0, has_finding: false }
     }
 
-    /// Prints an interval: what was asked for of it.
+    /// Prints the selected part of an interval.
     pub(super) fn interval(&mut self, mut observed: Observed, classes: &[ClassRow]) -> Result<(), Failure> {
         self.selection.apply(&mut observed);
         self.has_finding |= has_finding(&observed);
@@ -61,7 +61,7 @@ impl Sink {
         Ok(screen::print(&text)?)
     }
 
-    /// Ends the document. What pictures are made of, and whether a verdict said no.
+    /// Ends the document. Returns the data of pictures, and the outcome.
     pub(super) fn end(self) -> (Kept, Result<Outcome, Failure>) {
         let tail = || {
             if self.format == ReportFormat::Json {
@@ -84,8 +84,8 @@ impl Sink {
     }
 }
 
-/// How a run ended, with what pages and pictures are made of. Where it failed these are written first: what was seen
-/// until then is the more wanted for it.
+/// Returns the end of a run with the data of pages and pictures. If the run failed, writes these first: they are needed
+/// most then.
 pub(super) fn or_save(
     arguments: &StatArguments,
     kept: Kept,

@@ -1,16 +1,16 @@
 //! The tables of `stat`: iostat's figures digit by digit, ours beside them, within 100 columns.
 //!
 //! # Why
-//! iostat -x needs 190 columns. What most people look for fits 100 beside U, S and the verdict; who wants all gets the
-//! lines in four parts as `iostat -x --pretty` prints them.
+//! iostat -x needs 190 columns. The figures that most users look for fit 100 beside U, S and the verdict; the extended
+//! form prints the lines in four parts as `iostat -x --pretty` does.
 //!
 //! # How it works
 //! Every figure has the width and decimals of iostat. In a line of the short table each cell ends where its column
-//! ends; a cell that is too long takes the blanks of those behind it. Below the devices stands why, for all that are
-//! not idle or ok, and what the figures may make a reader believe wrongly, each once in a run.
+//! ends; a cell that is too long takes the blanks of the following ones. Below the devices stand the reasons for all
+//! that are not idle or ok, and remarks on figures that mislead, each once in a run.
 //!
 //! # Limits
-//! A line with a long name and long figures is broken behind the name.
+//! A line with a long name and long figures is broken after the name.
 //!
 //! # Example
 //! ```text
@@ -28,13 +28,13 @@ use plimsoll_observe::stat::{Basis, Columns, CpuShares, Gap, GroupObserved, Judg
 
 use crate::screen;
 
-/// The widest that a line may be.
+/// Greatest width of a line.
 const WIDTH: usize = 100;
 
 /// Members of a group that are shown with their parts.
 const PARTS_SHOWN: usize = 8;
 
-/// Devices that are named with a remark that holds for several.
+/// Devices that are named beside a remark that holds for several.
 const NAMES_SHOWN: usize = 4;
 
 /// Code of our remark on U without a model.
@@ -56,7 +56,7 @@ const SHORT: [(&str, usize); 12] = [
     ("verdict", 100),
 ];
 
-/// A part of iostat's pretty layout: names of columns with their widths, and what stands in them.
+/// A part of iostat's pretty layout: names of columns with their widths, and their cells.
 struct Part {
     columns: &'static [(&'static str, usize)],
     cells: fn(&Columns) -> Vec<Option<f64>>,
@@ -90,13 +90,13 @@ const PARTS: [Part; 4] = [
     },
 ];
 
-/// What a run shows, and what it has said already.
+/// The settings of a run's tables, and the remarks already printed.
 pub(super) struct Tables {
-    /// All columns of iostat.
+    /// Whether all columns of iostat are shown.
     pub(super) is_extended: bool,
-    /// The time above each interval.
+    /// Whether the time stands above each interval.
     pub(super) has_time: bool,
-    /// Where the CPUs' time went.
+    /// Whether the CPUs' time is shown.
     pub(super) has_cpu: bool,
     said: BTreeSet<(String, &'static str)>,
 }
@@ -106,7 +106,7 @@ impl Tables {
         Tables { is_extended, has_time, has_cpu, said: BTreeSet::new() }
     }
 
-    /// An interval, with an empty line behind it.
+    /// Returns an interval as text, with an empty line after it.
     pub(super) fn interval(&mut self, observed: &Observed) -> String {
         let mut blocks = Vec::new();
         if self.has_time
@@ -114,12 +114,15 @@ impl Tables {
         {
             blocks.push(time);
         }
+
         if let Some(cpu) = observed.cpu.filter(|_| self.has_cpu) {
             blocks.push(format!("{}\n", cpu_lines(&cpu)));
         }
+
         if !observed.devices.is_empty() {
             blocks.push(if self.is_extended { extended(&observed.devices) } else { short(&observed.devices) });
         }
+
         blocks.extend(observed.groups.iter().map(group));
         let why: Vec<String> = observed.devices.iter().filter(|judged| is_told(judged)).map(why).collect();
         blocks.extend((!why.is_empty()).then(|| why.join("\n")));
@@ -128,7 +131,7 @@ impl Tables {
         format!("{}\n\n", blocks.join("\n"))
     }
 
-    /// What was not said before, a line for each kind with the devices that it holds for.
+    /// Returns the new remarks, a line for each kind with its devices.
     fn remarks(&mut self, observed: &Observed) -> Vec<String> {
         let highest_seen = Remark {
             code: HIGHEST_SEEN,
@@ -136,6 +139,7 @@ impl Tables {
                       --io-properties say what the disk can do"
                 .to_owned(),
         };
+
         let of_devices = observed.devices.iter().flat_map(|judged| {
             let name = judged.interval.device.as_str();
             let is_guess = judged.capacity_use.is_some() && judged.capacity_basis == Basis::HighestSeen;
@@ -144,9 +148,10 @@ impl Tables {
         let of_groups =
             observed.groups.iter().flat_map(|group| group.remarks.iter().map(|remark| (group.group.as_str(), remark)));
         let of_all = observed.remarks.iter().map(|remark| ("", remark));
+
         let mut fresh: BTreeMap<&'static str, (String, Vec<&str>)> = BTreeMap::new();
         for (name, remark) in of_devices.chain(of_groups).chain(of_all) {
-            // The star needs to be explained once, not for each device.
+            // Explain the star once, not for each device.
             let key = if remark.code == HIGHEST_SEEN { "" } else { name };
             if self.said.insert((key.to_owned(), remark.code)) {
                 fresh.entry(remark.code).or_insert_with(|| (remark.message.clone(), Vec::new())).1.push(key);
@@ -168,24 +173,24 @@ fn remark_line(message: &str, names: &[&str]) -> String {
     screen::wrap(&format!("note: {of}{message}{also}"))
 }
 
-/// The two lines of iostat.
+/// Returns iostat's two lines about the CPUs.
 fn cpu_lines(cpu: &CpuShares) -> String {
     let shares = [cpu.user, cpu.nice, cpu.system, cpu.iowait, cpu.steal, cpu.idle];
     let shares: String = shares.iter().map(|share| format!(" {share:7.2}")).collect();
     format!("avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n       {shares}")
 }
 
-/// Two decimals, or a dash.
+/// Formats with two decimals, or a dash.
 fn figure(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// A share in percent, or a dash.
+/// Formats a share in percent, or a dash.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.filter(|share| share.is_finite()).map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", 100.0 * share))
 }
 
-/// U, with a star where it is a share of the highest rate seen.
+/// Formats U, with a star if it is a share of the highest rate seen.
 pub(super) fn capacity(judged: &Judged) -> String {
     let star = if judged.capacity_use.is_some() && judged.capacity_basis == Basis::HighestSeen { "*" } else { "" };
     format!("{}{star}", percent(judged.capacity_use))
@@ -223,7 +228,7 @@ fn short(devices: &[Judged]) -> String {
     lines.join("\n")
 }
 
-/// A line of the short table: the first and last cell to the left, the others to the right.
+/// Aligns a line of the short table: the first and last cell to the left, the others to the right.
 fn aligned(cells: &[String; SHORT.len()]) -> String {
     let [device, figures @ .., verdict] = cells;
     let letters = |text: &str| text.chars().count();
@@ -258,7 +263,7 @@ fn extended(devices: &[Judged]) -> String {
     blocks.join("\n\n")
 }
 
-/// A part of iostat's layout: figures first, the name behind them.
+/// Returns a part of iostat's layout: the figures, then the name.
 fn pretty(part: &Part, devices: &[Judged]) -> String {
     let header: String = part.columns.iter().map(|(name, width)| format!("{name:>width$}")).collect();
     let line = |judged: &Judged| {
@@ -274,7 +279,7 @@ fn pretty(part: &Part, devices: &[Judged]) -> String {
     format!("{header} Device\n{}", lines.join("\n"))
 }
 
-/// Idle and ok speak for themselves.
+/// Returns whether the verdict needs its reason: idle and ok explain themselves.
 fn is_told(judged: &Judged) -> bool {
     judged.interval.gap.is_some() || !matches!(judged.verdict, Verdict::Idle | Verdict::Ok | Verdict::Unknown)
 }
@@ -283,7 +288,7 @@ fn why(judged: &Judged) -> String {
     screen::wrap(&format!("{} {}: {}", judged.interval.device, verdict(judged), judged.why))
 }
 
-/// How the work of a group is spread; the members by their parts where they are not equal.
+/// Describes how the work of a group is spread, with the parts of its members if they are not equal.
 pub(super) fn group(group: &GroupObserved) -> String {
     let name = &group.group;
     let members = group.parts.len();
@@ -291,6 +296,7 @@ pub(super) fn group(group: &GroupObserved) -> String {
         Some(effective) => format!("{effective:.2} of {members} devices do the work"),
         None => format!("{members} devices, nothing moved"),
     };
+
     let mut parts: Vec<_> = group.parts.iter().collect();
     parts.sort_by(|one, other| other.bytes_share.total_cmp(&one.bytes_share));
     let shown: Vec<String> = parts
@@ -301,6 +307,7 @@ pub(super) fn group(group: &GroupObserved) -> String {
             format!("{} {:.0} %{wait}", part.device, 100.0 * part.bytes_share)
         })
         .collect();
+
     let more = match members.saturating_sub(PARTS_SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -309,11 +316,12 @@ pub(super) fn group(group: &GroupObserved) -> String {
         Some(_) => format!(" ({}{more})", shown.join(", ")),
         None => String::new(),
     };
+
     let why = if says_no(group.verdict) { format!(": {}", group.why) } else { String::new() };
     screen::wrap(&format!("group {name}: {spread}{parts}; {}{why}", group.verdict.name()))
 }
 
-/// The first line, as iostat's; empty where nothing is known of the host.
+/// Returns the first line, as iostat's; empty if nothing is known of the host.
 pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
     if host.name.is_empty() && host.kernel.is_empty() {
         return String::new();
@@ -323,11 +331,12 @@ pub(super) fn banner(host: &Host, date: Option<&str>) -> String {
     format!("Linux {kernel} ({name}) \t{} \t_{machine}_\t({cpus} CPU)\n\n", date.unwrap_or_default())
 }
 
-/// The scheduling classes of running programs; empty where there are none.
+/// Returns the scheduling classes of running programs; empty if there are none.
 pub(super) fn classes(rows: &[ClassRow]) -> String {
     if rows.is_empty() {
         return String::new();
     }
+
     let headers = ["class", "shares", "r/s", "w/s", "read", "written", "queue", "device", "queued", "waits for"];
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format_duration_ns((ms * 1e6) as u64));
     let row = |row: &ClassRow| {
@@ -345,6 +354,7 @@ pub(super) fn classes(rows: &[ClassRow]) -> String {
             waits.map_or_else(|| "-".to_owned(), |(reason, part)| format!("{reason} {:.0}%", 100.0 * part)),
         ]
     };
+
     format!("{}\n\n", screen::table(&headers, rows.iter().map(row).collect()))
 }
 

@@ -1,12 +1,12 @@
-//! `stat --top`: the devices of this host on the terminal, with their recent past.
+//! `stat --top`: the devices of this host on the terminal, with their recent history.
 //!
 //! # Why
-//! A verdict that changes is seen in a row that stays where it is, not in tables that scroll away.
+//! A verdict that changes is easier to see in a row that stays in place than in tables that scroll away.
 //!
 //! # How it works
-//! A row for each device, with a line of blocks for its throughput; below it, of the chosen device, why, what to
-//! know, and throughput, U and S over time; then groups and scheduling classes. Drawn anew after each interval, key
-//! and resize; the terminal is put back however the view ends. [`view`] draws from plain data.
+//! A row for each device has a line of blocks for its throughput. Below stand, for the chosen device, the reason,
+//! remarks, and throughput, U and S over time; then groups and scheduling classes. The view is drawn anew after each
+//! interval, key and resize; the terminal is restored however the view ends. [`view`] draws from plain data.
 //!
 //! # Limits
 //! Needs a terminal. Blocks of throughput are scaled to the highest shown; those of U and S to 100 %.
@@ -30,12 +30,12 @@ use super::{Kept, StatArguments};
 use crate::failure::{Failure, Outcome};
 use view::View;
 
-/// Seconds between looks where nothing is said.
+/// Default interval.
 const EVERY: Duration = Duration::from_secs(1);
-/// How often a waiting view looks whether a signal has come.
+/// Interval at which a waiting view checks for a signal.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Quit,
@@ -59,6 +59,7 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::Input("--top needs a terminal: leave it out, or give --format json".to_owned()));
     }
+
     let stop = Stop::on_signal()?;
     let mut live = Live::start(arguments)?;
     let every = arguments.every.unwrap_or(EVERY);
@@ -69,9 +70,11 @@ pub(super) fn run(arguments: &StatArguments, kept: Kept) -> Result<(Kept, Outcom
         kept,
         has_finding: false,
     };
+
     let mut terminal = ratatui::try_init()?;
     let ended = top.watch(&mut terminal, arguments, &mut live, &stop);
     let restored = ratatui::try_restore();
+
     live.classes.tell();
     live.end();
     let outcome = ended.and_then(|outcome| restored.map(|()| outcome).map_err(Failure::from));
@@ -116,9 +119,11 @@ impl Top {
                     None => {}
                 }
             }
+
             if Instant::now() < due {
                 continue;
             }
+
             due = (due + self.every).max(Instant::now());
             let mut observed = live.next()?;
             arguments.selection().apply(&mut observed);

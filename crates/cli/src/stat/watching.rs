@@ -1,17 +1,17 @@
-//! What the flags say of capacities and groups, as a watch takes it.
+//! Capacities and groups from the flags, for a watch.
 //!
 //! # Why
-//! U is worth most with a model. Whoever has one has it by device, for all devices, or as the properties of a mount
+//! U is most useful with a model. A user may have one for a device, for all devices, or as the properties of a mount
 //! point.
 //!
 //! # How it works
 //! `--disk DEV=NAME` holds for a device, `--disk NAME` for all others. An entry of `--io-properties` holds for the disk
-//! that its mount point is on: by the number of the device that holds it, or by the source of the mount where the file
-//! system hides that (btrfs).
+//! of its mount point: found by the number of the device that holds it, or by the source of the mount if the file
+//! system hides that number (btrfs).
 //!
 //! # Limits
 //! Mount points are those of this host. For files of another host (`--from`) an entry is found by a device node
-//! (`/dev/nvme0n1`); one entry alone then holds for all devices.
+//! (`/dev/nvme0n1`); a single entry then holds for all devices.
 //!
 //! # Example
 //! `--disk nvme0n1=i4i.2xlarge --disk sda=hdd.yaml`.
@@ -31,7 +31,7 @@ use super::{CapacityFlags, Group, parse_device};
 use crate::failure::Failure;
 use crate::screen;
 
-/// Where the files of the kernel are: of this host, or mounted elsewhere.
+/// Roots of the kernel's files: of this host, or mounted elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roots<'a> {
     /// `/proc`.
@@ -40,7 +40,7 @@ pub(crate) struct Roots<'a> {
     pub(crate) sys: &'a Path,
 }
 
-/// A watch by the flags; `host` is this one, or none for figures of another.
+/// Makes a watch from the flags; `host` is this one, or none for figures of another.
 pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<'_>>) -> Result<Watch, Failure> {
     let mut capacities = BTreeMap::new();
     if let Some(path) = &flags.io_properties {
@@ -60,7 +60,7 @@ pub(crate) fn watch(flags: &CapacityFlags, groups: &[Group], host: Option<Roots<
     Ok(Watch::new(WatchOptions { capacities, groups }))
 }
 
-/// The device, if there is one, and what it can do. A file of the whole name is that file.
+/// Splits a device, if there is one, from its capacity. A file whose name is the whole text takes precedence.
 pub(super) fn split(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((device, name)) if !Path::new(text).exists() => (Some(device), name),
@@ -68,7 +68,7 @@ pub(super) fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The entries by device; `host` is this one, or none for figures of another.
+/// Returns the entries by device; `host` is this one, or none for figures of another.
 fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<BTreeMap<String, Capacity>, Failure> {
     let mut capacities = BTreeMap::new();
     for entry in &properties.disks {
@@ -95,7 +95,7 @@ fn of_properties(properties: &IoProperties, host: Option<Roots<'_>>) -> Result<B
     Ok(capacities)
 }
 
-/// The whole disk that holds a directory, or that a device node is.
+/// Returns the whole disk that holds a directory, or that a device node is.
 fn disk_of(place: &str, host: Roots<'_>) -> Option<String> {
     let by_number = |number: u64| {
         let (major, minor) = sysfs::major_minor(number);

@@ -1,4 +1,4 @@
-//! Arguments of `plimsoll test`, and the way from them to a checked [`Situation`].
+//! Arguments of `plimsoll test`, and their conversion to a checked [`Situation`].
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::failure::Failure;
 use crate::flags::{DiskFlags, PictureFlags, ShardFlags, TestFormat, nanos, size, time};
 use crate::screen;
 
-/// How long a run is where nobody says it, in nanoseconds.
+/// Default length of a run in nanoseconds.
 const DURATION_NS: u64 = 10_000_000_000;
-/// A run that ends when its jobs have done what they have to do, in nanoseconds: no clock comes so far.
+/// Length of a run that ends when its jobs have done their work, in nanoseconds: beyond any clock.
 const WITHOUT_END_NS: u64 = u64::MAX / 4;
-/// Length of the window of `--ss` where nobody says it, in nanoseconds.
+/// Default length of the window of `--ss` in nanoseconds.
 const STEADY_WINDOW_NS: u64 = 10_000_000_000;
-/// Intervals of a run over time: so many, but none shorter than the second figure (ns).
+/// Intervals of a run over time, but none shorter than [`INTERVAL_MIN_NS`].
 const INTERVALS: u64 = 200;
 const INTERVAL_MIN_NS: u64 = 100_000_000;
 
-/// Whatever says what to run, or where; --examine runs nothing.
+/// Flags that say what to run, or where. They conflict with --examine, which runs nothing.
 const WORKLOAD_FLAGS: [&str; 35] = [
     "conf",
     "storage",
@@ -191,7 +191,7 @@ pub(crate) struct TestArguments {
     pub(super) shards: ShardFlags,
 }
 
-/// A length of blocks; its range is checked by those who read them.
+/// Reads a length of blocks; its users check the range.
 fn parse_block(text: &str) -> Result<u32, String> {
     let bytes = size(text)?;
     u32::try_from(bytes).map_err(|_| "blocks are at most 16M long".to_owned())
@@ -215,31 +215,33 @@ fn parse_steady(text: &str) -> Result<SteadyStop, String> {
     }
 }
 
-/// What a run needs, seen to be possible.
+/// The checked settings of a run.
 pub(super) struct Checked {
     pub(super) situation: Situation,
     pub(super) choice: DiskChoice,
     pub(super) watch: Watch,
-    /// `--find-rate`, or what a fio job file asks for instead.
+    /// Goal of `--find-rate`, or of a fio job file.
     pub(super) goal: Option<Goal>,
     /// The job file, if it is fio's.
     pub(super) fio: Option<fio::FioFile>,
 }
 
-/// A job file, whoever's language it is written in.
+/// A job file in either language.
 enum JobText {
     Ours(JobFile),
     Fio(fio::FioFile),
 }
 
-/// From flags to options: everything that can be refused is, before anything is touched.
+/// Converts flags to options. Refuses everything that can be refused before anything is touched.
 pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     arguments.shards.check()?;
     check_formats(arguments)?;
+
     let groups = match &arguments.sched_groups {
         Some(path) => sched_groups::parse_from_file(path)?,
         None => sched_groups::SchedGroups::default(),
     };
+
     let shards = arguments.shards.shards;
     let (jobs, fio) = match job_text(arguments, &groups)? {
         JobText::Ours(jobs) => (jobs, None),
@@ -247,9 +249,11 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     };
     jobs.validate(u32::from(shards))?;
     jobs.warnings.iter().for_each(|warning| screen::note(&warning.to_string()));
+
     let named = arguments.storage.clone().or_else(|| arguments.replay_to.clone());
     let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
     let storage = Storage::of(&path)?;
+
     let choice = arguments.disk.choice()?;
     let model = arguments.disk.model;
     let disk = plimsoll_measure::experiment::old_defaults::setup(&choice, model, storage.path());
@@ -257,6 +261,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         Some(path) => Failure::Input(format!("{}: {error}", path.display())),
         None => error.into(),
     })?;
+
     if arguments.duration == Some(Duration::ZERO) {
         return Err(Failure::Input("--duration 0: give the time to measure, such as 10 or 500ms".into()));
     }
@@ -264,6 +269,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         Some(file) => file.duration_ns.unwrap_or(WITHOUT_END_NS),
         None => DURATION_NS,
     });
+
     let options = TestOptions {
         jobs,
         groups,
@@ -279,6 +285,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         max_write_bytes: arguments.max_write,
         seed: arguments.seed.or_else(|| fio.as_ref()?.seed).unwrap_or(1),
     };
+
     let watch = Watch {
         interval_ns: (duration_ns / INTERVALS).clamp(INTERVAL_MIN_NS, 10 * INTERVAL_MIN_NS),
         steady: steady(arguments, fio.as_ref())?,
@@ -287,7 +294,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     Ok(Checked { situation: Situation { options, choice: choice.clone(), model }, choice, watch, goal, fio })
 }
 
-/// An experiment has a result of its own; io_tester's and fio's are those of one run.
+/// Refuses io_tester's and fio's formats for experiments, which have results of their own.
 fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
     let name = match arguments.format {
         TestFormat::Table | TestFormat::Json | TestFormat::Csv => return Ok(()),
@@ -309,11 +316,12 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
 
 fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
     let Some(path) = &arguments.conf else {
-        // The matrix has jobs of its own, a replay has none; this one only stands for them.
+        // The matrix and a replay have no job file; this job stands for it.
         let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
         return Ok(JobText::Ours(job_reader::parse("matrix", text, groups)?));
     };
-    // What cannot be read is told by the reader of our own format, with the path.
+
+    // The reader of our own format reports an unreadable file, with the path.
     let text = std::fs::read_to_string(path).unwrap_or_default();
     if !fio::looks_like_fio(path, &text) {
         return Ok(JobText::Ours(job_reader::parse_from_file(path, groups)?));
@@ -323,6 +331,7 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
             "--sched-groups: jobs of a fio job file have a class each; leave it out".to_owned(),
         ));
     }
+
     let file = fio::parse_from_file(path)?;
     if arguments.sweep.iter().flat_map(|axis| &axis.settings).any(|setting| setting.key == Key::Shards) {
         let message =
@@ -332,7 +341,7 @@ fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Re
     Ok(JobText::Fio(file))
 }
 
-/// `--ss`, or fio's `steadystate`.
+/// Returns the criterion of `--ss`, or of fio's `steadystate`.
 fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Option<SteadyStop>, Failure> {
     if let Some(stop) = arguments.ss {
         return Ok(Some(SteadyStop { window_ns: arguments.ss_window.map_or(stop.window_ns, nanos), ..stop }));
@@ -347,6 +356,7 @@ fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Optio
         fio::SteadyMetric::Bandwidth => SteadyCriterion::Bandwidth,
         fio::SteadyMetric::Latency => SteadyCriterion::LatencyMean,
     };
+
     if state.ramp_ns > 0 {
         screen::note("steadystate_ramp_time has no effect: the warm-up (ramp_time) is left out already");
     }
@@ -354,13 +364,13 @@ fn steady(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Result<Optio
     Ok(Some(SteadyStop { criterion, is_slope: state.is_slope, limit_pct: state.limit, window_ns }))
 }
 
-/// `--find-rate`, or fio's `latency_target` where no other experiment was asked for.
+/// Returns the goal of `--find-rate`, or of fio's `latency_target` if no other experiment is requested.
 fn goal(arguments: &TestArguments, fio: Option<&fio::FioFile>) -> Option<Goal> {
     if arguments.find_rate.is_some() || !arguments.sweep.is_empty() || arguments.dual || arguments.ss.is_some() {
         return arguments.find_rate.clone();
     }
     let target = fio?.latency_goal?;
-    // All of them: the last of a hundred thousand stands for it.
+    // 100 per cent means all requests: the last of a hundred thousand stands for it.
     let percent = target.percentile.clamp(1.0, 99.999);
     Some(Goal {
         job: None,

@@ -1,4 +1,4 @@
-//! `--examine`: how compressible the real blocks of a file, device or directory are.
+//! `--examine`: measures how compressible the real blocks of a file, device or directory are.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::flags::TestFormat;
 use crate::screen::Phases;
 use crate::{interrupt, screen};
 
-/// What takes no longer needs no bar.
+/// Time after which a bar is shown.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl From<ExamineError> for Failure {
@@ -23,18 +23,21 @@ impl From<ExamineError> for Failure {
     }
 }
 
-/// Looks at `path`, and prints what was found.
+/// Examines `path`, and prints the result.
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
     if !matches!(arguments.format, TestFormat::Table | TestFormat::Json | TestFormat::Csv) {
         return Err(Failure::Input("--format: take table, json or csv for --examine".to_owned()));
     }
+
     let mut options = Options::default();
     if !arguments.block_size.is_empty() {
         options.block_bytes.clone_from(&arguments.block_size);
     }
     options.seed = arguments.seed.unwrap_or(options.seed);
+
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
+
     let mut progress = Progress { begin: Instant::now(), bar: None };
     let examined = examine(path, &options, &control, &mut |part| progress.show(part));
     drop(progress);
@@ -45,6 +48,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         }
         examined => examined?,
     };
+
     screen::print(&match arguments.format {
         TestFormat::Csv => examination.csv().to_csv(),
         TestFormat::Table => table(&examination),
@@ -54,7 +58,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     Ok(conclude(&examination, &options))
 }
 
-/// What the result does not say, on stderr.
+/// Prints to stderr the remarks that are not in the result. Returns the outcome.
 fn conclude(examination: &Examination, options: &Options) -> Outcome {
     if examination.unreadable > 0 {
         screen::warning(&format!("{} files or directories could not be read: left out", examination.unreadable));
@@ -80,7 +84,7 @@ fn table(examination: &Examination) -> String {
     text + &screen::wrap(&examination.summary()) + "\n"
 }
 
-/// A bar on a terminal, once it takes longer than a moment.
+/// A bar on a terminal, shown only if the work takes a while.
 struct Progress {
     begin: Instant,
     bar: Option<Phases>,

@@ -1,4 +1,4 @@
-//! Experiments of `plimsoll test`: sweeps, the search for a rate, the matrix, the same twice.
+//! Experiments of `plimsoll test`: sweeps, the search for a rate, the matrix, and dual runs.
 
 use std::path::Path;
 
@@ -34,25 +34,25 @@ impl From<ExperimentError> for Failure {
     }
 }
 
-/// A result in every form that somebody may ask for.
+/// A result in every form that a user may ask for.
 struct Shown {
     title: String,
     table: Table,
-    /// Below the table, a paragraph each.
+    /// Text below the table, a paragraph each.
     remarks: Vec<String>,
     /// Another table at the end, with its caption.
     beside: Option<Table>,
     csv: Table,
     json: Value,
     pictures: Vec<Picture>,
-    /// What was written, and whether requests failed or the answer is no.
+    /// Bytes written, failed requests, and whether the result is a finding.
     written_bytes: u64,
     errors: u64,
     is_finding: bool,
     interrupted: bool,
 }
 
-/// Runs the experiment that `arguments` ask for; `None` where they ask for a single run.
+/// Runs the requested experiment. Returns `None` if a single run is requested.
 pub(super) fn run(
     arguments: &TestArguments,
     checked: &Checked,
@@ -63,6 +63,7 @@ pub(super) fn run(
     let situation = &checked.situation;
     let on_step = &mut |what: &str, expected_ns: Option<u64>| steps.next(what, expected_ns);
     let rbd = arguments.rbd.as_deref().map(read_rbd).transpose()?;
+
     let result = if !arguments.sweep.is_empty() {
         sweep::run(situation, &arguments.sweep, control, on_step).map(|report| of_sweep(&report))
     } else if let Some(goal) = &checked.goal {
@@ -76,6 +77,7 @@ pub(super) fn run(
     } else {
         return Ok(None);
     };
+
     steps.end();
     let shown = match result {
         Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
@@ -84,13 +86,14 @@ pub(super) fn run(
         }
         result => result?,
     };
+
     show(&shown, arguments.format, outputs).map(|outcome| match outcome {
         _ if control.is_stopped() => Some(Outcome::Interrupted),
         outcome => Some(outcome),
     })
 }
 
-/// Prints what `--rbd` names, without a run.
+/// Prints the runs of the `--rbd` file, without a run.
 pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Failure> {
     let runs = read_rbd(path)?;
     let text = match format {
@@ -103,7 +106,7 @@ pub(super) fn rbd_alone(path: &Path, format: TestFormat) -> Result<Outcome, Fail
 }
 
 fn show(shown: &Shown, format: TestFormat, outputs: &Outputs) -> Result<Outcome, Failure> {
-    // The files come first: whoever reads stdout may close it at any time. What fails is told after the result.
+    // Write the files first: the reader of stdout may close it at any time. Report their errors after the result.
     let written = outputs.write(&shown.title, &shown.remarks, shown.table.clone(), || shown.pictures.clone());
     let text = match format {
         TestFormat::Csv => shown.csv.to_csv(),
@@ -151,7 +154,7 @@ fn percent(part: Option<f64>) -> String {
     part.map_or("-".to_owned(), |part| format!("{:.0} %", 100.0 * part))
 }
 
-/// Columns of a point that every experiment has.
+/// Columns of a point in every experiment.
 const POINT_HEADERS: [&str; 7] = ["rate", "IOPS", "mean", "p99", "in disk", "disk mean", "N/XR"];
 
 fn point_cells(point: &Point) -> Vec<String> {
@@ -215,15 +218,17 @@ fn of_sweep(report: &SweepReport) -> Shown {
     if report.verdicts.is_empty() {
         remarks.push("No verdict: only a sweep over parallelism or shards says who the limiter is.".to_owned());
     }
+
     remarks.push(POINT_WORDS.to_owned());
     let mut json = serde_json::to_value(report).unwrap_or_default();
-    // The ratio follows from the point; programs should not have to know how.
+    // The ratio follows from the point; programs should not have to compute it.
     let points = json.get_mut("points").and_then(Value::as_array_mut);
     for (value, point) in points.into_iter().flatten().zip(&report.points) {
         if let Some(map) = value.as_object_mut() {
             map.insert("little_ratio".to_owned(), json!(point.little_ratio()));
         }
     }
+
     Shown {
         title: format!("sweep of {}", report.axes.join(", ")),
         table: Table::new("", axes().chain(POINT_HEADERS), rows(point_cells)),
@@ -252,6 +257,7 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
     let number = |trial: &find_rate::Trial| {
         [fixed(trial.rate, 3), fixed(trial.achieved, 3), fixed(trial.latency_ns, 0), trial.passed.to_string()]
     };
+
     let found = &report.found;
     let said = match (found.rate, found.failed_rate) {
         (None, _) => format!(
@@ -271,12 +277,14 @@ fn of_search(report: &RateReport, goal: &Goal) -> Shown {
             format_iops(failed)
         ),
     };
+
     let sure = if found.confirmed {
         "Both ends were repeated, and the majority of the runs decided."
     } else {
         "Not confirmed: the runs at the ends did not agree, or there were too few; a longer --duration helps."
     };
     let closed = format!("The closed loop got {} IOPS.", format_iops(report.closed_loop_iops));
+
     Shown {
         title: format!("highest rate of {} with {}", report.job, goal.text),
         table: Table::new("", ["asked", "made", "latency", "within"], found.trials.iter().map(row)),
@@ -302,9 +310,11 @@ fn of_matrix(report: &MatrixReport) -> Shown {
     let number = |row: &matrix::MatrixRow| {
         [vec![row.kind.to_owned(), row.request_bytes.to_string()], point_csv(&row.point)].concat()
     };
+
     let headers = ["", "depth", "GB/s"].into_iter().chain(POINT_HEADERS.into_iter().skip(1));
     let fio = "In fio's terms: --direct=1 --numjobs=32 --iodepth=128, one after the other; rows of 1 MiB keep 256 \
                requests under way, more would only take memory.";
+
     Shown {
         title: "1 MiB sequential and 4 KiB random".to_owned(),
         table: Table::new("", headers, report.rows.iter().map(row)),
@@ -326,6 +336,7 @@ fn of_matrix(report: &MatrixReport) -> Shown {
 fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
     let mut rows = Vec::new();
     let mut numbers = Vec::new();
+
     for run in &report.runs {
         for job in &run.jobs {
             rows.push(vec![
@@ -353,6 +364,7 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         ]);
         numbers.push([vec![run.times.to_string()], point_csv(&run.point), iostat_csv(run.iostat)].concat());
     }
+
     let headers = ["", "rate", "IOPS", "mean", "p99", "r/s", "w/s", "await", "aqu-sz", "%util", "capacity"];
     let mut remarks: Vec<String> = report.finding.iter().map(|said| format!("{}.", upper_first(said))).collect();
     remarks.push(match (&report.device, &report.no_counters) {
@@ -361,11 +373,13 @@ fn of_dual(report: &DualReport, rbd: Option<&[RbdRun]>) -> Shown {
         }
         (None, why) => format!("No counters of the kernel: {}.", why.as_deref().unwrap_or("no device")),
     });
+
     let mut json = serde_json::to_value(report).unwrap_or_default();
     let beside = rbd.map(rbd_table);
     if let (Some(runs), Some(map)) = (rbd, json.as_object_mut()) {
         map.insert("rbd".to_owned(), serde_json::to_value(runs).unwrap_or_default());
     }
+
     let columns = ["reads_per_s", "writes_per_s", "await_ms", "queue", "util_pct"];
     Shown {
         title: "once, and twice at once".to_owned(),

@@ -1,4 +1,4 @@
-//! What a run does while it runs: a bar, and a line for each job, refreshed in place on a terminal.
+//! The progress of a run: a bar, and a line for each job, refreshed in place on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,16 +11,16 @@ use plimsoll_measure::load::{Control, LiveJob};
 
 use crate::screen::TimedBar;
 
-/// Time between two looks.
+/// Time between two refreshes.
 const REFRESH: Duration = Duration::from_millis(500);
-/// The most jobs that are shown: a line each.
+/// Most jobs that are shown, a line each.
 const JOBS_MAX: usize = 20;
 /// Characters of a job's name that are shown.
 const NAME_CHARS: usize = 20;
 
-/// Lines on a terminal, gone when it is dropped.
+/// Lines on a terminal; dropping them removes them.
 pub(super) struct LiveView {
-    // Dropped first: whoever waits for it ends.
+    // Drop this first, so that the thread waiting on it ends.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     _bar: TimedBar,
@@ -33,6 +33,7 @@ impl LiveView {
         if !std::io::stderr().is_terminal() {
             return LiveView { end: None, thread: None, _bar: bar };
         }
+
         let (end, over) = channel::<()>();
         let control = control.clone();
         let thread = std::thread::spawn(move || {
@@ -66,15 +67,15 @@ impl Drop for LiveView {
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // It only draws; if it failed, there is nothing to tell.
+            // The thread only draws: its failure needs no report.
             let _ = thread.join();
         }
     }
 }
 
-/// One job, from two looks that lie `seconds` apart.
+/// Describes one job from two samples `seconds` apart.
 fn text(job: &LiveJob, before: Option<&LiveJob>, seconds: f64) -> String {
-    // Another run, or another job at this place, begins at 0.
+    // Counters that fell are those of another run or job, which began at 0.
     let earlier = before.filter(|old| old.name == job.name && old.requests <= job.requests && old.bytes <= job.bytes);
     let (requests, bytes) = earlier.map_or((0, 0), |old| (old.requests, old.bytes));
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
@@ -112,7 +113,7 @@ mod tests {
             assert!(line.contains(part), "no `{part}` in {line}");
         }
         assert!(line.chars().count() <= 110 && !line.contains("failed"));
-        // A run that began anew, and no time at all.
+        // Counters of a run that began anew, and an interval of 0 s.
         assert!(text(&at(500), Some(&at(1_000)), 0.5).contains("1,000"));
         assert!(text(&LiveJob { errors: 3, ..at(1) }, None, 0.0).contains("3 failed"));
     }

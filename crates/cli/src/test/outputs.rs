@@ -1,4 +1,4 @@
-//! Where the pictures and the page of a run go, seen to be writable before the work.
+//! The files of a run's pictures and page, checked to be writable before the work.
 
 use plimsoll_measure::experiment::pictures::{self, Picture};
 use plimsoll_show::table::Table;
@@ -7,7 +7,7 @@ use super::arguments::TestArguments;
 use crate::failure::Failure;
 use crate::output::{Output, Pictures};
 
-/// See the module's documentation.
+/// The page and the pictures of a run.
 pub(super) struct Outputs {
     page: Option<Output>,
     pictures: Option<Pictures>,
@@ -19,7 +19,7 @@ impl Outputs {
         Ok(Outputs { page, pictures })
     }
 
-    /// Writes what was asked for. `made` is called only where something was.
+    /// Writes the requested files. Calls `made` only if there are any.
     pub(super) fn write(
         &self,
         title: &str,

@@ -1,4 +1,4 @@
-//! `plimsoll test --replay`: what is shown of a replay.
+//! `plimsoll test --replay`: prints the result of a replay.
 
 use std::path::{Path, PathBuf};
 
@@ -21,18 +21,20 @@ use crate::flags::{TestFormat, nanos};
 use crate::recording::Recording;
 use crate::{interrupt, screen};
 
-/// Version of the key `replay` of the JSON.
+/// Version of the key `replay` in the JSON.
 const SCHEMA: u32 = 1;
 
 pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Failure> {
     if matches!(arguments.format, TestFormat::FioJson | TestFormat::FioJsonPlus) {
         return Err(Failure::Input("a replay has no jobs of fio: take --format table, json, csv or yaml".to_owned()));
     }
+
     let same =
         |other: &PathBuf| other.canonicalize().is_ok_and(|other| path.canonicalize().is_ok_and(|it| it == other));
     if arguments.trace.as_ref().is_some_and(same) {
         return Err(Failure::Input("--trace would write over the trace of --replay: name another file".to_owned()));
     }
+
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
     let options = ReplayOptions {
@@ -43,6 +45,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         data_size_bytes: arguments.data_size,
         duration_ns: arguments.duration.map(nanos),
     };
+
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
     let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
@@ -50,6 +53,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
     steps.end();
     let recorded = recording.end();
+
     let scratch = if arguments.keep_files { "scratch files are kept" } else { "scratch files are removed" };
     let result = match result {
         Err(ReplayTestError::Test(error @ TestError::Interrupted)) => {
@@ -58,6 +62,7 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         }
         other => other.map_err(failure)?,
     };
+
     let report = report(&result, &options);
     tell(&result.figures, &checked);
     let written = outputs.write("replay", &[], pictures::table(&report), || pictures::of_report(&report));
@@ -89,7 +94,7 @@ fn text(format: TestFormat, report: &TestReport, result: &ReplayResult) -> Strin
     }
 }
 
-/// The result of a test with one more key.
+/// Returns the result of a test with one more key.
 fn json_text(report: &TestReport, figures: &ReplayFigures) -> String {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     let mut replay = serde_json::to_value(figures).unwrap_or_default();
@@ -116,11 +121,13 @@ fn own_table(figures: &ReplayFigures) -> String {
         row.extend([then.p50_us, then.p99_us, now.p50_us, now.p99_us].map(compared));
         row
     });
+
     let speed = match figures.speed {
         Some(1.0) => "as fast as recorded".to_owned(),
         Some(times) => format!("{times} times as fast as recorded"),
         None => "as fast as it went".to_owned(),
     };
+
     let said = format!(
         "Replayed {} of {} requests of {} ({}), recorded over {:.2} s, {speed}. late: from when a request was due to when it \
          was sent. trace and replay: latencies of the same requests there and here.",

@@ -1,4 +1,4 @@
-//! What a single run shows to people.
+//! The result of a single run for people.
 
 use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_iops, format_throughput_decimal};
 use plimsoll_measure::report::{DirectionReport, JobReport, TestReport};
@@ -21,7 +21,7 @@ pub(super) fn table(report: &TestReport) -> String {
             format!("{:.1}", job.device_depth.average),
         ]
     };
-    // A job that mixes has a line for each direction below its own, one that flushes a line for its flushes.
+    // A job that mixes directions has a line for each below its own, one that flushes a line for its flushes.
     let part = |kind: &str, part: &DirectionReport| {
         let empty = String::new;
         vec![
@@ -37,9 +37,10 @@ pub(super) fn table(report: &TestReport) -> String {
             empty(),
         ]
     };
+
     let mut headers = vec!["job", "type", "shares", "size", "IOPS", "rate", "p50", "p99", "p99.9", "depth"];
     let mut rows: Vec<Vec<String>> = Vec::new();
-    // Where each job's own line is.
+    // Indices of the jobs' own lines.
     let mut lines: Vec<usize> = Vec::new();
     for job in &report.jobs {
         lines.push(rows.len());
@@ -47,7 +48,7 @@ pub(super) fn table(report: &TestReport) -> String {
         let parts = [("- reads", &job.reads), ("- writes", &job.writes), ("- flushes", &job.flushes)];
         rows.extend(parts.into_iter().filter_map(|(kind, direction)| Some(part(kind, direction.as_ref()?))));
     }
-    // Columns of zeros would take the width that the others need.
+    // Columns of zeros would take width from the others.
     let splits: Vec<u64> = report.jobs.iter().map(|job| job.io_queue.map_or(0, |q| q.split)).collect();
     let errors: Vec<u64> = report.jobs.iter().map(|job| job.errors).collect();
     let faults: Vec<u64> = report.jobs.iter().map(|job| job.fault_count).collect();
@@ -61,6 +62,7 @@ pub(super) fn table(report: &TestReport) -> String {
             });
         }
     }
+
     let mut text = screen::table(&headers, rows);
     let total: f64 = report.jobs.iter().map(|j| j.throughput_bytes_per_s).sum();
     let iops: f64 = report.jobs.iter().map(|j| j.iops).sum();

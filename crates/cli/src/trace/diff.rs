@@ -56,6 +56,7 @@ fn table(report: &DiffReport) -> String {
         text.push_str(&screen::wrap(pattern));
         text.push('\n');
     }
+
     if !report.reasons.is_empty() {
         let headers = ["in the way", "disk", "A", "B"];
         let row = |it: &ReasonParts| {
@@ -65,6 +66,7 @@ fn table(report: &DiffReport) -> String {
         };
         text.push_str(&format!("\n{}\n", screen::table(&headers, report.reasons.iter().map(row).collect())));
     }
+
     let headers = ["", "stage", "figure", "A", "B", "change", "p", "verdict"];
     let rows = report.figures.iter().take(ROWS_SHOWN).map(row).collect();
     text.push_str(&format!("\n{}\n", screen::table(&headers, rows)));
@@ -72,6 +74,7 @@ fn table(report: &DiffReport) -> String {
     if further > 0 {
         text.push_str(&format!("{further} more figures: --format json or csv shows them\n"));
     }
+
     let rule = format!(
         "p: how often chance makes such a difference, all taken together. better, worse: shorter or longer by more \
          than 1 %, and p below {ALPHA}. same: within 1 %. open: no evidence."

@@ -15,7 +15,7 @@ use crate::flags::{nanos, time};
 use crate::output::Output;
 use crate::screen;
 
-/// Bytes that go to the file at once.
+/// Bytes per write to the file.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Write a trace as CSV, Parquet, for ui.perfetto.dev, or as arrivals for `plimsoll sim run`
@@ -81,6 +81,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
                        or take --to csv";
         return Err(Failure::Input(message.to_owned()));
     }
+
     let filter = arguments.filter.filter(arguments.until.map(nanos))?;
     match &arguments.output {
         Some(path) => drop(Output::check(path, arguments.force, "--output")?),
@@ -89,8 +90,10 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
         }
         None => {}
     }
+
     let head = head(&arguments.trace)?;
     check_class(&filter, &head, &arguments.trace)?;
+
     let out: Box<dyn Write + Send> = match &arguments.output {
         None => Box::new(std::io::stdout()),
         Some(path) => {
@@ -99,6 +102,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
             Box::new(options.open(path).map_err(|error| cannot_write(arguments, &error))?)
         }
     };
+
     let out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let exported = {
         let mut export =
@@ -114,6 +118,7 @@ pub(super) fn run(arguments: &ExportArguments) -> Result<Outcome, Failure> {
             (Err(error), Some(_)) => return Err(cannot_write(arguments, &error)),
         }
     };
+
     tell(arguments, exported);
     Ok(Outcome::Done)
 }
@@ -123,7 +128,7 @@ fn cannot_write(arguments: &ExportArguments, error: &std::io::Error) -> Failure 
     Failure::Machine(format!("cannot write {place}: {error}"))
 }
 
-/// What is in the file, and what is not, on stderr.
+/// Prints to stderr what the file holds, and what it lacks.
 fn tell(arguments: &ExportArguments, exported: Exported) {
     let Exported { rows, unordered, without_place, left_out } = exported;
     let what = match arguments.to {
@@ -131,13 +136,16 @@ fn tell(arguments: &ExportArguments, exported: Exported) {
         ExportForm::Perfetto => "slices",
         ExportForm::Arrivals => "requests",
     };
+
     if let Some(path) = &arguments.output {
         screen::note(&format!("{}: {} {what}", path.display(), format_count(rows)));
     }
+
     let late = match arguments.to {
         ExportForm::Arrivals => "requests came too late in the trace to be put in order, and are left out",
         _ => "changes of counters came too late in the trace, and are drawn later than they were",
     };
+
     let warnings = [
         (unordered, late),
         (

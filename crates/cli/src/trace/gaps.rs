@@ -1,4 +1,4 @@
-//! `plimsoll trace gaps`: why queues with work sent nothing, and who the limiter is.
+//! `plimsoll trace gaps`: why queues with work dispatched nothing, and the limiter.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -50,6 +50,7 @@ fn table(report: &GapsReport) -> String {
     if parts.is_empty() {
         return "The trace has no pieces of requests.".to_owned();
     }
+
     let classes = report.classes.iter().filter(|class| class.part > 0.0).take(ROWS_SHOWN);
     let headers = ["class", "waited most for", "n", "mean", "max", "of its time in the queue"];
     let class = |it: &ClassWait| {
@@ -61,6 +62,7 @@ fn table(report: &GapsReport) -> String {
     if !rows.is_empty() {
         parts.push(screen::table(&headers, rows));
     }
+
     if !report.longest.is_empty() {
         let headers = ["longest", "ended at", "class", "piece", "shard", "disk", "in the way"];
         let row = |it: &LongGap| {
@@ -87,6 +89,7 @@ fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
         disk.disk,
         format_duration_ns(disk.duration_ns)
     );
+
     let least = format!("n from {}", format_duration_ns(longer_than_ns));
     let headers = ["in the way", &least, "mean", "p50", "p99", "max", "of the time", "overdue"];
     let reason = |it: &ReasonGaps| {
@@ -95,12 +98,14 @@ fn disk_part(disk: &DiskGaps, longer_than_ns: u64) -> String {
         row.extend([percent(it.time_part), percent(it.overdue_part)]);
         row
     };
+
     let mut rows: Vec<Vec<String>> = disk.reasons.iter().map(reason).collect();
     let nothing = String::new;
     let empty = percent(disk.empty_part);
     let no_work = ["no work".to_owned(), nothing(), nothing(), nothing(), nothing(), nothing(), empty, nothing()];
     rows.push(no_work.into());
     let mut text = format!("{}\n\n{}", screen::wrap(&head), screen::table(&headers, rows));
+
     if disk.queues.len() > 1 {
         let headers = ["shard", "dispatches", "no work", "gap mean", "gap max"];
         let row = |it: &QueueGaps| {

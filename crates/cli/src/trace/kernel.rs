@@ -1,4 +1,4 @@
-//! `plimsoll trace kernel`: the kernel's block events: recorded, and beside a program's own trace.
+//! `plimsoll trace kernel`: records the kernel's block events, and lays them beside a program's own trace.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -72,18 +72,22 @@ fn record(arguments: &KernelArguments) -> Result<Outcome, Failure> {
         name.push(".blktrace");
         PathBuf::from(name)
     });
+
     Output::check(&path, arguments.force, "--output")?;
     let place = Place::find().map_err(failure)?;
     let control = Control::default();
     interrupt::stop_on_signal(&control)?;
+
     let begin = Instant::now();
     let is_over = || arguments.duration.is_some_and(|duration| begin.elapsed() >= duration);
     let mut file = Late { path: &path, force: arguments.force, file: None };
     let mut goes_on = || !control.is_stopped() && !is_over();
     let recorded = record::record(&arguments.target, &place, &mut file, &mut goes_on).map_err(failure)?;
+
     let is_interrupted = arguments.duration.is_some() && !is_over();
     file.flush().map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))?;
     let told = tell(&recorded, &path, begin.elapsed(), arguments.format)?;
+
     if arguments.analyse {
         screen::note(&line(&recorded, &path, begin.elapsed()));
         analyse(&path, arguments.format)?;
@@ -93,7 +97,7 @@ fn record(arguments: &KernelArguments) -> Result<Outcome, Failure> {
     Ok(if is_interrupted { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// A file that is made when the first byte comes: not before everything else has been found in order.
+/// A file that is created by its first byte, after everything else has been checked.
 struct Late<'a> {
     path: &'a Path,
     force: bool,
@@ -182,7 +186,7 @@ fn lay_beside(own: &Path, kernel: &Path, format: ReportFormat) -> Result<Outcome
     Ok(if report.matched == 0 { Outcome::Finding } else { Outcome::Done })
 }
 
-/// What each stage is, in the order of the way.
+/// Returns the description of a stage; stages are in the order of the path.
 fn meaning(name: &str) -> &'static str {
     match name {
         "scheduler" => "scheduler: queued to dispatched",
@@ -204,6 +208,7 @@ fn table(report: &BesideReport) -> String {
         format_count(*matched),
         format_count(*own_requests)
     );
+
     let counts = [
         (in_parts, "in several parts"),
         (merged, "as part of a longer one"),
@@ -215,6 +220,7 @@ fn table(report: &BesideReport) -> String {
     for (count, what) in counts.iter().filter(|(count, _)| **count > 0) {
         head += &format!("; {} {what}", format_count(**count));
     }
+
     let mut parts = vec![screen::wrap(&head)];
     if !report.stages.is_empty() {
         let headers = ["where", "mean", "p50", "p99", "max", "of all"];

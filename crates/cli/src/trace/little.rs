@@ -50,11 +50,13 @@ fn table(report: &LittleReport) -> String {
     if further > 0 {
         text.push_str(&format!("\n{further} more classes: --format json shows them"));
     }
+
     for (stage, law) in [("in the queue", &report.queue), ("in the device", &report.device)] {
         if !law.missing.is_empty() {
             text.push_str(&format!("\n{}", screen::wrap(&format!("N is not X R {stage}: {}", law.missing))));
         }
     }
+
     if report.windows.len() > 1 {
         text.push_str(&format!("\n\n{}", windows(&report.windows)));
     }
@@ -75,7 +77,7 @@ fn law(name: &str, law: &Law) -> Vec<String> {
     ]
 }
 
-/// Some of the windows, evenly over the time.
+/// Returns some of the windows, spread evenly over the time.
 fn windows(windows: &[Window]) -> String {
     let headers = ["from", "in queue N", "X R", "in device N", "X R", "X", "R in device"];
     let row = |window: &Window| {

@@ -50,7 +50,7 @@ pub(super) struct FilterFlags {
 }
 
 impl FilterFlags {
-    /// What to take of the trace, up to `to_ns`.
+    /// Returns the filter for the part of the trace up to `to_ns`.
     pub(super) fn filter(&self, to_ns: Option<u64>) -> Result<Filter, Failure> {
         let from_ns = self.from.map_or(0, nanos);
         if to_ns.is_some_and(|to_ns| to_ns <= from_ns) {
@@ -60,8 +60,8 @@ impl FilterFlags {
     }
 }
 
-/// Reads the whole trace for its names and its beginning; what is missing in it goes to stderr. Standard input can be
-/// read once only: classes are numbers then, and times those of its clock.
+/// Reads the whole trace for its names and its beginning; prints what it lost to stderr. Standard input can be read
+/// only once: then classes are numbers, and times those of its clock.
 pub(super) fn head(path: &Path) -> Result<Head, Failure> {
     let mut head = Head::default();
     if path == Path::new("-") {
@@ -75,7 +75,7 @@ pub(super) fn head(path: &Path) -> Result<Head, Failure> {
     Ok(head)
 }
 
-/// Refuses a class that the trace has not; names those that it has.
+/// Refuses a class that the trace lacks, and names those that it has.
 pub(super) fn check_class(filter: &Filter, head: &Head, path: &Path) -> Result<(), Failure> {
     let Some(wanted) = &filter.class else { return Ok(()) };
     let mut names: Vec<&str> = head.names.classes.values().map(|class| class.name.as_str()).collect();
@@ -90,7 +90,7 @@ pub(super) fn check_class(filter: &Filter, head: &Head, path: &Path) -> Result<(
     Err(Failure::Input(format!("{}: no class `{wanted}`; it has {}{tail}", path.display(), names.join(", "))))
 }
 
-/// Hands a trace to `visit` once more; what is missing was told the first time.
+/// Passes a trace to `visit` again, without reporting its losses again.
 pub(super) fn read_again(path: &Path, visit: &mut dyn FnMut(Item)) -> Result<(), Failure> {
     if path == Path::new("-") {
         return super::read(path, visit).map(drop);
@@ -102,10 +102,12 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     let filter = arguments.filter.filter(arguments.to.map(nanos))?;
     let head = head(&arguments.trace)?;
     check_class(&filter, &head, &arguments.trace)?;
+
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut out = BufWriter::new(std::io::stdout().lock());
     let (mut shown, mut further) = (0, 0);
     let mut end = writeln!(out, "{}", show::HEAD);
+
     read_again(&arguments.trace, &mut |item| {
         if end.is_err() || !filter.takes(&item, &head) {
             return;
@@ -119,6 +121,7 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<Outcome, Failure> {
     })?;
     end.and_then(|()| out.flush())?;
     drop(out);
+
     if further > 0 {
         screen::note(&format!("{} more: raise --limit", format_count(further)));
     }

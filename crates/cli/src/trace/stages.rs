@@ -35,7 +35,7 @@ pub(crate) struct StagesArguments {
     pictures: PictureFlags,
 }
 
-/// What groups are made by.
+/// The keys of the groups.
 #[derive(Clone, Debug)]
 struct Groups(Vec<By>);
 
@@ -109,7 +109,7 @@ fn groups(report: &StagesReport) -> String {
     text
 }
 
-/// A row for each stage, the first with the name of the group; one row where no piece has two of the times.
+/// Returns a row for each stage, the first with the name of the group; a single row if no piece has two of the times.
 fn rows(group: &GroupReport) -> Vec<Vec<String>> {
     let row = |(at, stage): (usize, &StageReport)| {
         let mut row = vec![if at == 0 { group.label() } else { String::new() }];
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// The way of one read: 1 ms in the queue, 2 ms in the disk.
+    /// The path of one read: 1 ms in the queue, 2 ms in the disk.
     fn file() -> Vec<u8> {
         let event = |(kind, time_ns)| Event {
             time_ns,

@@ -1,11 +1,11 @@
-//! A report of `tune` for people: what the disk carries, in a screen.
+//! A report of `tune` for people: the disk's figures on one screen.
 
 use plimsoll_figures::units::{format_bytes_binary, format_count, format_duration_ns, format_iops};
 use plimsoll_measure::tune::{DepthCurve, Figure, OperationCost, TuneReport, UnloadedLatency};
 
 use crate::screen;
 
-/// The disk in a few lines, and what is known beyond the four figures; `demo` prints it too.
+/// Returns the disk in a few lines, and the facts beyond the four figures; `demo` prints it too.
 pub(crate) fn table(report: &TuneReport) -> String {
     let disk = report.device.as_ref().map_or_else(|| "unknown device".to_owned(), |device| device.name.clone());
     let (mountpoint, file_system) = (&report.mountpoint, &report.file_system);
@@ -16,6 +16,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
         report.shards, backend.name, backend.reason
     ));
     text.push_str("\n\n");
+
     let rows = vec![
         figure("random read", &report.read_iops),
         figure("random write", &report.write_iops),
@@ -23,6 +24,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
         figure("sequential write", &report.write_bandwidth),
     ];
     text.push_str(&screen::table(&["", "figure", "95 % interval", "deviation", "size", "depth", "CPU"], rows));
+
     text.push_str("\n\n");
     for line in lines(report) {
         text.push_str(&screen::wrap(&line));
@@ -34,7 +36,7 @@ pub(crate) fn table(report: &TuneReport) -> String {
 fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
     let Some(f) = figure else { return vec![name.to_owned(), "not measured".to_owned()] };
     let value = f.unit.text(f.value);
-    // A single sample says nothing of its scatter.
+    // A single sample has no scatter.
     let (interval, deviation) = match f.samples.len().saturating_sub(f.settled_at) {
         0 | 1 => ("unknown".to_owned(), "unknown".to_owned()),
         _ => (f.interval_text(), format!("{:.1} %", f.deviation_pct)),
@@ -50,7 +52,7 @@ fn figure(name: &str, figure: &Option<Figure>) -> Vec<String> {
     ]
 }
 
-/// What is known beyond the four figures, a line each.
+/// Returns the facts beyond the four figures, a line each.
 fn lines(report: &TuneReport) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(cut_short(report));
@@ -58,6 +60,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
     lines.extend(latency("write", &report.write_latency));
     lines.extend(knee("read", &report.read_depths));
     lines.extend(knee("write", &report.write_depths));
+
     if let Some(frontier) = &report.frontier {
         let p = frontier.mix_exponent_p.map_or_else(|| "infinite".to_owned(), |p| format!("{p:.2}"));
         lines.push(format!(
@@ -76,6 +79,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
             .map_or_else(String::new, |factor| format!("; 4 KiB writes off their boundary: {factor:.2} times slower"));
         lines.push(format!("physical block: {what}; the kernel reports {reported}{shifted}"));
     }
+
     let saturation = |curve: &Option<plimsoll_measure::tune::SequentialCurve>| {
         let bytes = curve.as_ref()?.saturation_bytes?;
         Some(format_bytes_binary(u64::from(bytes)))
@@ -85,6 +89,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
     }
     lines.extend(operation("flush", &report.flush));
     lines.extend(operation("discard", &report.discard));
+
     if !report.submissions.is_empty() {
         let kinds = report
             .submissions
@@ -92,6 +97,7 @@ fn lines(report: &TuneReport) -> Vec<String> {
             .map(|cost| format!("{} {}", cost.kind, if cost.blocks { "blocks" } else { "does not block" }));
         lines.push(format!("submissions: {}", kinds.collect::<Vec<String>>().join(", ")));
     }
+
     if let Some(mode) = &report.depth_mode {
         lines.push(format!(
             "for --mode depth: --num-io-queues {} --max-io-requests {} ({})",
@@ -101,10 +107,12 @@ fn lines(report: &TuneReport) -> Vec<String> {
     if let Some(line) = &report.iocost_model {
         lines.push(format!("io.cost.model (in JSON as one line, `iocost_model`): {line}"));
     }
+
     if let Some(state) = &report.steady_state {
         let verdict = if state.attained { "reached" } else { "not reached" };
         lines.push(format!("steady state: {verdict} in {} rounds", state.rounds));
     }
+
     if let Some(merged) = &report.merged {
         lines.push(format!("merged from {} runs", merged.runs.len()));
         for out in &merged.left_out {
@@ -112,12 +120,13 @@ fn lines(report: &TuneReport) -> Vec<String> {
             lines.push(format!("left out: {} of {}, {value} where the median is {median}", out.figure, out.run));
         }
     }
+
     lines.push(format!("read block: {}; write block: {}", report.read_block.how, report.write_block.how));
     lines.push(format!("written: {} in {:.1} s", format_bytes_binary(report.written_bytes), report.duration_s));
     lines
 }
 
-/// The figures whose phase ended before its time.
+/// Returns a line with the figures whose phase ended early.
 fn cut_short(report: &TuneReport) -> Option<String> {
     let figures = [
         ("random read", &report.read_iops),

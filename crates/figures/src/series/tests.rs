@@ -1,4 +1,4 @@
-//! Known answers, and made-up disks whose truth is known.
+//! Known answers, and synthetic disks whose true figures are known.
 
 use plimsoll_sim::{dist::normal, rng::Rng};
 use proptest::prelude::*;

@@ -1,11 +1,11 @@
-//! Figures as data sheets and clouds print them, where 1 MB is 10^6 bytes and an 8th of it a megabit.
+//! Figures as data sheets and clouds print them: 1 MB is 10^6 bytes, and `b` is a bit, an eighth of a byte.
 //!
 //! **Why.** Instance limits come in megabits, volumes in MiB/s, drives in MB/s, and some graphs count operations by the
-//! minute. Each mistaken for another is wrong by 5 %, by 8 times, or by 60 times, and looks plausible.
+//! minute. Each mistaken for another is wrong by 5 %, by a factor of 8 or by a factor of 60, and still looks plausible.
 //!
-//! **How.** Units mean what they say and must be there: `MB` is 10^6 bytes, `MiB` 2^20 bytes, `Mb` 10^6 bits. A letter
-//! alone (`M`) is refused for bytes, for it means either. Counts of operations take `k`, `M`, `G` (decimal). Rates end
-//! in `/s` or `/min`, or in `bps`; operations without either are by the second.
+//! **How.** Units are taken literally and are required: `MB` is 10^6 bytes, `MiB` 2^20 bytes, `Mb` 10^6 bits. A letter
+//! alone (`M`) is refused for bytes, because it may mean either. Counts of operations take `k`, `M`, `G` (decimal).
+//! Rates end in `/s` or `/min`, or in `bps`; operations without either are per second.
 //!
 //! **Limits.** Results are whole, rounded to the nearest; no exponents, no separators between digits.
 //!
@@ -96,7 +96,7 @@ fn bit_factor(unit: &str) -> Option<f64> {
     Some(bits / 8.0)
 }
 
-/// The number at the start, and the unit after it.
+/// Splits `text` into the number at its start and the unit after it.
 fn split_number<'a>(text: &'a str, help: &str) -> Result<(f64, &'a str), UnitError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,14 +1,14 @@
 //! Tiles: things with a state each, such as the disks of a host.
 //!
 //! # Why
-//! Who looks at a page from across the room wants one word for each disk, and the reason beside it.
+//! A reader who looks at a page from across the room wants one word for each disk, and the reason beside it.
 //!
 //! # How it works
-//! A [`Tile`] is a name, a state in words, a sentence, some figures, and a line of what was. Its colour only repeats
-//! what the word says.
+//! A [`Tile`] has a name, a state in words, a sentence, some figures, and a line of recent values. Its colour only
+//! repeats the state.
 //!
 //! # Limits
-//! The line has no axis: it shows whether something rises or falls. A chart shows how much.
+//! The line has no axis: it shows whether a value rises or falls. A chart shows how much.
 //!
 //! # Example
 //! `nvme0n1`, `busy but free`, "97 % of its capacity is free", `U 3 %`, `S 0 %`.
@@ -17,15 +17,15 @@ use std::fmt::Write as _;
 
 use crate::plot::escaped;
 
-/// How a state is to be taken; the state itself is in words.
+/// The weight of a state; the state itself is in words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
-    /// Nothing to say.
+    /// Neutral.
     #[default]
     Quiet,
     /// As it should be.
     Good,
-    /// To be looked at.
+    /// Needs attention.
     Heed,
     /// Wrong.
     Bad,
@@ -45,18 +45,18 @@ impl Mood {
 /// One thing and its state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tile {
-    /// Its name.
+    /// The name of the thing.
     pub name: String,
-    /// Its state in one or a few words.
+    /// The state in one or a few words.
     pub state: String,
-    /// How the state is to be taken.
+    /// The weight of the state.
     pub mood: Mood,
-    /// One sentence of why; empty for none.
+    /// One sentence with the reason; empty for none.
     pub why: String,
     /// Names and values with their units.
     pub figures: Vec<(String, String)>,
-    /// What is drawn as a line: a name, and parts of 1 over time, the latest last; values beyond are drawn at the edge,
-    /// `None` is a gap. Nothing is drawn for fewer than two values.
+    /// The line: its name, and its values over time as parts of 1, the latest last. Values beyond 0 to 1 are drawn at
+    /// the edge, `None` is a gap. With fewer than two values nothing is drawn.
     pub line: (String, Vec<Option<f64>>),
 }
 
@@ -75,6 +75,7 @@ pub(super) fn write(page: &mut String, tiles: &[Tile], id: &str) {
         if !tile.why.is_empty() {
             let _ = write!(page, "<p>{}</p>", escaped(&tile.why));
         }
+
         page.push_str("<dl>");
         for (name, value) in &tile.figures {
             let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
@@ -84,13 +85,15 @@ pub(super) fn write(page: &mut String, tiles: &[Tile], id: &str) {
     page.push_str("</ul>\n");
 }
 
-/// A line 100 wide and 24 high, stretched to the width of its tile.
+/// Renders a line 100 wide and 24 high, stretched to the width of its tile.
 fn line(thing: &str, what: &str, values: &[Option<f64>]) -> String {
     let known: Vec<f64> = values.iter().flatten().copied().filter(|value| value.is_finite()).collect();
     let (Some(last), true) = (known.last(), known.len() > 1) else { return String::new() };
+
     let step = 100.0 / (values.len() - 1).max(1) as f64;
     let mut path = String::new();
     let mut is_joined = false;
+
     for (at, value) in values.iter().enumerate() {
         let Some(value) = value.filter(|value| value.is_finite()) else {
             is_joined = false;
@@ -100,6 +103,7 @@ fn line(thing: &str, what: &str, values: &[Option<f64>]) -> String {
         let _ = write!(path, "{}{x:.1} {y:.1}", if is_joined { "L" } else { "M" });
         is_joined = true;
     }
+
     let percent = |part: f64| format!("{:.0} %", 100.0 * part);
     let (low, high) = known.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
     let told = format!(

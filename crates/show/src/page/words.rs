@@ -1,13 +1,14 @@
-//! A picture in words: what somebody is told who cannot see it.
+//! A picture in words, for readers who cannot see it.
 //!
 //! # Why
-//! "Chart" is no alternative to a chart. Its message is where values begin and end, how low and how high they go.
+//! "Chart" is no alternative to a chart. Its message is where values begin and end, and how low and how high they
+//! reach.
 //!
 //! # How it works
-//! [`words`] names each chart with its axes and says of each layer what its extremes are, and where.
+//! [`words`] names each chart with its axes and, for each layer, its extremes and their positions.
 //!
 //! # Limits
-//! It tells of [`LAYERS_MAX`] layers of a chart; the table beside a picture has all figures.
+//! At most [`LAYERS_MAX`] layers of a chart are described; the table beside a picture has all figures.
 //!
 //! # Example
 //! `Latency over time. Across: time; up: latency. mean: from 85 us to 1.5 ms, lowest 80 us at 2 s, highest 2 ms at
@@ -17,10 +18,10 @@ use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, format_io
 
 use crate::plot::{Bar, Chart, Layer, Unit};
 
-/// Layers of a chart that are told of.
+/// Most layers of a chart that are described.
 const LAYERS_MAX: usize = 12;
 
-/// Charts in words.
+/// Describes charts in words.
 pub(super) fn words(charts: &[Chart]) -> String {
     charts.iter().map(chart_words).collect::<Vec<_>>().join(" ")
 }
@@ -46,7 +47,7 @@ fn layer_words(chart: &Chart, layer: &Layer) -> Option<String> {
     let (x, y) = (chart.x.unit, chart.y.unit);
     match layer {
         Layer::Line { name, points, .. } => line_words(name, points, x, y),
-        // Points that belong to a line of the same name are told with it.
+        // A layer's line already describes the points of the same name.
         Layer::Points { name, .. } if has_line(chart, name) => None,
         Layer::Points { name, points } => {
             line_words(name, &points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>(), x, y)
@@ -93,7 +94,7 @@ fn named(name: &str) -> &str {
     if name.is_empty() { "values" } else { name }
 }
 
-/// A value with its unit.
+/// Prints a value with its unit.
 fn value(value: f64, unit: Unit) -> String {
     let whole = |value: f64| value.max(0.0).round() as u64;
     match unit {

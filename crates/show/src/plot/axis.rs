@@ -1,15 +1,15 @@
-//! Axes: which range they show, where a value lies, and round ticks with labels.
+//! Axes: their range, the position of a value, and round ticks with labels.
 //!
 //! # Why
-//! A reader finds a value on an axis only if the ticks are round in the unit that is written beside them: 256 KiB and
-//! not 250 000 bytes, 1.5 ms and not 1 500 000 ns.
+//! A reader finds a value on an axis only if the ticks are round in the unit written beside them: 256 KiB rather than
+//! 250 000 bytes, 1.5 ms rather than 1 500 000 ns.
 //!
 //! # How it works
-//! Values are *placed* first: as they are on a linear axis, as their logarithm on the others. A [`Span`] is a range of
-//! places, a [`Ruler`] a span over pixels. Steps of linear ticks are 1, 2 or 5 times a power of ten in the unit that
-//! suits the largest value, or a power of two for bytes. Logarithmic axes have ticks at powers, over less than two and
-//! a half decades at 1, 2 and 5 times a power, and linear ticks where there would be fewer than two. Of all sets of
-//! ticks the densest whose labels do not meet is taken.
+//! A value first gets a *place*: the value itself on a linear axis, its logarithm on the others. A [`Span`] is a range
+//! of places, a [`Ruler`] a span over pixels. Steps of linear ticks are 1, 2 or 5 times a power of ten in the unit that
+//! suits the largest value, or a power of two for bytes. Logarithmic axes have ticks at powers; below two and a half
+//! decades at 1, 2 and 5 times a power; and linear ticks if there would be fewer than two. Of all sets of ticks, the
+//! densest whose labels do not meet is used.
 //!
 //! # Limits
 //! Places are at most 1e100 from 0; spans are never empty. Labels have three significant digits on logarithmic axes.
@@ -23,14 +23,14 @@ use super::text::text_width_px;
 use super::{Axis, Bar, Chart, Layer, Scale, Unit};
 
 const FONT_SIZE: f64 = 12.0;
-/// The largest magnitude that is shown, and 1 over it the smallest on a logarithmic axis. Well inside of `f64`, so that
-/// no difference or product of two values overflows.
+/// Largest magnitude shown; 1 over it is the smallest on a logarithmic axis. Far enough inside `f64` that no difference
+/// or product of two values overflows.
 const LARGEST: f64 = 1e100;
 /// Free room beside the outermost points, as a part of the range.
 const PADDING: f64 = 0.025;
 
 impl Scale {
-    /// Where a value lies; `None` if the axis cannot show it.
+    /// Returns the place of a value; `None` if the axis cannot show it.
     pub(super) fn place(self, value: f64) -> Option<f64> {
         let is_shown = match self {
             Scale::Linear => value.abs() <= LARGEST,
@@ -54,12 +54,12 @@ pub(super) struct Span {
 impl Span {
     pub(super) const UNIT: Span = Span { low: 0.0, high: 1.0 };
 
-    /// The least span with both.
+    /// Returns the smallest span that contains both.
     pub(super) fn with(self, other: Span) -> Span {
         Span { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
 
-    /// Of places that may be a single one, or none.
+    /// Returns the span of `places`. There may be only one place, or none.
     fn of(places: impl Iterator<Item = f64>, scale: Scale, includes_zero: bool) -> Span {
         let zero = includes_zero.then_some(0.0);
         let ends = |(low, high): (f64, f64), place: f64| (low.min(place), high.max(place));
@@ -85,7 +85,7 @@ impl Span {
     }
 }
 
-/// The range of the horizontal axis that `chart` needs.
+/// Returns the range of the horizontal axis that `chart` needs.
 pub(super) fn horizontal_span(chart: &Chart) -> Span {
     let scale = chart.x.scale;
     let marks = chart.layers.iter().flat_map(|layer| match layer {
@@ -99,6 +99,7 @@ pub(super) fn horizontal_span(chart: &Chart) -> Span {
     });
     let values = chart.drawable().map(|(x, _)| x).chain(marks.flatten()).chain(ranges);
     let span = Span::of(values.filter_map(|value| scale.place(value)), scale, false);
+
     let has_points = chart.layers.iter().any(|layer| matches!(layer, Layer::Points { .. } | Layer::Bars { .. }));
     match scale {
         Scale::Linear => {
@@ -111,7 +112,7 @@ pub(super) fn horizontal_span(chart: &Chart) -> Span {
     }
 }
 
-/// The range of the vertical axis: with 0, and between ticks, if linear.
+/// Returns the range of the vertical axis. A linear one includes 0 and ends at ticks.
 pub(super) fn vertical_span(chart: &Chart) -> Span {
     let scale = chart.y.scale;
     let others = chart.layers.iter().flat_map(|layer| -> Vec<f64> {
@@ -137,9 +138,9 @@ pub(super) fn vertical_span(chart: &Chart) -> Span {
 /// A round value on an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Where it is.
+    /// Position in pixels.
     pub(super) px: f64,
-    /// What is written beside it.
+    /// The text beside it.
     pub(super) label: String,
 }
 
@@ -156,12 +157,12 @@ impl<'a> Ruler<'a> {
         Ruler { axis, span, start_px, end_px }
     }
 
-    /// Where a value is drawn; `None` if the axis cannot show it.
+    /// Returns where a value is drawn; `None` if the axis cannot show it.
     pub(super) fn px(&self, value: f64) -> Option<f64> {
         self.axis.scale.place(value).map(|place| self.place_px(place))
     }
 
-    /// Where a value is drawn, at an end of the axis if the axis cannot show it; `None` if it is no number.
+    /// Returns where a value is drawn, at an end of the axis if the axis cannot show it; `None` if it is no number.
     pub(super) fn px_or_end(&self, value: f64) -> Option<f64> {
         let end = if value > 1.0 { self.end_px } else { self.start_px };
         (!value.is_nan()).then(|| self.px(value).unwrap_or(end))
@@ -172,7 +173,7 @@ impl<'a> Ruler<'a> {
         self.start_px + part * (self.end_px - self.start_px)
     }
 
-    /// Ticks of a horizontal axis: labels beside each other.
+    /// Returns the ticks of a horizontal axis, whose labels stand side by side.
     pub(super) fn ticks_across(&self) -> Vec<Tick> {
         self.ticks(8.0, |ticks| {
             let half = |tick: &Tick| text_width_px(&tick.label, FONT_SIZE) / 2.0;
@@ -183,9 +184,9 @@ impl<'a> Ruler<'a> {
         })
     }
 
-    /// Ticks of a vertical axis: labels above each other.
+    /// Returns the ticks of a vertical axis, whose labels stand one above the other.
     pub(super) fn ticks_up(&self) -> Vec<Tick> {
-        // The ends of a vertical axis are up to seven of the steps apart in which `vertical_span` chose them.
+        // `vertical_span` rounds both ends outward, so they may be up to seven of its steps apart.
         self.ticks(7.0, |ticks| {
             ticks.windows(2).all(|pair| match pair {
                 [lower, upper] => lower.px - upper.px >= 1.5 * FONT_SIZE,
@@ -194,7 +195,7 @@ impl<'a> Ruler<'a> {
         })
     }
 
-    /// Lines between the powers of a [`Scale::Log10`] axis.
+    /// Returns the positions of the lines between the powers of a [`Scale::Log10`] axis.
     pub(super) fn minor_px(&self) -> Vec<f64> {
         if self.axis.scale != Scale::Log10 || !(0.8..=6.0).contains(&(self.span.high - self.span.low)) {
             return Vec::new();
@@ -209,7 +210,7 @@ impl<'a> Ruler<'a> {
         (self.span.low - slack..=self.span.high + slack).contains(&place)
     }
 
-    /// The densest ticks that fit, at most about `most` of them on a linear axis.
+    /// Returns the densest ticks that fit, at most about `most` of them on a linear axis.
     fn ticks(&self, most: f64, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
         let extent = self.span.high - self.span.low;
         let log = |values: Vec<f64>| -> Vec<Tick> {
@@ -219,12 +220,13 @@ impl<'a> Ruler<'a> {
             });
             shown.collect()
         };
+
         let powers = |base: f64, stride: i32, parts: &[f64]| -> Vec<f64> {
             let exponents = self.span.low.floor() as i32..=self.span.high.ceil() as i32;
             let kept = exponents.filter(|exponent| exponent.rem_euclid(stride) == 0);
             kept.flat_map(|exponent| parts.iter().map(move |part| part * base.powi(exponent))).collect()
         };
-        // Powers of a thousand and of 1024 are where units change.
+        // Units change at powers of a thousand and of 1024.
         let tries: Vec<Vec<Tick>> = match self.axis.scale {
             Scale::Log2 if extent >= 2.0 => {
                 [1, 2, 5, 10, 20, 40, 80, 160].map(|stride| log(powers(2.0, stride, &[1.0]))).into()
@@ -239,11 +241,12 @@ impl<'a> Ruler<'a> {
                 [most, 5.0, 3.0, 2.0, 1.0].map(|count| self.linear_ticks(count)).into()
             }
         };
+
         let fallback = tries.last().cloned().unwrap_or_default();
         tries.into_iter().find(|ticks| fits(ticks)).unwrap_or_else(|| fallback.into_iter().take(1).collect())
     }
 
-    /// About `count` ticks in even steps.
+    /// Returns about `count` ticks in even steps.
     fn linear_ticks(&self, count: f64) -> Vec<Tick> {
         let value = |place: f64| match self.axis.scale {
             Scale::Linear => place,
@@ -267,7 +270,7 @@ const MINUTE_NS: f64 = 60e9;
 const HOUR_NS: f64 = 3600e9;
 
 impl Unit {
-    /// Factors and names in ascending order.
+    /// Returns factors and names in ascending order.
     fn table(self) -> &'static UnitTable {
         match self {
             Unit::None => &[(1.0, "")],
@@ -279,14 +282,14 @@ impl Unit {
         }
     }
 
-    /// The largest unit that is not above `value`, else the smallest.
+    /// Returns the largest unit that is not above `value`, else the smallest.
     fn factor(self, value: f64) -> (f64, &'static str) {
         let smallest = self.table().first().copied().unwrap_or((1.0, ""));
         let fitting = self.table().iter().rev().find(|(factor, _)| *factor <= value.abs() * (1.0 + 1e-9));
         fitting.copied().unwrap_or(smallest)
     }
 
-    /// The unit in which the steps of a linear axis are round.
+    /// Returns the unit in which the steps of a linear axis are round.
     fn axis_factor(self, step: f64, span: Span) -> (f64, &'static str) {
         let largest = span.low.abs().max(span.high.abs());
         match self {
@@ -298,7 +301,7 @@ impl Unit {
         }
     }
 
-    /// The least round step that is at least `raw`.
+    /// Returns the smallest round step that is at least `raw`.
     fn step(self, raw: f64, span: Span) -> f64 {
         if self == Unit::Bytes {
             return (raw * 0.999).log2().ceil().max(0.0).exp2();
@@ -309,7 +312,7 @@ impl Unit {
         steps.into_iter().find(|step| *step >= raw * 0.999).unwrap_or(power * factor * 10.0)
     }
 
-    /// A tick of a linear axis, in as many decimals as its step needs.
+    /// Returns the label of a tick on a linear axis, with the decimals that its step needs.
     fn step_label(self, value: f64, step: f64, span: Span) -> String {
         if value.abs() < step * 1e-6 {
             return "0".to_owned();
@@ -325,7 +328,7 @@ impl Unit {
         format!("{text} {name}").trim_end().to_owned()
     }
 
-    /// A value by itself, with three significant digits, whole plain numbers with all of them.
+    /// Returns the label of a single value: three significant digits, or all digits of a whole plain number.
     fn short_label(self, value: f64) -> String {
         let (factor, name) = self.factor(value);
         let figure = value / factor;
@@ -343,7 +346,7 @@ impl Unit {
     }
 }
 
-/// A whole number with a comma between groups of three digits; others as they are.
+/// Inserts commas between groups of three digits of a whole number; returns other text unchanged.
 fn grouped(number: &str) -> String {
     let (sign, rest) = number.strip_prefix('-').map_or(("", number), |rest| ("-", rest));
     match rest.parse::<u64>() {

@@ -1,14 +1,13 @@
-//! Draws a chart of bars: a row for each name, a bar for each layer, from one value to another.
+//! Draws a bar chart: a row for each name, a bar for each layer, from one value to another.
 //!
 //! # Why
-//! Ratios of many figures of a few things are compared by length, and the names of figures are too long to stand below
-//! an axis.
+//! Readers compare ratios of many figures by length, and the names of figures are too long to stand below an axis.
 //!
 //! # How it works
-//! Rows stand one below the other in the order in which their names first appear, with the name at the left where other
-//! charts have the ticks of their vertical axis. A row has a place for each layer that has bars; its bar goes from the
-//! layer's origin to the value, with an error bar along it. Title, legend, horizontal axis, its marks and the note are
-//! those of every chart; the vertical axis is not looked at.
+//! Rows stand one below the other in the order in which their names first appear, with the name at the left in place of
+//! the vertical axis. A row has a place for each layer that has bars; its bar extends from the layer's origin to the
+//! value, with an error bar along it. Title, legend, horizontal axis, its marks and the note are those of every chart;
+//! the vertical axis is ignored.
 //!
 //! # Limits
 //! Names longer than [`NAME_WIDTH_MAX`] are shortened. Lines, points and bands are not drawn among bars.
@@ -22,21 +21,21 @@ use super::style::{MARK_STROKE, Styles};
 use super::text::{shortened, text_width_px};
 use super::{Chart, Layer, WIDTH, labels};
 
-/// Width of the names at the left.
+/// Greatest width of the names at the left.
 pub(super) const NAME_WIDTH_MAX: f64 = 340.0;
 
 const FONT_SIZE: f64 = 12.0;
 const BAR_HEIGHT: f64 = 10.0;
-/// Least height of a row, so that names do not meet.
+/// Smallest height of a row, so that names do not meet.
 const ROW_LEAST: f64 = 15.0;
 const ROW_GAP: f64 = 7.0;
 
-/// Whether a chart is one of bars.
+/// Returns whether a chart has bars.
 pub(super) fn has_bars(chart: &Chart) -> bool {
     chart.layers.iter().any(|layer| matches!(layer, Layer::Bars { .. }))
 }
 
-/// The names of the rows, in the order in which they first appear.
+/// Returns the names of the rows, in the order in which they first appear.
 pub(super) fn row_names(chart: &Chart) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for layer in &chart.layers {
@@ -50,28 +49,31 @@ pub(super) fn row_names(chart: &Chart) -> Vec<&str> {
     names
 }
 
-/// Width of the widest name.
+/// Returns the width of the widest name.
 pub(super) fn names_width(chart: &Chart) -> f64 {
     let widths = row_names(chart).into_iter().map(|name| text_width_px(name, FONT_SIZE));
     widths.fold(0.0, f64::max).min(NAME_WIDTH_MAX)
 }
 
-/// Draws `chart` from `top` on, and returns where it ends. Title and legend end at `top`.
+/// Draws `chart` from `top` downward and returns where it ends. Title and legend end at `top`.
 pub(super) fn draw(canvas: &mut Canvas, chart: &Chart, span: Span, margins: &Margins, top: f64) -> f64 {
     let (left, right) = (margins.left, WIDTH - margins.right);
     let styles = Styles::of(chart);
     let x = Ruler::new(&chart.x, span, left, right);
     let flags = labels::flags(chart, &x, left, right);
     let top = top + 4.0 + labels::flags_height(&flags);
+
     let names = row_names(chart);
     let has_any = |layer: &&Layer| matches!(layer, Layer::Bars { bars, .. } if !bars.is_empty());
     let layers = chart.layers.iter().filter(has_any).count();
     let bars_height = BAR_HEIGHT * layers as f64;
     let row_height = bars_height.max(ROW_LEAST) + ROW_GAP;
     let bottom = top + row_height * names.len() as f64 + ROW_GAP;
+
     let frame = Frame { left, right, top, bottom };
     draw_axis(canvas, chart, &x, &frame);
     labels::draw_flags(canvas, &flags, top);
+
     for (at, name) in names.iter().enumerate() {
         let middle = top + ROW_GAP / 2.0 + row_height * (at as f64 + 0.5);
         let shown = shortened(name, NAME_WIDTH_MAX, FONT_SIZE);
@@ -93,10 +95,11 @@ pub(super) fn draw(canvas: &mut Canvas, chart: &Chart, span: Span, margins: &Mar
 }
 
 fn draw_bar(canvas: &mut Canvas, (from, to): (f64, f64), range: Option<(f64, f64)>, y: f64, colour: &str) {
-    // A bar of no length is still seen.
+    // At least 1 pixel, so that a bar of no length is still visible.
     let (left, right) = (from.min(to), from.max(to).max(from.min(to) + 1.0));
     let bar = Frame { left, right, top: y + 1.0, bottom: y + BAR_HEIGHT - 1.0 };
     canvas.rect(&bar, &format!("fill=\"{colour}\" fill-opacity=\"0.8\""));
+
     let Some((low, high)) = range else { return };
     let (middle, stroke) = (y + BAR_HEIGHT / 2.0, "stroke=\"#1a1a1a\" stroke-width=\"1.2\"");
     canvas.line((low, middle), (high, middle), stroke);
@@ -105,7 +108,7 @@ fn draw_bar(canvas: &mut Canvas, (from, to): (f64, f64), range: Option<(f64, f64
     }
 }
 
-/// Marks, grid, tick labels and name of the horizontal axis.
+/// Draws marks, grid, tick labels and the name of the horizontal axis.
 fn draw_axis(canvas: &mut Canvas, chart: &Chart, x: &Ruler<'_>, frame: &Frame) {
     let Frame { left, right, top, bottom } = *frame;
     for Tick { px, label } in x.ticks_across() {

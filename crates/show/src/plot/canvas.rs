@@ -1,14 +1,14 @@
-//! Where a picture is drawn: markup in the making, the rectangle of a plot, the room beside it.
+//! The canvas of a picture: its markup, the rectangle of a plot, and the margins beside it.
 //!
 //! # Why
-//! Lines, bars and labels are drawn by those who know them, on one canvas.
+//! The modules for lines, bars and labels all draw on one canvas.
 //!
 //! # How it works
-//! A [`Canvas`] takes texts, lines, rectangles and marks, and gives their SVG; all text enters through one function,
+//! A [`Canvas`] takes texts, lines, rectangles and marks, and returns their SVG. All text enters through one function,
 //! which escapes it.
 //!
 //! # Limits
-//! Nothing is placed here: whoever draws says where.
+//! The canvas places nothing: callers give the coordinates.
 //!
 //! # Example
 //! `canvas.line((0.0, 0.0), (10.0, 0.0), "stroke=\"#444444\"")` is one `<line>`.
@@ -24,14 +24,14 @@ use super::{Chart, WIDTH};
 pub(super) const PLOT_HEIGHT: f64 = 220.0;
 const NOTE_SIZE: f64 = 11.0;
 
-/// Markup in the making.
+/// SVG markup under construction.
 #[derive(Default)]
 pub(super) struct Canvas {
     markup: String,
 }
 
 impl Canvas {
-    /// Text with its baseline at `y`; the one place where text enters a picture.
+    /// Appends text with its baseline at `y`. Text enters a picture nowhere else, so that all of it is escaped.
     pub(super) fn text(&mut self, x: f64, y: f64, attributes: &str, content: &str) {
         let _ = writeln!(self.markup, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{}</text>", escaped(content));
     }
@@ -40,7 +40,7 @@ impl Canvas {
         self.titled_line(from, to, attributes, "");
     }
 
-    /// A line that shows `title` when pointed at.
+    /// Appends a line that shows `title` when pointed at.
     pub(super) fn titled_line(&mut self, from: (f64, f64), to: (f64, f64), attributes: &str, title: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = write!(self.markup, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {attributes}");
@@ -67,7 +67,7 @@ impl Canvas {
         let _ = writeln!(self.markup, "\" fill=\"none\" {attributes}/>");
     }
 
-    /// A filled mark around a point, in the shape of its style.
+    /// Appends a filled mark around a point, in the shape of its style.
     pub(super) fn marker(&mut self, x: f64, y: f64, style: Style) {
         let path: String = style.shape().iter().map(|(dx, dy)| format!("{:.1},{:.1} ", x + dx, y + dy)).collect();
         let attributes = format!("fill=\"{}\" stroke=\"#ffffff\" stroke-width=\"0.8\"", style.colour());
@@ -96,7 +96,7 @@ pub(super) struct Margins {
     pub(super) right: f64,
 }
 
-/// The places and the styles with which the layers of a chart are drawn.
+/// Frame, axes and styles with which the layers of a chart are drawn.
 pub(super) struct Plot<'a> {
     pub(super) frame: Frame,
     pub(super) x: Ruler<'a>,
@@ -104,7 +104,7 @@ pub(super) struct Plot<'a> {
     pub(super) styles: Styles<'a>,
 }
 
-/// The remark below a chart; returns where the chart ends.
+/// Draws the remark below a chart and returns where the chart ends.
 pub(super) fn draw_note(canvas: &mut Canvas, chart: &Chart, left: f64, top: f64) -> f64 {
     let note = chart.note.as_deref().unwrap_or("");
     let lines = wrapped(note, WIDTH - left - 16.0, NOTE_SIZE, 6);

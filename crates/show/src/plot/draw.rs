@@ -1,15 +1,15 @@
 //! Draws one chart: frame, ticks, bands, marks, lines and points.
 //!
 //! # Why
-//! All charts look alike, and their frames stand exactly one below the other, so that one can compare them.
+//! All charts look alike, and their frames are aligned one below the other so that readers can compare them.
 //!
 //! # How it works
-//! [`Margins`] are what the widest labels of all charts of a picture need. A chart is drawn from top to bottom: title,
-//! legend, labels of marks ([`super::labels`]), plot, tick labels, name of the axis, note; each part is as high as its
-//! content, and [`draw_chart`] returns where the next chart begins.
+//! [`Margins`] fit the widest labels of all charts of a picture. A chart is drawn from top to bottom: title, legend,
+//! labels of marks ([`super::labels`]), plot, tick labels, name of the axis, note. Each part is as high as its content,
+//! and [`draw_chart`] returns where the next chart begins.
 //!
 //! # Limits
-//! A plot is [`PLOT_HEIGHT`] high, whatever is in it.
+//! A plot is [`PLOT_HEIGHT`] high, whatever its content.
 //!
 //! # Example
 //! A chart with a title, one row of legend, no labels of marks and no note is 22 + 20 + 8 + 220 + 42 pixels high; the
@@ -24,12 +24,12 @@ use super::{Chart, Layer, Point, WIDTH, bars, labels};
 /// Parts into which long lines are thinned.
 const THINNED_PARTS: usize = 500;
 const FONT_SIZE: f64 = 12.0;
-/// Left of the tick labels: the name of the axis.
+/// Room left of the tick labels for the name of the axis.
 const AXIS_NAME: f64 = 30.0;
 const RIGHT_LEAST: f64 = 30.0;
 const RIGHT_MOST: f64 = 200.0;
 
-/// What the widest labels of all charts of a picture need.
+/// Returns the margins that fit the widest labels of all charts of a picture.
 pub(super) fn margins_of(charts: &[&Chart]) -> Margins {
     let has_ticks = charts.iter().filter(|chart| !bars::has_bars(chart));
     let ticks = has_ticks.flat_map(|chart| vertical_ruler(chart, 0.0, vertical_span(chart)).ticks_up());
@@ -48,7 +48,7 @@ fn vertical_ruler(chart: &Chart, top: f64, span: Span) -> Ruler<'_> {
     Ruler::new(&chart.y, span, top + PLOT_HEIGHT, top)
 }
 
-/// Draws `chart` from `top` on, and returns where it ends.
+/// Draws `chart` from `top` downward and returns where it ends.
 pub(super) fn draw_chart(canvas: &mut Canvas, chart: &Chart, span: Span, margins: &Margins, top: f64) -> f64 {
     let (left, right) = (margins.left, WIDTH - margins.right);
     let mut top = top;
@@ -57,17 +57,21 @@ pub(super) fn draw_chart(canvas: &mut Canvas, chart: &Chart, span: Span, margins
         canvas.text(left, top + 14.0, "font-size=\"13\" font-weight=\"bold\"", &title);
         top += 22.0;
     }
+
     let styles = Styles::of(chart);
     top = labels::draw_legend(canvas, chart, &styles, left, top);
     if bars::has_bars(chart) {
         return bars::draw(canvas, chart, span, margins, top);
     }
+
     let x = Ruler::new(&chart.x, span, left, right);
     let flags = labels::flags(chart, &x, left, right);
     top += 4.0 + labels::flags_height(&flags);
+
     let bottom = top + PLOT_HEIGHT;
     let y = vertical_ruler(chart, top, vertical_span(chart));
     let plot = Plot { frame: Frame { left, right, top, bottom }, x, y, styles };
+
     draw_bands(canvas, chart, &plot);
     draw_axes(canvas, chart, &plot);
     draw_marks(canvas, chart, &plot);
@@ -89,7 +93,7 @@ fn draw_bands(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     }
 }
 
-/// Grid, frame, tick labels and names of both axes.
+/// Draws grid, frame, tick labels and names of both axes.
 fn draw_axes(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     let Frame { left, right, top, bottom } = plot.frame;
     let faint = "stroke=\"#000000\" stroke-opacity=\"0.05\"";
@@ -100,6 +104,7 @@ fn draw_axes(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     for x in plot.x.minor_px() {
         canvas.line((x, top), (x, bottom), faint);
     }
+
     for Tick { px, label } in plot.y.ticks_up() {
         canvas.line((left, px), (right, px), grid);
         canvas.text(left - 6.0, px + 4.0, "text-anchor=\"end\"", &shortened(&label, 160.0, FONT_SIZE));
@@ -110,6 +115,7 @@ fn draw_axes(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
         let half = text_width_px(&label, FONT_SIZE) / 2.0 + 2.0;
         canvas.text(px.min(WIDTH - half), bottom + 17.0, "text-anchor=\"middle\"", &label);
     }
+
     canvas.rect(&plot.frame, "fill=\"none\" stroke=\"#666666\"");
     let name = shortened(&chart.x.label, right - left, FONT_SIZE);
     canvas.text(left + (right - left) / 2.0, bottom + 34.0, "text-anchor=\"middle\"", &name);
@@ -135,7 +141,7 @@ fn draw_marks(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     }
 }
 
-/// Lines, then points, so that no line hides a point.
+/// Draws lines first and then points, so that no line hides a point.
 fn draw_layers(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     for layer in &chart.layers {
         if let Layer::Line { name, points, dashed } = layer {
@@ -165,7 +171,8 @@ fn draw_points(canvas: &mut Canvas, plot: &Plot<'_>, style: Style, points: &[Poi
     let stroke = format!("stroke=\"{}\" stroke-opacity=\"0.75\" stroke-width=\"1.2\"", style.colour());
     for (x, y, range) in &shown {
         let Some((low, high)) = range else { continue };
-        // An end that the axis cannot show, such as 0 on a logarithmic one, is the end of the axis.
+        // An error bar's end that the axis cannot show, such as 0 on a logarithmic one, is drawn at the end of the
+        // axis.
         let ends = [*low, *high].map(|value| plot.y.px_or_end(value).unwrap_or(*y));
         canvas.line((*x, ends[0]), (*x, ends[1]), &stroke);
         for end in ends {
@@ -177,7 +184,7 @@ fn draw_points(canvas: &mut Canvas, plot: &Plot<'_>, style: Style, points: &[Poi
     }
 }
 
-/// The highest and the lowest of each of [`THINNED_PARTS`] parts, in order; few points stay as they are.
+/// Keeps the highest and the lowest of each of [`THINNED_PARTS`] parts, in order; returns few points unchanged.
 fn thinned<T: Copy>(points: Vec<T>, y: impl Fn(&T) -> f64) -> Vec<T> {
     if points.len() <= 2 * THINNED_PARTS {
         return points;

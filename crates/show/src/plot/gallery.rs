@@ -1,8 +1,8 @@
-//! Example charts of every kind, for tests: what the pages of measuring commands are made of.
+//! Example charts of every kind that the measuring commands draw, for tests.
 
 use super::{Axis, Chart, Layer, Point, Unit};
 
-/// A figure between -1 and 1 that looks random and is always the same.
+/// Returns a figure between -1 and 1 that looks random but is always the same.
 fn wobble(at: usize) -> f64 {
     (at as f64 * 12.9898).sin() * (at as f64 * 4.1414).cos()
 }
@@ -19,7 +19,7 @@ fn horizontal(y: f64, label: &str) -> Layer {
     Layer::HorizontalMark { y, label: label.to_owned() }
 }
 
-/// Rates by request size with the fitted cost, and what the fit leaves.
+/// Draws rates by request size with the fitted cost, and the residuals of the fit.
 pub(crate) fn size_curve() -> Vec<Chart> {
     let sizes: Vec<f64> = (9..=20).map(|power| 2f64.powi(power)).collect();
     let kinds = [("reads", 260e3, 3.1e9), ("writes", 140e3, 1.4e9)];
@@ -27,6 +27,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
     let residual = |at: usize| 0.04 * wobble(at);
     let axis = || Axis::log2("request size", Unit::Bytes);
     let (mut curve, mut rest) = (Vec::new(), vec![horizontal(0.0, "")]);
+
     for (index, (name, iops, rate)) in kinds.into_iter().enumerate() {
         let seed = |at: usize| at + 50 * index;
         let curve_points = sizes.iter().enumerate().map(|(at, size)| {
@@ -39,6 +40,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
         curve.push(Layer::Points { name: name.to_owned(), points: curve_points.collect() });
         rest.push(Layer::Points { name: name.to_owned(), points: rest_points.collect() });
     }
+
     vec![
         Chart {
             title: "Rate by request size".into(),
@@ -57,7 +59,7 @@ pub(crate) fn size_curve() -> Vec<Chart> {
     ]
 }
 
-/// Latency against load, with the knee, a goal and a prediction.
+/// Draws latency against load, with the knee, a goal and a prediction.
 pub(crate) fn latency_against_load() -> Chart {
     let loads = || (1..=24).map(|step| f64::from(step) * 10e3);
     let latency = |load: f64, base: f64| base / (1.0 - load / 251e3);
@@ -79,7 +81,7 @@ pub(crate) fn latency_against_load() -> Chart {
     }
 }
 
-/// What is left for reads while the disk writes.
+/// Draws the read bandwidth left while the disk writes.
 pub(crate) fn frontier() -> Chart {
     let reads = |write: f64| 3.1e9 * (1.0 - (write / 1.4e9).powf(1.3)).max(0.0).powf(1.0 / 1.3);
     let writes = || (0..=14).map(|step| f64::from(step) * 0.1e9);
@@ -97,7 +99,7 @@ pub(crate) fn frontier() -> Chart {
     }
 }
 
-/// A rate over ten minutes that falls off, with the window that counts.
+/// Draws a rate that falls over ten minutes, with the steady-state window.
 pub(crate) fn time_series() -> Chart {
     let rate = |at: usize| if at < 2400 { 1.9e9 } else { 1.15e9 } * (1.0 + 0.06 * wobble(at));
     Chart {
@@ -114,7 +116,7 @@ pub(crate) fn time_series() -> Chart {
     }
 }
 
-/// More layers than a legend names, and more marks than there is room for.
+/// Draws more layers than a legend names, and more marks than there is room for.
 pub(crate) fn crowd() -> Chart {
     let curve = |index: usize| (0..60).map(|at| (at as f64, index as f64 + wobble(at))).collect();
     let lines = (0..16).map(|index| line(&format!("class <{index}> & friends"), index % 5 == 4, curve(index)));
@@ -129,7 +131,7 @@ pub(crate) fn crowd() -> Chart {
     }
 }
 
-/// One of each kind.
+/// Returns one chart of each kind.
 pub(crate) fn all() -> Vec<Chart> {
     let mut charts = size_curve();
     charts.extend([latency_against_load(), frontier(), time_series(), crowd()]);

@@ -1,18 +1,18 @@
-//! Legends and labels of marks: where they stand so that they cover neither data nor each other.
+//! Legends and labels of marks, placed so that they cover neither data nor each other.
 //!
 //! # Why
-//! A label inside of a plot sooner or later covers the one point that matters.
+//! A label inside a plot sooner or later covers the one point that matters.
 //!
 //! # How it works
 //! * The legend stands above the plot, in rows from left to right.
 //! * Labels of vertical marks and bands are *flags* on rows just above the plot. Marks are placed from right to left,
-//!   each on the lowest row on which it crosses neither the text nor the staff of another; then come bands. Marks are
-//!   also placed from left to right, and whichever order places more of them is taken.
+//!   each on the lowest row on which it crosses neither the text nor the staff of another; then bands are placed. The
+//!   same is tried from left to right, and the order that places more flags is used.
 //! * Labels of horizontal marks stand at the right, at the height of their line, pushed apart where they would meet.
 //!
 //! # Limits
-//! [`ROWS_MAX`] rows of flags, a text line for each horizontal mark as far as they fit beside the plot; the marks of
-//! other labels stay.
+//! There are [`ROWS_MAX`] rows of flags, and a line of text for each horizontal mark as far as the lines fit beside the
+//! plot. Where a label finds no room, its mark still stays.
 //!
 //! # Example
 //! Three marks close to each other: the rightmost has the lowest flag, the others stand above it, each on its staff.
@@ -30,7 +30,7 @@ const FLAG_WIDTH_MAX: f64 = 360.0;
 const LEGEND_ROW_HEIGHT: f64 = 18.0;
 const LEGEND_NAME_WIDTH_MAX: f64 = 320.0;
 
-/// Draws the legend from `top` on, and returns where it ends.
+/// Draws the legend from `top` downward and returns where it ends.
 pub(super) fn draw_legend(canvas: &mut Canvas, chart: &Chart, styles: &Styles<'_>, left: f64, top: f64) -> f64 {
     let named: Vec<&str> = styles.names.iter().copied().filter(|name| !name.is_empty()).collect();
     let (mut x, mut y) = (left, top + 9.0);
@@ -45,6 +45,7 @@ pub(super) fn draw_legend(canvas: &mut Canvas, chart: &Chart, styles: &Styles<'_
         canvas.text(x + key + 6.0, y + 4.0, "", &shown);
         x += width + 22.0;
     }
+
     let more = named.len().saturating_sub(LEGEND_MAX);
     if more > 0 {
         if x + 80.0 > WIDTH - 12.0 {
@@ -52,6 +53,7 @@ pub(super) fn draw_legend(canvas: &mut Canvas, chart: &Chart, styles: &Styles<'_
         }
         canvas.text(x, y + 4.0, "fill=\"#555555\"", &format!("and {more} more"));
     }
+
     if named.is_empty() { top } else { y + 11.0 }
 }
 
@@ -60,7 +62,7 @@ fn key_width(chart: &Chart, name: &str) -> f64 {
     if has_line { 28.0 } else { 10.0 }
 }
 
-/// What the layers of a name look like: a piece of their line, a mark of their points.
+/// Draws the key of a name: a piece of its line, a mark of its points.
 fn draw_key(canvas: &mut Canvas, chart: &Chart, name: &str, style: Style, x: f64, y: f64) {
     let line = chart.layers.iter().find_map(|layer| match layer {
         Layer::Line { name: of, dashed, .. } if of == name => Some(*dashed),
@@ -76,7 +78,7 @@ fn draw_key(canvas: &mut Canvas, chart: &Chart, name: &str, style: Style, x: f64
     }
 }
 
-/// Where a band begins and ends; `None` if it is empty or no range at all.
+/// Returns where a band begins and ends; `None` if it is empty or no range at all.
 pub(super) fn band_px(x: &Ruler<'_>, from: f64, to: f64) -> Option<(f64, f64)> {
     if from <= to { Some((x.px_or_end(from)?, x.px_or_end(to)?)) } else { None }
 }
@@ -88,13 +90,13 @@ pub(super) struct Flag {
     /// Where the text begins and ends.
     start: f64,
     end: f64,
-    /// Where the mark is; `None` for a band.
+    /// Position of the mark; `None` for a band.
     staff: Option<f64>,
     row: usize,
 }
 
 impl Flag {
-    /// Whether the two cannot stand as they are.
+    /// Returns whether two flags overlap or cross.
     fn meets(&self, other: &Flag) -> bool {
         let crosses = |flag: &Flag, of: &Flag| {
             of.staff.is_some_and(|staff| of.row > flag.row && (flag.start - 3.0..=flag.end + 3.0).contains(&staff))
@@ -103,7 +105,7 @@ impl Flag {
         overlaps || crosses(self, other) || crosses(other, self)
     }
 
-    /// The same flag at the right of its staff, or at the left.
+    /// Returns the same flag at the right of its staff, or at the left.
     fn at_side(&self, is_right: bool) -> Flag {
         let width = self.end - self.start;
         let start = match self.staff {
@@ -115,7 +117,7 @@ impl Flag {
     }
 }
 
-/// The labels of vertical marks and bands, each on its row.
+/// Returns the labels of vertical marks and bands, each on its row.
 pub(super) fn flags(chart: &Chart, x: &Ruler<'_>, left: f64, right: f64) -> Vec<Flag> {
     let wanted = chart.layers.iter().filter_map(|layer| {
         let (label, middle, staff) = match layer {
@@ -131,9 +133,11 @@ pub(super) fn flags(chart: &Chart, x: &Ruler<'_>, left: f64, right: f64) -> Vec<
         let start = (middle - width / 2.0).min(right - width).max(left);
         (!text.is_empty()).then_some(Flag { text, start, end: start + width, staff, row: 0 })
     });
+
     let mut wanted: Vec<Flag> = wanted.collect();
     wanted.sort_by(|a, b| a.staff.unwrap_or(f64::MAX).total_cmp(&b.staff.unwrap_or(f64::MAX)));
     let (marks, bands): (Vec<Flag>, Vec<Flag>) = wanted.into_iter().partition(|flag| flag.staff.is_some());
+
     let from_left = placed(marks.iter().chain(&bands), false, left);
     let from_right = placed(marks.iter().rev().chain(&bands), true, left);
     if (from_left.len(), flags_height(&from_right)) > (from_right.len(), flags_height(&from_left)) {
@@ -143,8 +147,8 @@ pub(super) fn flags(chart: &Chart, x: &Ruler<'_>, left: f64, right: f64) -> Vec<
     }
 }
 
-/// Places flags one after the other, each on the lowest row that has room at the preferred side of its staff, or else
-/// at the other.
+/// Places flags one after the other, each on the lowest row with room at the preferred side of its staff, or else at
+/// the other side.
 fn placed<'a>(wanted: impl Iterator<Item = &'a Flag>, prefers_right: bool, left: f64) -> Vec<Flag> {
     let mut placed: Vec<Flag> = Vec::new();
     for flag in wanted {
@@ -157,7 +161,7 @@ fn placed<'a>(wanted: impl Iterator<Item = &'a Flag>, prefers_right: bool, left:
     placed
 }
 
-/// The height of the rows that `flags` stand on.
+/// Returns the height of the rows on which `flags` stand.
 pub(super) fn flags_height(flags: &[Flag]) -> f64 {
     flags.iter().map(|flag| flag.row + 1).max().map_or(4.0, |rows| ROW_HEIGHT * rows as f64 + 2.0)
 }
@@ -171,7 +175,7 @@ pub(super) fn draw_flags(canvas: &mut Canvas, flags: &[Flag], top: f64) {
         }
         let colour = if flag.staff.is_some() { "fill=\"#333333\"" } else { "fill=\"#35597a\"" };
         match flag.staff {
-            // The width is an estimate: text at the left of its staff ends there.
+            // The width is an estimate: anchor text left of its staff at its end.
             Some(staff) if flag.end < staff => {
                 canvas.text(flag.end, baseline, &format!("text-anchor=\"end\" {colour}"), &flag.text);
             }
@@ -190,16 +194,19 @@ pub(super) fn draw_gutter(canvas: &mut Canvas, chart: &Chart, plot: &Plot<'_>) {
     let mut marks: Vec<(f64, &str)> = marks.collect();
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
     marks.truncate((PLOT_HEIGHT / ROW_HEIGHT) as usize);
+
     let mut heights: Vec<f64> = Vec::new();
     for (y, _) in &marks {
-        // The topmost stays below the flags.
+        // Keep the topmost below the flags.
         heights.push(heights.last().map_or(y.max(plot.frame.top + 8.0), |above| y.max(above + ROW_HEIGHT)));
     }
+
     let mut lowest = plot.frame.bottom;
     for height in heights.iter_mut().rev() {
         *height = height.min(lowest);
         lowest = *height - ROW_HEIGHT;
     }
+
     for ((y, label), height) in marks.into_iter().zip(heights) {
         canvas.line((right, y), (right + 9.0, height), "stroke=\"#444444\"");
         let shown = shortened(label, WIDTH - right - 16.0, FONT_SIZE);

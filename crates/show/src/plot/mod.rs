@@ -1,30 +1,30 @@
 //! Charts as pictures: SVG without scripts, fonts or anything else from outside.
 //!
 //! # Why
-//! What a disk does under load, where its knee lies and how well a fitted cost follows the measurement is seen at once
-//! in a picture, and hardly in a table.
+//! A picture shows at once how a disk behaves under load, where its knee lies and how well a fitted cost matches the
+//! measurement; a table hardly does.
 //!
 //! # How it works
 //! A [`Chart`] has two axes and layers. [`svg`] draws charts one below the other; those with the same horizontal axis
-//! share its range, so that residuals stand below what they belong to. Values are plain numbers in the base unit of
-//! their axis ([`Unit`]); ticks are round and labelled in units that people know (64 KiB, 100 k, 1.5 ms).
+//! share its range, so that residuals stand below their points. Values are plain numbers in the base unit of their axis
+//! ([`Unit`]); ticks are round and labelled in familiar units (64 KiB, 100 k, 1.5 ms).
 //!
-//! * Layers of the same name share a colour and an entry of the legend: points that were measured and the line fitted
-//!   to them. Colours are those of Okabe and Ito (2008) without the yellow, which is too faint on white; people with
-//!   any colour vision can tell them apart. From the eighth name on lines are dotted as well.
+//! * Layers of the same name share a colour and an entry of the legend: measured points and the line fitted to them.
+//!   Colours are those of Okabe and Ito (2008) without the yellow, which is too faint on white; people with any colour
+//!   vision can tell them apart. From the eighth name on, lines are dotted as well.
 //! * Nothing covers the data: the legend and the labels of vertical marks and bands stand above the plot, the labels of
 //!   horizontal marks at its right, the note below.
-//! * The range of an axis holds all values of all layers, marks and ends of bands included, so that nothing has to be
-//!   cut off. A linear vertical axis includes 0.
+//! * The range of an axis holds all values of all layers, including marks and ends of bands, so that nothing is cut
+//!   off. A linear vertical axis includes 0.
 //! * A chart with [`Layer::Bars`] has a row for each name of a bar in place of a vertical axis.
-//! * More than a thousand points of a layer are thinned to the least and the largest of each of 500 parts.
+//! * More than a thousand points of a layer are thinned to the smallest and the largest of each of 500 parts.
 //!
 //! # Limits
-//! * Values that are no finite number or beyond ±1e100, and on a logarithmic axis those below 1e-100 (0 and negative
-//!   ones too), are left out. A chart without any point or line left is left out.
-//! * Nobody knows the reader's fonts: widths of text are estimates, on the wide side. Long labels are shortened.
-//! * A legend names [`LEGEND_MAX`] layers and says how many more there are. Labels of marks that find no room are left
-//!   out; the mark stays, and its label is shown when pointed at.
+//! * Left out are values that are not finite or beyond ±1e100; on a logarithmic axis those below 1e-100 (0 and negative
+//!   ones too); and charts that have no point or line left.
+//! * The reader's fonts are unknown: widths of text are estimates, on the wide side. Long labels are shortened.
+//! * A legend names at most [`LEGEND_MAX`] layers and counts the rest. Labels of marks that find no room are left out;
+//!   the mark stays, and its label is shown when pointed at.
 //!
 //! # Example
 //! Latency against load, with the knee marked at 150 k reads a second:
@@ -66,7 +66,7 @@ use canvas::Canvas;
 use draw::{draw_chart, margins_of};
 use text::shortened;
 
-/// The most layers that a legend names.
+/// Most layers that a legend names.
 pub const LEGEND_MAX: usize = 12;
 
 /// Width of every picture in pixels.
@@ -75,53 +75,53 @@ const WIDTH: f64 = 960.0;
 const HEADER: f64 = 40.0;
 const TITLE_SIZE: f64 = 17.0;
 
-/// A picture of one or more layers over two axes.
+/// Layers over two axes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows, one line.
+    /// The title, one line.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn: bands, marks, lines, points, each kind in this order.
+    /// The layers. Bands are drawn first, then marks, lines and points.
     pub layers: Vec<Layer>,
     /// A remark below the chart, wrapped to its width.
     pub note: Option<String>,
 }
 
-/// An axis: its name, its scale, and what its values are.
+/// An axis: its name, its scale, and the unit of its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What is shown; the unit stands at the ticks, except with [`Unit::None`].
+    /// The name of the axis. The unit stands at the ticks, except with [`Unit::None`].
     pub label: String,
-    /// How values are spread.
+    /// The spacing of values.
     pub scale: Scale,
-    /// What values are.
+    /// The unit of the values.
     pub unit: Unit,
 }
 
 impl Axis {
-    /// An axis in even steps.
+    /// Returns an axis in even steps.
     #[must_use]
     pub fn linear(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Linear, unit }
     }
 
-    /// An axis in powers of two, for sizes and depths.
+    /// Returns an axis in powers of two, for sizes and depths.
     #[must_use]
     pub fn log2(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Log2, unit }
     }
 
-    /// An axis in powers of ten, for latencies and rates.
+    /// Returns an axis in powers of ten, for latencies and rates.
     #[must_use]
     pub fn log10(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), scale: Scale::Log10, unit }
     }
 }
 
-/// How values are spread over an axis.
+/// The spacing of values on an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// In even steps.
@@ -133,7 +133,7 @@ pub enum Scale {
     Log10,
 }
 
-/// What the values of an axis are, and so how ticks are labelled.
+/// The unit of an axis, which decides the labels of its ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Plain numbers; a unit, if there is one, stands in the label of the axis.
@@ -145,63 +145,63 @@ pub enum Unit {
     PerSecond,
     /// Bytes per second, shown as 500 MB/s, 1.5 GB/s.
     BytesPerSecond,
-    /// Nanoseconds, shown as 85 ns, 100 us, 1.5 ms, 20 s; from ten minutes on in min, from five hours on in h.
+    /// Nanoseconds, shown as 85 ns, 100 us, 1.5 ms, 20 s; in min from ten minutes on, in h from five hours on.
     Nanoseconds,
     /// A part of one, shown in per cent: 0.05 is 5 %.
     Fraction,
 }
 
-/// One thing in a chart.
+/// One drawn part of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Layer {
     /// Points joined by straight lines, in the order given.
     Line {
-        /// In the legend; empty for none.
+        /// Name in the legend; empty for none.
         name: String,
         /// Horizontal and vertical values, in the units of the axes.
         points: Vec<(f64, f64)>,
-        /// Drawn in dashes: a fit, a limit, a prediction.
+        /// Whether the line is dashed: a fit, a limit, a prediction.
         dashed: bool,
     },
     /// Single points, such as measured ones.
     Points {
-        /// In the legend; empty for none.
+        /// Name in the legend; empty for none.
         name: String,
         /// The points.
         points: Vec<Point>,
     },
     /// Bars along the horizontal axis, a row for each name: ratios of many figures. A chart with bars has rows in place
-    /// of its vertical axis; lines and points are not drawn in it.
+    /// of its vertical axis; its lines and points are not drawn.
     Bars {
-        /// In the legend; empty for none.
+        /// Name in the legend; empty for none.
         name: String,
-        /// Where the bars begin, in the unit of the horizontal axis.
+        /// Start of the bars, in the unit of the horizontal axis.
         from: f64,
         /// The bars, each in the row of its name.
         bars: Vec<Bar>,
     },
     /// A line across the chart at one horizontal value, such as a knee.
     VerticalMark {
-        /// Where, in the unit of the horizontal axis.
+        /// Position in the unit of the horizontal axis.
         x: f64,
-        /// Shown above the chart; empty for none.
+        /// Label above the chart; empty for none.
         label: String,
     },
     /// A line across the chart at one vertical value, such as a latency goal or the zero of residuals.
     HorizontalMark {
-        /// Where, in the unit of the vertical axis.
+        /// Position in the unit of the vertical axis.
         y: f64,
-        /// Shown at the right of the chart; empty for none.
+        /// Label at the right of the chart; empty for none.
         label: String,
     },
     /// A range of the horizontal axis, such as the steady-state window. An end that is infinite, or that the axis
-    /// cannot show, is the end of the axis.
+    /// cannot show, is drawn at the end of the axis.
     Band {
-        /// Where it begins, in the unit of the horizontal axis.
+        /// Start in the unit of the horizontal axis.
         from: f64,
-        /// Where it ends; at least `from`, else the band is left out.
+        /// End; at least `from`, else the band is left out.
         to: f64,
-        /// Shown above the chart; empty for none.
+        /// Label above the chart; empty for none.
         label: String,
     },
 }
@@ -211,7 +211,7 @@ pub enum Layer {
 pub struct Bar {
     /// The name of its row.
     pub row: String,
-    /// Where it ends.
+    /// Where the bar ends.
     pub value: f64,
     /// The ends of its error bar, if it has one.
     pub range: Option<(f64, f64)>,
@@ -229,13 +229,13 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point without an error bar.
+    /// Returns a point without an error bar.
     #[must_use]
     pub fn new(x: f64, y: f64) -> Point {
         Point { x, y, range: None }
     }
 
-    /// A point with an error bar from `low` to `high`.
+    /// Returns a point with an error bar from `low` to `high`.
     #[must_use]
     pub fn with_range(x: f64, y: f64, low: f64, high: f64) -> Point {
         Point { x, y, range: Some((low, high)) }
@@ -261,7 +261,7 @@ impl From<&Series> for Chart {
 }
 
 impl Chart {
-    /// Lines, points and bars with both values in the range of their axes; bars are at the vertical value 1.
+    /// Returns lines, points and bars with both values in the range of their axes; bars have the vertical value 1.
     fn drawable(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let pairs = self.layers.iter().flat_map(|layer| {
             let (line, points, bars): (&[(f64, f64)], &[Point], &[Bar]) = match layer {
@@ -277,30 +277,34 @@ impl Chart {
     }
 }
 
-/// A picture of `charts`, one below the other, 960 pixels wide. `title` stands above them; empty for none.
+/// Draws `charts` one below the other, 960 pixels wide. `title` stands above them; empty for none.
 ///
-/// The text is a whole SVG file, and can be put into an HTML page as it is: it has no identifiers that could meet
-/// those of another picture.
+/// Returns a whole SVG file that can also be put into an HTML page: it has no identifiers that could collide with those
+/// of another picture.
 #[must_use]
 pub fn svg(title: &str, charts: &[Chart]) -> String {
     let charts: Vec<&Chart> = charts.iter().filter(|chart| chart.drawable().next().is_some()).collect();
     let margins = margins_of(&charts);
     let mut canvas = Canvas::default();
     let mut top = 12.0;
+
     if !title.is_empty() {
         let shown = shortened(title, WIDTH - margins.left - 12.0, TITLE_SIZE * 1.1);
         canvas.text(margins.left, 26.0, "font-size=\"17\" font-weight=\"bold\"", &shown);
         top = HEADER;
     }
+
     for chart in &charts {
         let shared = charts.iter().filter(|other| other.x == chart.x);
         let span = shared.map(|other| horizontal_span(other)).reduce(Span::with).unwrap_or(Span::UNIT);
         top = draw_chart(&mut canvas, chart, span, &margins, top);
     }
+
     if charts.is_empty() {
         canvas.text(margins.left, top + 16.0, "fill=\"#555555\"", "There are no points to draw.");
         top += 32.0;
     }
+
     let described = if title.is_empty() { charts.first().map_or("", |chart| chart.title.as_str()) } else { title };
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{top:.0}\" \

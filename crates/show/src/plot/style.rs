@@ -1,20 +1,20 @@
-//! Colours, dashes and shapes: how layers are told from each other.
+//! Colours, dashes and shapes that tell layers apart.
 //!
 //! # Why
-//! Who cannot tell colours apart must be able to tell lines apart.
+//! Readers who cannot tell colours apart must still be able to tell lines apart.
 //!
 //! # How it works
-//! A layer's name has a number, in the order of the chart; colour, dashes and shape follow from it.
+//! The names of layers are numbered in the order of the chart; colour, dashes and shape follow from the number.
 //!
 //! # Limits
-//! Beyond 84 names styles come again.
+//! After 84 names the styles repeat.
 //!
 //! # Example
 //! The ninth name has the colour of the second, and other dashes.
 
 use super::{Chart, Layer};
 
-/// How the lines of marks are drawn.
+/// Stroke of the lines of marks.
 pub(super) const MARK_STROKE: &str = "stroke=\"#444444\" stroke-width=\"1.2\" stroke-dasharray=\"5 3\"";
 
 /// Okabe and Ito, "Color Universal Design" (2008), without the yellow.
@@ -44,7 +44,7 @@ impl Style {
         SHAPES.get(self.index % SHAPES.len()).copied().unwrap_or(&[])
     }
 
-    /// Attributes of a line.
+    /// Returns the attributes of a line.
     pub(super) fn stroke(self, dashed: bool) -> String {
         let dashes = if dashed { DASHES_OF_DASHED } else { DASHES };
         let dashes = match dashes.get(self.index / COLOURS.len() % dashes.len()) {

@@ -1,11 +1,11 @@
-//! Pictures are whole, finite, inside of their frame, and legible.
+//! Pictures are complete, finite, inside their frame, and legible.
 
 use proptest::prelude::*;
 
 use super::text::text_width_px;
 use super::*;
 
-/// The value of an attribute of a tag.
+/// Returns the value of an attribute of a tag.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let start = tag.find(&format!(" {name}=\""))? + name.len() + 3;
     tag[start..].split('"').next()
@@ -15,12 +15,12 @@ fn number(tag: &str, name: &str) -> Option<f64> {
     attribute(tag, name).map(|value| value.parse().unwrap_or_else(|_| panic!("{name} of {tag}")))
 }
 
-/// Everything between `<` and `>`.
+/// Returns everything between `<` and `>`.
 fn tags(picture: &str) -> impl Iterator<Item = &str> {
     picture.split('<').skip(1).map(|rest| rest.split('>').next().unwrap_or(""))
 }
 
-/// The boxes of all texts that are not turned: left, right, baseline and content.
+/// Returns the boxes of all unrotated texts: left, right, baseline and content.
 fn texts(picture: &str) -> Vec<(f64, f64, f64, String)> {
     let found = picture.split("<text").skip(1).filter(|rest| !rest.contains("transform=\"rotate")).map(|rest| {
         let (tag, content) = rest.split_once('>').expect("a tag ends");
@@ -38,7 +38,7 @@ fn texts(picture: &str) -> Vec<(f64, f64, f64, String)> {
     found.collect()
 }
 
-/// Checks what holds for every picture.
+/// Checks the properties of every picture.
 fn check_picture(picture: &str) {
     assert!(!picture.contains("NaN") && !picture.contains("inf"), "not finite");
     let svg = tags(picture).next().expect("a tag");
@@ -79,7 +79,7 @@ fn check_picture(picture: &str) {
     }
 }
 
-/// A layer that all tests know.
+/// Returns the layer that most tests use.
 fn layer(points: &[(f64, f64)]) -> Layer {
     Layer::Line { name: "line".into(), points: points.to_vec(), dashed: false }
 }
@@ -187,7 +187,7 @@ fn long_texts_are_shortened() {
     check_picture(&svg(&long, &[chart]));
 }
 
-/// Numbers of every kind, with those that are awkward more often than chance has them.
+/// Returns numbers of every kind, awkward ones more often than chance would.
 fn any_number() -> impl Strategy<Value = f64> {
     let awkward = [0.0, -0.0, 1.0, -1.0, 1e100, -1e100, 1e-100, f64::MIN_POSITIVE, f64::MAX, f64::NAN, f64::INFINITY];
     prop_oneof![any::<f64>(), prop::sample::select(awkward.to_vec()), 0.0..10.0, 1e6..1e6 + 1e-3, 1e3..1e12]

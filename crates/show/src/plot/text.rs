@@ -4,16 +4,16 @@
 //! A picture is drawn without knowing the reader's fonts; labels must neither overlap nor break the markup.
 //!
 //! # How it works
-//! Each character counts as a part of the font size, by class. The parts are those of wide sans-serif faces (DejaVu
-//! Sans, Verdana), rounded up, so that narrower faces leave room.
+//! Each character counts as a part of the font size, by class of character. The parts are those of wide sans-serif
+//! faces (DejaVu Sans, Verdana), rounded up, so that narrower faces leave room.
 //!
 //! # Limits
-//! Estimates: a face wider than those may touch its neighbour.
+//! Widths are estimates: text in a wider face may touch its neighbour.
 //!
 //! # Example
 //! `64 KiB` at 12 pixels is estimated at 43 pixels; `a<b` is written as `a&lt;b`.
 
-/// `text` as content or attribute of XML or HTML. Characters that XML does not allow are replaced by U+FFFD.
+/// Escapes `text` as content or attribute of XML or HTML. Characters that XML does not allow become U+FFFD.
 pub fn escaped(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {
@@ -31,12 +31,12 @@ pub fn escaped(text: &str) -> String {
     result
 }
 
-/// About how wide `text` is in a font of `size_px`.
+/// Estimates the width of `text` in a font of `size_px`.
 pub(super) fn text_width_px(text: &str, size_px: f64) -> f64 {
     text.chars().map(|c| size_px * em(c)).sum()
 }
 
-/// Width of a character as a part of the font size.
+/// Returns the width of a character as a part of the font size.
 fn em(c: char) -> f64 {
     match c {
         ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | 'i' | 'j' | 'l' | 'I' => 0.35,
@@ -48,7 +48,7 @@ fn em(c: char) -> f64 {
     }
 }
 
-/// `text` on one line of at most `width_px`; what is cut off is replaced by an ellipsis.
+/// Fits `text` on one line of at most `width_px`; an ellipsis replaces the rest.
 pub(super) fn shortened(text: &str, width_px: f64, size_px: f64) -> String {
     let line: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
     let line = line.trim();
@@ -64,7 +64,7 @@ pub(super) fn shortened(text: &str, width_px: f64, size_px: f64) -> String {
     format!("{}\u{2026}", kept.trim_end())
 }
 
-/// `text` in lines of at most `width_px`, at most `lines_max` of them.
+/// Breaks `text` into lines of at most `width_px`, at most `lines_max` of them.
 pub(super) fn wrapped(text: &str, width_px: f64, size_px: f64, lines_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,15 +1,16 @@
 //! The arm of a hard disk: seek and rotation.
 //!
 //! # Why
-//! On a mechanical disk a request costs what it takes to get there.
+//! On a mechanical disk most of a request's cost is the way to its data.
 //!
 //! # How it works
-//! A seek over a distance d of the capacity takes min + (max - min) sqrt(d): the arm accelerates half of the way. Then
-//! the sector is anywhere on the turn: uniform up to one rotation. What begins where the last transfer ended needs
-//! neither. Of q requests that wait, the nearest is at about 1/q of the distance.
+//! A seek over a distance d of the capacity takes min + (max - min) sqrt(d): the arm accelerates half of the way. The
+//! rotation then takes a uniform time of up to one turn, because the sector may be anywhere on it. A request that
+//! begins where the last transfer ended needs neither. With q requests waiting, the nearest is at about 1/q of the
+//! distance.
 //!
 //! # Limits
-//! One arm, one platter's worth of geometry; the elevator is a shorter distance, not another order.
+//! One arm, one platter's worth of geometry; the elevator shortens the distance, but does not change the order.
 //!
 //! # Example
 //! 0.8 to 16 ms and 7200 rpm: a random request takes 0.8 + 15.2 * 8/15 + 4.17 = 13.1 ms in the mean.
@@ -33,8 +34,8 @@ impl Arm {
         Arm { spec: spec.clone(), capacity_bytes, at_bytes: u64::MAX }
     }
 
-    /// Seek and rotation before a transfer of `len_bytes` at `offset_bytes` with `depth` requests waiting; nothing for what
-    /// follows the last one.
+    /// Returns the time of seek and rotation before a transfer of `len_bytes` at `offset_bytes` with `depth` requests
+    /// waiting; 0 for a request that continues the last one.
     pub(super) fn move_ns(&mut self, offset_bytes: u64, len_bytes: u64, depth: usize, rng: &mut Rng) -> f64 {
         let from_bytes = self.at_bytes;
         self.at_bytes = offset_bytes.saturating_add(len_bytes);

@@ -1,17 +1,17 @@
-//! What a request costs one member: device time by length, and the capacity of the present mix.
+//! The cost of a request on one member: device time by length, and the capacity of the present mix.
 //!
 //! # Why
-//! Saturated rates are what is known best of a disk. They are put in, not brought about.
+//! The saturated rates of a disk are its best-known figures. They are parameters of the model, not results of it.
 //!
 //! # How it works
-//! [`Curve`]: by length, max(1/IOPS, base + length / bandwidth), where base makes a block cost 1/IOPS, or a measured
-//! table. [`Mix`]: T(f) = ((1-f)^p + f^p)^(-1/p), f the share of writes in recently served device time.
+//! [`Curve`]: by length, max(1/IOPS, base + length / bandwidth), where base is chosen so that a block costs 1/IOPS, or
+//! a measured table. [`Mix`]: T(f) = ((1-f)^p + f^p)^(-1/p), f the share of writes in recently served device time.
 //!
 //! # Limits
-//! f is smoothed: right after the mix has changed, the capacity is still that of the mix before.
+//! f is smoothed: right after the mix has changed, the capacity is still that of the former mix.
 //!
 //! # Example
-//! p = 0.6 and as much read as written (f = 1/2): T = 0.63, so reads and writes each get 0.31 of what they get alone.
+//! p = 0.6 and as much read as written (f = 1/2): T = 0.63, so reads and writes each get 0.31 of their rate alone.
 
 use plimsoll_core::{CostModel, FS_PER_NS, MixExponent, Op};
 
@@ -24,7 +24,7 @@ const NS_PER_S: f64 = 1e9;
 pub(super) enum Curve {
     /// max(least, base + length * per_byte).
     Knee { least_ns: f64, base_ns: f64, ns_per_byte: f64 },
-    /// Measured; the direction is that of reads, whichever it describes.
+    /// A measured table, held as that of reads whichever direction it describes.
     Table(Box<CostModel>),
 }
 
@@ -77,7 +77,7 @@ impl Mix {
         Ok(Mix { matters: p != 1.0 && p.is_finite(), exponent, memory_ns, write_share: None, capacity: 1.0 })
     }
 
-    /// Notes `cost_ns` of service in a direction; returns T(f).
+    /// Adds `cost_ns` of service in a direction to the mix and returns the capacity T(f).
     #[inline]
     pub(super) fn note(&mut self, cost_ns: f64, is_write: bool) -> f64 {
         if self.matters {

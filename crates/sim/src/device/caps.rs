@@ -1,13 +1,13 @@
-//! Caps in front of a device: so many operations or bytes a second, with burst credits or without.
+//! Caps in front of a device: a limit on operations or bytes a second, with or without burst credits.
 //!
 //! # Why
-//! A network volume is fast until its credits end, and then ten times slower; an instance has a cap of its own,
-//! whatever its volumes could do.
+//! A network volume is fast until its credits are spent, and then ten times slower; an instance has a cap of its own,
+//! whatever its volumes could carry.
 //!
 //! # How it works
 //! A cap is a server that takes 1/burst of a second for each unit. Credits grow by `base` a second up to their maximum
-//! and fall by one with each unit; without credits a unit waits until there is one. So the burst of a full bucket lasts
-//! credits / (burst - base) seconds.
+//! and fall by one with each unit; without credits a unit waits until there is one. The burst of a full bucket
+//! therefore lasts credits / (burst - base) seconds.
 //!
 //! # Limits
 //! Requests pass in order of arrival. A long request takes its units at once.
@@ -19,7 +19,7 @@ use super::spec::{CapSpec, CapUnit};
 
 const NS_PER_S: f64 = 1e9;
 
-/// One cap. See the module's documentation.
+/// A cap with its credits and the time at which its server is free.
 #[derive(Debug)]
 pub(super) struct Cap {
     unit: CapUnit,
@@ -27,14 +27,14 @@ pub(super) struct Cap {
     burst_ns: f64,
     most_credits: f64,
     credits: f64,
-    /// When the last unit was through: whole nanoseconds, and the part of one.
+    /// When the last unit has passed: whole nanoseconds, and the fraction of one.
     free_ns: u64,
     free_part: f64,
 }
 
 impl Cap {
     pub(super) fn new(spec: &CapSpec) -> Cap {
-        // Without credits the rate is the base rate, and one unit may always be on its way.
+        // Without credits, units pass at the base rate one after the other.
         let rate = if spec.credits > 0.0 { spec.burst_per_s } else { spec.base_per_s };
         Cap {
             unit: spec.unit,
@@ -47,18 +47,20 @@ impl Cap {
         }
     }
 
-    /// When a request that arrives at `at_ns` is through.
+    /// Returns when a request that arrives at `at_ns` has passed the cap.
     pub(super) fn admit(&mut self, at_ns: u64, len_bytes: u32) -> u64 {
         let units = match self.unit {
             CapUnit::Operations { unit_bytes: 0 } => 1.0,
             CapUnit::Operations { unit_bytes } => f64::from(len_bytes.div_ceil(unit_bytes).max(1)),
             CapUnit::Bytes => f64::from(len_bytes),
         };
+
         if self.free_ns < at_ns {
             let idle_ns = (at_ns - self.free_ns) as f64 - self.free_part;
             self.credits = (self.credits + idle_ns * self.base_per_ns).min(self.most_credits);
             (self.free_ns, self.free_part) = (at_ns, 0.0);
         }
+
         let mut taken_ns = units * self.burst_ns;
         if self.most_credits > 0.0 {
             let left = self.credits - units + taken_ns * self.base_per_ns;
@@ -67,6 +69,7 @@ impl Cap {
             }
             self.credits = left.clamp(0.0, self.most_credits);
         }
+
         let end = self.free_part + taken_ns;
         let whole = end as u64;
         self.free_part = end - whole as f64;

@@ -1,12 +1,12 @@
-//! One server inside a member, and what of its write buffer is its own.
+//! One server inside a member, with its part of the write buffer.
 //!
 //! # Why
 //! Capacity must come out exactly: a saturated server is never idle, and gives each request its service time.
 //!
 //! # How it works
-//! A virtual-time server is one number, the time when it will be free. Buffered writes are a debt: bytes, and the
-//! service that they still need. The debt is paid from idle time; when it exceeds the buffer, the excess is served at
-//! once and in line, which is the write cliff. So no work is lost and none is done twice.
+//! A virtual-time server is one number, the time at which it becomes free. Buffered writes are a debt: bytes, and the
+//! service that they still need. Idle time pays the debt; if it exceeds the buffer, the excess is served at once and in
+//! line, which is the write cliff. No work is lost, and none is done twice.
 //!
 //! # Limits
 //! Buffered bytes are served at their average cost, not in order.
@@ -14,20 +14,20 @@
 //! # Example
 //! A buffer for 1 MiB and writes of 1 MiB that take 1 ms: the first returns at once, the second after 1 ms.
 
-/// See the module's documentation.
+/// A virtual-time server and its debt of buffered writes.
 #[derive(Debug, Default)]
 pub(super) struct Channel {
-    /// When it is free: whole nanoseconds, and the part of one.
+    /// When the server becomes free: whole nanoseconds, and the fraction of one.
     free_ns: u64,
     free_part: f64,
     debt_bytes: f64,
-    /// Service of these bytes at speed 1, in ns.
+    /// Service that the buffered bytes still need, in ns at speed 1.
     debt_ns: f64,
 }
 
 impl Channel {
-    /// Uses up the idle time before `at_ns`; `speed` is the service done in a nanosecond. Returns how long after
-    /// `at_ns` the server is free.
+    /// Pays debt from the idle time before `at_ns`; `speed` is the service done in a nanosecond. Returns how long after
+    /// `at_ns` the server becomes free.
     #[inline]
     pub(super) fn arrive(&mut self, at_ns: u64, speed: f64) -> f64 {
         if self.free_ns >= at_ns {
@@ -47,7 +47,7 @@ impl Channel {
         0.0
     }
 
-    /// Serves for `service_ns` (real time) after what is there.
+    /// Serves for `service_ns` (real time) after the work already accepted.
     #[inline]
     pub(super) fn serve(&mut self, service_ns: f64) {
         let end = self.free_part + service_ns;
@@ -56,7 +56,8 @@ impl Channel {
         self.free_ns = self.free_ns.saturating_add(whole);
     }
 
-    /// Takes a write into a buffer of `size_bytes`; returns the service at speed 1 that does not fit, and must be done.
+    /// Takes a write into a buffer of `size_bytes`. Returns the service at speed 1 that exceeds the buffer and must be
+    /// done now.
     pub(super) fn buffer(&mut self, size_bytes: f64, len_bytes: f64, service_ns: f64) -> f64 {
         self.debt_bytes += len_bytes;
         self.debt_ns += service_ns;
@@ -69,7 +70,7 @@ impl Channel {
         excess_ns
     }
 
-    /// Empties the buffer; returns the service that this takes, at speed 1.
+    /// Empties the buffer. Returns the service at speed 1 that this takes.
     pub(super) fn take_debt_ns(&mut self) -> f64 {
         self.debt_bytes = 0.0;
         std::mem::take(&mut self.debt_ns)
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(channel.buffer(1000.0, 1000.0, 500.0), 500.0);
         channel.serve(500.0);
         assert_eq!(channel.arrive(100, 1.0), 400.0);
-        // 250 ns of idle time at double speed pay all of it.
+        // 250 ns of idle time at double speed pay the whole debt.
         assert_eq!(channel.arrive(750, 2.0), 0.0);
         assert_eq!(channel.take_debt_ns(), 0.0);
     }

@@ -1,14 +1,14 @@
-//! What a [`DeviceSpec`] must satisfy.
+//! Checks a [`DeviceSpec`].
 //!
 //! # Why
-//! A rate of zero, or NaN, would not fail in the model: it would run, and give nonsense, or never return a request.
+//! A rate of zero or NaN would not fail in the model: it would run and give nonsense, or never return a request.
 //!
 //! # How it works
-//! One table of (key, value, kind of number) for the plain parameters, then what relates several of them. The first
-//! that does not hold is reported.
+//! One table of (key, value, kind of number) holds the plain parameters; checks of several parameters together follow.
+//! The first that fails is reported.
 //!
 //! # Limits
-//! It refuses what cannot be; it does not judge whether a disk is plausible.
+//! The check refuses impossible values; it does not judge whether a disk is plausible.
 //!
 //! # Example
 //! A `raid0.members` of 0 gives "raid0.members is 0; it must be from 1 to 256".
@@ -20,14 +20,14 @@ const NOT_NEGATIVE: &str = "finite, 0 or more";
 const SHARE: &str = "from 0 to 1";
 const RISING: &str = "rising";
 
-/// Rates and lengths of time beyond this are errors of unit.
+/// Largest rate or duration accepted. A larger one is an error of unit.
 const LARGEST: f64 = 1e18;
 
 impl DeviceSpec {
-    /// Whether a device can be made of it.
+    /// Checks that a device can be made of the specification.
     ///
     /// # Errors
-    /// The first parameter that is out of range, and what was expected.
+    /// The first parameter that is out of range, with the expected range.
     pub fn check(&self) -> Result<(), SpecError> {
         self.check_numbers()?;
         self.check_counts()?;
@@ -55,6 +55,7 @@ impl DeviceSpec {
             ("channels.stripe_bytes", f64::from(self.channels.stripe_bytes)),
             ("hdd.rotation_ns", self.hdd.as_ref().map_or(1.0, |hdd| hdd.rotation_ns)),
         ];
+
         let not_negative = [
             ("rates.flush_ns", rates.flush_ns),
             ("rates.discard_ns", rates.discard_ns),
@@ -70,6 +71,7 @@ impl DeviceSpec {
             ("hdd.seek_min_ns", self.hdd.as_ref().map_or(0.0, |hdd| hdd.seek_min_ns)),
             ("hdd.seek_max_ns", self.hdd.as_ref().map_or(0.0, |hdd| hdd.seek_max_ns)),
         ];
+
         let shares = [
             ("interference.block_probability", interference.block_probability),
             ("flash.initial_fill", flash.initial_fill),
@@ -77,6 +79,7 @@ impl DeviceSpec {
             ("error_rate", self.error_rate),
             ("short_rate", self.short_rate),
         ];
+
         for (key, value) in positive {
             require(value > 0.0 && value < LARGEST, key, POSITIVE, &value)?;
         }
@@ -86,6 +89,7 @@ impl DeviceSpec {
         for (key, value) in shares {
             require((0.0..=1.0).contains(&value), key, SHARE, &value)?;
         }
+
         let sigma = latency.sigma;
         require((0.0..=8.0).contains(&sigma), "latency.sigma", "from 0 to 8", &sigma)?;
         let p = self.mix_exponent_p;
@@ -150,10 +154,10 @@ impl DeviceSpec {
 }
 
 impl FaultWindow {
-    /// Whether it can be injected.
+    /// Checks that the fault can be injected.
     ///
     /// # Errors
-    /// The parameter that is out of range, and what was expected.
+    /// The parameter that is out of range, with the expected range.
     pub fn check(&self) -> Result<(), SpecError> {
         require(self.from_ns < self.until_ns, "faults.until_ns", "above faults.from_ns", &self.until_ns)?;
         match self.kind {

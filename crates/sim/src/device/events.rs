@@ -1,16 +1,16 @@
-//! What will come back, in order of time.
+//! Pending completions, in order of time.
 //!
 //! # Why
-//! Every request becomes one event: taking the earliest is what a device does most.
+//! Every request becomes one event, and taking the earliest is the most frequent operation of a device.
 //!
 //! # How it works
-//! A binary heap by (time, order of submission), of small copies: no pointers, no allocation once it has grown.
+//! A binary heap by (time, order of submission), of small copies: no pointers, and no allocation once it has grown.
 //!
 //! # Limits
-//! It never shrinks.
+//! The heap never shrinks.
 //!
 //! # Example
-//! Pushed at 30, 10, 10 (keys 1, 2, 3) they come as 2, 3, 1.
+//! Pushed at 30, 10, 10 (keys 1, 2, 3), the events come as 2, 3, 1.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ struct Event {
 }
 
 impl Event {
-    /// Time first, then submission, as one number.
+    /// Returns time and order of submission as one number, the time first.
     fn rank(&self) -> u128 {
         (u128::from(self.at_ns) << 64) | u128::from(self.number)
     }
@@ -47,14 +47,14 @@ impl PartialOrd for Event {
     }
 }
 
-/// The earliest is the greatest: the heap gives the greatest first.
+/// The earliest is the greatest, because the heap returns the greatest first.
 impl Ord for Event {
     fn cmp(&self, other: &Event) -> Ordering {
         other.rank().cmp(&self.rank())
     }
 }
 
-/// See the module's documentation.
+/// Pending completions, the earliest first.
 #[derive(Debug)]
 pub(super) struct Events {
     heap: BinaryHeap<Event>,
@@ -75,7 +75,7 @@ impl Events {
         self.heap.peek().map(|event| event.at_ns)
     }
 
-    /// The earliest, if it is due by `now_ns`.
+    /// Removes and returns the earliest event if it is due by `now_ns`.
     pub(super) fn pop_until(&mut self, now_ns: u64) -> Option<DeviceCompletion> {
         if self.next_ns()? > now_ns {
             return None;

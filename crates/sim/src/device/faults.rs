@@ -1,18 +1,18 @@
-//! What happens to a request apart from waiting: errors, short transfers, hangs, a slow device.
+//! Faults of a request: errors, short transfers, hangs, a slow device.
 //!
 //! # Why
-//! A path that is taken once a year must be taken in every test.
+//! A code path that runs once a year must run in every test.
 //!
 //! # How it works
-//! The specification's rates and the windows that are open at the time of submission decide. What they decide is a
-//! [`Fate`]. Windows that have ended are dropped when one is looked at.
+//! The specification's rates and the windows that are open at the time of submission decide the [`Fate`] of a request.
+//! Windows that have ended are dropped at the next decision.
 //!
 //! # Limits
 //! A hang waits outside the device: it takes no capacity.
 //!
 //! # Example
 //! `FaultWindow { from_ns: 0, until_ns: 1_000, kind: FaultKind::Hang { requests: 1, for_ns: None } }`: the first
-//! request in the first microsecond is never seen again.
+//! request in the first microsecond never returns.
 
 use super::spec::{DeviceSpec, FaultKind, FaultWindow};
 use super::{DeviceRequest, EIO};
@@ -21,7 +21,7 @@ use crate::rng::Rng;
 
 const SECTOR_BYTES: u32 = 512;
 
-/// What will become of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) struct Fate {
     pub(super) result: Result<u32, i32>,
@@ -29,13 +29,13 @@ pub(super) struct Fate {
     pub(super) speed_factor: f64,
 }
 
-/// It comes back so much later, or never.
+/// A hang: the request returns `for_ns` later, or never.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hang {
     pub(super) for_ns: Option<u64>,
 }
 
-/// See the module's documentation.
+/// The faults that apply to a device.
 #[derive(Debug)]
 pub(super) struct Faults {
     error_rate: f64,
@@ -66,6 +66,7 @@ impl Faults {
         self.windows.retain(|window| window.until_ns > now_ns);
         let mut short = happens(self.short_rate, rng);
         let mut errno = if request.op.is_transfer() && happens(self.error_rate, rng) { Some(EIO) } else { None };
+
         for window in self.windows.iter_mut().filter(|window| window.from_ns <= now_ns) {
             match &mut window.kind {
                 FaultKind::Errors { rate, errno: with } if happens(*rate, rng) => errno = Some(*with),
@@ -78,6 +79,7 @@ impl Faults {
                 FaultKind::Errors { .. } | FaultKind::Hang { .. } => {}
             }
         }
+
         if short {
             fate.result = fate.result.map(|len_bytes| prefix_bytes(len_bytes, rng));
         }
@@ -91,7 +93,7 @@ fn happens(rate: f64, rng: &mut Rng) -> bool {
     rate > 0.0 && uniform(rng) < rate
 }
 
-/// Part of a transfer: a multiple of 512, at least 512 and less than all, where there is such a length.
+/// Draws the length of a short transfer: a multiple of 512, at least 512 and less than `len_bytes`, if there is one.
 fn prefix_bytes(len_bytes: u32, rng: &mut Rng) -> u32 {
     let sectors = len_bytes.saturating_sub(1) / SECTOR_BYTES;
     if sectors == 0 {

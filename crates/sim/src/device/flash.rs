@@ -1,22 +1,21 @@
-//! How full the flash is, and what that costs writes.
+//! The fill level of the flash, and its effect on the cost of writes.
 //!
 //! # Why
-//! A disk is fast while it is fresh. Full, random writes make it move old data; discarding gives the space back, and
-//! some of the slowdown may stay.
+//! A fresh disk is fast. On a full one, random writes make it move old data; discarding gives the space back, and some
+//! of the slowdown may stay.
 //!
 //! # How it works
-//! * **Fill level.** The capacity is 4096 extents, each with the bytes in it that hold data. A write that continues the
-//!   one before adds its length; a random one only the part that was not written yet, as expected; a discard takes away
+//! * **Fill level.** The capacity is 4096 extents, each with its number of bytes that hold data. A write that continues
+//!   the one before adds its length; a random one only the part expected not to be written yet; a discard subtracts
 //!   likewise.
-//! * **Write amplification.** Uniform random overwrites with first-in-first-out cleaning: of a block that is cleaned a
-//!   part v still holds data, where u = (v - 1) / ln v and u is the live part of *all* flash (Desnoyers 2012); each
-//!   write costs 1 / (1 - v). At 7 % of spare space and a full disk this is 7.8. Writes that continue the one before
-//!   cost 1.
-//! * **Curve.** A table fill level -> speed slows all writes.
+//! * **Write amplification.** Uniform random overwrites with first-in-first-out cleaning: a part v of a cleaned block
+//!   still holds data, where u = (v - 1) / ln v and u is the live part of *all* flash (Desnoyers 2012); each write
+//!   costs 1 / (1 - v). At 7 % of spare space and a full disk this is 7.8. Writes that continue the one before cost 1.
+//! * **Curve.** A table from fill level to speed slows all writes.
 //! * **Pauses** come at exponential gaps, and only when a write arrives.
 //!
 //! # Limits
-//! The cost of all flash is uniform: hot and cold data, or streams, make no difference.
+//! Cleaning costs the same everywhere: hot and cold data, or streams, make no difference.
 //!
 //! # Example
 //! Spare space of 28 %, full: u = 1/1.28, WA = 2.5.
@@ -30,21 +29,21 @@ use crate::rng::Rng;
 
 const EXTENTS: u64 = 4096;
 const AMPLIFICATION_STEPS: usize = 1024;
-/// The last writes remembered, to tell sequential streams from random writes.
+/// Ends of recent writes and discards that are remembered to tell sequential streams from random requests.
 const STREAMS: usize = 16;
 
-/// See the module's documentation.
+/// The state of the flash behind a device.
 #[derive(Debug)]
 pub(super) struct Flash {
     spec: FlashSpec,
-    /// Anything to do at all.
+    /// Whether any flash effect is configured.
     active: bool,
     capacity_bytes: f64,
     extent_bytes: u64,
-    /// Bytes that hold data, by extent; empty where no one asks.
+    /// Bytes that hold data, by extent; empty if no effect needs the fill level.
     live_bytes: Vec<f64>,
     sum_bytes: f64,
-    /// The most there has been: what a residue is part of.
+    /// Greatest number of live bytes so far. A discard leaves a part of the difference as residue.
     peak_bytes: f64,
     stream_ends: [u64; STREAMS],
     next_stream: usize,
@@ -53,7 +52,7 @@ pub(super) struct Flash {
     paused_until_ns: u64,
 }
 
-/// What of an extent a request touches.
+/// The part of an extent that a request touches.
 #[derive(Clone, Copy)]
 struct Touched {
     start_bytes: f64,
@@ -86,7 +85,7 @@ impl Flash {
         }
     }
 
-    /// Notes a request; returns how many times a write costs what it costs on a fresh disk.
+    /// Accounts for a request. Returns the factor by which a write costs more than on a fresh disk.
     #[inline]
     pub(super) fn pass(&mut self, now_ns: u64, request: &DeviceRequest, rng: &mut Rng) -> f64 {
         if !self.active {
@@ -102,7 +101,7 @@ impl Flash {
         }
     }
 
-    /// Nothing starts before.
+    /// Returns the time before which nothing starts.
     pub(super) fn paused_until_ns(&self) -> u64 {
         self.paused_until_ns
     }
@@ -116,14 +115,17 @@ impl Flash {
         if self.live_bytes.is_empty() {
             return 1.0;
         }
+
         let sequential = self.continues(request);
         self.for_extents(request, |live, touched| {
             let free = (touched.extent_bytes - live).max(0.0);
             if sequential { touched.len_bytes.min(free) } else { touched.len_bytes * free / touched.extent_bytes }
         });
+
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes);
         let seen_bytes = self.sum_bytes + (self.peak_bytes - self.sum_bytes) * self.spec.discard_residue;
         let fill = (seen_bytes / self.capacity_bytes).clamp(0.0, 1.0);
+
         let mut factor = 1.0 / interpolate(&self.spec.fill_curve, fill);
         if self.spec.garbage_collection && !sequential {
             let live_part = fill / (1.0 + self.spec.over_provisioning);
@@ -133,7 +135,8 @@ impl Flash {
         factor
     }
 
-    /// A discard that continues the one before finds all live bytes of an extent in the rest of it.
+    /// Takes the live bytes of a discarded range away. A sequential discard finds all live bytes of an extent in its
+    /// rest.
     fn discard(&mut self, request: &DeviceRequest) {
         if self.live_bytes.is_empty() {
             return;
@@ -145,7 +148,7 @@ impl Flash {
         });
     }
 
-    /// Changes the live bytes of each extent that a request touches by what `change` says.
+    /// Adds `change` to the live bytes of each extent that a request touches.
     fn for_extents(&mut self, request: &DeviceRequest, change: impl Fn(f64, Touched) -> f64) {
         let (mut at, end) = (request.offset_bytes, request.offset_bytes.saturating_add(u64::from(request.len_bytes)));
         while at < end {
@@ -164,7 +167,7 @@ impl Flash {
         }
     }
 
-    /// Whether a write or discard begins where one of the last ones ended.
+    /// Returns whether a write or discard begins where a recent one ended.
     fn continues(&mut self, request: &DeviceRequest) -> bool {
         let end = request.offset_bytes.saturating_add(u64::from(request.len_bytes));
         if let Some(stream) = self.stream_ends.iter_mut().find(|stream| **stream == request.offset_bytes) {
@@ -187,7 +190,7 @@ impl Flash {
     }
 }
 
-/// The value of a curve of (x, y) at `x`; 1 where it has no points, the first or last value outside.
+/// Interpolates a curve of (x, y) at `x`; 1 for an empty curve, the first or last value outside.
 fn interpolate(curve: &[(f64, f64)], x: f64) -> f64 {
     let after = curve.partition_point(|point| point.0 <= x);
     match (after.checked_sub(1).and_then(|before| curve.get(before)), curve.get(after)) {
@@ -197,7 +200,7 @@ fn interpolate(curve: &[(f64, f64)], x: f64) -> f64 {
     }
 }
 
-/// 1 / (1 - v), where `live_part` = (v - 1) / ln v: solved by halving, the right side rises with v.
+/// Returns 1 / (1 - v), where `live_part` = (v - 1) / ln v. Solved by bisection, because the right side rises with v.
 pub(super) fn amplification_at(live_part: f64) -> f64 {
     let (mut low, mut high) = (0.0, 0.999_999);
     for _ in 0..60 {

@@ -1,22 +1,22 @@
 //! One disk of a RAID 0, or the only one.
 //!
 //! # Why
-//! This is where capacity, parallelism, mix and interference meet, and what every simulated I/O goes through.
+//! Capacity, parallelism, mix and interference meet here, and every simulated I/O passes through it.
 //!
 //! # How it works
 //! * **Device time.** A [`Curve`] gives a request's share of a second. Divided by the capacity of the present mix,
-//!   T(f), and by the speed of the moment it becomes service time in the [`Channel`]s: one where they share a queue, N
-//!   with N times the service each where they are independent. Saturated throughput is the same.
+//!   T(f), and by the present speed, it becomes service time in the [`Channel`]s: one if they share a queue, N with N
+//!   times the service each if they are independent. Saturated throughput is the same.
 //! * **Lanes.** With a finite mix exponent reads and writes use the same channels. With an infinite one writes have
-//!   channels of their own: a rectangle, and neither queue stands in the other's way.
+//!   channels of their own: the frontier is a rectangle, and neither queue delays the other.
 //! * **Mix.** f is the share of writes in recently served device time, exponentially smoothed over that time.
 //! * **Latency.** `unloaded * lognormal + transfer`, overlapped with the service: the longer counts. Reads may also
-//!   meet a die that is being programmed; the chance, or with suspended programs the length, grows with the load by
-//!   writes.
+//!   meet a die that is being programmed; the chance of it, or with suspended programs the length, grows with the write
+//!   load.
 //! * **Arm.** On a hard disk the service is seek + rotation + transfer instead, in one queue.
 //!
 //! # Limits
-//! Order of arrival only: a disk that reorders is modelled by what it gains, not by the order.
+//! Requests are served in order of arrival: for a disk that reorders, the model has the gain, not the order.
 //!
 //! # Example
 //! 200 000 reads/s and 100 us: up to 20 reads at a time take 100 us; 40 at a time take 200 us.
@@ -31,23 +31,25 @@ use super::spec::{DeviceSpec, InterferenceSpec, LatencySpec, MemberFault, RateSp
 use crate::dist::{LogNormal, uniform};
 use crate::rng::Rng;
 
-/// A measured latency surface holds the waiting below saturation already: a read waits for capacity only beyond so much backlog.
+/// Backlog beyond which a read waits for capacity. A measured latency surface already holds the waiting below
+/// saturation.
 const MEASURED_BACKLOG_NS: f64 = 10e6;
 
 const NS_PER_S: f64 = 1e9;
 const CHANNELS_MAX: f64 = 256.0;
-/// 2^64 / golden ratio: neighbouring stripes go to far channels (Knuth, The Art of Computer Programming 3, 6.4).
+/// Multiplier 2^64 / golden ratio: neighbouring stripes go to distant channels (Knuth, The Art of Computer Programming
+/// 3, 6.4).
 const HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What of a request one member does.
+/// The part of a request that one member serves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) at_ns: u64,
     pub(super) op: Op,
-    /// On this member.
+    /// Offset on this member.
     pub(super) offset_bytes: u64,
     pub(super) len_bytes: u64,
-    /// How many times a write costs what it costs on the fresh disk.
+    /// Cost of a write as a multiple of its cost on the fresh disk.
     pub(super) write_factor: f64,
     /// Factor on the capacity.
     pub(super) speed: f64,
@@ -57,7 +59,7 @@ pub(super) struct Part {
     pub(super) depth: usize,
 }
 
-/// See the module's documentation.
+/// One disk with its channels, buffer and latencies.
 #[derive(Debug)]
 pub(super) struct Member {
     read: Curve,
@@ -69,16 +71,16 @@ pub(super) struct Member {
     interference: InterferenceSpec,
     write_load: Meter,
     measured: Option<Measured>,
-    /// Of reads (or of everything), and of writes where they have their own; the second may be empty.
+    /// Channels of reads (or of everything), and of writes if they have their own; the second may be empty.
     lanes: [Vec<Channel>; 2],
     stripe_bytes: u64,
-    /// Where the next write goes: writes are placed where there is room.
+    /// Channel of the next write: writes go round-robin, as flash places them where there is room.
     next_channel: usize,
     /// Buffer of one channel.
     buffer_bytes: f64,
     burst_ns_per_byte: f64,
     flush_drains: bool,
-    /// What the buffer takes in.
+    /// Server that limits the rate at which the buffer takes bytes.
     inlet: Channel,
     arm: Option<Arm>,
     speed: f64,
@@ -92,6 +94,7 @@ impl Member {
         let duplex = spec.mix_exponent_p.is_infinite();
         let lane = |used: bool| (0..if used { count } else { 0 }).map(|_| Channel::default()).collect();
         let burst = spec.buffer.burst_bytes_per_s;
+
         let mut member = Member {
             read: Curve::new(rates.read_iops, rates.read_bytes_per_s, &rates.read_table, rates)?,
             write: Curve::new(rates.write_iops, rates.write_bytes_per_s, &rates.write_table, rates)?,
@@ -113,6 +116,7 @@ impl Member {
             speed: 1.0,
             error_rate: 0.0,
         };
+
         if let Some(fault) = spec.raid0.member_faults.iter().rev().find(|fault| fault.member == index) {
             member.set_fault(fault);
         }
@@ -123,7 +127,7 @@ impl Member {
         (self.speed, self.error_rate) = (fault.speed_factor, fault.error_rate);
     }
 
-    /// How long after `part.at_ns` it is done, in ns.
+    /// Serves a part. Returns how long after `part.at_ns` it is done, in ns.
     #[inline]
     pub(super) fn serve(&mut self, part: &Part, rng: &mut Rng) -> f64 {
         let speed = part.speed * self.speed;
@@ -173,7 +177,7 @@ impl Member {
         self.queue(part, cost_ns, true, speed, latency_ns)
     }
 
-    /// Waits for the buffer where that must be written out, then takes its own time.
+    /// Waits until the buffer is written out, if the disk does so on a flush, and then takes its own time.
     fn serve_flush(&mut self, part: &Part, speed: f64, slow: f64, rng: &mut Rng) -> f64 {
         let latency_ns = self.latency_ns(self.latency.write_ns, 0, slow, rng);
         if !self.flush_drains {
@@ -192,7 +196,7 @@ impl Member {
         done_ns
     }
 
-    /// The capacity stage, with the latency that overlaps it. `cost_ns` is device time of the whole member.
+    /// Passes the capacity stage, overlapped with the latency. `cost_ns` is device time of the whole member.
     #[inline]
     fn queue(&mut self, part: &Part, cost_ns: f64, writes: bool, speed: f64, latency_ns: f64) -> f64 {
         let own = usize::from(writes && !self.lanes[1].is_empty());
@@ -200,6 +204,7 @@ impl Member {
         let count = self.lanes[own].len();
         let (mut index, spread) = if count == 1 { (0, 1) } else { self.first_channel(part, count, writes) };
         let lane = &mut self.lanes[own];
+
         // A channel does 1 / count of the member's work.
         let channel_speed = speed / count as f64;
         let mut done_ns = latency_ns;
@@ -224,6 +229,7 @@ impl Member {
             }
             index = if index + 1 == count { 0 } else { index + 1 };
         }
+
         if buffered && self.burst_ns_per_byte > 0.0 {
             let free_ns = self.inlet.arrive(part.at_ns, 1.0);
             let service_ns = part.len_bytes as f64 * self.burst_ns_per_byte;
@@ -233,7 +239,7 @@ impl Member {
         done_ns
     }
 
-    /// The first channel of a request, and how many it takes.
+    /// Returns the first channel of a request, and the number of channels it takes.
     fn first_channel(&mut self, part: &Part, count: usize, writes: bool) -> (usize, usize) {
         let spread = part.len_bytes.div_ceil(self.stripe_bytes).clamp(1, count as u64) as usize;
         if writes {
@@ -262,13 +268,13 @@ impl Member {
         free_ns + service_ns
     }
 
-    /// On the idle disk.
+    /// Draws the latency on the idle disk.
     #[inline]
     fn latency_ns(&self, median_ns: f64, len_bytes: u64, slow: f64, rng: &mut Rng) -> f64 {
         (median_ns * self.lognormal.sample(rng) + self.latency.per_kib_ns * len_bytes as f64 / 1024.0) * slow
     }
 
-    /// How long a read waits for a die that is being programmed; mostly not at all.
+    /// Draws how long a read waits for a die that is being programmed; mostly 0.
     fn wait_for_program_ns(&mut self, at_ns: u64, rng: &mut Rng) -> f64 {
         if self.interference.program_ns <= 0.0 {
             return 0.0;
@@ -280,7 +286,7 @@ impl Member {
         let (probability, program_ns) = (self.interference.block_probability, self.interference.program_ns);
         let (probability, longest_ns) =
             if self.interference.suspend { (probability, program_ns * load) } else { (probability * load, program_ns) };
-        // One draw: given that it is below the probability, it is uniform there.
+        // One draw decides both: given that it is below the probability, it is uniform there.
         let draw = uniform(rng);
         if draw < probability { draw / probability * longest_ns } else { 0.0 }
     }

@@ -1,15 +1,15 @@
-//! The load of the last while, and the latency that was measured under such a load.
+//! The recent load, and the latency that was measured under such a load.
 //!
 //! # Why
-//! What writes do to reads depends on how much is being written now.
+//! The effect of writes on reads depends on the present rate of writes.
 //!
 //! # How it works
-//! [`Meter`]: two windows of fixed length; the older one counts by the part of it that is still within reach. No
-//! exponential, and nothing to do while nothing happens. [`Measured`] looks a table of latencies up by two meters, and
-//! keeps the distribution for an eighth of a window.
+//! [`Meter`]: two windows of fixed length; the older counts by the part of it that is still within reach. It needs no
+//! exponential, and no work while nothing arrives. [`Measured`] looks a table of latencies up by two meters, and reuses
+//! the distribution for an eighth of a window.
 //!
 //! # Limits
-//! In the first window the rate rises from nothing.
+//! In the first window the rate rises from 0.
 //!
 //! # Example
 //! One unit each microsecond is a rate of 0.001 per nanosecond, from the second window on.
@@ -19,7 +19,7 @@ use crate::rng::Rng;
 
 const NS_PER_S: f64 = 1e9;
 
-/// A rate over the last while: two windows, the older one counted by the part of it that is still within reach.
+/// A recent rate: two windows, the older counted by the part of it that is still within reach.
 #[derive(Debug)]
 pub(super) struct Meter {
     window_ns: u64,
@@ -39,7 +39,7 @@ impl Meter {
         self.current += amount;
     }
 
-    /// Amount per nanosecond.
+    /// Returns the recent amount per nanosecond.
     #[inline]
     pub(super) fn per_ns(&mut self, at_ns: u64) -> f64 {
         self.turn(at_ns);
@@ -85,7 +85,7 @@ impl Measured {
         self.write_bytes.add(at_ns, len_bytes as f64);
     }
 
-    /// Latency of a read that arrives at `at_ns`, in ns.
+    /// Draws the latency of a read that arrives at `at_ns`, in ns.
     pub(super) fn read_ns(&mut self, at_ns: u64, rng: &mut Rng) -> f64 {
         self.read_ops.add(at_ns, 1.0);
         if at_ns >= self.stale_ns {

@@ -1,27 +1,28 @@
 //! Simulated disks.
 //!
 //! # Why
-//! A scheduler is judged by what it makes of a disk: of its parallelism, of reads that suffer from writes, of buffers
-//! that fill, credits that end, members that fail. These models show that, at some 10 million requests in a second of
-//! real time and without owning the disk. They are queueing models with interference, not flash translation layers.
+//! A scheduler is judged by how it uses a disk: its parallelism, reads that suffer from writes, buffers that fill,
+//! credits that run out, members that fail. These models show that, at some 10 million requests in a second of real
+//! time and without owning the disk. They are queueing models with interference, not flash translation layers.
 //!
 //! # How it works
-//! A request passes, in this order:
-//! 1. [`FaultWindow`]s that may hang, fail or shorten it;
+//! A request passes these stages in order:
+//! 1. [`FaultWindow`]s, which may hang, fail or shorten it;
 //! 2. caps in series (`caps`: burst credits, volume, instance);
-//! 3. RAID 0: it is cut by chunk, and complete when its last part is;
+//! 3. RAID 0: the request is cut by chunk, and complete when its last part is;
 //! 4. in a member, the *capacity* stage (`member`): virtual-time servers that give each request exactly its device
 //!    time, so that any mix of sizes saturates at the rates of the specification. The queue forms here, in order of
 //!    arrival. Reads and writes share it by the mix exponent; writes may wait in a buffer and use idle time;
-//! 5. the *latency* stage, overlapped with the former: lognormal around the unloaded latency, for reads the wait for a
-//!    die that is being programmed. Whichever of the two takes longer counts.
+//! 5. the *latency* stage, overlapped with the capacity stage: lognormal around the unloaded latency, and for reads the
+//!    wait for a die that is being programmed. The longer of the two stages counts;
 //! 6. the network's round trip.
 //!
-//! When it will return is known when it is submitted, so an event is all that is kept of a request.
+//! The time of return is known at submission, so a request is stored as one event.
 //!
 //! # Limits
-//! Capacity steps, stalls and faults act on what is submitted after they begin; what is inside returns as foreseen.
-//! Memory depends on the specification and on the most requests that were inside, never on time.
+//! Capacity steps, stalls and faults act on requests submitted after they begin; requests already inside return at
+//! their original time. Memory depends on the specification and on the most requests that were ever inside, never on
+//! time.
 //!
 //! # Example
 //! ```
@@ -64,34 +65,34 @@ use weather::Weather;
 
 /// The errno of a failed transfer: EIO.
 const EIO: i32 = 5;
-/// Offsets beyond this (an exbibyte) count as this: what is beyond the device costs time like the rest of it.
+/// Largest offset, an exbibyte. Larger ones are cut to it: requests beyond the device cost the same time as others.
 const OFFSET_MAX: u64 = 1 << 60;
 
 /// One operation on its way into a simulated disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceRequest {
-    /// The caller's name for it, given back in [`DeviceCompletion::key`].
+    /// The caller's name for the request, given back in [`DeviceCompletion::key`].
     pub key: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// Where, in bytes.
+    /// Offset in bytes.
     pub offset_bytes: u64,
-    /// How much, in bytes; 0 for flush.
+    /// Length in bytes; 0 for flush.
     pub len_bytes: u32,
 }
 
-/// An operation that has come back.
+/// A completed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCompletion {
-    /// [`DeviceRequest::key`].
+    /// [`DeviceRequest::key`] of the request.
     pub key: u64,
-    /// When it came back (virtual nanoseconds).
+    /// Time of completion (virtual nanoseconds).
     pub at_ns: u64,
     /// Bytes moved (0 for operations without length), or a positive errno.
     pub result: Result<u32, i32>,
 }
 
-/// A simulated disk. See the module's documentation.
+/// A simulated disk: requests enter with [`Device::submit`] and come back from [`Device::advance`].
 #[derive(Debug)]
 pub struct Device {
     rng: Rng,
@@ -108,7 +109,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// An idle device. The same specification and seed give the same times for the same requests.
+    /// Returns an idle device. The same specification and seed give the same times for the same requests.
     ///
     /// # Errors
     /// A specification that makes no disk: see [`DeviceSpec::check`].
@@ -130,7 +131,7 @@ impl Device {
         })
     }
 
-    /// Sends one request at `now_ns`, which never goes back. A time before an earlier one counts as it stands.
+    /// Submits one request at `now_ns`, which should not decrease. An earlier time than before is taken as given.
     pub fn submit(&mut self, now_ns: u64, request: DeviceRequest) {
         let fate = self.faults.fate(now_ns, &request, &mut self.rng);
         if let Some(hang) = fate.hang {
@@ -140,6 +141,7 @@ impl Device {
             }
             return;
         }
+
         self.weather.advance(now_ns, &mut self.rng);
         let mut at_ns = now_ns.max(self.weather.stalled_until_ns);
         if request.op.is_transfer() {
@@ -147,35 +149,37 @@ impl Device {
                 at_ns = cap.admit(at_ns, request.len_bytes);
             }
         }
+
         let write_factor = self.flash.pass(now_ns, &request, &mut self.rng);
         at_ns = at_ns.max(self.flash.paused_until_ns());
         let speed = self.weather.factor * fate.speed_factor;
         let (taken_ns, failed) = self.serve(at_ns, &request, write_factor, speed, 1.0 / fate.speed_factor);
+
         let done_ns = at_ns.saturating_add(taken_ns.ceil() as u64).saturating_add(self.network_rtt_ns);
         let result = if failed { Err(EIO) } else { fate.result };
         self.events.push(done_ns, request.key, result);
     }
 
-    /// When the next request comes back; `None` if none will.
+    /// Returns when the next request comes back; `None` if none will.
     #[must_use]
     pub fn next_event_ns(&self) -> Option<u64> {
         self.events.next_ns()
     }
 
-    /// Appends what has come back by `now_ns`, in order of time, at the same time in order of submission.
+    /// Appends the completions due by `now_ns`, in order of time, and at the same time in order of submission.
     pub fn advance(&mut self, now_ns: u64, completions: &mut Vec<DeviceCompletion>) {
         while let Some(completion) = self.events.pop_until(now_ns) {
             completions.push(completion);
         }
     }
 
-    /// Requests that have not been given back yet, those that hang for ever included.
+    /// Returns the number of requests that have not come back, including those that hang for ever.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.events.len() + self.hung
     }
 
-    /// Adds a fault; windows may overlap. Those that are over are forgotten.
+    /// Adds a fault; windows may overlap. Windows that have ended are dropped.
     ///
     /// # Errors
     /// See [`FaultWindow::check`].
@@ -185,10 +189,10 @@ impl Device {
         Ok(())
     }
 
-    /// Changes what is wrong with one member of the RAID 0 (or with the only one) from now on.
+    /// Replaces the fault of one member of the RAID 0 (or of the only one) from now on.
     ///
     /// # Errors
-    /// A member that there is not, a factor or rate that is out of range.
+    /// No such member, or a factor or rate that is out of range.
     pub fn set_fault(&mut self, fault: MemberFault) -> Result<(), SpecError> {
         let members = self.members.len() as u32;
         let raid0 = RaidSpec { members, member_faults: vec![fault], ..RaidSpec::default() };
@@ -199,13 +203,13 @@ impl Device {
         Ok(())
     }
 
-    /// Part of the capacity that holds data, 0 to 1.
+    /// Returns the part of the capacity that holds data, 0 to 1.
     #[must_use]
     pub fn fill_level(&self) -> f64 {
         self.flash.fill()
     }
 
-    /// Time in the members from `at_ns` on, and whether one of them failed.
+    /// Serves a request in the members from `at_ns` on. Returns the time it takes, and whether a member failed.
     fn serve(&mut self, at_ns: u64, request: &DeviceRequest, write_factor: f64, speed: f64, slow: f64) -> (f64, bool) {
         let depth = self.events.len() + 1;
         let chunk_bytes = self.chunk_bytes;
@@ -213,14 +217,17 @@ impl Device {
         let (offset, len) = (request.offset_bytes.min(OFFSET_MAX), u64::from(request.len_bytes));
         let part =
             Part { at_ns, op: request.op, offset_bytes: offset, len_bytes: len, write_factor, speed, slow, depth };
+
         if count == 1 {
             return self.serve_part(0, &part);
         }
+
         if request.op == Op::Flush || len == 0 {
             // Every member makes its data durable.
             let all = (0..count).map(|member| self.serve_part(member as usize, &part));
             return all.fold((0.0, false), worst);
         }
+
         let (first, last) = (offset / chunk_bytes, offset.saturating_add(len - 1) / chunk_bytes);
         let chunks = last - first + 1;
         let mut outcome = (0.0, false);
@@ -245,7 +252,7 @@ impl Device {
     }
 }
 
-/// All parts must be there, and none may fail.
+/// Joins the outcomes of two parts: the later time, and a failure if either failed.
 fn worst(a: (f64, bool), b: (f64, bool)) -> (f64, bool) {
     (a.0.max(b.0), a.1 || b.1)
 }

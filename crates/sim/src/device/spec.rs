@@ -1,15 +1,15 @@
-//! Everything that can be chosen about a simulated disk.
+//! The parameters of a simulated disk.
 //!
 //! # Why
 //! One plain struct, so that a model can be written down, compared, fitted and refused as a whole.
 //!
 //! # How it works
-//! [`DeviceSpec`] groups parameters by the mechanism that they belong to; every name carries its unit. `Default` is a
-//! plain SSD (200 000 reads/s, 100 us) with every disturbance off. Rates are those of *one* member of a RAID 0.
-//! [`DeviceSpec::check`] refuses what makes no disk, naming the parameter.
+//! [`DeviceSpec`] groups parameters by mechanism; every name carries its unit. `Default` is a plain SSD (200 000
+//! reads/s, 100 us) with every disturbance off. Rates are those of *one* member of a RAID 0. [`DeviceSpec::check`]
+//! refuses an impossible disk and names the parameter.
 //!
 //! # Limits
-//! The parameters are fixed for the life of a device; what happens to it later comes as a [`FaultWindow`].
+//! The parameters are fixed for the life of a device; later faults are injected as a [`FaultWindow`].
 //!
 //! # Example
 //! ```
@@ -23,31 +23,31 @@ use std::fmt;
 
 use crate::latency_surface::LatencySurface;
 
-/// A simulated disk, as numbers.
+/// The parameters of a simulated disk.
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
     /// Size of the whole device in bytes, at least 4096.
     pub capacity_bytes: u64,
-    /// What one member carries when saturated.
+    /// Saturated rates of one member.
     pub rates: RateSpec,
-    /// How long a request takes on the idle disk.
+    /// Latency of a request on the idle disk.
     pub latency: LatencySpec,
     /// The servers inside one member.
     pub channels: ChannelSpec,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; infinite: reads and writes do not disturb each other.
     pub mix_exponent_p: f64,
-    /// Over how much served device time the share of writes is smoothed, in ns, positive.
+    /// Served device time over which the share of writes is smoothed, in ns, positive.
     pub mix_memory_ns: f64,
-    /// What writes do to the latency of reads below saturation.
+    /// The effect of writes on the latency of reads below saturation.
     pub interference: InterferenceSpec,
-    /// Measured latency of reads of one member below saturation, by its load. Takes the place of `latency.read_ns`, its
-    /// sigma and `interference`; the wait for capacity still comes on top, so leave the channels shared.
+    /// Measured latency of reads of one member below saturation, by its load. Replaces `latency.read_ns`, its sigma and
+    /// `interference`; the wait for capacity still adds to it, so leave the channels shared.
     pub latency_surface: Option<LatencySurface>,
     /// The buffer that lets writes return early.
     pub buffer: BufferSpec,
     /// Fill level, garbage collection, discard.
     pub flash: FlashSpec,
-    /// A mechanical disk; then `rates` give the media's bandwidth and the most commands a second.
+    /// A mechanical disk; `rates` then give the media's bandwidth and the most commands a second.
     pub hdd: Option<HddSpec>,
     /// Caps in front of the device, in series: credits, volume, instance.
     pub caps: Vec<CapSpec>,
@@ -61,7 +61,7 @@ pub struct DeviceSpec {
     pub error_rate: f64,
     /// Chance that a transfer of more than 512 bytes moves only a prefix (a multiple of 512), 0 to 1.
     pub short_rate: f64,
-    /// Things that happen at a time of their own.
+    /// Faults at given times.
     pub faults: Vec<FaultWindow>,
 }
 
@@ -101,15 +101,15 @@ pub struct RateSpec {
     pub write_iops: f64,
     /// Bytes written a second by long requests, sustained.
     pub write_bytes_per_s: f64,
-    /// The length at which the operations were counted: up to it every request costs the same.
+    /// Length at which the operations were counted: up to it every request costs the same.
     pub iops_block_bytes: u32,
-    /// Reads by (length in bytes, operations a second), rising in length; instead of the figures, when not empty.
+    /// Reads by (length in bytes, operations a second), rising in length; if not empty, replaces the figures.
     pub read_table: Vec<(u32, f64)>,
     /// The same for writes.
     pub write_table: Vec<(u32, f64)>,
-    /// Writes that are not multiples of this, or not aligned to it, read a block first. 0: none do.
+    /// Writes that are not multiples of this, or not aligned to it, read a block first. 0: no write does.
     pub rewrite_block_bytes: u32,
-    /// Device time of a flush, in ns. What it waits for comes on top, see [`BufferSpec::flush_drains`].
+    /// Device time of a flush, in ns. Draining the buffer adds to it, see [`BufferSpec::flush_drains`].
     pub flush_ns: f64,
     /// Device time of a discard or an allocation, in ns.
     pub discard_ns: f64,
@@ -137,7 +137,7 @@ impl Default for RateSpec {
 pub struct LatencySpec {
     /// Median of a small read, in ns.
     pub read_ns: f64,
-    /// Median of a small write, in ns; buffered where there is a buffer.
+    /// Median of a small write, in ns; with a buffer, of a buffered write.
     pub write_ns: f64,
     /// Added for each KiB, in ns; a long request takes at least its device time anyway.
     pub per_kib_ns: f64,
@@ -154,13 +154,14 @@ impl Default for LatencySpec {
 /// The servers inside one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelSpec {
-    /// Each channel has its own queue: reads go where their offset says, and may wait while other channels idle (a soft
-    /// knee). Otherwise one queue feeds all and only saturation makes a request wait (a sharp knee).
+    /// Whether each channel has its own queue: a read goes to the channel of its offset, and may wait while other
+    /// channels idle (a soft knee). Otherwise one queue feeds all channels and a request waits only at saturation (a
+    /// sharp knee).
     pub independent: bool,
-    /// How many, 1 to 1024; `None`: read operations a second times the latency of a read, at most 256. Used only where
-    /// they are independent.
+    /// Number of channels, 1 to 1024; `None`: read operations a second times the latency of a read, at most 256. Used
+    /// only if channels are independent.
     pub count: Option<u32>,
-    /// A request spreads over one more channel for each of these bytes.
+    /// Bytes after which a request spreads over one more channel.
     pub stripe_bytes: u32,
 }
 
@@ -170,17 +171,18 @@ impl Default for ChannelSpec {
     }
 }
 
-/// Reads that meet a flash die which is being programmed.
+/// Waits of reads for a flash die that is being programmed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterferenceSpec {
-    /// The longest wait, in ns; 0 turns interference off.
+    /// Longest wait, in ns; 0 turns interference off.
     pub program_ns: f64,
-    /// Programs are suspended for reads. Then `block_probability` of all reads wait, uniformly up to `program_ns` times
-    /// the load by writes; without suspension, `block_probability` times that load wait, uniformly up to `program_ns`.
+    /// Whether programs are suspended for reads. If so, `block_probability` of all reads wait, uniformly up to
+    /// `program_ns` times the write load; if not, `block_probability` times that load wait, uniformly up to
+    /// `program_ns`.
     pub suspend: bool,
-    /// See `suspend`. 0 to 1.
+    /// Part of the reads that wait, 0 to 1; see `suspend`.
     pub block_probability: f64,
-    /// Over which time the load is smoothed, in ns, positive.
+    /// Time over which the write load is smoothed, in ns, positive.
     pub memory_ns: f64,
 }
 
@@ -193,11 +195,11 @@ impl Default for InterferenceSpec {
 /// The write buffer of one member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferSpec {
-    /// Writes return early while fewer bytes wait in it. 0: no buffer.
+    /// Size of the buffer: writes return early while fewer bytes wait in it. 0: no buffer.
     pub size_bytes: u64,
-    /// How fast it takes bytes, per second. 0: at any rate.
+    /// Rate at which the buffer takes bytes, per second. 0: unlimited.
     pub burst_bytes_per_s: f64,
-    /// A flush waits until it is empty (no power-loss protection).
+    /// Whether a flush waits until the buffer is empty (no power-loss protection).
     pub flush_drains: bool,
 }
 
@@ -210,19 +212,19 @@ impl Default for BufferSpec {
 /// Fill level and garbage collection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashSpec {
-    /// Random writes cost the write amplification of the present fill level.
+    /// Whether random writes cost the write amplification of the present fill level.
     pub garbage_collection: bool,
-    /// Part of the capacity that the disk has beyond what it shows, 0.005 to 4. Consumer disks: 0.07.
+    /// Spare capacity as a part of the visible one, 0.005 to 4. Consumer disks: 0.07.
     pub over_provisioning: f64,
     /// Part of the capacity that holds data at the start, 0 to 1.
     pub initial_fill: f64,
-    /// (fill level, factor on the speed of all writes), rising in fill level; between the points it is interpolated.
+    /// (fill level, factor on the speed of all writes), rising in fill level, interpolated between the points.
     pub fill_curve: Vec<(f64, f64)>,
     /// Part of a discarded fill level that `fill_curve` and garbage collection still see, 0 to 1.
     pub discard_residue: f64,
-    /// Mean length of a pause for collection while there are writes, in ns; 0: none.
+    /// Mean length of a pause for collection under writes, in ns; 0: no pauses.
     pub pause_mean_ns: f64,
-    /// Mean time from pause to pause, in ns, positive.
+    /// Mean time between pauses, in ns, positive.
     pub pause_period_ns: f64,
 }
 
@@ -249,8 +251,8 @@ pub struct HddSpec {
     pub seek_max_ns: f64,
     /// One rotation, in ns; positive. 7200 rpm: 8 333 333.
     pub rotation_ns: f64,
-    /// The arm picks among so many requests, 1 to 32: seeks shorten as with the nearest of those that wait, the
-    /// rotation is waited for as it comes.
+    /// Requests among which the arm picks, 1 to 32: seeks shorten as with the nearest of those waiting; rotation does
+    /// not.
     pub elevator_depth: u32,
 }
 
@@ -260,12 +262,12 @@ impl Default for HddSpec {
     }
 }
 
-/// What a cap counts.
+/// The unit of a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapUnit {
-    /// Operations, each of at most so many bytes (a longer request counts several times). 0: any length counts once.
+    /// Operations of at most `unit_bytes`: a longer request counts several times. 0: any length counts once.
     Operations {
-        /// See the variant.
+        /// Greatest length of one operation, in bytes.
         unit_bytes: u32,
     },
     /// Bytes.
@@ -275,29 +277,29 @@ pub enum CapUnit {
 /// A cap on operations or bytes a second, with or without credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapSpec {
-    /// What it counts.
+    /// The unit that the cap counts.
     pub unit: CapUnit,
-    /// Units a second without credits; also what credits grow by.
+    /// Units a second without credits, and the growth of credits.
     pub base_per_s: f64,
     /// Units a second while credits last, at least `base_per_s`.
     pub burst_per_s: f64,
-    /// The most credits, in units, with which it also starts. 0: none.
+    /// Most credits, in units; the cap starts with all of them. 0: no credits.
     pub credits: f64,
 }
 
-/// How the device changes with time.
+/// Changes of the device over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeatherSpec {
-    /// (from when on in ns, factor on the capacity), rising in time.
+    /// (start in ns, factor on the capacity), rising in time.
     pub capacity_steps: Vec<(u64, f64)>,
-    /// Change of the factor per second; it stays within 0.05 and 20.
+    /// Change of the drift factor per second; the factor stays within 0.05 and 20.
     pub drift_per_s: f64,
-    /// Standard deviation of one step of a random walk of the capacity's logarithm (neighbours); 0: none. The walk
-    /// stays within 0.25 and 1.
+    /// Standard deviation of one step of a random walk of the capacity's logarithm, for the effect of neighbours; 0:
+    /// none. The walk stays within 0.25 and 1.
     pub noise_sigma: f64,
     /// Length of a step of that walk, in ns, positive.
     pub noise_step_ns: u64,
-    /// Stalls a second, at random; 0: none.
+    /// Random stalls a second; 0: none.
     pub stalls_per_s: f64,
     /// Shortest stall, in ns, positive.
     pub stall_min_ns: f64,
@@ -305,7 +307,7 @@ pub struct WeatherSpec {
     pub stall_alpha: f64,
     /// Longest stall, in ns.
     pub stall_max_ns: f64,
-    /// (from when, for how long), in ns, rising in time: the device starts nothing.
+    /// Stalls as (start, length) in ns, rising in time. In a stall the device starts nothing.
     pub stalls: Vec<(u64, u64)>,
 }
 
@@ -330,9 +332,9 @@ impl Default for WeatherSpec {
 pub struct RaidSpec {
     /// Disks, 1 to 256.
     pub members: u32,
-    /// Bytes on one member before the next one's turn, 1 to 2^40.
+    /// Bytes on one member before the next member follows, 1 to 2^40.
     pub chunk_bytes: u64,
-    /// Members that are not like the others.
+    /// Members that differ from the others.
     pub member_faults: Vec<MemberFault>,
 }
 
@@ -342,36 +344,36 @@ impl Default for RaidSpec {
     }
 }
 
-/// What is wrong with one member of a RAID 0.
+/// The fault of one member of a RAID 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberFault {
-    /// Which, from 0.
+    /// Index of the member, from 0.
     pub member: u32,
     /// Its speed as a part of the others', above 0; 1: as fast.
     pub speed_factor: f64,
-    /// Chance that what touches it fails with EIO, 0 to 1; 1: it has died.
+    /// Probability that a request to it fails with EIO, 0 to 1; 1: it has died.
     pub error_rate: f64,
 }
 
-/// Something that happens to requests submitted within a time.
+/// A fault of requests submitted within a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultWindow {
-    /// From when on, in ns.
+    /// Start of the period, in ns.
     pub from_ns: u64,
-    /// Until before when, in ns.
+    /// End of the period, in ns, exclusive.
     pub until_ns: u64,
-    /// What.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
-/// See [`FaultWindow`].
+/// The kind of a [`FaultWindow`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
-    /// Whatever is asked fails.
+    /// Every kind of request may fail.
     Errors {
         /// Chance, 0 to 1.
         rate: f64,
-        /// With this errno, positive.
+        /// The errno of the failure, positive.
         errno: i32,
     },
     /// Transfers move only a prefix, a multiple of 512 bytes.
@@ -381,9 +383,9 @@ pub enum FaultKind {
     },
     /// The first requests in the window do not come back.
     Hang {
-        /// How many of them.
+        /// Number of requests that hang.
         requests: u32,
-        /// They come back so much later after all, in ns; `None`: never.
+        /// Delay after which they do come back, in ns; `None`: never.
         for_ns: Option<u64>,
     },
     /// The device is slower.
@@ -396,11 +398,11 @@ pub enum FaultKind {
 /// Why a [`DeviceSpec`] makes no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// The parameter, as one would write it in Rust.
+    /// The parameter, as written in Rust.
     pub key: &'static str,
-    /// What it should have been.
+    /// The expected value.
     pub expected: &'static str,
-    /// What it was.
+    /// The value found.
     pub found: String,
 }
 

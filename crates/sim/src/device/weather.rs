@@ -1,15 +1,15 @@
 //! Capacity that changes with time, and stalls.
 //!
 //! # Why
-//! Disks throttle when hot, share hardware with neighbours and now and then do nothing for milliseconds. A scheduler
-//! must notice, and must not blame itself.
+//! Disks throttle when hot, share hardware with neighbours, and now and then stall for milliseconds. A scheduler must
+//! notice, and must not take the cause to be its own load.
 //!
 //! # How it works
-//! Everything is brought up to date when a request arrives: steps of the capacity that are due, steps of the
-//! neighbours' random walk, stalls. A random stall comes after an exponential gap and lasts a Pareto time.
+//! The state is brought up to date when a request arrives: due steps of the capacity, steps of the neighbours' random
+//! walk, stalls. A random stall comes after an exponential gap and lasts a Pareto time.
 //!
 //! # Limits
-//! After a long time without requests at most 64 steps of the walk and 64 stalls are made up for.
+//! After a long time without requests, at most 64 steps of the walk and 64 stalls are made up for.
 //!
 //! # Example
 //! `capacity_steps: vec![(5_000_000_000, 0.25)]`: a quarter of the speed after five seconds.
@@ -25,15 +25,15 @@ const WALK_MIN: f64 = 0.25;
 const STEPS_AT_ONCE: u64 = 64;
 const DRIFT_RANGE: (f64, f64) = (0.05, 20.0);
 
-/// See the module's documentation.
+/// The present capacity and the stalls of a device.
 #[derive(Debug)]
 pub(super) struct Weather {
     spec: WeatherSpec,
     /// The present capacity as a factor.
     pub(super) factor: f64,
-    /// Nothing starts before.
+    /// Time before which nothing starts.
     pub(super) stalled_until_ns: u64,
-    /// Nothing to be done before.
+    /// Time of the next change.
     next_ns: u64,
     step_factor: f64,
     next_step: usize,
@@ -65,7 +65,7 @@ impl Weather {
         }
     }
 
-    /// Brings it up to `now_ns`.
+    /// Brings the state up to `now_ns`.
     #[inline]
     pub(super) fn advance(&mut self, now_ns: u64, rng: &mut Rng) {
         if now_ns >= self.next_ns {
@@ -89,7 +89,8 @@ impl Weather {
         self.next_ns = self.when_next(now_ns);
     }
 
-    /// The gaps have no memory: after a long time without requests, the stalls that no one saw need not be drawn.
+    /// Draws the stalls due by `now_ns`. Gaps have no memory: after a long time without requests, unseen stalls need
+    /// not be drawn.
     fn stall_at_random(&mut self, now_ns: u64, rng: &mut Rng) {
         if self.spec.stalls_per_s <= 0.0 {
             return;
@@ -126,7 +127,7 @@ impl Weather {
         let step_ns = self.spec.capacity_steps.get(self.next_step).map_or(u64::MAX, |step| step.0);
         let stall_ns = self.spec.stalls.get(self.next_stall).map_or(u64::MAX, |stall| stall.0);
         let next_ns = step_ns.min(stall_ns).min(self.random_stall_ns).min(self.next_walk_ns);
-        // A drift is followed in milliseconds.
+        // Follow a drift in steps of a millisecond.
         if self.spec.drift_per_s != 0.0 { next_ns.min(now_ns.saturating_add(1_000_000)) } else { next_ns }
     }
 }

@@ -1,13 +1,13 @@
 //! The device model of a fitted table.
 //!
 //! # Why
-//! The table says how long reads take below saturation; the device's queue must say when saturation begins.
+//! The table gives the latency of reads below saturation; the device's queue must give the point of saturation.
 //!
 //! # How it works
-//! Rates and mix exponent are those of the frontier, moved out as far as the grid leaves open.
+//! Rates and mix exponent are those of the frontier, moved out as far as the grid allows.
 //!
 //! # Limits
-//! Saturated throughput is too high by that much: 6 % on a grid of 21 levels, 12 % on one of 11. For the figures of a
+//! Saturated throughput is too high by that amount: 6 % on a grid of 21 levels, 12 % on one of 11. For the figures of a
 //! scheduler take the frontier, not the model. Rates beyond what a device accepts are refused when one is made.
 //!
 //! # Example
@@ -17,25 +17,25 @@ use super::{Cell, Frontier};
 use crate::device::{DeviceSpec, InterferenceSpec, LatencySpec, RateSpec};
 use crate::latency_surface::LatencySurface;
 
-/// Length of the reads that are measured, in bytes.
+/// Length of the measured reads, in bytes.
 pub(crate) const READ_BYTES: u32 = 4096;
-/// Length of the writes that are measured, in bytes.
+/// Length of the measured writes, in bytes.
 pub(crate) const WRITE_BYTES: u32 = 128 << 10;
-/// Over which time the device smooths the rates that it looks up, in ns: at 1000 reads a second a tenth of a second
+/// Time over which the device smooths the rates for its look-ups, in ns. At 1000 reads a second a tenth of a second
 /// counts 100 of them, which is 10 % off at random.
 const RATE_MEMORY_NS: f64 = 100e6;
 
-/// A device that saturates at `saturation` times the frontier, with the latencies of the table below that.
+/// Returns a device that saturates at `saturation` times the frontier, with the latencies of the table below that.
 ///
-/// The measurement holds small reads and long writes. The other two rates are set so that length alone decides: small
-/// writes cost as much as small reads (or less, where the bandwidth allows fewer), a byte read as much as a byte
-/// written.
+/// The measurement holds small reads and long writes. The other two rates are set so that length alone decides: a small
+/// write costs as much as a small read (more, if the bandwidth allows fewer), a byte read as much as a byte written.
 pub(super) fn spec(cells: &[Cell], frontier: &Frontier, saturation: f64, surface: &LatencySurface) -> DeviceSpec {
     let read_iops = frontier.read_iops * saturation;
     let write_bytes_per_s = frontier.write_bytes_per_s * saturation;
     let write_iops = read_iops.min(write_bytes_per_s / f64::from(READ_BYTES));
     let write_point = |len_bytes: u32| (len_bytes, write_bytes_per_s / f64::from(len_bytes));
     let read_ns = cells.iter().map(|cell| cell.p50_ns).fold(f64::INFINITY, f64::min);
+
     DeviceSpec {
         rates: RateSpec {
             read_iops,

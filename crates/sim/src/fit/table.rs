@@ -1,39 +1,39 @@
 //! A full table of latencies from scattered measurements.
 //!
 //! # Why
-//! Measured grids have holes, repeated cells and rates that are a little off; the simulator wants a full table.
+//! Measured grids have holes, repeated cells and rates that are a little off; the simulator needs a full table.
 //!
 //! # How it works
-//! [`Grid`] gathers rates into levels. [`Rise`] is how latency goes with the load (the distance to the frontier), the
-//! same for all mixes. What it leaves over is known at the measured nodes, and [`fill`] spreads it to the others. At
-//! last no filled value may stray from its measured neighbours.
+//! [`Grid`] gathers rates into levels. [`Rise`] is the increase of latency with the load (the distance to the
+//! frontier), the same for all mixes. Its residuals are known at the measured nodes, and [`fill`] spreads them to the
+//! others. Last, filled values are kept close to their measured neighbours.
 //!
 //! # Limits
 //! At most 64 levels on an axis; rates closer than the levels become one. Exact at measured nodes, so noise stays.
 //!
 //! # Example
-//! Medians of 100 and 120 us at loads 0.2 and 0.6, one of them a hole's neighbour: the hole at load 0.4 gets 110 us,
-//! more if the other neighbours lie above the common rise.
+//! Medians of 100 and 120 us at loads 0.2 and 0.6 around a hole at load 0.4: the hole gets 110 us, more if its other
+//! neighbours lie above the common rise.
 
 use plimsoll_core::math::{exp, ln};
 
 use super::{Cell, Frontier};
 use crate::latency_surface::{LatencySurface, SurfaceError};
 
-/// Rates that differ by less than this part belong to one level, at first.
+/// First width of a level, as a part of its rate: rates that differ by less belong to one level.
 pub(super) const LEVEL_WIDTH_MIN: f64 = 0.004;
-/// More levels than this on an axis, and they are made wider.
+/// Most levels of an axis. Beyond it, levels are made wider.
 const LEVELS_MAX: usize = 64;
-/// Rates below this part of the highest one count as no reads at all.
+/// Part of the highest rate below which a rate counts as no reads at all.
 const PROBE_SHARE: f64 = 0.002;
-/// No filled value is farther than this (in ln latency: 15 %) outside the range of the measured ones next to it.
+/// Distance that a filled value may lie outside the range of the measured ones next to it, in ln latency: 15 %.
 const BEYOND_NEIGHBOURS: f64 = 0.14;
-/// Knots of the curve that latency follows towards the frontier.
+/// Knots of the curve of latency over load.
 const KNOTS: usize = 16;
-/// Sweeps over the table until it is smooth, at most, and the change of ln latency at which it is.
+/// Most sweeps over the table, and the change of ln latency in a sweep at which it counts as smooth.
 const SWEEPS_MAX: usize = 4000;
 const SMOOTH: f64 = 1e-6;
-/// Over-relaxation of a sweep; anything in 1 to 2 converges.
+/// Over-relaxation of a sweep; any value from 1 to 2 converges.
 const RELAXATION: f64 = 1.7;
 
 /// Measurements sorted into levels of both rates.
@@ -51,6 +51,7 @@ impl Grid {
     pub(super) fn gather(cells: &[Cell]) -> Grid {
         let (write_levels, write_width) = levels(cells.iter().map(|cell| cell.write_bytes_per_s).collect());
         let (read_levels, read_width) = levels(cells.iter().map(|cell| cell.read_iops).collect());
+
         let mut sums = vec![([0.0; 2], 0usize); write_levels.len() * read_levels.len()];
         for cell in cells {
             let row = nearest(&write_levels, cell.write_bytes_per_s);
@@ -60,6 +61,7 @@ impl Grid {
                 *count += 1;
             }
         }
+
         let duplicates = sums.iter().map(|(_, count)| count.saturating_sub(1)).sum();
         let mean = |([p50, p95], count): ([f64; 2], usize)| {
             let count_f64 = count as f64;
@@ -69,7 +71,7 @@ impl Grid {
         Grid { write_levels, read_levels, ln_ns, duplicates, level_width: write_width.max(read_width) }
     }
 
-    /// Pairs of levels well inside the frontier that were not measured.
+    /// Counts the pairs of levels well inside the frontier that were not measured.
     pub(super) fn holes(&self, frontier: &Frontier) -> usize {
         let inside = |(write, read): (f64, f64)| frontier.load(write, read) < 0.95;
         self.rates().zip(&self.ln_ns).filter(|(rates, known)| known.is_none() && inside(*rates)).count()
@@ -79,14 +81,15 @@ impl Grid {
         self.write_levels.iter().flat_map(|&write| self.read_levels.iter().map(move |&read| (write, read)))
     }
 
-    /// Whether the lowest read level is none.
+    /// Returns whether the lowest read level stands for no reads.
     fn has_probes(&self) -> bool {
         let highest = self.read_levels.last().copied().unwrap_or(0.0);
         self.read_levels.first().is_some_and(|&lowest| lowest <= PROBE_SHARE * highest)
     }
 }
 
-/// Rates gathered into at most [`LEVELS_MAX`] levels, each the mean of its rates; and how wide they had to be made.
+/// Gathers rates into at most [`LEVELS_MAX`] levels, each the mean of its rates. Returns them with the width of a
+/// level.
 fn levels(mut rates: Vec<f64>) -> (Vec<f64>, f64) {
     rates.sort_by(f64::total_cmp);
     let highest = rates.last().copied().unwrap_or(0.0);
@@ -109,7 +112,7 @@ fn levels(mut rates: Vec<f64>) -> (Vec<f64>, f64) {
     }
 }
 
-/// The index of the level next to `rate`.
+/// Returns the index of the level closest to `rate`.
 fn nearest(levels: &[f64], rate: f64) -> usize {
     let above = levels.partition_point(|&level| level < rate);
     let distance = |index: usize| levels.get(index).map_or(f64::INFINITY, |level| (level - rate).abs());
@@ -119,7 +122,7 @@ fn nearest(levels: &[f64], rate: f64) -> usize {
     }
 }
 
-/// The table: measured where measured, filled in elsewhere.
+/// Returns the full table: measured values where there are any, filled ones elsewhere.
 pub(super) fn surface(grid: &Grid, frontier: &Frontier) -> Result<LatencySurface, SurfaceError> {
     let [p50_ns, p95_ns] = [0, 1].map(|percentile| column(grid, frontier, percentile));
     let p95_ns: Vec<f64> = p95_ns.iter().zip(&p50_ns).map(|(&p95, &p50)| p95.max(p50)).collect();
@@ -140,7 +143,7 @@ fn column(grid: &Grid, frontier: &Frontier, percentile: usize) -> Vec<f64> {
     ln_ns.enumerate().map(|(index, ln_ns)| exp(near_neighbours(&known, index, width, ln_ns))).collect()
 }
 
-/// `ln_ns` at the node `index`, kept near the range of the measurements at the four levels around it.
+/// Returns `ln_ns` for the node `index`, kept close to the range of the measurements at the four nodes around it.
 fn near_neighbours(known: &[Option<f64>], index: usize, width: usize, ln_ns: f64) -> f64 {
     if let Some(measured) = known.get(index).copied().flatten() {
         return measured;
@@ -158,15 +161,15 @@ fn near_neighbours(known: &[Option<f64>], index: usize, width: usize, ln_ns: f64
     if lowest > highest { ln_ns } else { ln_ns.clamp(lowest - BEYOND_NEIGHBOURS, highest + BEYOND_NEIGHBOURS) }
 }
 
-/// How ln latency rises with load: knots that never fall, straight lines between them.
+/// The rise of ln latency with load: knots that never fall, straight lines between them.
 #[derive(Clone, Debug)]
 struct Rise {
     knots: Vec<(f64, f64)>,
 }
 
 impl Rise {
-    /// Medians of equally many points each, in order of load; where they fall, neighbours are pooled (the isotonic
-    /// regression of Ayer et al., 1955).
+    /// Fits the curve: medians of equal numbers of points in order of load; where they fall, neighbours are pooled (the
+    /// isotonic regression of Ayer et al., 1955).
     fn through(mut points: Vec<(f64, f64)>) -> Rise {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let per_knot = points.len().div_ceil(KNOTS).max(1);
@@ -188,7 +191,7 @@ impl Rise {
         Rise { knots: pools.iter().map(|(load, value, count)| (load / count, value / count)).collect() }
     }
 
-    /// ln latency at `load`: flat below the first knot and beyond the last one.
+    /// Returns ln latency at `load`: constant below the first knot and beyond the last.
     fn at(&self, load: f64) -> f64 {
         let above = self.knots.partition_point(|knot| knot.0 < load);
         match (above.checked_sub(1).and_then(|below| self.knots.get(below)), self.knots.get(above)) {
@@ -201,8 +204,8 @@ impl Rise {
     }
 }
 
-/// Values for all nodes: known ones stay, every other one is the mean of its neighbours, nearer ones counting more
-/// (Laplace's equation, by successive over-relaxation). The level without reads has no neighbours among the others.
+/// Fills all nodes: known values stay, every other one is the mean of its neighbours weighted by closeness (Laplace's
+/// equation, by successive over-relaxation). The level without reads has no neighbours among the others.
 fn fill(grid: &Grid, known: &[Option<f64>]) -> Vec<f64> {
     let (rows, width) = (grid.write_levels.len(), grid.read_levels.len());
     let (mean_sum, mean_count) = known.iter().flatten().fold((0.0, 0usize), |(sum, n), value| (sum + value, n + 1));
@@ -212,6 +215,7 @@ fn fill(grid: &Grid, known: &[Option<f64>]) -> Vec<f64> {
         let extent = levels.last().copied().unwrap_or(1.0) - levels.first().copied().unwrap_or(0.0);
         levels.windows(2).map(|pair| extent / (pair[1] - pair[0])).collect::<Vec<f64>>()
     };
+
     let (down, mut right) = (along(&grid.write_levels), along(&grid.read_levels));
     let probes_known = known.iter().step_by(width.max(1)).any(Option::is_some);
     if let Some(first) = right.first_mut()
@@ -220,6 +224,7 @@ fn fill(grid: &Grid, known: &[Option<f64>]) -> Vec<f64> {
     {
         *first = 0.0;
     }
+
     for _ in 0..SWEEPS_MAX {
         let mut change: f64 = 0.0;
         for row in 0..rows {
@@ -245,6 +250,7 @@ fn fill(grid: &Grid, known: &[Option<f64>]) -> Vec<f64> {
                 if column + 1 < width {
                     add(values[at + 1], right[column]);
                 }
+
                 let step = if weight > 0.0 { RELAXATION * (sum / weight - values[at]) } else { 0.0 };
                 values[at] += step;
                 change = change.max(step.abs());
@@ -254,5 +260,6 @@ fn fill(grid: &Grid, known: &[Option<f64>]) -> Vec<f64> {
             break;
         }
     }
+
     values
 }

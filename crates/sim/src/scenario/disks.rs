@@ -1,15 +1,16 @@
-//! Figures at the disk's own limit: what the scheduler promises where the disk, not the model, is the bound.
+//! Figures at the disk's own limit, where the disk is the bound and not the model.
 //!
 //! # Why
-//! Properties are never exact. The figures that count are those on a disk that does less than was promised, or less
-//! than it did a moment ago.
+//! Properties are never exact. The figures that matter are those on a disk that does less than promised, or less than a
+//! moment ago.
 //!
 //! # How it works
-//! `sizes` and `mixes` compare with what the device can do; `limit` has a model that promises too much; `changes` has
-//! devices that change; `far` has network volumes and `presets` a disk of each family; `odd` has those that never were like the model.
+//! `sizes` and `mixes` compare with the device's own rate; in `limit` the model promises too much; in `changes` devices
+//! change; `far` has network volumes and `presets` a disk of each family; `odd` has devices that never matched the
+//! model.
 //!
 //! # Limits
-//! Devices are models, and their knees known. Speed of the simulator itself is a benchmark, not a scenario.
+//! Devices are models, and their knees known. The speed of the simulator itself is a benchmark, not a scenario.
 //!
 //! # Example
 //! `plimsoll sim run disk-is-the-limit`

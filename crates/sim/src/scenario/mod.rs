@@ -1,15 +1,16 @@
-//! Named scenarios: each experiment of the project's source documents, and each figure the scheduler promises, as a program.
+//! Named scenarios: each experiment of the project's source documents, and each figure that the scheduler promises, as
+//! a program.
 //!
 //! # Why
-//! A claim that cannot be run again is worth nothing. Each scenario builds worlds, runs them with a seed, prints its table
-//! beside the figures that others published, and judges its own figures: they are tests.
+//! A claim that cannot be run again is worth nothing. Each scenario builds worlds, runs them with a seed, prints its
+//! table beside the published figures, and judges its own figures: scenarios are tests.
 //!
 //! # How it works
-//! A [`Scenario`] is a name and a function of a seed. What it returns is plain data: tables, figures with their targets,
-//! remarks, series for a picture. Rendering is somebody else's work.
+//! A [`Scenario`] is a name and a function of a seed. It returns plain data: tables, figures with their targets,
+//! remarks, series for a picture. Rendering is done elsewhere.
 //!
 //! # Limits
-//! Scenarios run on virtual time and one core; each takes at most some seconds of real time.
+//! Scenarios run on virtual time and one core; each takes at most a few seconds of real time.
 //!
 //! # Example
 //! ```
@@ -22,24 +23,24 @@
 /// One scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Name, as on the command line: lower case, words joined by `-`.
+    /// Name on the command line: lower case, words joined by `-`.
     pub name: &'static str,
-    /// What it shows, in one line.
+    /// Its subject, in one line.
     pub title: &'static str,
-    /// Which items of the source documents it is about, such as `0.19` or `1.28`.
+    /// The items of the source documents that it covers, such as `0.19` or `1.28`.
     pub seed_items: &'static [&'static str],
     /// Runs it with a seed.
     pub run: fn(u64) -> Result<Outcome, ScenarioError>,
 }
 
-/// What a scenario found.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Tables, ours beside the published figures.
     pub tables: Vec<Table>,
     /// Figures and their targets.
     pub figures: Vec<Figure>,
-    /// Where and why the result differs from what was published.
+    /// Where and why the result differs from the published one.
     pub remarks: Vec<String>,
     /// Curves worth a picture.
     pub series: Vec<Series>,
@@ -52,38 +53,38 @@ pub struct Outcome {
 /// A table of text: at most 100 columns when padded.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// Column titles, with units.
     pub columns: Vec<String>,
-    /// Rows, as many cells as there are columns.
+    /// Rows, each with a cell for every column.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A measured figure and what it should be.
+/// A measured figure and its target.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// What was measured, with its unit.
     pub name: String,
-    /// What came out.
+    /// The measured value.
     pub value: f64,
-    /// What it should be.
+    /// The target.
     pub target: Target,
 }
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// At most so much.
+    /// At most this value.
     AtMost(f64),
-    /// At least so much.
+    /// At least this value.
     AtLeast(f64),
-    /// Between the two, both included.
+    /// Between the two values, both included.
     Between(f64, f64),
 }
 
 impl Figure {
-    /// Whether the figure is what it should be. NaN is not.
+    /// Returns whether the figure meets its target. NaN does not.
     #[must_use]
     pub fn passed(&self) -> bool {
         match self.target {
@@ -97,7 +98,7 @@ impl Figure {
 /// Curves over one axis.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// Name and unit of the horizontal axis.
     pub x: String,
@@ -125,13 +126,13 @@ impl From<crate::world::WorldError> for ScenarioError {
     }
 }
 
-/// All scenarios, in the order in which they are best read.
+/// Returns all scenarios, in the best order for reading.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     [shares::SCENARIOS, seeds::SCENARIOS, disks::SCENARIOS].concat()
 }
 
-/// The scenario of that name.
+/// Returns the scenario of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<Scenario> {
     all().into_iter().find(|scenario| scenario.name == name)

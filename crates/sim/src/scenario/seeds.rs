@@ -1,20 +1,20 @@
 //! The experiments of the project's source documents, each as a scenario.
 //!
 //! # Why
-//! The documents claim things about a scheduler on disks that are not at hand. Here each experiment runs again, on a
+//! The documents make claims about a scheduler on disks that are not at hand. Here each experiment runs again, on a
 //! model of its disk, with the old behaviour beside ours.
 //!
 //! # How it works
-//! One module for each theme: `plateau` (a disk of which nothing is known, and how to tell who limits it), `figures`
-//! (what four figures promise, and what follows when they are wrong), `queues` (shards, I/O queues, messages),
-//! `classes` (shares and isolation), `fill` (a disk that slows as it fills).
+//! One module for each theme: `plateau` (an unconfigured disk, and how to find the limiter), `figures` (the promise of
+//! four figures, and the effect of wrong ones), `queues` (shards, I/O queues, messages), `classes` (shares and
+//! isolation), `fill` (a disk that slows as it fills).
 //!
 //! # Limits
-//! Devices are models made from published figures. Where a document's own figures contradict one another, a remark
-//! says so.
+//! Devices are models made from published figures. Where a document's own figures contradict one another, a remark says
+//! so.
 //!
 //! # Example
-//! `seed_items` of a scenario names what it is about: `1.14` is item 14 of the list of the second document.
+//! `seed_items` of a scenario lists its subjects: `1.14` is item 14 of the list of the second document.
 
 use super::Scenario;
 

@@ -1,15 +1,15 @@
-//! Fairness and quality of service: that classes get what they were promised, on any number of shards.
+//! Fairness and quality of service: classes get what they were promised, on any number of shards.
 //!
 //! # Why
 //! Shares, reservations, limits and targets are promises with numbers in them. Each scenario here builds the world in
-//! which such a promise is hardest to keep, and measures by how much it is kept.
+//! which such a promise is hardest to keep, and measures how well it is kept.
 //!
 //! # How it works
-//! Beside the figures of the project stand those of others, where they were published: four small worlds in which
-//! Seastar's scheduler was shown to starve somebody are run again on the same disk.
+//! The figures of the project stand beside published ones: four small worlds in which Seastar's scheduler was shown to
+//! starve a shard or a class are run again on the same disk.
 //!
 //! # Limits
-//! Virtual time is as short as a figure allows; a seed changes arrivals and places on the disk, not what is promised.
+//! Virtual time is as short as a figure allows; a seed changes arrivals and places on the disk, not the promises.
 //!
 //! # Example
 //! ```

@@ -1,4 +1,4 @@
-//! What scenarios have in common.
+//! Helpers that scenarios share.
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
 
@@ -9,22 +9,22 @@ use crate::report::{ClassReport, DiskReport, Sample, WorldReport};
 use crate::workload::{JobSpec, Load, SizeDist};
 use crate::world::{self, ClassSpec, Event, SimDisk, WorldSpec};
 
-/// One thousand, one million, one thousand million nanoseconds.
+/// A microsecond in nanoseconds.
 pub(super) const US: u64 = 1_000;
-/// See [`US`].
+/// A millisecond in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;
-/// See [`US`].
+/// A second in nanoseconds.
 pub(super) const S: u64 = 1_000_000_000;
 
 impl Outcome {
-    /// Runs a world and counts it in.
+    /// Runs a world and counts it in the outcome.
     pub(super) fn run(&mut self, spec: &WorldSpec) -> Result<WorldReport, ScenarioError> {
         let report = world::run(spec)?;
         self.note(&report);
         Ok(report)
     }
 
-    /// As [`Outcome::run`], with a look at every event.
+    /// Runs as [`Outcome::run`], and passes every event to `log`.
     pub(super) fn run_logged(
         &mut self,
         spec: &WorldSpec,
@@ -35,7 +35,7 @@ impl Outcome {
         Ok(report)
     }
 
-    /// As [`Outcome::run`], with a look at every sample.
+    /// Runs as [`Outcome::run`], and passes every sample to `observe`.
     pub(super) fn run_observed(
         &mut self,
         spec: &WorldSpec,
@@ -46,7 +46,7 @@ impl Outcome {
         Ok(report)
     }
 
-    /// Counts a finished world in: its requests, and its events in the order of the runs.
+    /// Counts a finished world: its requests, and its events in the order of the runs.
     pub(super) fn note(&mut self, report: &WorldReport) {
         self.requests += report.totals.finished;
         self.log_hash = (self.log_hash.rotate_left(17) ^ report.log_hash).wrapping_mul(0x9fb2_1c65_1e98_df25);
@@ -64,7 +64,7 @@ impl Outcome {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Returns a table without rows.
     pub(super) fn new(title: impl Into<String>, columns: &[&str]) -> Table {
         Table {
             title: title.into(),
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// Reads, then writes: operations and bytes a second.
+/// Returns figures from operations and bytes a second, of reads and then of writes.
 pub(super) fn four_figures([read_iops, read_bytes_per_s, write_iops, write_bytes_per_s]: [u64; 4]) -> FourFigures {
     FourFigures {
         read_iops: Rate::per_second(read_iops),
@@ -89,12 +89,12 @@ pub(super) fn four_figures([read_iops, read_bytes_per_s, write_iops, write_bytes
     }
 }
 
-/// What the scheduler is told of a disk with these figures.
+/// Returns the scheduler's settings for a disk with these figures.
 pub(super) fn config_of(figures: &FourFigures) -> DiskConfig {
     DiskConfig { model: CostModel::from_figures(figures, CostForm::Knee, 4096, 4096), ..DiskConfig::default() }
 }
 
-/// A device that does `factor` times what `figures` say, and nothing unexpected; a small read takes `read_ns` on it.
+/// Returns a device of `factor` times `figures`, without disturbances; a small read takes `read_ns` on it.
 pub(super) fn plain_device(figures: &FourFigures, factor: f64, read_ns: f64) -> DeviceSpec {
     let rate = |rate: Rate| rate.get().map_or(1e9, |per_s| per_s as f64 * factor);
     let mut spec = DeviceSpec::default();
@@ -106,7 +106,7 @@ pub(super) fn plain_device(figures: &FourFigures, factor: f64, read_ns: f64) -> 
     spec
 }
 
-/// A closed loop of random reads of `len_bytes` in the class of its own name, on all shards.
+/// Returns a closed loop of random reads of `len_bytes` in the class of its own name, on all shards.
 pub(super) fn reads(name: &str, parallelism: u32, len_bytes: u32) -> JobSpec {
     JobSpec {
         name: name.into(),
@@ -117,12 +117,12 @@ pub(super) fn reads(name: &str, parallelism: u32, len_bytes: u32) -> JobSpec {
     }
 }
 
-/// A named device.
+/// Returns a named device.
 pub(super) fn preset(name: &str) -> Result<Preset, ScenarioError> {
     presets::find(name).ok_or_else(|| ScenarioError(format!("no device is called {name}")))
 }
 
-/// An array taken as one disk with the sum of its rates: chunks then play no part.
+/// Returns an array as one disk with the sum of its rates, so that chunks play no part.
 pub(super) fn as_one_disk(preset: &Preset) -> DeviceSpec {
     let mut spec = preset.spec.clone();
     let members = f64::from(spec.raid0.members);
@@ -138,7 +138,7 @@ pub(super) fn as_one_disk(preset: &Preset) -> DeviceSpec {
     spec
 }
 
-/// One second of one shard with one disk, after 100 ms of warm-up: classes by name and shares.
+/// Returns one second of one shard with one disk, after 100 ms of warm-up; classes are given by name and shares.
 pub(super) fn world_of(seed: u64, disk: SimDisk, classes: &[(&str, u32)], jobs: Vec<JobSpec>) -> WorldSpec {
     WorldSpec {
         seed,
@@ -150,17 +150,17 @@ pub(super) fn world_of(seed: u64, disk: SimDisk, classes: &[(&str, u32)], jobs: 
     }
 }
 
-/// What a class did on the first disk.
+/// Returns the report of a class on the first disk.
 pub(super) fn class_of<'a>(report: &'a WorldReport, name: &str) -> Result<&'a ClassReport, ScenarioError> {
     report.class(name, 0).ok_or_else(|| ScenarioError(format!("no class is called {name}")))
 }
 
-/// What the first disk did.
+/// Returns the report of the first disk.
 pub(super) fn disk_of(report: &WorldReport) -> Result<&DiskReport, ScenarioError> {
     report.disks.first().ok_or_else(|| ScenarioError("the world has no disk".into()))
 }
 
-/// Largest relative deviation of the parts' sizes from the shares, in per cent.
+/// Returns the largest relative deviation of the parts from the shares, in per cent.
 pub(super) fn share_error_percent(parts: &[f64], shares: &[u32]) -> f64 {
     let whole: f64 = parts.iter().sum();
     let all: f64 = shares.iter().map(|share| f64::from(*share)).sum();
@@ -168,7 +168,7 @@ pub(super) fn share_error_percent(parts: &[f64], shares: &[u32]) -> f64 {
     parts.iter().zip(shares).map(error).fold(0.0, f64::max)
 }
 
-/// Mean, and standard deviation in per cent of it.
+/// Returns the mean, and the standard deviation in per cent of it.
 pub(super) fn mean_and_deviation_percent(values: &[f64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -1,12 +1,11 @@
-//! A simulated surface against a measured one.
+//! Compares a simulated surface with a measured one.
 //!
 //! # Why
-//! Where latency is smooth, a model must hit it; where neighbours differ by a factor, it can only be asked
-//! to stay between them.
+//! Where latency is smooth, a model must match it; where neighbours differ by a factor, it need only stay between them.
 //!
 //! # How it works
-//! Cells below the clip whose fitted neighbours agree within a factor of two count by error; the others by whether
-//! the model is within their neighbours' range, 20 % allowed.
+//! Cells below the clip whose fitted neighbours agree within a factor of two count by error. The others count by
+//! whether the model is within the range of their neighbours, 20 % allowed.
 //!
 //! # Limits
 //! Neighbours are found by rates that agree within 0.4 % of the highest: gather rates that scatter first.
@@ -17,14 +16,14 @@
 use super::CellResult;
 use crate::fit::{Cell, clip_ns, is_clipped};
 
-/// Measured neighbours that differ by more than this factor say little about what lies between them.
+/// Largest factor between measured neighbours that still predict a value between them.
 const AGREEMENT: f64 = 2.0;
-/// How far outside the range of its neighbours a median may be.
+/// Part by which a median may lie outside the range of its neighbours.
 const RANGE_TOLERANCE: f64 = 0.2;
-/// Rates that differ by less than this part of the highest one are the same.
+/// Part of the highest rate within which rates count as the same.
 const SAME_RATE: f64 = 0.004;
 
-/// How far a model is from the cells that it was not fitted to. Errors are relative: 0.1 is 10 %.
+/// The distance of a model from the cells that it was not fitted to. Errors are relative: 0.1 is 10 %.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Cells whose measured median is below the clip and whose fitted neighbours agree within a factor of two.
@@ -39,15 +38,15 @@ pub struct Comparison {
     pub elsewhere: usize,
     /// Cells among `elsewhere` whose simulated median is more than 20 % outside the range of their neighbours.
     pub outside: usize,
-    /// Cells without any fitted neighbour; they count nowhere else.
+    /// Cells without any fitted neighbour; they are not counted elsewhere.
     pub without_neighbours: usize,
-    /// Simulated cells that were saturated, among all.
+    /// Saturated cells, among all simulated ones.
     pub saturated: usize,
 }
 
-/// Compares `results`, simulated from a fit to `fit_cells`, with what was measured at these cells (`other_cells`, in
-/// the same order). A cell's neighbours are the fitted ones next to it, in both directions, at its rate of writing and
-/// at its rate of reading.
+/// Compares `results`, simulated from a fit to `fit_cells`, with the measurements at these cells (`other_cells`, in the
+/// same order). A cell's neighbours are the closest fitted ones, in both directions, at its rate of writing and at its
+/// rate of reading.
 #[must_use]
 pub fn compare(fit_cells: &[Cell], other_cells: &[Cell], results: &[CellResult]) -> Comparison {
     let all: Vec<Cell> = fit_cells.iter().chain(other_cells).copied().collect();
@@ -56,8 +55,10 @@ pub fn compare(fit_cells: &[Cell], other_cells: &[Cell], results: &[CellResult])
         all.iter().map(|cell| cell.write_bytes_per_s).fold(0.0, f64::max) * SAME_RATE,
         all.iter().map(|cell| cell.read_iops).fold(0.0, f64::max) * SAME_RATE,
     ];
+
     let (mut p50_errors, mut p95_errors) = (Vec::new(), Vec::new());
     let (mut elsewhere, mut outside, mut without_neighbours) = (0, 0, 0);
+
     for (cell, result) in other_cells.iter().zip(results) {
         let neighbours = neighbours(cell, fit_cells, tolerance);
         let lowest = neighbours.iter().copied().fold(f64::INFINITY, f64::min);
@@ -73,6 +74,7 @@ pub fn compare(fit_cells: &[Cell], other_cells: &[Cell], results: &[CellResult])
             outside += usize::from(!range.contains(&result.model_p50_ns));
         }
     }
+
     p50_errors.sort_by(f64::total_cmp);
     Comparison {
         qualifying: p50_errors.len(),
@@ -90,7 +92,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Medians of the nearest fitted cells: with fewer and more reads, with fewer and more writes.
+/// Returns the medians of the nearest fitted cells: with fewer and more reads, with fewer and more writes.
 fn neighbours(cell: &Cell, fit_cells: &[Cell], [write_tolerance, read_tolerance]: [f64; 2]) -> Vec<f64> {
     let mut nearest: [Option<(f64, f64)>; 4] = [None; 4];
     for other in fit_cells {

@@ -1,8 +1,8 @@
-//! Who acts next: one moment for each actor (the world itself, each disk, each shard), and the earliest of them.
+//! The agenda: one moment for each actor (the world itself, each disk, each shard), and the earliest of them.
 //!
-//! A tree of minima over a fixed set of actors. An actor that changes its mind costs the way up to the first node
-//! that does not change, at most log2(actors) comparisons; there are no stale entries, and nothing is allocated.
-//! Actors with the same moment act in the order of their numbers, which makes the world deterministic.
+//! A tree of minima over a fixed set of actors. Changing the moment of an actor costs at most log2(actors) comparisons,
+//! on the way up to the first node that does not change; there are no stale entries, and nothing is allocated. Actors
+//! with the same moment act in the order of their numbers, which makes the world deterministic.
 
 /// The moment of an actor that has nothing to do.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -38,7 +38,7 @@ impl Agenda {
         }
     }
 
-    /// The earliest moment and its actor.
+    /// Returns the earliest moment and its actor.
     pub(crate) fn next(&self) -> (u64, usize) {
         let earliest = self.at_ns[1];
         let mut node = 1;

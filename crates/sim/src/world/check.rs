@@ -1,12 +1,12 @@
-//! What is wrong with a world, said before it runs.
+//! Checks a world before it runs.
 
 use super::spec::{Change, ShardSpec, SimDisk, WorldSpec};
 use crate::workload::{JobSpec, Load, Pattern, ShardSet, SizeDist};
 use plimsoll_core::Op;
 
-/// The most shards.
+/// Most shards of a world.
 pub const MAX_SHARDS: usize = 65_535;
-/// The highest rate of an open loop on one shard, in requests a second.
+/// Highest rate of an open loop on one shard, in requests a second.
 pub const MAX_REQUESTS_PER_S: f64 = 1e9;
 
 /// Why a world does not run.
@@ -17,37 +17,37 @@ pub enum WorldError {
     BadDuration,
     /// No shard, or more than [`MAX_SHARDS`].
     BadShardCount {
-        /// How many there are.
+        /// The number of shards given.
         shards: usize,
     },
     /// No job, or none that ever starts.
     NothingToDo,
-    /// A name twice.
+    /// Two items have the same name.
     Twice {
         /// `class` or `job`.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// Something that does not exist, or not yet where it is named.
+    /// A name of something that does not exist, or is not yet defined where it is named.
     Unknown {
         /// `class`, `group`, `job`, `disk` or `shard`.
         what: &'static str,
         /// Its name or number.
         name: String,
-        /// Who wants it.
+        /// The item that names it.
         wanted_by: String,
     },
     /// A value out of its range.
     Invalid {
-        /// Where it stands, as `job "reads"`.
+        /// The item with the value, as `job "reads"`.
         item: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// Events follow each other without time going on (a device that takes no time, in a closed loop).
+    /// Events follow each other without time advancing (a device that takes no time, in a closed loop).
     StandsStill {
-        /// When.
+        /// The time in nanoseconds.
         at_ns: u64,
     },
 }
@@ -91,14 +91,17 @@ pub(crate) fn check(spec: &WorldSpec) -> Result<(), WorldError> {
     if spec.duration_ns == 0 || spec.sample_ns == 0 || end_ns.is_none_or(|end_ns| end_ns >= 1 << 63) {
         return Err(WorldError::BadDuration);
     }
+
     if spec.shards.is_empty() || spec.shards.len() > MAX_SHARDS {
         return Err(WorldError::BadShardCount { shards: spec.shards.len() });
     }
+
     spec.shards.iter().enumerate().try_for_each(|(at, shard)| check_shard(at, shard))?;
     spec.disks.iter().enumerate().try_for_each(|(at, disk)| check_disk(spec, at, disk))?;
     check_classes(spec)?;
     spec.jobs.iter().enumerate().try_for_each(|(at, job)| check_job(spec, at, job))?;
     spec.actions.iter().try_for_each(|action| check_change(spec, action.at_ns, &action.change))?;
+
     let started = |job: &JobSpec| {
         let by_action = |c: &Change| matches!(c, Change::StartJob { job: name } if *name == job.name);
         job.start_ns.is_some() || spec.actions.iter().any(|action| by_action(&action.change))
@@ -122,6 +125,7 @@ fn check_disk(spec: &WorldSpec, at: usize, disk: &SimDisk) -> Result<(), WorldEr
     if disk.max_requests == 0 {
         return Err(invalid(item(), "max_requests is 0: nothing could ever be queued"));
     }
+
     let Some(queues) = disk.num_io_queues else { return Ok(()) };
     if queues == 0 || usize::from(queues) > shards {
         return Err(invalid(
@@ -140,7 +144,8 @@ fn check_disk(spec: &WorldSpec, at: usize, disk: &SimDisk) -> Result<(), WorldEr
     Ok(())
 }
 
-/// The first shard that uses I/O queue `number` of `queues`: its coordinator. Shard s uses queue s * queues / shards.
+/// Returns the coordinator of I/O queue `number` of `queues`: the first shard that uses it. Shard s uses queue s *
+/// queues / shards.
 pub(crate) fn first_shard(shards: usize, queues: usize, number: usize) -> usize {
     (number * shards).div_ceil(queues)
 }
@@ -168,6 +173,7 @@ fn check_job(spec: &WorldSpec, at: usize, job: &JobSpec) -> Result<(), WorldErro
     if spec.jobs[..at].iter().any(|other| other.name == job.name) {
         return Err(WorldError::Twice { what: "job", name: job.name.clone() });
     }
+
     if let ShardSet::List(list) = &job.shards {
         if list.is_empty() {
             return Err(invalid(item, "it runs on no shard"));
@@ -181,12 +187,14 @@ fn check_job(spec: &WorldSpec, at: usize, job: &JobSpec) -> Result<(), WorldErro
             }
         }
     }
+
     if let Some(problem) = load_problem(&job.load) {
         return Err(invalid(item, problem));
     }
     if matches!(job.load, Load::Cpu { .. }) {
         return Ok(());
     }
+
     if job.disk >= spec.disks.len() {
         return Err(unknown("disk", job.disk, item));
     }
@@ -197,6 +205,7 @@ fn check_job(spec: &WorldSpec, at: usize, job: &JobSpec) -> Result<(), WorldErro
         }
         Some(_) => {}
     }
+
     match place_problem(job) {
         Some(problem) => Err(invalid(item, problem)),
         None => Ok(()),

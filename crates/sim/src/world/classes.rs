@@ -1,7 +1,7 @@
-//! The classes of a world on its disks: their ids, and what they have done.
+//! The classes of a world on its disks: their ids and their counters.
 //!
-//! A class is created once on each disk, and all queues of the disk know it. Where shards share an I/O queue, a class
-//! is a group there, with one sub-class of equal shares for each shard: the shards of a class are served equally.
+//! A class is created once on each disk, and all queues of the disk know it. If shards share an I/O queue, a class is a
+//! group there, with one sub-class of equal shares for each shard, so that the shards of a class are served equally.
 
 use plimsoll_core::{ClassId, ClassStats, Direction, GroupId, Latencies, NodeId, Qos, QueueError};
 
@@ -9,23 +9,23 @@ use super::check::invalid;
 use super::spec::{ClassSpec, SimDisk};
 use super::{DiskState, QueueState, WorldError};
 
-/// Shares of the sub-class of each shard. Any number would do: they are all alike.
+/// Shares of the sub-class of each shard. Any number would do, because all are equal.
 const SUB_CLASS_SHARES: u32 = 100;
 
 /// A class of one shard on one disk.
 #[derive(Debug, Default)]
 struct Member {
-    /// `None` for groups, and when removed.
+    /// `None` for groups, and after removal.
     id: Option<ClassId>,
     queue: u32,
-    /// What it had done when it was removed.
+    /// Its counters at the time of its removal.
     retired: Option<Box<Retired>>,
 }
 
 #[derive(Debug, Default)]
 struct Retired {
     stats: ClassStats,
-    /// By direction.
+    /// Latencies by direction.
     latencies: [Latencies; 2],
 }
 
@@ -33,7 +33,7 @@ struct Retired {
 pub(crate) struct ClassTable {
     classes: usize,
     shards: usize,
-    /// By disk and class: what its shares belong to; `None` when removed.
+    /// By disk and class: the node that has the shares; `None` after removal.
     nodes: Vec<Option<NodeId>>,
     /// By disk, class and shard.
     members: Vec<Member>,
@@ -54,6 +54,7 @@ impl ClassTable {
             nodes: vec![None; disks.len() * classes.len()],
             members: Vec::new(),
         };
+
         table.members.resize_with(disks.len() * classes.len() * shards, Member::default);
         for disk in 0..disks.len() {
             let has_sub_classes = specs[disk].num_io_queues.is_some_and(|queues| usize::from(queues) < shards);
@@ -68,6 +69,7 @@ impl ClassTable {
                     .map_err(|error| invalid(format!("class \"{}\"", class.name), error.to_string()))?;
             }
         }
+
         for (number, queue) in queues.iter().enumerate() {
             for class in 0..classes.len() {
                 for shard in queue.shards.clone() {
@@ -76,6 +78,7 @@ impl ClassTable {
                 }
             }
         }
+
         Ok(table)
     }
 
@@ -89,6 +92,7 @@ impl ClassTable {
     ) -> Result<(), QueueError> {
         let disk = &state.disk;
         let first = self.at(number, at, 0);
+
         let node = if class.is_group || has_sub_classes {
             let group = disk.add_group(parent, class.shares)?;
             if !class.is_group {
@@ -102,11 +106,13 @@ impl ClassTable {
             self.members[first..first + self.shards].iter_mut().for_each(|member| member.id = Some(id));
             NodeId::Class(id)
         };
+
         self.nodes[number * self.classes + at] = Some(node);
         self.set_qos_of(number, state, at, class.qos)
     }
 
-    /// Limits hold for the class as a whole; what a request is promised is promised to each sub-class.
+    /// Sets the quality of service of a class. Limits and reservation hold for the class as a whole; promises to single
+    /// requests are passed on to each sub-class.
     fn set_qos_of(&self, number: usize, state: &DiskState, class: usize, qos: Qos) -> Result<(), QueueError> {
         let Some(node) = self.nodes[number * self.classes + class] else { return Ok(()) };
         state.disk.set_qos(node, qos)?;
@@ -124,13 +130,14 @@ impl ClassTable {
         (disk * self.classes + class) * self.shards + shard
     }
 
-    /// Its id in the queue that serves it; `None` when it was removed.
+    /// Returns the class's id in the queue that serves it; `None` after removal.
     #[inline]
     pub(crate) fn id(&self, disk: u32, class: u32, shard: u32) -> Option<ClassId> {
         self.members[self.at(disk as usize, class as usize, shard as usize)].id
     }
 
-    /// What a class of one shard has done on one disk, and its latencies by direction where it has any.
+    /// Calls `look` with the counters of a class of one shard on one disk, and its latencies by direction if it has
+    /// any.
     pub(crate) fn with_use<T>(
         &self,
         queues: &[QueueState],
@@ -147,14 +154,14 @@ impl ClassTable {
         Some(look(queue.class_stats(id).ok()?, latencies))
     }
 
-    /// Counts from here on.
+    /// Resets all counters.
     pub(crate) fn reset(&mut self, queues: &mut [QueueState]) {
         for member in &mut self.members {
             if let Some(retired) = &mut member.retired {
                 **retired = Retired::default();
             }
             if let Some(id) = member.id {
-                // It is there as long as its id is.
+                // Cannot fail: the class exists as long as its id does.
                 let _ = queues[member.queue as usize].queue.reset_class_stats(id);
             }
         }
@@ -163,7 +170,7 @@ impl ClassTable {
     /// Changes the shares of a class or group on every disk.
     pub(crate) fn set_shares(&self, disks: &[DiskState], class: usize, shares: u32) {
         for (disk, nodes) in disks.iter().zip(self.nodes.chunks(self.classes)) {
-            // What was removed has none.
+            // Removed classes have no node.
             let _ = nodes[class].map(|node| disk.disk.set_shares(node, shares));
         }
     }
@@ -171,12 +178,12 @@ impl ClassTable {
     /// Changes the quality of service of a class or group on every disk.
     pub(crate) fn set_qos(&self, disks: &[DiskState], class: usize, qos: Qos) {
         for (number, disk) in disks.iter().enumerate() {
-            // A node of the table is there as long as it is not removed.
+            // Cannot fail: a node in the table has not been removed.
             let _ = self.set_qos_of(number, disk, class, qos);
         }
     }
 
-    /// Removes a class everywhere. What was cancelled is named as (queue, user data).
+    /// Removes a class everywhere. Appends cancelled requests as (queue, user data).
     pub(crate) fn remove(
         &mut self,
         disks: &[DiskState],
@@ -194,7 +201,7 @@ impl ClassTable {
                     ids.push(id.into());
                 }
             }
-            // A class with sub-classes goes after them.
+            // A class with sub-classes is removed after them.
             ids.extend(
                 self.nodes[number * self.classes + class].take().filter(|node| matches!(node, NodeId::Group(_))),
             );
@@ -202,13 +209,14 @@ impl ClassTable {
                 let _ = disk.disk.remove(id);
             }
         }
+
         for (number, state) in queues.iter_mut().enumerate() {
             state.queue.follow_classes(|stopped| cancelled.push((number as u32, stopped.user_data)));
         }
     }
 }
 
-/// What a class has done, at the moment before it is removed: what it has queued will be cancelled.
+/// Returns the counters of a class just before its removal, with its queued requests counted as cancelled.
 fn retire(id: ClassId, state: &QueueState) -> Box<Retired> {
     let mut retired = Box::<Retired>::default();
     if let Ok(stats) = state.queue.class_stats(id) {

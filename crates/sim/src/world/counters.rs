@@ -1,22 +1,23 @@
-//! What a kernel would count of a simulated disk: the numbers of a line of `/proc/diskstats`.
+//! A kernel's counters of a simulated disk: the numbers of a line of `/proc/diskstats`.
 //!
 //! # Why
-//! A tool that judges disks by the kernel's counters is tested where the truth is known: on a simulated disk. For that
-//! the disk must be counted as a kernel counts a real one, traps included.
+//! A tool that judges disks by the kernel's counters is tested where the truth is known: on a simulated disk. The disk
+//! must therefore be counted as a kernel counts a real one, traps included.
 //!
 //! # How it works
-//! What is sent to the device is a request of the kernel's. As Linux does since 5.0, everything but `in_flight` and the
-//! busy time is counted when a request *completes*: its number, its sectors and its whole time. So an interval in which
-//! nothing completes shows no latency at all, whatever hangs, and the weighted time is the sum of those times. Times are
-//! kept in nanoseconds and cut to milliseconds where a line is printed. Nothing is reset when the warm-up ends.
+//! A piece sent to the device is a request of the kernel's. As in Linux since 5.0, everything but `in_flight` and the
+//! busy time is counted when a request *completes*: its number, its sectors and its whole time. An interval without
+//! completions therefore shows no latency at all, even if requests hang, and the weighted time is the sum of those
+//! times. Times are kept in nanoseconds and cut to milliseconds when a line is printed. The end of the warm-up resets
+//! nothing.
 //!
 //! Source: `Documentation/admin-guide/iostats.rst`, `diskstats_show` in `block/genhd.c` and `blk_account_io_done` in
 //! `block/blk-mq.c` of Linux.
 //!
 //! # Limits
-//! No merges, no partitions, and no kernel queue: whatever is sent is in the device. The busy time is exact, not sampled
-//! by the timer's ticks. An operation that allocates is no request of the block layer and is counted only while it is
-//! under way. What fails counts with its whole length, as it does in Linux.
+//! No merges, no partitions, and no kernel queue: every request sent is in the device. The busy time is exact, not
+//! sampled by the timer's ticks. An allocation is no request of the block layer and is counted only while in flight. A
+//! failed request counts with its whole length, as in Linux.
 //!
 //! # Example
 //! ```
@@ -34,39 +35,39 @@ use plimsoll_core::Op;
 const SECTOR_BYTES: u64 = 512;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// What a disk has done since the world began.
+/// The counters of a disk since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
     /// Reads completed.
     pub reads: u64,
     /// Bytes that they moved.
     pub read_bytes: u64,
-    /// Time that they took from being sent to completion, added up, in nanoseconds.
+    /// Sum of their times from submission to completion, in nanoseconds.
     pub read_ns: u64,
     /// Writes completed.
     pub writes: u64,
     /// Bytes that they moved.
     pub write_bytes: u64,
-    /// Time that they took, added up, in nanoseconds.
+    /// Sum of their times, in nanoseconds.
     pub write_ns: u64,
     /// Discards completed.
     pub discards: u64,
     /// Bytes that they discarded.
     pub discard_bytes: u64,
-    /// Time that they took, added up, in nanoseconds.
+    /// Sum of their times, in nanoseconds.
     pub discard_ns: u64,
     /// Flushes completed.
     pub flushes: u64,
-    /// Time that they took, added up, in nanoseconds.
+    /// Sum of their times, in nanoseconds.
     pub flush_ns: u64,
-    /// Requests under way: the only number that falls as well.
+    /// Requests in flight: the only counter that also falls.
     pub in_flight: u64,
-    /// Time with at least one request under way, in nanoseconds.
+    /// Time with at least one request in flight, in nanoseconds.
     pub busy_ns: u64,
 }
 
 impl DiskCounters {
-    /// As `/proc/diskstats` of Linux 5.5 and later would print it, without a line break.
+    /// Returns the line that `/proc/diskstats` of Linux 5.5 and later would print, without a line break.
     #[must_use]
     pub fn line(&self, major: u32, minor: u32, name: &str) -> String {
         let (sectors, ms) = (|bytes: u64| bytes / SECTOR_BYTES, |ns: u64| ns / NS_PER_MS);
@@ -91,29 +92,30 @@ impl DiskCounters {
     }
 }
 
-/// Counts one disk.
+/// Counts the requests of one disk.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     counters: DiskCounters,
-    /// Up to when the busy time is counted.
+    /// Time up to which the busy time is counted.
     since_ns: u64,
 }
 
 impl Counting {
-    /// A request is sent.
+    /// Counts a submitted request.
     #[inline]
     pub(crate) fn enter(&mut self, now_ns: u64) {
         self.go_on(now_ns);
         self.counters.in_flight += 1;
     }
 
-    /// A request that was sent at `sent_ns` is back; `len_bytes` is what it moved or, if it failed, should have.
+    /// Counts a completed request that was sent at `sent_ns`. If it failed, `len_bytes` is its whole length.
     #[inline]
     pub(crate) fn leave(&mut self, now_ns: u64, sent_ns: u64, op: Op, len_bytes: u32) {
         self.go_on(now_ns);
         let (taken_ns, len_bytes) = (now_ns.saturating_sub(sent_ns), u64::from(len_bytes));
         let counters = &mut self.counters;
         counters.in_flight = counters.in_flight.saturating_sub(1);
+
         match op {
             Op::Read => {
                 counters.reads += 1;
@@ -138,7 +140,7 @@ impl Counting {
         }
     }
 
-    /// As a reader of the file finds it at `now_ns`.
+    /// Returns the counters as a reader of the file would find them at `now_ns`.
     pub(crate) fn read(&mut self, now_ns: u64) -> DiskCounters {
         self.go_on(now_ns);
         self.counters

@@ -1,4 +1,4 @@
-//! What jobs do in a world: start, send, get back, stop.
+//! The jobs of a world: they start, send requests, get results and stop.
 
 use plimsoll_core::{CANCELLED, Op};
 
@@ -9,10 +9,10 @@ use super::spec::{Change, WorldSpec};
 use super::{QueueState, Request, World};
 use crate::workload::Load;
 
-/// After how many nanoseconds a fiber of a closed loop tries again when the I/O queue was full.
+/// Delay in nanoseconds after which a fiber of a closed loop retries when the I/O queue was full.
 pub const REFUSED_RETRY_NS: u64 = 100_000;
 
-/// Each job on each of its shards, in the order of the jobs.
+/// Returns the runs: each job on each of its shards, in the order of the jobs.
 pub(super) fn new_runs<'a>(spec: &'a WorldSpec, queues: &[QueueState]) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
     for (number, job) in spec.jobs.iter().enumerate() {
@@ -32,11 +32,12 @@ pub(super) fn new_runs<'a>(spec: &'a WorldSpec, queues: &[QueueState]) -> Vec<Ru
 }
 
 impl World<'_> {
-    /// A change happens.
+    /// Applies a change.
     pub(super) fn act(&mut self, change: &Change) {
         let spec = self.spec;
         let class_of = |name: &str| spec.classes.iter().position(|class| class.name == name);
         let job_of = |name: &str| spec.jobs.iter().position(|job| job.name == name);
+
         match change {
             Change::SetShares { class, shares } => {
                 if let Some(class) = class_of(class) {
@@ -65,7 +66,7 @@ impl World<'_> {
                     self.runs.iter_mut().filter(|run| run.job as usize == job).for_each(Run::stop);
                 }
             }
-            // Both were checked before the world ran.
+            // Cannot fail: both were checked before the world ran.
             Change::InjectFault { disk, window } => {
                 let _ = self.disks[*disk].device.inject(*window);
                 self.plan_disk(*disk);
@@ -120,7 +121,7 @@ impl World<'_> {
         self.poll_all_queues();
     }
 
-    /// Something falls due on a shard whose turn it is.
+    /// Handles a due item in a shard's turn.
     pub(super) fn falls_due(&mut self, shard: u32, due: Due) {
         match due {
             Due::Issue { run, epoch } if self.runs[run as usize].epoch == epoch => self.next_of_fiber(run),
@@ -140,7 +141,7 @@ impl World<'_> {
         }
     }
 
-    /// A fiber of a closed loop is free: it sends, or waits for the end of a pause.
+    /// Lets a free fiber of a closed loop send, or wait for the end of a pause.
     fn next_of_fiber(&mut self, number: u32) {
         let run = &mut self.runs[number as usize];
         if !run.may_send(self.now_ns) {
@@ -161,7 +162,7 @@ impl World<'_> {
         self.shards[run.shard as usize].add_due(until_ns, due);
     }
 
-    /// Sends what is due of an open loop or a replay.
+    /// Sends the due requests of an open loop or a replay.
     fn arrivals(&mut self, number: u32) {
         while self.runs[number as usize].may_send(self.now_ns) {
             let run = &mut self.runs[number as usize];
@@ -228,7 +229,7 @@ impl World<'_> {
         }
     }
 
-    /// A request has ended on the coordinator: its job learns of it at once, or by a message.
+    /// Passes a request's end from the coordinator to its job, at once or by a message.
     pub(super) fn ended(&mut self, coordinator: u32, number: u32, end: End) {
         let Some(request) = self.requests.get(number) else { return };
         let shard = self.runs[request.run as usize].shard;
@@ -239,12 +240,14 @@ impl World<'_> {
         }
     }
 
-    /// A job has a request back.
+    /// Accounts for a request that is back at its job.
     fn comes_back(&mut self, shard: u32, number: u32, end: End) {
         let Some(request) = self.requests.take(number) else { return };
         self.shards[shard as usize].use_cpu_for_request();
+
         let run = &mut self.runs[request.run as usize];
         run.outstanding -= 1;
+
         match end {
             End::Done(result) => {
                 let bytes = u64::from(result.unwrap_or_else(|failure| failure.moved_bytes));
@@ -269,12 +272,13 @@ impl World<'_> {
                 self.totals.cancelled += 1;
             }
         }
+
         if run.active {
             self.goes_on(request.run, end);
         }
     }
 
-    /// What the job does now that a request is back.
+    /// Continues a job after a request is back.
     fn goes_on(&mut self, number: u32, end: End) {
         let run = &mut self.runs[number as usize];
         match run.spec.load {
@@ -293,7 +297,7 @@ impl World<'_> {
         }
     }
 
-    /// One slice of CPU work, if any wants one: the last thing in a shard's turn.
+    /// Runs one slice of CPU work, if any waits. This is the last step of a shard's turn.
     pub(super) fn cpu_slice(&mut self, shard: usize) {
         while let Some((number, epoch)) = self.shards[shard].slices.pop_front() {
             let run = &mut self.runs[number as usize];

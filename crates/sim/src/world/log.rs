@@ -1,22 +1,22 @@
-//! The event log: what happened, in order, as a stream for who wants it and as one number for everybody.
+//! The event log: all events in order, as a stream for observers, and their hash.
 //!
-//! The number is a hash over all events in their order. Two runs that agree in it did the same things at the same
-//! times. It is two multiplications an event, and no more than a fingerprint: not for secrets.
+//! The hash covers all events in their order. Two runs with the same hash did the same things at the same times. It
+//! costs two multiplications an event, and is only a fingerprint: not for secrets.
 
 use plimsoll_core::{Op, WaitReason};
 
-/// What happened to a request.
+/// The kind of an event in a request's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// A job handed it to its I/O queue.
+    /// A job passed it to its I/O queue.
     Enqueue,
-    /// A piece of it went to the device.
+    /// A piece of it was sent to the device.
     Dispatch,
-    /// Its shard has seen a piece of it come back.
+    /// Its shard handled the completion of a piece.
     Complete,
-    /// It has ended, and its job knows.
+    /// It ended, and its job has the result.
     Finish,
-    /// The I/O queue would not take it: full, or its class was removed.
+    /// The I/O queue refused it: full, or its class was removed.
     Refuse,
     /// It was cancelled in the queue because its class was removed.
     Cancel,
@@ -25,30 +25,30 @@ pub enum EventKind {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in virtual nanoseconds.
+    /// Virtual time in nanoseconds.
     pub at_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
-    /// The shard where it happened.
+    /// The shard on which it happened.
     pub shard: u32,
     /// The disk.
     pub disk: u32,
-    /// The class, as its place in the list of the world's classes.
+    /// The class, as its index in the list of the world's classes.
     pub class: u32,
     /// The request: requests count from 0 in the order in which jobs send them.
     pub key: u64,
-    /// What the request does.
+    /// The operation of the request.
     pub op: Op,
-    /// Where the request or piece begins on the disk, in bytes.
+    /// Start of the request or piece on the disk, in bytes.
     pub offset_bytes: u64,
-    /// Length of the request or piece, in bytes; of completions, what was moved.
+    /// Length of the request or piece, in bytes; for completions, the bytes moved.
     pub len_bytes: u32,
-    /// Of dispatches: cost in the disk model, in nanoseconds of device time; of completions: for how many nanoseconds it had
-    /// been done before its shard looked. Else 0.
+    /// For dispatches, the cost in the disk model, in nanoseconds of device time. For completions, the nanoseconds
+    /// between the device's completion and its handling by the shard. Otherwise 0.
     pub detail: u32,
-    /// Of dispatches: what its class waited for most.
+    /// For dispatches, the main reason why its class waited.
     pub reason: Option<WaitReason>,
-    /// Of completions and ends: the error number, or 0.
+    /// For completions and ends, the error number, or 0.
     pub errno: i32,
 }
 

@@ -1,4 +1,4 @@
-//! Counting: where the warm-up ends, what observers get, and the report.
+//! Counting: the end of the warm-up, the samples for observers, and the report.
 
 use plimsoll_core::{ClassStats, FS_PER_NS, Histogram, Latencies};
 
@@ -19,7 +19,7 @@ pub(crate) struct InDevice {
     busy_ns: u64,
     /// Pieces times nanoseconds.
     area: u128,
-    /// The area where the present interval of the observer began.
+    /// The area at the beginning of the observer's present interval.
     sampled_area: u128,
 }
 
@@ -47,7 +47,7 @@ impl InDevice {
     }
 }
 
-/// Reads and writes together; nothing where there are none of either.
+/// Merges reads and writes; `None` if there are neither.
 fn both(by_direction: [Option<&Latencies>; 2]) -> Option<Latencies> {
     let mut known = by_direction.into_iter().flatten().peekable();
     known.peek()?;
@@ -56,13 +56,13 @@ fn both(by_direction: [Option<&Latencies>; 2]) -> Option<Latencies> {
     Some(sum)
 }
 
-/// What an observer's present interval has seen of one class on one disk.
+/// One class on one disk in the observer's present interval.
 #[derive(Debug, Default)]
 struct Interval {
     requests: u64,
     bytes: u64,
     latency: Histogram,
-    /// Totals at the interval's beginning.
+    /// Device time at the interval's beginning.
     device_time_ns: u64,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Measures<'a> {
     sampled_ns: u64,
     /// By disk and class; empty without an observer.
     intervals: Vec<Interval>,
-    /// By disk, class and shard: how many first dispatches there were when the interval began, and their waiting time.
+    /// By disk, class and shard: number and total waiting time of first dispatches when the interval began.
     queue_times: Vec<(u64, f64)>,
     /// By shard: CPU time when the interval began.
     cpu_ns: Vec<u64>,
@@ -115,7 +115,7 @@ impl<'a> Measures<'a> {
     }
 }
 
-/// The numbers of one class on one disk, summed over its shards.
+/// The counters of one class on one disk, summed over its shards.
 #[derive(Default)]
 struct Summed {
     stats: ClassStats,
@@ -134,7 +134,7 @@ fn per_second(count: u64, duration_ns: u64) -> f64 {
 }
 
 impl World<'_> {
-    /// The warm-up is over: everything is counted from here on.
+    /// Ends the warm-up: resets all counters.
     pub(super) fn start_measuring(&mut self) {
         self.classes.reset(&mut self.queues);
         self.disks.iter_mut().for_each(|disk| disk.in_device.reset(self.now_ns));
@@ -148,29 +148,34 @@ impl World<'_> {
         self.measures.cpu_ns.iter_mut().for_each(|before| *before = 0);
     }
 
-    /// Tells the observer what has happened since the last sample. What it wants to be changed.
+    /// Passes a sample of the interval to the observer. Returns the changes that it asks for.
     pub(super) fn sample(&mut self) -> Vec<Change> {
         let interval_ns = self.now_ns - self.measures.sampled_ns;
         if self.measures.steer.is_none() || interval_ns == 0 {
             return Vec::new();
         }
+
         let mut sample = std::mem::take(&mut self.measures.sample);
         sample.at_ns = self.now_ns;
         sample.interval_ns = interval_ns;
         sample.is_warmup = self.now_ns <= self.spec.warmup_ns;
+
         sample.classes.clear();
         for disk in 0..self.disks.len() {
             for class in 0..self.spec.classes.len() {
                 sample.classes.push(self.sample_class(disk, class));
             }
         }
+
         sample.disks.clear();
         sample.disks.extend(self.disks.iter_mut().map(|disk| sample_disk(disk, self.now_ns, interval_ns)));
+
         sample.shards.clear();
         for (shard, before_ns) in self.shards.iter().zip(&mut self.measures.cpu_ns) {
             sample.shards.push(ShardSample { cpu_ns: shard.used_cpu_ns - *before_ns });
             *before_ns = shard.used_cpu_ns;
         }
+
         let changes = self.measures.steer.as_mut().map(|steer| steer(&sample)).unwrap_or_default();
         self.measures.sample = sample;
         self.measures.sampled_ns = self.now_ns;
@@ -195,6 +200,7 @@ impl World<'_> {
                 *before = (count, total_ns);
             });
         }
+
         let interval = &mut self.measures.intervals[cell];
         let sample = ClassSample {
             class,
@@ -207,16 +213,18 @@ impl World<'_> {
             delay_ns,
             queued,
         };
+
         (interval.requests, interval.bytes, interval.device_time_ns) = (0, 0, total_device_time_ns);
         interval.latency.clear();
         sample
     }
 
-    /// Everything that was measured, at the world's end.
+    /// Returns the report at the world's end.
     pub(super) fn report(mut self) -> WorldReport {
         let (now_ns, duration_ns) = (self.now_ns, self.spec.duration_ns);
         self.disks.iter_mut().for_each(|disk| disk.in_device.go_on(now_ns));
         self.totals.outstanding = self.requests.live() as u64;
+
         let mut classes = Vec::new();
         for disk in 0..self.disks.len() {
             for (class, spec) in self.spec.classes.iter().enumerate() {
@@ -225,6 +233,7 @@ impl World<'_> {
                 }
             }
         }
+
         WorldReport {
             seed: self.spec.seed,
             duration_ns,
@@ -259,10 +268,12 @@ impl World<'_> {
                 });
             });
         }
+
         let mut total = Histogram::new();
         for run in self.runs.iter().filter(|run| run.spec.disk == disk && run.class as usize == class) {
             total.merge(&run.latency);
         }
+
         let Summed { stats, queue, device, delay_ns, by_shard } = sum;
         let (requests, bytes) = (stats.read.requests + stats.write.requests, stats.read.bytes + stats.write.bytes);
         ClassReport {
@@ -304,6 +315,7 @@ impl World<'_> {
             latency: Histogram::new(),
             by_shard: Vec::new(),
         };
+
         for run in self.runs.iter().filter(|run| run.job as usize == job) {
             let counts = JobCounts {
                 requests: run.counts.requests,
@@ -320,6 +332,7 @@ impl World<'_> {
             let latency = LatencySummary::of(&run.latency);
             report.by_shard.push(JobOnShard { shard: run.shard as usize, counts, latency });
         }
+
         report
     }
 }

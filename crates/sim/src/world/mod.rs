@@ -1,25 +1,25 @@
 //! Shards, disks, classes and jobs in one deterministic loop over virtual time.
 //!
 //! # Why
-//! How shares hold over 192 shards, what a starved shard does to the others, how a class feels a disk that slows
-//! down: such questions need a machine that nobody has at hand, or an accident that nobody can order. Here they take
-//! a second, and give the same answer every time.
+//! How shares hold over 192 shards, how a starved shard affects the others, how a class experiences a disk that slows
+//! down: such questions need a machine that is not at hand, or an accident that cannot be ordered. Here the answer
+//! takes a second, and is the same every time.
 //!
 //! # How it works
-//! The I/O queues are real [`IoQueue`]s; only what is around them is simulated. There are three kinds of actors: the
-//! world (actions, samples, the end), the disks (completions) and the shards. Each says when it acts next; the
-//! earliest acts. In its turn a shard looks at what devices have finished, then at messages and at what its jobs want
-//! to send, then dispatches from the I/O queues that it coordinates, and last gives one slice to CPU work. All of a
-//! turn happens at its beginning; the CPU time that it took is then spent, and the next turn comes after it. A shard
-//! whose CPU is taken, or that polls only now and then, sees later what has happened meanwhile, as a real one.
+//! The I/O queues are real [`IoQueue`]s; only their surroundings are simulated. There are three kinds of actors: the
+//! world (actions, samples, the end), the disks (completions) and the shards. Each has a next moment; the actor with
+//! the earliest acts. In its turn a shard handles completions, then messages and the requests of its jobs, then
+//! dispatches from the I/O queues that it coordinates, and last gives one slice to CPU work. All of a turn happens at
+//! its beginning; its CPU time is spent then, and the next turn comes after it. Like a real one, a shard whose CPU is
+//! taken, or that polls at intervals, handles events late.
 //!
 //! # Limits
-//! Inside a turn time stands still: of a hundred completions seen in one turn the last is as old as the first. A
-//! device takes whatever is sent. Memory depends on what is in flight, not on how long the world runs. A request that
-//! its I/O queue refuses is lost, except that a fiber of a closed loop tries again after [`REFUSED_RETRY_NS`].
+//! Time stands still within a turn: of a hundred completions handled in one turn the last is as old as the first. A
+//! device accepts every request. Memory depends on the requests in flight, not on the length of the run. A request that
+//! its I/O queue refuses is lost, except that a fiber of a closed loop retries after [`REFUSED_RETRY_NS`].
 //!
 //! # Example
-//! Two classes of which one has three times the shares, on one shard and a disk that the scheduler knows well:
+//! Two classes, one with three times the shares, on one shard and a disk that the scheduler's model matches:
 //! ```
 //! use plimsoll_core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
 //! use plimsoll_sim::device::DeviceSpec;
@@ -88,18 +88,19 @@ use crate::report::{Sample, Totals, WorldReport};
 /// Turns at one moment after which time is taken to stand still.
 const MAX_TURNS_AT_ONE_MOMENT: u64 = 10_000_000;
 
-/// Who looks at a world, and changes it.
+/// A callback that observes samples and returns changes.
 type Steer<'a> = &'a mut dyn FnMut(&Sample) -> Vec<Change>;
 
 /// Runs a world to its end.
 ///
 /// # Errors
-/// See [`WorldError`]; but for [`WorldError::StandsStill`] nothing has run then.
+/// See [`WorldError`]. Except for [`WorldError::StandsStill`], nothing has run then.
 pub fn run(spec: &WorldSpec) -> Result<WorldReport, WorldError> {
     World::new(spec, None, None)?.run()
 }
 
-/// As [`run`]; `observe` gets a [`Sample`] every `sample_ns`, from the beginning of the warm-up on, and at the end.
+/// Runs as [`run`], and passes a [`Sample`] to `observe` every `sample_ns`, from the beginning of the warm-up on, and
+/// at the end.
 ///
 /// # Errors
 /// As [`run`].
@@ -110,15 +111,16 @@ pub fn run_observed(spec: &WorldSpec, observe: &mut dyn FnMut(&Sample)) -> Resul
     })
 }
 
-/// As [`run_observed`]; what `steer` returns happens at once: a program that looks at its disk and turns its own knobs.
+/// Runs as [`run_observed`], and applies the changes that `steer` returns at once: for a program that watches its disk
+/// and adjusts its own settings.
 ///
 /// # Errors
-/// As [`run`], and at the first change that names what is not there or cannot be.
+/// As [`run`], and at the first change that is invalid or names something unknown.
 pub fn run_steered(spec: &WorldSpec, steer: &mut dyn FnMut(&Sample) -> Vec<Change>) -> Result<WorldReport, WorldError> {
     World::new(spec, Some(steer), None)?.run()
 }
 
-/// As [`run`]; `log` gets every event as it happens.
+/// Runs as [`run`], and passes every event to `log` as it happens.
 ///
 /// # Errors
 /// As [`run`].
@@ -126,7 +128,7 @@ pub fn run_logged(spec: &WorldSpec, log: &mut dyn FnMut(&Event)) -> Result<World
     World::new(spec, None, Some(log))?.run()
 }
 
-/// A simulated disk with what the scheduler knows of it.
+/// A simulated disk with the scheduler's model of it.
 #[derive(Debug)]
 pub(crate) struct DiskState {
     disk: Arc<Disk>,
@@ -142,13 +144,13 @@ pub(crate) struct QueueState {
     disk: u32,
     /// The shards that use it; the first coordinates it.
     shards: Range<u32>,
-    /// Something has changed since it was last polled.
+    /// Whether something has changed since it was last polled.
     changed: bool,
     /// When to poll it again if nothing changes before.
     wakeup_ns: u64,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     key: u64,
@@ -170,7 +172,7 @@ struct Piece {
     len_bytes: u32,
 }
 
-/// The actor that is the world itself.
+/// The actor of the world itself.
 const WORLD: usize = 0;
 
 struct World<'a> {
@@ -185,21 +187,21 @@ struct World<'a> {
     runs: Vec<Run<'a>>,
     requests: Slab<Request>,
     pieces: Slab<Piece>,
-    /// Starts, actions and nothing else, latest first.
+    /// Starts, actions and the end of the warm-up, latest first.
     changes: Vec<(u64, WorldChange)>,
     totals: Totals,
     log: Log<'a>,
     measures: Measures<'a>,
-    /// Kept for its memory.
+    /// Kept to reuse its memory.
     completions: Vec<DeviceCompletion>,
 }
 
-/// What the world does at a moment.
+/// A change that the world makes at a given moment.
 #[derive(Clone, Copy, Debug)]
 enum WorldChange {
-    /// The warm-up is over.
+    /// The warm-up ends.
     Measure,
-    /// A job starts by itself.
+    /// A job starts at its own time.
     Start { job: usize },
     /// The action of this number happens.
     Act { action: usize },
@@ -216,6 +218,7 @@ impl<'a> World<'a> {
         let mut shards: Vec<Shard> = spec.shards.iter().map(|shard| Shard::new(*shard)).collect();
         let queues = new_queues(spec, &disks, &mut shards);
         let classes = ClassTable::new(&spec.classes, shards.len(), &spec.disks, &disks, &queues)?;
+
         let mut world = World {
             spec,
             now_ns: 0,
@@ -234,11 +237,12 @@ impl<'a> World<'a> {
             log: Log::new(spec.seed, log),
             completions: Vec::new(),
         };
+
         world.plan();
         Ok(world)
     }
 
-    /// Puts everything that is known beforehand in order.
+    /// Schedules everything that is known beforehand.
     fn plan(&mut self) {
         let mut changes = vec![(self.spec.warmup_ns, WorldChange::Measure)];
         for (job, spec) in self.spec.jobs.iter().enumerate() {
@@ -247,10 +251,11 @@ impl<'a> World<'a> {
         for (action, spec) in self.spec.actions.iter().enumerate() {
             changes.push((spec.at_ns, WorldChange::Act { action }));
         }
-        // Latest first; what was listed first at one moment happens first.
+        // Sort latest first, so that of changes at one moment the first listed happens first.
         changes.reverse();
         changes.sort_by_key(|(at_ns, _)| std::cmp::Reverse(*at_ns));
         self.changes = changes;
+
         self.plan_world();
         for disk in 0..self.disks.len() {
             self.plan_disk(disk);
@@ -279,6 +284,7 @@ impl<'a> World<'a> {
             if turns > MAX_TURNS_AT_ONE_MOMENT {
                 return Err(WorldError::StandsStill { at_ns });
             }
+
             if actor == WORLD {
                 if self.world_turn()? {
                     return Ok(self.report());
@@ -291,7 +297,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Changes, samples, the end: says whether it is reached.
+    /// Applies due changes and takes samples. Returns whether the end is reached.
     fn world_turn(&mut self) -> Result<bool, WorldError> {
         while let Some((at_ns, change)) = self.changes.last().copied()
             && at_ns <= self.now_ns
@@ -304,6 +310,7 @@ impl<'a> World<'a> {
                 WorldChange::Act { action } => self.act(&self.spec.actions[action].change),
             }
         }
+
         let is_end = self.now_ns >= self.end_ns;
         if is_end || self.now_ns >= self.measures.next_sample_ns() {
             for change in self.sample() {
@@ -311,11 +318,12 @@ impl<'a> World<'a> {
                 self.act(&change);
             }
         }
+
         self.plan_world();
         Ok(is_end)
     }
 
-    /// What a device has finished goes to the shards whose queues sent it.
+    /// Passes the completions of a device to the shards whose queues sent them.
     fn disk_turn(&mut self, disk: usize) {
         let mut completions = std::mem::take(&mut self.completions);
         self.disks[disk].device.advance(self.now_ns, &mut completions);
@@ -334,7 +342,7 @@ impl<'a> World<'a> {
         self.plan_disk(disk);
     }
 
-    /// There is something for a shard to see at `at_ns`.
+    /// Schedules a turn of a shard at `at_ns`, or when its CPU is free.
     fn wake_shard(&mut self, shard: u32, at_ns: u64) {
         let actor = 1 + self.disks.len() + shard as usize;
         let at_ns = self.shards[shard as usize].free_from(at_ns);
@@ -349,9 +357,11 @@ impl<'a> World<'a> {
             self.complete(shard as u32, completion);
         }
         self.shards[shard].inbox = inbox;
+
         while let Some(due) = self.shards[shard].take_due(self.now_ns) {
             self.falls_due(shard as u32, due);
         }
+
         let mut wakeup_ns = NEVER;
         for at in 0..self.shards[shard].queues.len() {
             let number = self.shards[shard].queues[at];
@@ -361,17 +371,20 @@ impl<'a> World<'a> {
             }
             wakeup_ns = wakeup_ns.min(self.queues[number as usize].wakeup_ns);
         }
+
         self.cpu_slice(shard);
+
         let state = &mut self.shards[shard];
         state.end_turn(self.now_ns);
         let next_ns = state.free_from(state.wants_ns().min(wakeup_ns).max(self.now_ns));
         self.agenda.set(1 + self.disks.len() + shard, next_ns);
     }
 
-    /// Sends to the device what may go now.
+    /// Sends to the device every piece that may go now.
     fn dispatch(&mut self, shard: u32, number: u32) {
         let state = &mut self.queues[number as usize];
         let disk = &mut self.disks[state.disk as usize];
+
         let mut has_sent = false;
         while let Some(piece) = state.queue.poll_dispatch(self.now_ns) {
             has_sent = true;
@@ -385,6 +398,7 @@ impl<'a> World<'a> {
                 &mut self.log,
             );
         }
+
         state.changed = false;
         state.wakeup_ns = state.queue.next_wakeup().map_or(NEVER, |at_ns| at_ns.max(self.now_ns + 1));
         let disk = state.disk as usize;
@@ -393,15 +407,17 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A shard sees that a piece has come back.
+    /// Handles a completed piece on its shard.
     fn complete(&mut self, shard: u32, completion: DeviceCompletion) {
         let Some(Piece { dispatch, queue: number, .. }) = self.pieces.take(completion.key as u32) else { return };
         let state = &mut self.queues[number as usize];
         state.changed = true;
+
         let (outcome, moved_bytes) = match completion.result {
             Ok(moved_bytes) => (Outcome::Moved(moved_bytes), moved_bytes),
             Err(code) => (Outcome::Failed(code), 0),
         };
+
         if let Some(request) = self.requests.get(dispatch.user_data() as u32) {
             let mut event = request.event(EventKind::Complete, (self.now_ns, shard, state.disk));
             event.offset_bytes += u64::from(dispatch.offset_bytes());
@@ -410,6 +426,7 @@ impl<'a> World<'a> {
             event.errno = completion.result.err().unwrap_or(0);
             self.log.note(event);
         }
+
         match state.queue.complete(self.now_ns, dispatch, outcome) {
             Progress::Pending => {}
             Progress::Continue(rest) => {
@@ -434,7 +451,7 @@ impl Request {
     }
 }
 
-/// Hands a piece to its device.
+/// Submits a piece to its device.
 fn send_piece(
     now_ns: u64,
     (shard, queue, disk_number): (u32, u32, u32),
@@ -448,12 +465,13 @@ fn send_piece(
     let (mut offset_bytes, mut len_bytes) = (u64::from(piece.offset_bytes()), piece.len_bytes());
     if let Some(request) = requests.get(piece.user_data() as u32) {
         offset_bytes += request.offset_bytes;
-        // The queue does not know the length of what is not a transfer.
+        // The queue knows lengths of transfers only.
         len_bytes = if op.is_transfer() { len_bytes } else { request.len_bytes };
         let detail = u32::try_from(piece.cost().as_fs() / FS_PER_NS).unwrap_or(u32::MAX);
         let event = request.event(EventKind::Dispatch, (now_ns, shard, disk_number));
         log.note(Event { offset_bytes, len_bytes, detail, reason: piece.waited_for(), ..event });
     }
+
     let key = u64::from(pieces.insert(Piece { dispatch: piece, sent_ns: now_ns, queue, len_bytes }));
     disk.in_device.enter(now_ns);
     disk.counting.enter(now_ns);
@@ -474,7 +492,7 @@ fn new_disks(spec: &WorldSpec) -> Result<Vec<DiskState>, WorldError> {
     spec.disks.iter().enumerate().map(new_disk).collect()
 }
 
-/// The I/O queues of all disks, each told to its coordinator.
+/// Creates the I/O queues of all disks, and registers each with its coordinator.
 fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Vec<QueueState> {
     let mut states = Vec::new();
     for (at, disk) in spec.disks.iter().enumerate() {
@@ -488,10 +506,12 @@ fn new_queues(spec: &WorldSpec, disks: &[DiskState], shards: &mut [Shard]) -> Ve
                     Mode::Depth(depth_of_queue(max_io_requests, queues as u32, number as u32))
                 }
             };
+
             let users = first_of(number)..first_of(number + 1);
             let group = spec.shards[users.start as usize].numa_node;
             let SimDisk { max_requests, wakeup_credit_ns, .. } = *disk;
             let config = QueueConfig { mode, max_requests, wakeup_credit_ns, group };
+
             shards[users.start as usize].queues.push(states.len() as u32);
             states.push(QueueState {
                 queue: IoQueue::new(disks[at].disk.clone(), config),

@@ -1,23 +1,23 @@
-//! A job on one shard: what it sends next, and what it has had back.
+//! A job on one shard: its next requests and its results.
 
 use plimsoll_core::{Histogram, Op};
 
 use crate::rng::Rng;
 use crate::workload::{JobSpec, Load, Pattern, SizeDist, Spacing};
 
-/// What a request asks: operation, place on the disk, length.
+/// A request as a job asks for it: operation, offset and length in bytes.
 pub(crate) type Asked = (Op, u64, u32);
 
-/// What the next moment of an open loop or replay is.
+/// The next moment of an open loop or replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Something is due, or was: send it.
+    /// A request is due: send it.
     Now { due_ns: u64, asked: Asked },
-    /// Nothing before.
+    /// Nothing is due before this time.
     At(u64),
-    /// Nothing before something is back.
+    /// Nothing may be sent before a request is back.
     Full,
-    /// Nothing any more.
+    /// Nothing more to send.
     Over,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Run<'a> {
     pub(crate) shard: u32,
     pub(crate) class: u32,
     pub(crate) queue: u32,
-    /// The shard of its queue.
+    /// The shard that coordinates its queue.
     pub(crate) coordinator: u32,
     pub(crate) active: bool,
-    /// The open loop waits until something is back.
+    /// Whether the open loop waits until a request is back.
     pub(crate) waits: bool,
-    /// Counts starts and stops: what fell due before belongs to the past.
+    /// Counts starts and stops: due items of an earlier epoch are void.
     pub(crate) epoch: u32,
     pub(crate) outstanding: u32,
     sent: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Run<'a> {
     /// The next moment of an open loop, in nanoseconds after the start.
     next_ns: f64,
     batch_left: u32,
-    /// The next arrival of a replay, and how many there are to the one after: the number of its shards.
+    /// Index of the next arrival of a replay. The stride to the one after is the number of the job's shards.
     arrival: usize,
     stride: usize,
     place: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Run<'a> {
     pub(crate) latency: Box<Histogram>,
 }
 
-/// What a job has had back on one shard.
+/// Outcomes of a job's requests on one shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
@@ -64,16 +64,17 @@ pub(crate) struct Counts {
 }
 
 impl<'a> Run<'a> {
-    /// The job's `place`-th of `stride` shards.
+    /// Returns the run on the job's `place`-th of `stride` shards.
     pub(crate) fn new(
         spec: &'a JobSpec,
         job: usize,
         (shard, place, stride): (u32, usize, usize),
         seed: u64,
     ) -> Run<'a> {
-        // Seeds of neighbours must not be neighbours of one another's sequence.
+        // Neighbouring shards and jobs must not get overlapping random sequences: mix their numbers well.
         let mix = (job as u64 + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ (u64::from(shard) + 1).rotate_left(32);
         let stride_bytes = spec.region.shard_stride_bytes.saturating_mul(place as u64);
+
         Run {
             spec,
             job: job as u32,
@@ -119,7 +120,7 @@ impl<'a> Run<'a> {
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Whether it may send something now; stops it when it never may again.
+    /// Returns whether the run may send now. If it never may again, stops it.
     pub(crate) fn may_send(&mut self, now_ns: u64) -> bool {
         let over = self.spec.stop_ns.is_some_and(|stop_ns| now_ns >= stop_ns)
             || self.spec.limit_requests.is_some_and(|limit| self.sent >= limit);
@@ -129,18 +130,18 @@ impl<'a> Run<'a> {
         self.active
     }
 
-    /// The request that it sends now.
+    /// Counts a request that is sent now.
     pub(crate) fn note_sent(&mut self) {
         self.sent += 1;
         self.outstanding += 1;
     }
 
-    /// A slice counts towards the limit as a request does.
+    /// Counts a slice, which counts towards the limit like a request.
     pub(crate) fn note_slice(&mut self) {
         self.sent += 1;
     }
 
-    /// What a fiber of a closed loop must wait for, now that its last request is back: `None` for nothing.
+    /// Returns the end of the pause that a fiber of a closed loop must wait for after a request; `None` for none.
     pub(crate) fn thinks_until_ns(&self, now_ns: u64) -> Option<u64> {
         let Load::Closed { think_ns, think_after_ns, .. } = self.spec.load else { return None };
         if think_ns == 0 {
@@ -154,7 +155,7 @@ impl<'a> Run<'a> {
         (phase_ns >= think_after_ns).then(|| now_ns.saturating_add(period_ns - phase_ns))
     }
 
-    /// What an open loop or replay does now.
+    /// Returns the next step of an open loop or replay.
     pub(crate) fn moment(&mut self, now_ns: u64) -> Moment {
         match &self.spec.load {
             Load::Open { batch, max_outstanding, .. } => {
@@ -165,7 +166,7 @@ impl<'a> Run<'a> {
                 if max_outstanding.is_some_and(|most| self.outstanding >= most) {
                     return Moment::Full;
                 }
-                // The moment is over with the last request of its batch.
+                // The moment ends with the last request of its batch.
                 if self.batch_left == 0 {
                     self.batch_left = *batch;
                 }
@@ -197,7 +198,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Operation, place and length of the next request.
+    /// Draws operation, offset and length of the next request.
     pub(crate) fn draw(&mut self) -> Asked {
         let op = self.spec.op;
         let len_bytes = match (op, &self.spec.sizes) {

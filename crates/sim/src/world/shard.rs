@@ -1,4 +1,4 @@
-//! A shard: when its CPU is free, and what it has to do then.
+//! A shard: when its CPU is free, and its pending work.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,18 +9,18 @@ use super::agenda::NEVER;
 use super::spec::ShardSpec;
 use crate::device::DeviceCompletion;
 
-/// Something that falls due on a shard.
+/// An item that falls due on a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     /// A fiber of a closed loop sends its next request.
     Issue { run: u32, epoch: u32 },
     /// The next moment of an open loop or a replay.
     Arrive { run: u32, epoch: u32 },
-    /// A fiber of CPU work wants its next slice.
+    /// A fiber of CPU work asks for its next slice.
     Cpu { run: u32, epoch: u32 },
-    /// A request has come as a message.
+    /// A request has arrived as a message.
     Request { request: u32 },
-    /// A request's result has come back as a message.
+    /// A request's result has arrived as a message.
     Reply { request: u32, end: End },
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Due {
 pub(crate) enum End {
     /// Bytes moved, or why not all were.
     Done(Result<u32, Failure>),
-    /// The queue would not take it.
+    /// The queue refused it.
     Refused,
     /// Its class was removed while it was queued.
     Cancelled,
@@ -39,16 +39,16 @@ pub(crate) enum End {
 pub(crate) struct Shard {
     spec: ShardSpec,
     cpu_free_ns: u64,
-    /// CPU time taken in the present turn.
+    /// CPU time used in the present turn.
     turn_cpu_ns: u64,
     pub(crate) used_cpu_ns: u64,
-    /// The I/O queues it coordinates.
+    /// The I/O queues that it coordinates.
     pub(crate) queues: Vec<u32>,
-    /// What devices have finished, not seen yet.
+    /// Device completions that are not yet handled.
     pub(crate) inbox: Vec<DeviceCompletion>,
     due: BinaryHeap<Reverse<(u64, u64, Due)>>,
     due_count: u64,
-    /// Jobs (with their epochs) whose CPU slices wait for the CPU.
+    /// Jobs (with their epochs) whose slices wait for the CPU.
     pub(crate) slices: VecDeque<(u32, u32)>,
 }
 
@@ -80,7 +80,7 @@ impl Shard {
         self.due.pop().map(|Reverse((_, _, what))| what)
     }
 
-    /// When something falls due next, or a slice or completion waits already.
+    /// Returns when an item falls due next; 0 if a slice or completion already waits.
     pub(crate) fn wants_ns(&self) -> u64 {
         if !self.slices.is_empty() || !self.inbox.is_empty() {
             return 0;
@@ -88,7 +88,7 @@ impl Shard {
         self.due.peek().map_or(NEVER, |Reverse((at_ns, ..))| *at_ns)
     }
 
-    /// The CPU works for so long.
+    /// Adds CPU time to the present turn.
     pub(crate) fn use_cpu(&mut self, cpu_ns: u64) {
         self.turn_cpu_ns += cpu_ns;
     }
@@ -97,7 +97,7 @@ impl Shard {
         self.turn_cpu_ns += self.spec.cpu_per_request_ns;
     }
 
-    /// CPU time of the present turn up to now.
+    /// Returns the CPU time of the present turn up to now.
     pub(crate) fn turn_cpu_ns(&self) -> u64 {
         self.turn_cpu_ns
     }
@@ -109,7 +109,7 @@ impl Shard {
         self.turn_cpu_ns = 0;
     }
 
-    /// The first moment from `at_ns` on at which the shard can do something: a poll, and outside the hog's slices.
+    /// Returns the first moment from `at_ns` on at which the shard can act: at a poll, and outside the hog's slices.
     #[inline]
     pub(crate) fn free_from(&self, at_ns: u64) -> u64 {
         let at_ns = at_ns.max(self.cpu_free_ns);
@@ -127,7 +127,7 @@ impl Shard {
         }
         if let Some(hog) = self.spec.hog {
             let phase_ns = (at_ns - offset_ns) % hog.busy_ns.saturating_add(hog.pause_ns);
-            // The moment at which a slice begins is the last of the pause before it.
+            // The moment at which a slice begins still belongs to the pause before it.
             if phase_ns > 0 && phase_ns < hog.busy_ns {
                 at_ns = at_ns.saturating_add(hog.busy_ns - phase_ns);
             }

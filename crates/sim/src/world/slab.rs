@@ -1,4 +1,4 @@
-//! Places for things in flight. A place is reused as soon as it is free: memory is that of the busiest moment so far.
+//! Places for items in flight. A place is reused as soon as it is free: memory is that of the busiest moment so far.
 
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -19,7 +19,7 @@ impl<T> Slab<T> {
             }
             None => {
                 self.places.push(Some(thing));
-                // Taking things out must not allocate.
+                // Reserve here, so that `take` never allocates.
                 self.free.reserve(self.places.capacity() - self.free.len());
                 (self.places.len() - 1) as u32
             }

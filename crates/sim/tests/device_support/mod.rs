@@ -44,12 +44,12 @@ pub(crate) fn request(key: u64, op: Op, offset_bytes: u64, len_bytes: u32) -> De
     DeviceRequest { key, op, offset_bytes, len_bytes }
 }
 
-/// A random offset, aligned to the length.
+/// Draws a random offset, aligned to the length.
 pub(crate) fn random(rng: &mut Rng, capacity_bytes: u64, len_bytes: u32) -> u64 {
     rng.below(capacity_bytes / u64::from(len_bytes)) * u64::from(len_bytes)
 }
 
-/// Keeps `depth` requests inside until `until_ns`; gives back what came back from `from_ns` on.
+/// Keeps `depth` requests inside until `until_ns`. Returns the completions from `from_ns` on.
 pub(crate) fn closed_loop(
     device: &mut Device,
     depth: u64,
@@ -74,7 +74,7 @@ pub(crate) fn closed_loop(
     }
 }
 
-/// Operations a second of one kind, saturated, from `from_ns` to `until_ns`.
+/// Measures the saturated rate of one kind of operation, per second, from `from_ns` to `until_ns`.
 pub(crate) fn saturated(spec: &DeviceSpec, depth: u64, op: Op, len_bytes: u32, from_ns: u64, until_ns: u64) -> f64 {
     let (mut rng, mut count) = (Rng::new(3), 0u64);
     let capacity_bytes = spec.capacity_bytes;
@@ -83,7 +83,7 @@ pub(crate) fn saturated(spec: &DeviceSpec, depth: u64, op: Op, len_bytes: u32, f
     count as f64 * 1e9 / (until_ns - from_ns) as f64
 }
 
-/// Latencies in ns of small reads at random times, with random writes of 128 KiB beside; both in requests a second.
+/// Measures latencies in ns of small reads at random times beside random writes of 128 KiB; both in requests a second.
 pub(crate) fn open_loop(spec: &DeviceSpec, reads_per_s: f64, writes_per_s: f64, until_ns: u64) -> Vec<u64> {
     let (mut device, mut rng) = (device(spec), Rng::new(11));
     let mean = |rate: f64| if rate > 0.0 { 1e9 / rate } else { 1e18 };

@@ -15,7 +15,7 @@ pub(crate) const S: u64 = 1_000_000_000;
 pub(crate) const IOPS: u64 = 100_000;
 const BYTES_PER_S: u64 = 1_000_000_000;
 
-/// What the scheduler believes of the usual disk.
+/// Returns the scheduler's settings for the usual disk.
 pub(crate) fn config() -> DiskConfig {
     let (iops, bandwidth) = (Rate::per_second(IOPS), Rate::per_second(BYTES_PER_S));
     let figures =
@@ -24,7 +24,7 @@ pub(crate) fn config() -> DiskConfig {
     DiskConfig { model, ..DiskConfig::default() }
 }
 
-/// A device that does `factor` times what the scheduler believes.
+/// Returns a device of `factor` times the scheduler's model.
 pub(crate) fn device(factor: f64) -> DeviceSpec {
     let (iops, bytes_per_s) = (IOPS as f64 * factor, BYTES_PER_S as f64 * factor);
     let rates = RateSpec {
@@ -42,17 +42,17 @@ pub(crate) fn disk() -> SimDisk {
     SimDisk::new(device(1.0), config())
 }
 
-/// A disk of which the scheduler knows nothing, so that everything goes out at once.
+/// Returns a disk without a model, so that every request is dispatched at once.
 pub(crate) fn unlimited_disk() -> SimDisk {
     SimDisk::new(device(1.0), DiskConfig::default())
 }
 
-/// A closed loop of 4 KiB reads in the class of its own name.
+/// Returns a closed loop of 4 KiB reads in the class of its own name.
 pub(crate) fn reads(name: &str, parallelism: u32) -> JobSpec {
     JobSpec { name: name.into(), class: name.into(), load: Load::closed(parallelism), ..JobSpec::default() }
 }
 
-/// One shard and one usual disk, with a class (100 shares) for each job.
+/// Returns one shard and one usual disk, with a class (100 shares) for each job.
 pub(crate) fn world(jobs: Vec<JobSpec>) -> WorldSpec {
     let classes = jobs.iter().map(|job| ClassSpec::new(&job.class, 100)).collect();
     WorldSpec { disks: vec![disk()], classes, jobs, duration_ns: S / 2, ..WorldSpec::default() }
@@ -62,7 +62,7 @@ pub(crate) fn shards(count: usize) -> Vec<ShardSpec> {
     vec![ShardSpec::default(); count]
 }
 
-/// Within `percent` per cent.
+/// Checks that two values agree within `percent` per cent.
 #[track_caller]
 pub(crate) fn assert_near(measured: f64, expected: f64, percent: f64, what: &str) {
     let off = (measured / expected - 1.0).abs() * 100.0;

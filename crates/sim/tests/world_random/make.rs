@@ -1,5 +1,5 @@
-//! A world from a seed: disks as they are sold or made up, right and wrong models of them, classes with everything that
-//! can be asked, loads of all kinds, and things that go wrong. Loads end, so that every request can.
+//! Makes a world from a seed: disks as sold or made up, right and wrong models of them, classes with all settings,
+//! loads of all kinds, and faults. Loads end, so that every request can.
 
 use plimsoll_core::{
     ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, LatencyGoal, LatencyTarget, Limits, MixExponent, Op,
@@ -17,11 +17,11 @@ const SIZES: [u32; 8] = [512, 4096, 4096, 8192, 16_384, 65_536, 150_000, 1 << 20
 
 struct Maker {
     rng: Rng,
-    /// How long loads run.
+    /// Length of the loads.
     load_ns: u64,
 }
 
-/// The world, and how long its loads run.
+/// Makes the world. Returns it with the length of its loads.
 pub(crate) fn world(seed: u64) -> (WorldSpec, u64) {
     let mut maker = Maker { rng: Rng::new(seed), load_ns: 0 };
     let disks: Vec<(SimDisk, f64)> = (0..1 + maker.below(2)).map(|_| maker.disk()).collect();
@@ -37,7 +37,7 @@ pub(crate) fn world(seed: u64) -> (WorldSpec, u64) {
     }
     let jobs: Vec<JobSpec> = (0..1 + maker.below(5)).map(|at| maker.job(at, &disks, &classes, shards.len())).collect();
     let actions = (0..maker.below(5)).map(|_| maker.action(&classes, &jobs)).collect();
-    // After the loads the world goes on for far longer than the slowest disk, or the tightest limit, needs for the rest.
+    // After the loads, the world runs far longer than the slowest disk or the tightest limit needs for the rest.
     let drain_ns = ((100_000e9 / slowest) as u64).clamp(300 * S, 500 * S);
     let world = WorldSpec {
         seed,
@@ -67,7 +67,7 @@ impl Maker {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// A disk, and about how many small requests it does in a second.
+    /// Makes a disk. Returns it with its approximate rate of small requests per second.
     fn disk(&mut self) -> (SimDisk, f64) {
         let (spec, figures, unloaded_ns) = if self.one_in(3) {
             let iops = self.one_of(&[2_000, 20_000, 200_000]);
@@ -99,7 +99,7 @@ impl Maker {
         (SimDisk { mode, max_requests, wakeup_credit_ns, ..SimDisk::new(spec, config) }, slowest)
     }
 
-    /// What the scheduler believes: right, or wrong by a factor.
+    /// Makes the scheduler's settings: right, or wrong by a factor.
     fn config(&mut self, figures: &FourFigures, unloaded_latency_ns: u64) -> DiskConfig {
         let percent = self.one_of(&[100, 100, 50, 200]);
         let scaled = |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second(1 + per_s * percent / 100));
@@ -129,7 +129,7 @@ impl Maker {
         }
     }
 
-    /// What goes wrong with it while there is load.
+    /// Adds faults to a disk while there is load.
     fn faults(&mut self, disk: &mut SimDisk) {
         let device = &mut disk.device;
         device.error_rate = self.one_of(&[0.0, 0.0, 0.0, 0.02]);

@@ -1,14 +1,14 @@
-//! What the terminal view shows, drawn from plain data.
+//! The terminal view, drawn from plain data.
 //!
 //! # Why
-//! So that a test can look at it without a terminal.
+//! A test can check the view without a terminal.
 //!
 //! # How it works
-//! [`View::push`] takes an interval and remembers the last [`HISTORY`] of each device; [`View::draw`] lays out what
-//! fits.
+//! [`View::push`] takes an interval and keeps the last [`HISTORY`] of each device; [`View::draw`] lays out the part
+//! that fits.
 //!
 //! # Limits
-//! Devices that have not been seen for [`HISTORY`] intervals are forgotten.
+//! Devices that have not been seen for [`HISTORY`] intervals are dropped.
 //!
 //! # Example
 //! ```text
@@ -31,13 +31,13 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 use super::super::table;
 use crate::screen::printable;
 
-/// Intervals of each device that are remembered.
+/// Intervals kept for each device.
 const HISTORY: usize = 240;
 
-/// Levels of a cell, from least to most.
+/// Levels of a cell, from lowest to highest.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Columns of the table and their widths; the throughput has the rest.
+/// Columns of the table and their widths; throughput gets the rest.
 const COLUMNS: [(&str, u16); 11] = [
     ("Device", 10),
     ("r/s", 7),
@@ -60,7 +60,7 @@ struct Point {
     saturation: Option<f64>,
 }
 
-/// See the module's documentation.
+/// The state of the terminal view.
 pub(super) struct View {
     host: String,
     every_s: f64,
@@ -91,6 +91,7 @@ impl View {
                 self.history.insert((*name).to_owned(), VecDeque::new());
             }
         }
+
         for (name, points) in &mut self.history {
             let judged = now.get(name.as_str());
             points.push_back(judged.map_or_else(Point::default, |judged| Point {
@@ -102,12 +103,13 @@ impl View {
                 points.pop_front();
             }
         }
+
         self.history.retain(|_, points| points.iter().any(|point| point.moved_kib_per_s.is_some()));
         self.classes = table::classes(classes).lines().map(str::to_owned).collect();
         self.observed = Some(observed);
     }
 
-    /// Chooses another device, so many rows below.
+    /// Moves the choice by `rows` devices.
     pub(super) fn choose(&mut self, rows: isize) {
         let last = self.observed.as_ref().map_or(0, |observed| observed.devices.len().saturating_sub(1));
         let at = self.chosen.selected().unwrap_or(0).saturating_add_signed(rows).min(last);
@@ -120,24 +122,29 @@ impl View {
             frame.render_widget(Paragraph::new(text), frame.area());
             return;
         };
+
         let rows = u16::try_from(observed.devices.len()).unwrap_or(u16::MAX).saturating_add(1);
         let [head, devices, rest] =
             Layout::vertical([Constraint::Length(1), Constraint::Max(rows), Constraint::Min(6)]).areas(frame.area());
         frame.render_widget(head_line(&self.host, observed, self.every_s), head);
+
         let [.., last] = Layout::horizontal(widths()).spacing(1).areas::<12>(devices);
         let table = Table::new(
             observed.devices.iter().map(|judged| row(judged, self.history.get(&judged.interval.device), last)),
             widths(),
         );
+
         let header = COLUMNS.map(|(name, width)| match name {
             "Device" | "verdict" => name.to_owned(),
             figure => aligned(figure, width),
         });
         let header = header.into_iter().chain(["throughput".to_owned()]);
+
         let table = table
             .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_stateful_widget(table, devices, &mut self.chosen);
+
         let lines = details(observed, self.chosen.selected(), &self.history, &self.classes, rest);
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), rest);
     }
@@ -149,7 +156,7 @@ fn widths() -> [Constraint; 12] {
     widths
 }
 
-/// A figure, at the right of its column.
+/// Aligns a figure at the right of its column.
 fn aligned(text: &str, width: u16) -> String {
     format!("{text:>width$}", width = usize::from(width))
 }
@@ -166,6 +173,7 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
     let iops = |value: Option<f64>| dash(value.map(format_iops_short));
     let moved = |kib: Option<f64>| dash(kib.map(|kib| format_throughput_decimal(kib * 1024.0)));
     let two = |value: Option<f64>| dash(value.map(|value| format!("{value:.2}")));
+
     let figures = [
         iops(columns.reads_per_s),
         iops(columns.writes_per_s),
@@ -177,6 +185,7 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
         table::capacity(judged),
         table::percent(judged.saturation),
     ];
+
     let mut cells = vec![Line::from(printable(&judged.interval.device))];
     let width = |at: usize| COLUMNS.get(at + 1).map_or(0, |(_, width)| *width);
     cells.extend(figures.iter().enumerate().map(|(at, figure)| Line::from(aligned(figure, width(at)))));
@@ -186,7 +195,7 @@ fn row(judged: &Judged, history: Option<&VecDeque<Point>>, area: Rect) -> Row<'s
     Row::new(cells)
 }
 
-/// The word says it; the colour only helps to find it.
+/// Returns the style of a verdict. The word carries the meaning; the colour only helps to find it.
 fn style(verdict: Verdict) -> Style {
     match verdict {
         verdict if says_no(verdict) => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
@@ -195,7 +204,7 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// The last values as a line of blocks, scaled to `most` or to the highest; a blank where nothing is known.
+/// Draws the last values as a line of blocks, scaled to `most` or to the highest; a blank marks an unknown value.
 fn blocks(values: &[Option<f64>], width: u16, most: Option<f64>) -> String {
     let shown = values.get(values.len().saturating_sub(usize::from(width))..).unwrap_or_default();
     let most = most.unwrap_or_else(|| shown.iter().flatten().copied().fold(0.0, f64::max));
@@ -210,7 +219,7 @@ fn blocks(values: &[Option<f64>], width: u16, most: Option<f64>) -> String {
     shown.iter().map(block).collect()
 }
 
-/// The chosen device, then groups and classes.
+/// Returns the chosen device, then groups and classes.
 fn details(
     observed: &Observed,
     chosen: Option<usize>,
@@ -238,6 +247,7 @@ fn details(
         lines.push(Line::from(format!("{:<13} {}", "S, of 100 %", series(|point| point.saturation, Some(1.0)))));
         lines.extend(judged.remarks.iter().map(|remark| Line::from(format!("note: {}", printable(&remark.message)))));
     }
+
     if !observed.groups.is_empty() {
         lines.push(Line::default());
     }
@@ -245,6 +255,7 @@ fn details(
         let text = table::group(group);
         text.lines().map(|line| Line::from(line.to_owned())).collect::<Vec<_>>()
     }));
+
     if !classes.is_empty() {
         lines.push(Line::default());
         lines.extend(classes.iter().map(|line| Line::from(line.clone())));

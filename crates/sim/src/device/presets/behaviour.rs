@@ -1,14 +1,14 @@
-//! How a disk behaves, whatever its size: `behaviours.csv`.
+//! Behaviour of a disk independent of its size: `behaviours.csv`.
 //!
 //! # Why
-//! Rates differ from size to size of an instance, behaviour does not: it belongs to the generation of the disk.
+//! Rates differ between the sizes of an instance, behaviour does not: it belongs to the generation of the disk.
 //!
 //! # How it works
-//! A row gives the mix exponent and the two latencies of the idle disk, each with whether a source tells it
-//! (`published`) or it is taken from a similar disk (`default`), and for flash how programs hold reads up.
+//! A row has the mix exponent and the two latencies of the idle disk, each marked as stated by a source (`published`)
+//! or taken from a similar disk (`default`), and for flash the delay of reads by programs.
 //!
 //! # Limits
-//! Interference is fitted for i3 and i3en alone; it is that of a similar disk elsewhere.
+//! Interference is fitted for i3 and i3en only; other rows have that of a similar disk.
 //!
 //! # Example
 //! `i3en`: mix exponent 1.2, reads 138 us, and programs of up to 550 us that are suspended for reads.
@@ -26,17 +26,17 @@ pub(super) struct Behaviour {
     /// Medians on the idle disk.
     pub(super) read_ns: f64,
     pub(super) write_ns: f64,
-    /// Whether a source tells mix exponent, read and write latency.
+    /// Whether a source states the mix exponent, the read latency and the write latency.
     pub(super) is_published: [bool; 3],
     pub(super) device: Device,
 }
 
-/// What a behaviour is built as.
+/// The kind of device, with the parameters of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Device {
-    /// See `InterferenceSpec`; `channels` of 0: one queue.
+    /// Flash; see `InterferenceSpec`. `channels` of 0 means one queue.
     Flash { program_ns: f64, suspend: bool, block_probability: f64, channels: u32 },
-    /// Behind a network.
+    /// A disk behind a network.
     Network,
     /// A hard disk.
     Arm,
@@ -68,13 +68,13 @@ impl Behaviour {
         })
     }
 
-    /// The behaviour that the next cell names.
+    /// Returns the behaviour that the next cell names.
     pub(super) fn of_cell(cells: &mut Cells) -> Option<&'static Behaviour> {
         let name = cells.text()?;
         BEHAVIOURS.iter().find(|behaviour| behaviour.name == name)
     }
 
-    /// What of it no source tells.
+    /// Returns the names of the parameters that no source states.
     pub(super) fn defaults(&self) -> Vec<&'static str> {
         let names = ["mix_exponent", "read_latency", "write_latency"];
         names.into_iter().zip(self.is_published).filter(|(_, known)| !known).map(|(name, _)| name).collect()

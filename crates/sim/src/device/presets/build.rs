@@ -1,17 +1,17 @@
-//! From figures and behaviour to a device.
+//! Builds a device from figures and behaviour.
 //!
 //! # Why
 //! All tables make devices in the same way.
 //!
 //! # How it works
-//! [`Build`] collects what a row knows of one disk; [`Build::spec`] joins it with a behaviour.
+//! [`Build`] collects the figures of one disk from a row; [`Build::spec`] joins it with a behaviour.
 //!
 //! # Limits
-//! It checks nothing: a test makes a device of every row.
+//! Nothing is checked here: a test makes a device of every row.
 //!
 //! # Example
-//! The 983 DCT writes 50 000 times a second when full. On the fresh disk of the model it is so many times more as
-//! collecting garbage multiplies writes at 7 % of spare space.
+//! The 983 DCT writes 50 000 times a second when full. The fresh disk of the model writes faster by the factor by which
+//! garbage collection multiplies writes at 7 % of spare space.
 
 use plimsoll_core::{FourFigures, Rate};
 
@@ -19,33 +19,33 @@ use super::behaviour::{Behaviour, Device};
 use crate::device::flash::amplification_at;
 use crate::device::spec::*;
 
-/// The buffer of a flash disk.
+/// Write buffer of a flash disk.
 const FLASH_BUFFER_BYTES: u64 = 16 << 20;
 
-/// What a row knows of one disk.
+/// The figures of one disk from a row.
 pub(super) struct Build {
     pub(super) disks: u32,
     pub(super) disk_bytes: u64,
     /// Reads a second, bytes read a second, writes a second, bytes written a second, of one disk.
     pub(super) rates: [f64; 4],
     pub(super) behaviour: &'static Behaviour,
-    /// Operations and bytes are limits of their own: nothing comes on top of the bytes of a long request.
+    /// Whether operations and bytes are separate limits: a long request costs only its bytes.
     pub(super) apart: bool,
-    /// Spare space of a full disk of which the write operations are those of the steady state; 0: a fresh disk.
+    /// Spare space of a full disk whose write operations are those of the steady state; 0: a fresh disk.
     pub(super) spare: f64,
     /// Caps in front of the disk.
     pub(super) caps: Vec<CapSpec>,
 }
 
 impl Build {
-    /// The figures of all disks.
+    /// Returns the figures of all disks together.
     pub(super) fn figures(&self) -> FourFigures {
         let [read_iops, read_bandwidth, write_iops, write_bandwidth] =
             self.rates.map(|rate| Rate::per_second((rate * f64::from(self.disks)).round() as u64));
         FourFigures { read_iops, read_bandwidth, write_iops, write_bandwidth }
     }
 
-    /// The device.
+    /// Returns the device.
     pub(super) fn spec(&self) -> DeviceSpec {
         let [read_iops, read_bytes_per_s, write_iops, write_bytes_per_s] = self.rates;
         let Behaviour { mix_exponent_p, read_ns, write_ns, device, .. } = *self.behaviour;
@@ -59,9 +59,11 @@ impl Build {
             caps: self.caps.clone(),
             ..DeviceSpec::default()
         };
+
         if self.apart {
             spec.rates.iops_block_bytes = (read_bytes_per_s / read_iops).max(write_bytes_per_s / write_iops) as u32;
         }
+
         match device {
             Device::Flash { program_ns, suspend, block_probability, channels } => {
                 let interference = InterferenceSpec { program_ns, suspend, block_probability, ..spec.interference };
@@ -75,16 +77,17 @@ impl Build {
             Device::Network => network(&mut spec),
             Device::Arm => {
                 spec.hdd = Some(HddSpec::default());
-                // The arm decides; the electronics take far more commands.
+                // The arm is the limit; the electronics take far more commands.
                 (spec.rates.read_iops, spec.rates.write_iops) = (20_000.0, 20_000.0);
             }
         }
+
         spec
     }
 
     fn collect_garbage(&self, spec: &mut DeviceSpec) {
         if self.spare > 0.0 {
-            // Sustained random writes pay for collection; on the fresh disk there are so many times more.
+            // The rate includes collection; the fresh disk is faster by its amplification.
             spec.rates.write_iops *= amplification_at(1.0 / (1.0 + self.spare));
             let (garbage_collection, over_provisioning, initial_fill) = (true, self.spare, 1.0);
             spec.flash = FlashSpec { garbage_collection, over_provisioning, initial_fill, ..spec.flash.clone() };
@@ -92,7 +95,7 @@ impl Build {
     }
 }
 
-/// Half of the latency is the network's.
+/// Moves half of the latency into the network.
 fn network(spec: &mut DeviceSpec) {
     let LatencySpec { read_ns, write_ns, .. } = spec.latency;
     let rtt_ns = read_ns.min(write_ns) / 2.0;

@@ -1,7 +1,7 @@
-//! Drives that one can buy: `drives.csv`.
+//! Drives on the market: `drives.csv`.
 //!
 //! # Why
-//! "That is what this drive is rated at" is the quickest end of a search for what is slow.
+//! A look at the drive's rating is the quickest end of a search for a bottleneck.
 //!
 //! # How it works
 //! A row for each drive: rated by its vendor, or measured by the iocost benchmark database (37 drives, most of them for
@@ -9,7 +9,7 @@
 //!
 //! # Limits
 //! Rates of the iocost drives are medians at depth 2048, where small random writes are far below sequential ones; their
-//! latency on the idle disk is not known. Operations and bytes are then limits of their own.
+//! latency on the idle disk is not known. Operations and bytes are then separate limits.
 //!
 //! # Example
 //! ```
@@ -29,19 +29,19 @@ use super::{Evidence, Preset, PresetKind};
 /// A drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drive {
-    /// Its name, as on a command line: lower case, with dashes.
+    /// Its name on a command line: lower case, with dashes.
     pub name: &'static str,
-    /// What its maker calls it.
+    /// The maker's name for it.
     pub title: &'static str,
     /// Its size in GB (10^9 bytes).
     pub capacity_gb: u64,
-    /// What it carries.
+    /// Its four rates.
     pub figures: Figures,
-    /// How the source came to that.
+    /// How the source obtained the figures.
     pub evidence: Evidence,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: &'static str,
-    /// As of when: year, or year and month.
+    /// Date of the figures: year, or year and month.
     pub date: &'static str,
     apart: bool,
     spare: f64,
@@ -65,7 +65,7 @@ impl Drive {
         })
     }
 
-    /// The device.
+    /// Returns the drive as a device.
     #[must_use]
     pub fn preset(&self) -> Preset {
         let build = Build {
@@ -77,6 +77,7 @@ impl Drive {
             spare: self.spare,
             caps: Vec::new(),
         };
+
         Preset {
             name: self.name.to_owned(),
             kind: PresetKind::Drive,
@@ -96,7 +97,7 @@ impl Drive {
 
 static DRIVES: LazyLock<Vec<Drive>> = LazyLock::new(|| rows(include_str!("drives.csv"), Drive::read));
 
-/// All drives, in the order of the table.
+/// Returns all drives, in the order of the table.
 #[must_use]
 pub fn drives() -> &'static [Drive] {
     &DRIVES

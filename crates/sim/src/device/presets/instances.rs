@@ -1,7 +1,7 @@
 //! Local disks of cloud instances: `instances.csv`.
 //!
 //! # Why
-//! A measured figure says little alone. Beside the figures of the same instance, or of its sisters with more or fewer
+//! A measured figure alone says little. Beside the figures of the same instance, or of other sizes with more or fewer
 //! of the same disks, a wrong one stands out.
 //!
 //! # How it works
@@ -14,15 +14,14 @@
 //! - `azure`, `oci`: from the same image's presets for those clouds, measured, for the whole instance.
 //! - `gcp`: the limits that Google's documentation states for the local SSDs of Z3 machines.
 //!
-//! The source gives the newer AWS families (i7i, i7ie, i8g, i8ge) for the whole instance; readers that multiply them by
-//! the number of disks once more promise up to eight times the truth. Two rows have write operations that cannot be
+//! The source gives the newer AWS families (i7i, i7ie, i8g, i8ge) for the whole instance; readers that multiply them
+//! again by the number of disks promise up to eight times the truth. Two rows have write operations that cannot be
 //! right. They are kept as published, with the reason in [`Instance::suspect`], and are never a measure for others.
 //!
 //! # Limits
-//! Instances with local disks only. The number of disks is known for AWS only. Figures are rates of a disk that is in
-//! use for minutes, not for hours, and of the best case: one kind of request at a time. The operations that AWS
-//! advertises for i7i, i8g, i7ie and i8ge are the round figures that the measured ones meet within 0.1 % on small
-//! sizes.
+//! Instances with local disks only. The number of disks is known for AWS only. Figures are rates of a disk in use for
+//! minutes, not for hours, and of the best case: one kind of request at a time. The advertised operations of i7i, i8g,
+//! i7ie and i8ge are inferred: the round figures that the measured ones of small sizes meet within 0.1 %.
 //!
 //! # Example
 //! ```
@@ -54,13 +53,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures in the order reads, bytes read, writes, bytes written.
+    /// Returns the figures in the order reads, bytes read, writes, bytes written.
     #[must_use]
     pub fn in_order(&self) -> [u64; 4] {
         [self.read_iops, self.read_bandwidth_bytes_per_s, self.write_iops, self.write_bandwidth_bytes_per_s]
     }
 
-    /// All four figures times `n`; a product that does not fit is the largest number.
+    /// Multiplies all four figures by `n`; a product that does not fit becomes the largest number.
     #[must_use]
     pub fn times(&self, n: u32) -> Figures {
         self.map(|figure| figure.saturating_mul(u64::from(n)))
@@ -85,7 +84,7 @@ impl Figures {
     }
 }
 
-/// What the published figures of an instance stand for.
+/// The scope of the published figures of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// One of its disks.
@@ -95,7 +94,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// Its name: `per_disk` or `instance_total`.
+    /// Returns its name: `per_disk` or `instance_total`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -105,17 +104,17 @@ impl Basis {
     }
 }
 
-/// Where the advertised operations of an instance come from.
+/// The origin of the advertised operations of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdvertisedBasis {
     /// The provider states them.
     Stated,
-    /// They are the round numbers that measured figures of small sizes come to, times the size.
+    /// Inferred: the round numbers that the measured figures of small sizes approach, times the size.
     Inferred,
 }
 
 impl AdvertisedBasis {
-    /// Its name: `stated` or `inferred`.
+    /// Returns its name: `stated` or `inferred`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -132,17 +131,17 @@ pub struct Instance {
     pub name: &'static str,
     /// `aws`, `azure`, `gcp` or `oci`.
     pub cloud: &'static str,
-    /// How many local disks it has, at least 1; `None`: not known.
+    /// Number of local disks, at least 1; `None`: not known.
     pub n_disks: Option<u32>,
-    /// What `published` stands for.
+    /// The scope of `published`.
     pub basis: Basis,
     /// The figures as published.
     pub published: Figures,
-    /// How the source came to them.
+    /// How the source obtained the figures.
     pub evidence: Evidence,
-    /// 4 KiB reads and writes a second of all disks that the provider advertises; `None`: not known.
+    /// 4 KiB reads and writes a second over all disks that the provider advertises; `None`: not known.
     pub advertised_iops: Option<[u64; 2]>,
-    /// Where `advertised_iops` come from; `None`: there are none.
+    /// The origin of `advertised_iops`; `None`: there are none.
     pub advertised_basis: Option<AdvertisedBasis>,
     /// Size of one disk in GB (10^9 bytes); `None`: not known.
     pub disk_gb: Option<u64>,
@@ -150,12 +149,12 @@ pub struct Instance {
     pub vcpus: Option<u32>,
     /// Memory in GiB; `None`: not known.
     pub memory_gib: Option<f64>,
-    /// Network rate that it always has, in Gb/s (10^9 bits a second); `None`: not known.
+    /// Guaranteed network rate in Gb/s (10^9 bits a second); `None`: not known.
     pub network_gbps: Option<f64>,
     behaviour: &'static Behaviour,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: &'static str,
-    /// As of when: year, or year and month.
+    /// Date of the figures: year, or year and month.
     pub date: &'static str,
     /// Why a figure of this row is not to be trusted.
     pub suspect: Option<&'static str>,
@@ -164,11 +163,11 @@ pub struct Instance {
 // No cell of the table is NaN.
 impl Eq for Instance {}
 
-/// The size that a disk has where none is known, in bytes.
+/// Size of a disk if it is not known, in bytes.
 const UNKNOWN_DISK_BYTES: u64 = 1_000_000_000_000;
 
 impl Instance {
-    /// The figures of all disks together.
+    /// Returns the figures of all disks together.
     #[must_use]
     pub fn total(&self) -> Figures {
         match (self.basis, self.n_disks) {
@@ -177,7 +176,7 @@ impl Instance {
         }
     }
 
-    /// The figures of one disk; `None` where the number of disks is not known.
+    /// Returns the figures of one disk; `None` if the number of disks is not known.
     #[must_use]
     pub fn per_disk(&self) -> Option<Figures> {
         let n_disks = u64::from(self.n_disks?.max(1));
@@ -187,7 +186,7 @@ impl Instance {
         })
     }
 
-    /// The name without the size: `i4i`, `Standard_Ls_v4`, `z3-highmem-highlssd`, `VM.DenseIO.E5.Flex`.
+    /// Returns the name without the size: `i4i`, `Standard_Ls_v4`, `z3-highmem-highlssd`, `VM.DenseIO.E5.Flex`.
     #[must_use]
     pub fn family(&self) -> String {
         let is_size = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -202,7 +201,7 @@ impl Instance {
         }
     }
 
-    /// The device.
+    /// Returns the local disks as a device.
     #[must_use]
     pub fn preset(&self) -> Preset {
         let disks = self.n_disks.unwrap_or(1).max(1);
@@ -217,9 +216,11 @@ impl Instance {
             spare: 0.0,
             caps: Vec::new(),
         };
+
         let mut defaults = behaviour.defaults();
         defaults.extend(self.disk_gb.is_none().then_some("capacity"));
         defaults.extend(self.n_disks.is_none().then_some("disks"));
+
         Preset {
             name: self.name.to_owned(),
             kind: PresetKind::Instance,
@@ -250,6 +251,7 @@ impl Instance {
             ("inferred", true) => Some(AdvertisedBasis::Inferred),
             _ => return None,
         };
+
         Some(Instance {
             name,
             cloud,
@@ -273,7 +275,7 @@ impl Instance {
 
 static INSTANCES: LazyLock<Vec<Instance>> = LazyLock::new(|| rows(include_str!("instances.csv"), Instance::read));
 
-/// All instances, in the order of the table.
+/// Returns all instances, in the order of the table.
 #[must_use]
 pub fn instances() -> &'static [Instance] {
     &INSTANCES

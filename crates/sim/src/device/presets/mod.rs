@@ -1,26 +1,26 @@
-//! Devices that one can name: instances, drives and volumes, what they are rated at, and a model of each.
+//! Named devices: instances, drives and volumes with their rated figures, and a model of each.
 //!
 //! # Why
-//! "What would this schedule do on an i4i.2xlarge" should not need an i4i.2xlarge. And a figure that stands twice is
-//! sooner or later two figures, so every published one stands here, once.
+//! Trying a schedule on an i4i.2xlarge should not need an i4i.2xlarge. And a figure that stands in two places sooner or
+//! later differs, so every published one stands here, once.
 //!
 //! # How it works
 //! The tables are CSV files beside this module, compiled in and parsed once. `instances.csv`, `drives.csv` and
 //! `volumes.csv` hold figures; each row names its source (`sources.csv`) and its behaviour (`behaviours.csv`): how
 //! reads and writes share the disk, how long a request takes on the idle disk, how it disturbs others. Row and
-//! behaviour together are a [`Preset`]. What no source tells is that of the generation, and [`Preset::defaults`] says
-//! so.
+//! behaviour together are a [`Preset`]. A parameter that no source states is that of the generation, and
+//! [`Preset::defaults`] lists it.
 //!
-//! [`Instance`], [`Drive`] and [`Volume`] give the rows as they are. [`Volume::provision`] asks a volume for more than
-//! its base; [`Preset::array`] puts several of the same into a RAID 0.
+//! [`Instance`], [`Drive`] and [`Volume`] are the rows themselves. [`Volume::provision`] asks a volume for more than
+//! its base; [`Preset::array`] joins several of the same into a RAID 0.
 //!
 //! Mix exponents of i3, i3en, im4gn, i4i and gp3, latencies of i3, i3en, i4i and gp3, and the interference of i3 and
 //! i3en: fitted to read-latency surfaces that ScyllaDB published with diskplorer (2021-2022).
 //!
 //! # Limits
-//! Where a source gives no number of disks, all disks are modelled as one. Only the 983 DCT models garbage collection
-//! (a full disk); switch it on for others in [`DeviceSpec::flash`]. 850 PRO writes are those of a fresh disk. Volumes
-//! keep what they promise, without the hour in a hundred in which they need not.
+//! If a source gives no number of disks, all disks are modelled as one. Only the 983 DCT models garbage collection (a
+//! full disk); switch it on for others in [`DeviceSpec::flash`]. 850 PRO writes are those of a fresh disk. Volumes
+//! always deliver their promise, although the provider may fail it in one hour of a hundred.
 //!
 //! # Example
 //! ```
@@ -50,7 +50,7 @@ pub use drives::{Drive, drives};
 pub use instances::{AdvertisedBasis, Basis, Figures, Instance, instances};
 pub use volumes::{Provision, Volume, volumes};
 
-/// What kind of thing a preset is.
+/// The kind of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresetKind {
     /// The local disks of a cloud instance.
@@ -62,10 +62,10 @@ pub enum PresetKind {
 }
 
 impl PresetKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [PresetKind; 3] = [PresetKind::Instance, PresetKind::Drive, PresetKind::Volume];
 
-    /// Its name: `instance`, `drive` or `volume`.
+    /// Returns its name: `instance`, `drive` or `volume`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,19 +76,19 @@ impl PresetKind {
     }
 }
 
-/// How its source came to the four figures.
+/// How the source obtained the four figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// A tool measured them.
     Measured,
     /// The vendor or the provider states them.
     Rated,
-    /// They follow from others.
+    /// They follow from other figures.
     Derived,
 }
 
 impl Evidence {
-    /// Its name: `measured`, `rated` or `derived`.
+    /// Returns its name: `measured`, `rated` or `derived`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -102,35 +102,35 @@ impl Evidence {
 /// A named device.
 #[derive(Clone, Debug)]
 pub struct Preset {
-    /// Its name, as on a command line.
+    /// Its name on a command line.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: PresetKind,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: &'static str,
-    /// As of when: year, or year and month (`2026-06`).
+    /// Date of the figures: year, or year and month (`2026-06`).
     pub date: &'static str,
-    /// How the source came to the figures.
+    /// How the source obtained the figures.
     pub evidence: Evidence,
     /// The model. `raid0.members` is the number of disks.
     pub spec: DeviceSpec,
-    /// What iotune would write for the whole device: all its disks together; of a volume with a burst the base, which
-    /// it falls back to.
+    /// The figures that iotune would write for the whole device, all disks together. For a volume with a burst, those
+    /// of the base that it falls back to.
     pub figures: FourFigures,
-    /// The same while the credits of a volume last; `None`: no burst.
+    /// The figures while the credits of a volume last; `None`: no burst.
     pub burst: Option<FourFigures>,
     /// p in (r/R)^p + (w/W)^p = 1; infinite for independent directions.
     pub mix_exponent_p: f64,
     /// Median of a small read on the idle device, in ns.
     pub unloaded_latency_ns: u64,
-    /// What of the model no source tells, so that it is that of the generation: `mix_exponent`, `read_latency`,
-    /// `write_latency`, `capacity`, `disks`.
+    /// Parameters of the model that no source states, so that they are those of the generation: `mix_exponent`,
+    /// `read_latency`, `write_latency`, `capacity`, `disks`.
     pub defaults: Vec<&'static str>,
     /// Why a figure is not to be trusted.
     pub suspect: Option<&'static str>,
 }
 
-/// Why a device cannot be had.
+/// Why no device can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError {
     message: String,
@@ -150,14 +150,14 @@ impl fmt::Display for PresetError {
 
 impl std::error::Error for PresetError {}
 
-/// The most disks of a device; see [`RaidSpec::members`](super::RaidSpec).
+/// Most disks of a device; see [`RaidSpec::members`](super::RaidSpec).
 const MAX_MEMBERS: u32 = 256;
 
 impl Preset {
-    /// So many of them as one RAID 0, called `4xNAME`. One of them is itself.
+    /// Joins `count` of them to one RAID 0, called `4xNAME`. For a count of 1, returns a copy.
     ///
     /// # Errors
-    /// None of them, or more than 256 disks in all.
+    /// A count of 0, or more than 256 disks in all.
     pub fn array(&self, count: u32) -> Result<Preset, PresetError> {
         let members = self.spec.raid0.members.saturating_mul(count);
         if count == 0 || members > MAX_MEMBERS {
@@ -169,6 +169,7 @@ impl Preset {
         if count == 1 {
             return Ok(self.clone());
         }
+
         let mut array = Preset { name: format!("{count}x{}", self.name), ..self.clone() };
         array.spec.raid0.members = members;
         array.spec.capacity_bytes = self.spec.capacity_bytes.saturating_mul(u64::from(count));
@@ -177,13 +178,14 @@ impl Preset {
             cap.burst_per_s *= f64::from(count);
             cap.credits *= f64::from(count);
         }
+
         array.figures = times(self.figures, count);
         array.burst = self.burst.map(|figures| times(figures, count));
         Ok(array)
     }
 }
 
-/// The figures of so many devices together.
+/// Multiplies the figures by `count` devices.
 fn times(figures: FourFigures, count: u32) -> FourFigures {
     let times = |rate: Rate| rate.get().map_or(rate, |per_s| Rate::per_second(per_s.saturating_mul(u64::from(count))));
     FourFigures {
@@ -194,14 +196,14 @@ fn times(figures: FourFigures, count: u32) -> FourFigures {
     }
 }
 
-/// The names of all presets: instances, drives, volumes, in the order of their tables.
+/// Returns the names of all presets: instances, drives, volumes, in the order of their tables.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let instances = instances().iter().map(|row| row.name);
     let drives = drives().iter().map(|row| row.name);
     instances.chain(drives).chain(volumes().iter().map(|row| row.name))
 }
 
-/// The preset of that name, in any case.
+/// Returns the preset of that name, in any case.
 #[must_use]
 pub fn find(name: &str) -> Option<Preset> {
     let same = |other: &str| other.eq_ignore_ascii_case(name);

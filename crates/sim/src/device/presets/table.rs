@@ -1,12 +1,12 @@
-//! Tables that are part of the program, read line by line.
+//! Tables that are compiled in, read line by line.
 //!
 //! # Why
-//! Figures are easier to check and to add to in a table than in code.
+//! Figures are easier to check and to extend in a table than in code.
 //!
 //! # How it works
 //! A table is CSV without quotes: a header, then a row for each line, cells between commas, an empty cell for "not
-//! known" or "does not apply". [`rows`] hands each line to a reader as [`Cells`]. A line that its reader does not take
-//! is left out; a test compares the number of lines and rows of every table.
+//! known" or "does not apply". [`rows`] hands each line to a reader as [`Cells`]. A line that its reader refuses is
+//! left out; a test compares the number of lines and rows of every table.
 //!
 //! # Limits
 //! No cell holds a comma, except in `sources.csv`, whose last cell is the rest of the line.
@@ -19,26 +19,26 @@ use std::sync::LazyLock;
 
 use super::Evidence;
 
-/// The cells of a line that are still to be read.
+/// The unread cells of a line.
 pub(super) struct Cells(Split<'static, char>);
 
 impl Cells {
-    /// The next cell, empty or not.
+    /// Reads the next cell, empty or not.
     pub(super) fn cell(&mut self) -> Option<&'static str> {
         self.0.next()
     }
 
-    /// The next cell, which must hold something.
+    /// Reads the next cell, which must not be empty.
     pub(super) fn text(&mut self) -> Option<&'static str> {
         self.0.next().filter(|cell| !cell.is_empty())
     }
 
-    /// The next cell, which must be a number.
+    /// Reads the next cell, which must be a number.
     pub(super) fn number<T: FromStr>(&mut self) -> Option<T> {
         self.text()?.parse().ok()
     }
 
-    /// The next cell: a number, or empty. The outer `None`: it is neither, or there is no such cell.
+    /// Reads the next cell: a number, or empty. The outer `None` means neither, or no such cell.
     #[expect(clippy::option_option, reason = "the outer one is an error of the table, the inner one an empty cell")]
     pub(super) fn optional<T: FromStr>(&mut self) -> Option<Option<T>> {
         match self.0.next()? {
@@ -47,25 +47,25 @@ impl Cells {
         }
     }
 
-    /// The next cell, `yes` or `no`, by these or other words.
+    /// Reads the next cell, which must be `yes` or `no`, where the caller gives the two words.
     pub(super) fn either(&mut self, yes: &str, no: &str) -> Option<bool> {
         let cell = self.text()?;
         (cell == yes || cell == no).then_some(cell == yes)
     }
 
-    /// The next cell as the way in which a source came to its figures.
+    /// Reads the next cell as an [`Evidence`].
     pub(super) fn evidence(&mut self) -> Option<Evidence> {
         let cell = self.text()?;
         [Evidence::Measured, Evidence::Rated, Evidence::Derived].into_iter().find(|evidence| evidence.name() == cell)
     }
 
-    /// The next cell as a key of `sources.csv`; gives the text.
+    /// Reads the next cell as a key of `sources.csv`, and returns its text.
     pub(super) fn source(&mut self) -> Option<&'static str> {
         let key = self.text()?;
         SOURCES.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
     }
 
-    /// The next cell as a date: a year, or year and month.
+    /// Reads the next cell as a date: a year, or year and month.
     pub(super) fn date(&mut self) -> Option<&'static str> {
         let cell = self.text()?;
         let (year, month) = cell.split_once('-').unwrap_or((cell, "01"));
@@ -74,11 +74,11 @@ impl Cells {
     }
 }
 
-/// The rows of a table that `read` takes.
+/// Returns the rows of a table that `read` accepts.
 pub(super) fn rows<T>(table: &'static str, read: impl Fn(&mut Cells) -> Option<T>) -> Vec<T> {
     table.lines().skip(1).filter_map(|line| read(&mut Cells(line.split(',')))).collect()
 }
 
-/// (key, text)
+/// Pairs of key and text.
 pub(super) static SOURCES: LazyLock<Vec<(&'static str, &'static str)>> =
     LazyLock::new(|| include_str!("sources.csv").lines().skip(1).filter_map(|line| line.split_once(',')).collect());

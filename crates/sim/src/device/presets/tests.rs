@@ -1,9 +1,9 @@
-//! The tables by themselves: every line is read, and every row could be what it says.
+//! The tables by themselves: every line parses, and every row is plausible.
 
 use super::super::Device;
 use super::*;
 
-/// Lines of a table without its header.
+/// Counts the lines of a table without its header.
 fn lines(table: &str) -> usize {
     table.lines().count() - 1
 }
@@ -59,7 +59,7 @@ fn totals_are_those_of_the_table() {
 
 #[test]
 fn what_is_measured_is_near_what_is_advertised() {
-    // Writes of these disks were never seen near the advertised rate; the two suspect rows of i4i have none.
+    // Measured writes of these disks are far from the advertised rate; the two suspect rows of i4i are not advertised.
     let slow_writes = ["im4gn.4xlarge", "im4gn.16xlarge", "is4gen.2xlarge", "is4gen.8xlarge"];
     for row in instances() {
         let Some([read, write]) = row.advertised_iops else { continue };
@@ -96,7 +96,7 @@ fn larger_sizes_carry_no_less_and_have_no_less() {
             if row.vcpus.zip(other.vcpus).is_none_or(|(vcpus, more)| vcpus >= more) {
                 continue;
             }
-            // Two runs on the same disks differ by some per cent.
+            // Two runs on the same disks differ by a few per cent.
             for (less, more) in row.total().in_order().into_iter().zip(other.total().in_order()) {
                 assert!(more as f64 >= 0.96 * less as f64, "{} {less}, {} {more}", row.name, other.name);
             }

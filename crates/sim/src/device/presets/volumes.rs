@@ -1,21 +1,21 @@
-//! Network volumes, and what one may ask of them: `volumes.csv`.
+//! Network volumes and the rules for provisioning them: `volumes.csv`.
 //!
 //! # Why
-//! What a volume carries depends on its size and on what was paid for, by rules of the provider. A model of "gp3" that
-//! does not know them promises volumes that cannot be had.
+//! The rates of a volume depend on its size and on the paid performance, by rules of the provider. A model of "gp3"
+//! without those rules would promise volumes that the provider does not sell.
 //!
 //! # How it works
-//! A row holds the rules as numbers. [`Volume::provision`] applies them to a size, operations and bandwidth; what is
-//! not asked for has the row's base. In turn: the size is within its limits; operations follow from the size, or are
-//! those asked for, within their limits and their ratio to the size; bandwidth follows from the size or the operations,
-//! or is that asked for, within its limits and its ratio to the operations. What is given becomes caps in front of a
-//! device that could do the most of its kind; a burst becomes a cap with credits, all of them there at the start, in
-//! front of a device that is as fast as the burst. The figures of the preset are the base: what holds when the credits
-//! are gone.
+//! A row holds the rules as numbers. [`Volume::provision`] applies them to a size, operations and bandwidth; each that
+//! is not asked for has the row's base. First, the size must be within its limits. Then operations follow from the
+//! size, or are those asked for, within their limits and their ratio to the size. Then bandwidth follows from the size
+//! or the operations, or is that asked for, within its limits and its ratio to the operations. The result becomes caps
+//! in front of a device with the greatest rates of its kind; a burst becomes a cap with credits, all of them there at
+//! the start, in front of a device that is as fast as the burst. The figures of the preset are the base: the rates
+//! after the credits are spent.
 //!
 //! # Limits
-//! Volumes of AWS. The limit of the instance that a volume hangs on is not known here. The credits by which gp2 volumes
-//! of 170 to 334 GiB reach their bandwidth are not modelled: they have it always.
+//! Volumes of AWS only. The limit of the instance to which a volume is attached is not known here. The credits by which
+//! gp2 volumes of 170 to 334 GiB reach their bandwidth are not modelled: they have it always.
 //!
 //! # Example
 //! ```
@@ -39,10 +39,10 @@ const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
 const GIB_PER_TIB: f64 = 1024.0;
 
-/// MiB/s for each operation a second where only operations of 16 KiB still count as one (io1 beyond `mib_knee`).
+/// MiB/s for each operation a second if only operations of at most 16 KiB still count as one (io1 beyond `mib_knee`).
 const SMALL_OPERATION_MIB: f64 = 16.0 / 1024.0;
 
-/// What one asks of a volume; `None`: its base.
+/// A request for a volume; `None` asks for its base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Provision {
     /// Its size in bytes.
@@ -53,20 +53,20 @@ pub struct Provision {
     pub bandwidth_bytes_per_s: Option<u64>,
 }
 
-/// The rules of one kind of volume. GiB and MiB are binary; `None`: there is no such rule.
+/// The rules of one kind of volume. GiB and MiB are binary; `None`: no such rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Volume {
     /// Its name: `gp3`.
     pub name: &'static str,
-    /// Its size where none is asked for, the least and the most, in GiB.
+    /// Default, least and greatest size, in GiB.
     pub size_gib: [f64; 3],
     /// Operations a second for each GiB, whatever is asked for.
     pub iops_per_gib: Option<f64>,
-    /// The least operations a second; also the base where they can be asked for.
+    /// Least operations a second; also the base if they can be asked for.
     pub iops_least: Option<f64>,
-    /// The most.
+    /// Most operations a second.
     pub iops_most: f64,
-    /// Operations can be asked for, at most so many for each GiB.
+    /// Most operations for each GiB; they can be asked for only if there is such a ratio.
     pub iops_ratio: Option<f64>,
     /// Operations a second while credits last.
     pub burst_iops: Option<f64>,
@@ -74,36 +74,36 @@ pub struct Volume {
     pub burst_operations: Option<f64>,
     /// The longest request that counts as one operation, in KiB.
     pub operation_kib: u32,
-    /// The least bandwidth in MiB/s; also the base where it can be asked for.
+    /// Least bandwidth in MiB/s; also the base if it can be asked for.
     pub mib_least: Option<f64>,
-    /// The most.
+    /// Greatest bandwidth in MiB/s.
     pub mib_most: f64,
-    /// Bandwidth can be asked for, at most so many MiB/s for each operation a second.
+    /// Most MiB/s for each operation a second; bandwidth can be asked for only if there is such a ratio.
     pub mib_ratio: Option<f64>,
     /// MiB/s for each operation a second, whatever is asked for ...
     pub mib_per_iops: Option<f64>,
-    /// ... up to this; beyond it 16 KiB for each operation.
+    /// ... up to this bandwidth; beyond it 16 KiB for each operation.
     pub mib_knee: Option<f64>,
-    /// Volumes of at most so many GiB ...
+    /// Volumes of at most this size, in GiB, ...
     pub small_gib: Option<f64>,
     /// ... have this bandwidth, in MiB/s.
     pub small_mib: Option<f64>,
     /// MiB/s for each TiB, whatever is asked for.
     pub mib_per_tib: Option<f64>,
-    /// The same while credits last, of which there is a TiB for each TiB.
+    /// MiB/s for each TiB while credits last. There is a TiB of credits for each TiB.
     pub burst_mib_per_tib: Option<f64>,
     /// The provider promises this part of the performance, in per cent ...
     pub promised_pct: Option<f64>,
     /// ... for this part of a year, in per cent.
     pub promised_time_pct: Option<f64>,
-    /// Where the rules come from.
+    /// The source of the rules.
     pub source: &'static str,
-    /// As of when: year, or year and month.
+    /// Date of the rules: year, or year and month.
     pub date: &'static str,
     behaviour: &'static Behaviour,
 }
 
-/// What a volume gives: the base, and the burst while credits last.
+/// The rate of a volume: the base, and the burst while credits last.
 struct Rates {
     base: f64,
     burst: f64,
@@ -156,7 +156,7 @@ impl Volume {
         })
     }
 
-    /// The volume with nothing asked for: its usual size and its base.
+    /// Returns the volume with its default size and its base.
     #[must_use]
     pub fn preset(&self) -> Preset {
         let size_gib = self.size_gib[0];
@@ -164,28 +164,31 @@ impl Volume {
         self.build(size_gib, &operations, &self.base_bandwidth(size_gib, operations.burst))
     }
 
-    /// The volume as asked for, under its own name.
+    /// Returns the volume as asked for, under its own name.
     ///
     /// # Errors
-    /// What the provider's rules forbid, with the rule.
+    /// A request that the provider's rules forbid, with the rule.
     pub fn provision(&self, ask: &Provision) -> Result<Preset, PresetError> {
         let size_gib = ask.size_bytes.map_or(self.size_gib[0], |bytes| bytes as f64 / GIB);
         let [_, least, most] = self.size_gib;
         if !(least..=most).contains(&size_gib) {
             return Err(self.refused(format!("has {least} to {most} GiB, not {}", plain(size_gib))));
         }
+
         let operations = match ask.iops {
             None => self.base_operations(size_gib),
             Some(iops) => Rates::steady(self.operations(iops as f64, size_gib)?),
         };
+
         let bandwidth = match ask.bandwidth_bytes_per_s {
             None => self.base_bandwidth(size_gib, operations.burst),
             Some(bytes_per_s) => Rates::steady(self.bandwidth(bytes_per_s as f64 / MIB, operations.burst)?),
         };
+
         Ok(self.build(size_gib, &operations, &bandwidth))
     }
 
-    /// The operations asked for, if they can be had.
+    /// Returns the operations asked for, if the rules allow them.
     fn operations(&self, iops: f64, size_gib: f64) -> Result<f64, PresetError> {
         let Some(ratio) = self.iops_ratio else {
             return Err(self.refused("gives operations by its size: ask for a size".to_owned()));
@@ -205,7 +208,7 @@ impl Volume {
         Ok(iops)
     }
 
-    /// The bandwidth asked for, if it can be had; in MiB/s.
+    /// Returns the bandwidth asked for in MiB/s, if the rules allow it.
     fn bandwidth(&self, mib: f64, iops: f64) -> Result<f64, PresetError> {
         let Some(ratio) = self.mib_ratio else {
             return Err(self.refused("gives bandwidth by its size or its operations: ask for those".to_owned()));
@@ -228,7 +231,7 @@ impl Volume {
 
     fn base_operations(&self, size_gib: f64) -> Rates {
         if self.iops_per_gib.is_none() && self.iops_least.is_none() {
-            // Bytes decide, and their credits: each operation may be as long as one can be.
+            // Bytes and their credits decide: each operation may have the greatest length.
             let bytes = self.base_bandwidth(size_gib, 0.0);
             let operations = |mib: f64| (mib * 1024.0 / f64::from(self.operation_kib)).min(self.iops_most);
             return Rates { base: operations(bytes.base), burst: operations(bytes.burst), credits: 0.0 };
@@ -241,7 +244,7 @@ impl Volume {
         }
     }
 
-    /// In MiB/s and MiB.
+    /// Returns the base bandwidth in MiB/s, with credits in MiB.
     fn base_bandwidth(&self, size_gib: f64, iops: f64) -> Rates {
         if let (Some(per_tib), Some(burst_per_tib)) = (self.mib_per_tib, self.burst_mib_per_tib) {
             let tib = size_gib / GIB_PER_TIB;
@@ -266,6 +269,7 @@ impl Volume {
             Rates { base: bandwidth.base * MIB, burst: bandwidth.burst * MIB, credits: bandwidth.credits * MIB };
         let caps =
             [operations.cap(CapUnit::Operations { unit_bytes: self.operation_kib << 10 }), bytes.cap(CapUnit::Bytes)];
+
         let build = Build {
             disks: 1,
             disk_bytes: (size_gib * GIB).round() as u64,
@@ -275,15 +279,17 @@ impl Volume {
             spare: 0.0,
             caps: caps.iter().filter(|cap| cap.credits > 0.0).cloned().collect(),
         };
+
         let mut spec = build.spec();
         let has_burst = operations.has_burst() || bytes.has_burst();
         if !has_burst {
-            // A limit, not a speed: a request that comes alone is served at once, however low the limit is.
+            // A limit, not a speed: a lone request is served at once, however low the limit is.
             let rates = &mut spec.rates;
             (rates.read_iops, rates.write_iops) = (self.iops_most, self.iops_most);
             (rates.read_bytes_per_s, rates.write_bytes_per_s) = (self.mib_most * MIB, self.mib_most * MIB);
             spec.caps = caps.into();
         }
+
         Preset {
             name: self.name.to_owned(),
             kind: PresetKind::Volume,
@@ -305,14 +311,14 @@ impl Volume {
     }
 }
 
-/// With at most one decimal.
+/// Rounds to at most one decimal.
 fn plain(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
 static VOLUMES: LazyLock<Vec<Volume>> = LazyLock::new(|| rows(include_str!("volumes.csv"), Volume::read));
 
-/// All kinds of volumes, in the order of the table.
+/// Returns all kinds of volumes, in the order of the table.
 #[must_use]
 pub fn volumes() -> &'static [Volume] {
     &VOLUMES

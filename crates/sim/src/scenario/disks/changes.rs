@@ -1,18 +1,18 @@
 //! Disks that change while they work.
 //!
 //! # Why
-//! A disk gets slower when it is full, hot, or out of credit, and fast again later. The queue must not move into it,
-//! and what comes back must be used.
+//! A disk gets slower when it is full, hot, or out of credit, and fast again later. The queue must not move into the
+//! disk, and regained capacity must be used.
 //!
 //! # How it works
-//! Samples every 10 ms show the queue in the device and the rate. *Contained*: the queue is below twice the knee of
-//! the slow disk plus four requests. The knee is found by fixed windows: the smallest with 95 % of the drained rate.
+//! Samples every 10 ms show the queue in the device and the rate. *Contained*: the queue is below twice the knee of the
+//! slow disk plus four requests. The knee is the smallest of a series of fixed windows with 95 % of the drained rate.
 //!
 //! # Limits
-//! Pauses and credits of real devices last minutes and hours; here they are shorter, in proportion.
+//! Pauses and credits of real devices last minutes and hours; here they are proportionally shorter.
 //!
 //! # Example
-//! 16 requests fill the disk; a quarter of it needs 4: contained means 12 or fewer.
+//! 16 requests fill the disk; at a quarter of its capacity 4 do: contained means 12 or fewer.
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, LatencyGoal, Op};
 
@@ -29,7 +29,7 @@ const RETURN_NS: u64 = 4 * S;
 const END_NS: u64 = 6 * S;
 const BIN_NS: u64 = 10 * MS;
 
-/// Two classes, 3:1, 64 requests outstanding each.
+/// Returns two classes, 3:1, with 64 requests outstanding each.
 fn two_classes(seed: u64, disk: SimDisk, op: Op, len_bytes: u32) -> WorldSpec {
     let job = |name: &str| JobSpec { op, ..reads(name, 64, len_bytes) };
     let mut spec = world_of(seed, disk, &[("a", 300), ("b", 100)], vec![job("a"), job("b")]);
@@ -37,12 +37,12 @@ fn two_classes(seed: u64, disk: SimDisk, op: Op, len_bytes: u32) -> WorldSpec {
     spec
 }
 
-/// What a sample says about the first disk.
+/// The first disk in one sample.
 #[derive(Clone, Copy, Debug)]
 struct Bin {
     at_ns: u64,
     requests: f64,
-    /// Of the classes.
+    /// Requests by class.
     parts: [f64; 2],
     in_device: f64,
     scale: f64,
@@ -61,12 +61,12 @@ fn run(outcome: &mut Outcome, spec: &WorldSpec) -> Result<Vec<Bin>, ScenarioErro
     Ok(bins)
 }
 
-/// The bins that end in (from, until].
+/// Returns the bins that end in (from, until].
 fn within(bins: &[Bin], from_ns: u64, until_ns: u64) -> impl Iterator<Item = &Bin> {
     bins.iter().filter(move |bin| bin.at_ns > from_ns && bin.at_ns <= until_ns)
 }
 
-/// Requests a second in (from, until].
+/// Returns the requests per second in (from, until].
 fn rate(bins: &[Bin], from_ns: u64, until_ns: u64) -> f64 {
     within(bins, from_ns, until_ns).map(|bin| bin.requests).sum::<f64>() / ((until_ns - from_ns) as f64 / S as f64)
 }
@@ -77,7 +77,7 @@ fn share_error(bins: &[Bin], from_ns: u64, until_ns: u64) -> f64 {
     share_error_percent(&[sum(0), sum(1)], &[300, 100])
 }
 
-/// Deviation of 100 ms rates, in per cent.
+/// Returns the deviation of the rates over 100 ms, in per cent.
 fn oscillation_percent(bins: &[Bin], from_ns: u64, until_ns: u64) -> f64 {
     let count = (until_ns - from_ns) / (100 * MS);
     let rates: Vec<f64> =
@@ -85,7 +85,7 @@ fn oscillation_percent(bins: &[Bin], from_ns: u64, until_ns: u64) -> f64 {
     mean_and_deviation_percent(&rates).1
 }
 
-/// The drained rate of a device, and the requests in it at its knee.
+/// Returns the drained rate of a device, and the requests in it at its knee.
 fn knee(
     outcome: &mut Outcome,
     seed: u64,
@@ -101,6 +101,7 @@ fn knee(
         let disk = disk_of(&report)?;
         Ok::<(f64, f64), ScenarioError>((disk.iops, disk.mean_in_device))
     };
+
     let (drained, _) = measure(DiskMode::Drain, None)?;
     let mut window_ns = config.model.cost(Op::Read, len_bytes).as_ns_ceil() as f64;
     loop {
@@ -112,7 +113,7 @@ fn knee(
     }
 }
 
-/// A sharp knee and independent channels, small and long requests.
+/// Lets capacity fall and return, on a sharp knee and on independent channels, with small and long requests.
 pub(super) fn capacity_falls(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -183,20 +184,20 @@ pub(super) fn capacity_falls(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// From the fall to the end of the last bin before the return with more than `limit` in the device.
+/// Returns the time from the fall to the end of the last bin before the return with more than `limit` in the device.
 fn contained_ns(bins: &[Bin], limit: f64) -> u64 {
     let above = within(bins, FALL_NS, RETURN_NS).filter(|bin| bin.in_device > limit).map(|bin| bin.at_ns - FALL_NS);
     above.max().unwrap_or(0)
 }
 
-/// From the return to the beginning of the first 100 ms with 90 % of the drained rate.
+/// Returns the time from the return to the beginning of the first 100 ms with 90 % of the drained rate.
 fn back_ns(bins: &[Bin], drained: f64) -> u64 {
     let starts = (0..(END_NS - RETURN_NS) / BIN_NS - 10).map(|i| i * BIN_NS);
     let mut used = starts.filter(|start| rate(bins, RETURN_NS + start, RETURN_NS + start + 100 * MS) >= 0.9 * drained);
     used.next().unwrap_or(END_NS - RETURN_NS)
 }
 
-/// Requests a second in the 100 ms after a stall of 100 ms.
+/// Returns the requests per second in the 100 ms after a stall of 100 ms.
 fn after_stall(
     outcome: &mut Outcome,
     seed: u64,
@@ -221,13 +222,14 @@ fn curves(bins: &[Bin]) -> [Series; 2] {
         y: y.into(),
         curves: vec![("4 KiB, sharp knee".into(), curve)],
     };
+
     [
         series("rate while capacity falls and returns", "k requests/s", rates),
         series("queue in the device while capacity falls and returns", "requests", points(&|bin| bin.in_device)),
     ]
 }
 
-/// A buffer of 1 GB in front of 1 GB/s.
+/// Fills a buffer of 1 GB in front of 1 GB/s.
 pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let burst = four_figures([732_421, 3_000_000_000, 732_421, 3_000_000_000]);
@@ -238,6 +240,7 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut spec = two_classes(seed, SimDisk::new(device, config), Op::Write, 64 << 10);
     spec.duration_ns = 3 * S;
     let bins = run(&mut outcome, &spec)?;
+
     let mut table = Table::new(
         "64 KiB writes; the properties are those of the burst, 3 GB/s",
         &["time, s", "GB/s", "in device", "scale"],
@@ -254,6 +257,7 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     }
     outcome.tables.push(table);
+
     let queue = within(&bins, S, 3 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
     let scale = bins.last().map_or(f64::NAN, |bin| bin.scale);
     outcome.figure("before the cliff, GB/s", gb(100 * MS, 400 * MS), Target::AtLeast(2.85));
@@ -265,7 +269,7 @@ pub(super) fn write_cliff(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// A full 983 DCT, with the properties of a fresh one.
+/// Writes to a full 983 DCT, with its sustained properties and with those of a fresh one.
 pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let preset = preset("983-dct")?;
@@ -273,6 +277,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
         "Samsung 983 DCT, full: random writes of 4 KiB, two classes 3:1, pauses of 5 ms five times a second",
         &["properties", "k writes/s", "published", "share error, %", "scale", "mean in device"],
     );
+
     let mut device = preset.spec.clone();
     (device.flash.pause_mean_ns, device.flash.pause_period_ns) = (5e6, 200e6);
     let drain = SimDisk { mode: DiskMode::Drain, ..SimDisk::new(device.clone(), config_of(&preset.figures)) };
@@ -282,6 +287,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
         job.region.len_bytes = device.capacity_bytes;
     }
     let drained = disk_of(&outcome.run(&spec)?)?.iops;
+
     let fresh = four_figures([540_000, 3_000_000_000, 390_000, 1_900_000_000]);
     for (name, figures, scale) in
         [("sustained", &preset.figures, Target::AtLeast(0.8)), ("fresh disk", &fresh, Target::Between(0.08, 0.25))]
@@ -302,6 +308,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
         let rate = format!("{:.1}", writes / 1e3);
         table.row([name.to_owned(), rate, "52".into(), format!("{error:.2}"), scale, format!("{mean:.1}")]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "7 % of spare space: each write costs 7.8. The document's 52 k is the data sheet's; the model has 50 k, less \
@@ -310,7 +317,7 @@ pub(super) fn garbage_collection(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// gp2 with a hundredth of its credits.
+/// Uses up a hundredth of gp2's credits.
 pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let preset = preset("gp2")?;
@@ -318,15 +325,16 @@ pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
     for cap in &mut device.caps {
         cap.credits /= 100.0;
     }
-    // Operations and bytes are capped apart.
+    // Operations and bytes are capped separately.
     let model = CostModel::from_figures(&preset.burst.unwrap_or(preset.figures), CostForm::Max, 4096, 4096);
-    // By default 1.5 times the unloaded latency: three requests, 89 % of the volume.
+    // The default is 1.5 times the unloaded latency: three requests, 89 % of the volume.
     let latency_goal = LatencyGoal::Ns(4 * MS);
     let unloaded_latency_ns = preset.unloaded_latency_ns;
     let config = DiskConfig { model, latency_goal, unloaded_latency_ns, ..DiskConfig::default() };
     let mut spec = two_classes(seed, SimDisk::new(device, config), Op::Read, 16 << 10);
     (spec.duration_ns, spec.sample_ns) = (40 * S, 100 * MS);
     let bins = run(&mut outcome, &spec)?;
+
     let mut table = Table::new(
         "gp2 of 100 GiB, 54 000 credits: 3000 reads a second, then 300",
         &["time, s", "reads/s", "share error, %", "in device", "scale"],
@@ -345,6 +353,7 @@ pub(super) fn burst_credits(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     }
     outcome.tables.push(table);
+
     let queue = within(&bins, 24 * S, 40 * S).map(|bin| bin.in_device).fold(0.0, f64::max);
     outcome.figure("with credits, reads/s", rate(&bins, S, 19 * S), Target::AtLeast(0.95 * 3000.0));
     outcome.figure("without, reads/s", rate(&bins, 24 * S, 40 * S), Target::Between(0.95 * 300.0, 1.02 * 300.0));

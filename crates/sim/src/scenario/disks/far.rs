@@ -1,20 +1,20 @@
-//! Disks that are far away: network volumes, whose every request takes a millisecond or two.
+//! Network volumes, where every request takes a millisecond or two.
 //!
 //! # Why
-//! By Little's law such a disk needs rate x latency in flight. A latency goal of 0.75 ms, made for disks in the machine,
-//! would leave one request in it and three quarters of its throughput unused.
+//! By Little's law such a disk needs rate x latency in flight. A latency goal of 0.75 ms, made for disks in the
+//! machine, would leave one request in it and three quarters of its throughput unused.
 //!
 //! # How it works
-//! One class with 16 requests outstanding a shard, the settings that everybody begins with, and the volume's four
-//! figures. What comes is compared with what the volume does without a scheduler, or with what the figures promise at that
-//! length where that is less: tokens are given out by the figures, and each piece of a request pays for itself.
+//! One class with 16 requests outstanding a shard, default settings, and the volume's four figures. The throughput is
+//! compared with that of the volume without a scheduler, or with the promise of the figures at that length if that is
+//! less: tokens are issued by the figures, and each piece of a request pays for itself.
 //!
 //! # Limits
-//! The knee of four figures promises a gp3 volume of 3000 operations and 250 MB/s just 0.62 of its bandwidth at
-//! 128 KiB; such a volume is described better by `--model max`, and best by measuring it.
+//! The knee of four figures promises a gp3 volume of 3000 operations and 250 MB/s just 0.62 of its bandwidth at 128
+//! KiB; `--model max` describes such a volume better, and measuring it describes it best.
 //!
 //! # Example
-//! 250 MB/s in requests of 128 KiB, each 2 ms under way: four must be in flight.
+//! 250 MB/s in requests of 128 KiB, each 2 ms in flight: four must be in flight.
 
 use plimsoll_core::{CostForm, CostModel, Disk, DiskConfig, Op};
 
@@ -25,7 +25,7 @@ use crate::world::{DiskMode, ShardSpec, SimDisk};
 
 const GIB: u64 = 1 << 30;
 
-/// The volumes, as one would order them.
+/// Returns the volumes as a customer would order them.
 fn ordered() -> Result<Vec<Preset>, ScenarioError> {
     let orders = [
         ("gp3", 50 * GIB, 3_000, 250_000_000),
@@ -44,7 +44,7 @@ fn ordered() -> Result<Vec<Preset>, ScenarioError> {
     orders.into_iter().map(order).collect()
 }
 
-/// All volumes, lengths, directions, and one or sixteen shards.
+/// Runs all volumes, lengths and directions with one shard and with sixteen.
 pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -93,7 +93,7 @@ pub(super) fn far_disks(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// What the figures promise for requests of `len_bytes`: each of their pieces pays for itself.
+/// Returns the bandwidth that the figures promise for requests of `len_bytes`: each of their pieces pays for itself.
 pub(super) fn promised_bytes_per_s(config: &DiskConfig, op: Op, len_bytes: u32) -> f64 {
     let piece_bytes = Disk::new(config.clone()).piece_max_bytes(op.direction());
     let whole_s = f64::from(len_bytes / piece_bytes) * config.model.cost(op, piece_bytes).as_secs_f64();

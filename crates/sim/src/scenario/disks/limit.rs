@@ -1,20 +1,20 @@
 //! The disk is the limit, not the model.
 //!
 //! # Why
-//! Properties that promise more than the disk gives are the rule. Then tokens hold nothing back: unless the scheduler
+//! Properties that promise more than the disk gives are the rule. Tokens then hold nothing back: unless the scheduler
 //! keeps the queue out of the device, shares mean nothing.
 //!
 //! # How it works
 //! Four classes with 64 requests of 128 KiB outstanding each, on devices with a sharp knee and with eight independent
-//! channels, and a model that promises 1.3 or 2 times what they do. Throughput is compared with that of the same jobs
-//! without a scheduler.
+//! channels, and a model that promises 1.3 or 2 times the device's rate. Throughput is compared with that of the same
+//! jobs without a scheduler.
 //!
 //! # Limits
 //! A class of P outstanding requests and a part s of the shares holds its share only while the window x s is below P.
 //! On independent channels more requests always help a little: there the last per cents lie beyond the latency goal.
 //!
 //! # Example
-//! 8 channels, reads, 59 requests in the device: 59 / 66 of what the channels can do, 256 of them 256 / 263.
+//! 8 channels, reads: 59 requests in the device reach 59 / 66 of the channels' rate, 256 of them 256 / 263.
 
 use plimsoll_core::{DiskConfig, Op};
 
@@ -27,14 +27,14 @@ use crate::world::{DiskMode, ShardSpec, SimDisk, WorldSpec};
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const LEN_BYTES: u32 = 128 << 10;
 
-/// A device of 8 GB/s reads and 5 GB/s writes.
+/// Returns a device of 8 GB/s reads and 5 GB/s writes.
 fn device(independent: bool) -> DeviceSpec {
     let figures = four_figures([800_000, 8_000_000_000, 400_000, 5_000_000_000]);
     let channels = ChannelSpec { independent, count: Some(8), stripe_bytes: LEN_BYTES };
     DeviceSpec { channels, ..plain_device(&figures, 1.0, 100e3) }
 }
 
-/// A model that promises `factor` times as much.
+/// Returns a model that promises `factor` times the device's rate.
 fn promise(factor: f64) -> DiskConfig {
     let figures = [800_000.0, 8e9, 400_000.0, 5e9].map(|rate| (rate * factor) as u64);
     DiskConfig { unloaded_latency_ns: 100_000, ..config_of(&four_figures(figures)) }
@@ -52,7 +52,7 @@ fn spec_of(seed: u64, disk: SimDisk, op: Op, shares: [u32; 4], shards: u32) -> W
     spec
 }
 
-/// All combinations.
+/// Runs all combinations of devices, directions, factors, shares and shards.
 pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     for (name, independent, least) in [("sharp knee", false, 0.95), ("eight independent channels", true, 0.90)] {
@@ -69,6 +69,7 @@ pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
                 "in device",
             ],
         );
+
         let (mut worst_error, mut least_rate) = (0f64, f64::MAX);
         for op in [Op::Read, Op::Write] {
             let drain = SimDisk { mode: DiskMode::Drain, ..SimDisk::new(device(independent), promise(1.0)) };
@@ -97,6 +98,7 @@ pub(super) fn disk_is_the_limit(seed: u64) -> Result<Outcome, ScenarioError> {
                 ]);
             }
         }
+
         outcome.tables.push(table);
         outcome.figure(format!("{name}: largest share error, %"), worst_error, Target::AtMost(3.0));
         outcome.figure(format!("{name}: least throughput over drained"), least_rate, Target::AtLeast(least));

@@ -9,8 +9,8 @@
 //! ((r/R)^p + (w/W)^p)^(1/p).
 //!
 //! # Limits
-//! The scheduler is told the device's own p. With p = infinity shares bind the directions together unless `duplex` is
-//! set: both are shown.
+//! The scheduler gets the device's own p. With p = infinity shares bind the directions together unless `duplex` is set:
+//! both are shown.
 //!
 //! # Example
 //! p = 2, r/R = w/W = 0.7: 0.99 of the frontier.
@@ -26,12 +26,12 @@ use crate::world::SimDisk;
 const READ_IOPS: u64 = 200_000;
 const WRITE_IOPS: u64 = 100_000;
 
-/// Part of the frontier that r/R and w/W reach.
+/// Returns the part of the frontier that r/R and w/W reach.
 fn frontier_part(p: f64, read: f64, write: f64) -> f64 {
     if p.is_infinite() { read.max(write) } else { pow(pow(read, p) + pow(write, p), 1.0 / p) }
 }
 
-/// Six exponents, three sets of shares.
+/// Runs six exponents with three sets of shares.
 pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -58,17 +58,20 @@ pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
             let classes = [("read", shares.0), ("write", shares.1)];
             let mut spec = world_of(seed, SimDisk::new(device, config), &classes, jobs);
             (spec.warmup_ns, spec.duration_ns, spec.sample_ns) = (300 * MS, 300 * MS, MS);
+
             let mut work_ns = 0;
             let report = outcome.run_observed(&spec, &mut |sample| {
                 work_ns = work_ns.max(sample.disks.first().map_or(0, |disk| disk.in_device_ns));
             })?;
+
             let read = class_of(&report, "read")?.iops / READ_IOPS as f64;
             let write = class_of(&report, "write")?.iops / WRITE_IOPS as f64;
-            // Directions that are independent, to the scheduler too, must both be used.
+            // Independent directions, if the scheduler treats them so, must both be used.
             let part = if duplex { read.min(write) } else { frontier_part(p, read, write) };
             (least, most_ns) = (least.min(part), most_ns.max(work_ns));
             let name = if duplex { "inf, duplex".to_owned() } else { format!("{p}") };
             let mean = disk_of(&report)?.mean_in_device;
+
             table.row([
                 name,
                 format!("{}:{}", shares.0 / 100, shares.1 / 100),
@@ -82,7 +85,7 @@ pub(super) fn mixed_directions(seed: u64) -> Result<Outcome, ScenarioError> {
     }
     outcome.tables.push(table);
     outcome.figure("least part of the frontier, %", least * 100.0, Target::AtLeast(92.0));
-    // The goal, and a quarter more for a class that lags.
+    // Target: the latency goal, and a quarter more for a class that lags.
     outcome.figure("most work in the device, us", most_ns as f64 / 1e3, Target::AtMost(750.0 * 1.25));
     Ok(outcome)
 }

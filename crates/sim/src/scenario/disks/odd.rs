@@ -1,8 +1,8 @@
-//! Disks that are not like a model: an array with one bad member, an arm.
+//! Disks that do not match a model: an array with one bad member, and a hard disk.
 //!
 //! # Why
-//! A RAID 0 is as fast as its slowest member, and a hard disk has one server and long services. Shares must hold on
-//! both.
+//! A RAID 0 is as fast as its slowest member, and a hard disk has one server and long service times. Shares must hold
+//! on both.
 //!
 //! # How it works
 //! Two classes, 3:1, beside the same jobs without a scheduler.
@@ -26,7 +26,7 @@ fn two_classes(seed: u64, disk: SimDisk, len_bytes: u32, parallelism: u32) -> Wo
     world_of(seed, disk, &[("a", 300), ("b", 100)], jobs)
 }
 
-/// Share error in per cent, requests a second, mean in the device.
+/// Returns share error in per cent, requests a second, and the mean number in the device.
 fn judged(outcome: &mut Outcome, spec: &WorldSpec) -> Result<[f64; 3], ScenarioError> {
     let report = outcome.run(spec)?;
     let parts = [class_of(&report, "a")?.iops, class_of(&report, "b")?.iops];
@@ -34,7 +34,7 @@ fn judged(outcome: &mut Outcome, spec: &WorldSpec) -> Result<[f64; 3], ScenarioE
     Ok([share_error_percent(&parts, &[300, 100]), disk.iops, disk.mean_in_device])
 }
 
-/// Four members, one of them slow from the second second on.
+/// Slows one of four members down from the second second on.
 pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -46,6 +46,7 @@ pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut device = plain_device(&one, 1.0, 100e3);
     device.raid0 = RaidSpec { members: 4, ..RaidSpec::default() };
     let config = DiskConfig { unloaded_latency_ns: 100_000, ..config_of(&all) };
+
     for is_slow in [false, true] {
         let name = if is_slow { "one slow" } else { "all well" };
         let mut rates = [0.0; 2];
@@ -74,6 +75,7 @@ pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
             ]);
         }
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "Random reads meet the members unevenly: like independent channels, an array has no sharp knee, and the \
@@ -83,13 +85,14 @@ pub(super) fn slow_member(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// A disk of 7200 revolutions a minute.
+/// Runs a disk of 7200 revolutions a minute.
 pub(super) fn hard_disk(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
         "hard disk, random 64 KiB reads, two classes 3:1 with 16 outstanding each",
         &["scheduler", "reads/s", "share error, %", "mean in device"],
     );
+
     let preset = preset("hdd")?;
     let mut rates = [0.0; 3];
     let default_goal = DiskConfig::default().latency_goal;
@@ -118,6 +121,7 @@ pub(super) fn hard_disk(seed: u64) -> Result<Outcome, ScenarioError> {
         }
         table.row([name.into(), format!("{iops:.1}"), format!("{error:.2}"), format!("{in_device:.1}")]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "The latency goal of 0.75 ms cannot hold a read of 13 ms; it is raised to what 64 KiB need. Then a single \

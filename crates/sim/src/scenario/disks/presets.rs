@@ -1,20 +1,21 @@
-//! Disks of every family of presets: what of their throughput is left when the scheduler stands between, with default settings.
+//! A disk of every preset family: its throughput under the scheduler with default settings.
 //!
 //! # Why
-//! A scheduler that is itself the limit is the defect that began this project: an array of 40 GB/s that gave 8.5. It must not
-//! come back on any disk that is known, whatever the size of requests and the number of shards.
+//! A scheduler that is itself the limit is the defect that began this project: an array of 40 GB/s that gave 8.5. It
+//! must not return on any known disk, whatever the size of requests and the number of shards.
 //!
 //! # How it works
-//! One class with 16 requests outstanding a shard, once scheduled and once with nothing held back. The disk's figures are those
-//! of the preset; where they promise less than the disk does, throughput is compared with that, as in `far`. Each run lasts as
-//! many requests as the closed loop takes to settle, and then half as many.
+//! One class with 16 requests outstanding a shard, once scheduled and once with nothing held back. The disk's figures
+//! are those of the preset; if they promise less than the disk does, throughput is compared with that, as in `far`.
+//! Each run lasts for the requests that the closed loop takes to settle, and half as many more.
 //!
 //! # Limits
-//! One preset of each family; volumes are in `far`. The knee of four figures promises a drive whose small writes are slow
-//! beside its bandwidth as little as 0.61 of that at 128 KiB: measured models do better.
+//! One preset of each family; volumes are in `far`. For a drive whose small writes are slow beside its bandwidth, the
+//! knee of four figures promises as little as 0.61 of that bandwidth at 128 KiB: measured models do better.
 //!
 //! # Example
-//! Eight drives of i3.16xlarge, reads of 1 MiB: 11 in the device, as many as 0.75 ms hold, give 0.87 of what 1024 do.
+//! Eight drives of i3.16xlarge, reads of 1 MiB: 11 in the device, the most that 0.75 ms holds, give 0.87 of the rate of
+//! 1024.
 
 use plimsoll_core::{CostForm, CostModel, DiskConfig, Op};
 
@@ -40,12 +41,12 @@ const NAMES: [&str; 12] = [
     "samsung-ssd-990-pro-2tb",
 ];
 
-/// Requests of a run before anything counts, and after that.
+/// Requests of a run before counting begins, and after that.
 const SETTLE_REQUESTS: f64 = 40_000.0;
 const COUNTED_REQUESTS: f64 = 20_000.0;
 const SHORTEST_S: f64 = 0.05;
 
-/// All presets, lengths, directions and numbers of shards.
+/// Runs all presets, lengths, directions and numbers of shards.
 pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -71,8 +72,10 @@ pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
                 let disk = disk_of(&report)?;
                 Ok::<_, ScenarioError>((disk.bytes_per_s, disk.mean_in_device))
             };
+
             let (drained, _) = run(DiskMode::Drain)?;
             let (scheduled, in_device) = run(DiskMode::Scheduled)?;
+
             let part = scheduled / drained.min(promised_bytes_per_s(&config, op, len_bytes));
             parts.push(part);
             if part < 0.95 {
@@ -88,6 +91,7 @@ pub(super) fn known_disks(seed: u64) -> Result<Outcome, ScenarioError> {
             }
         }
     }
+
     outcome.tables.push(table);
     parts.sort_by(f64::total_cmp);
     outcome.figure("least throughput over the lesser of drained and promised", parts[0], Target::AtLeast(0.86));

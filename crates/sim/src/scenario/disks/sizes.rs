@@ -4,11 +4,11 @@
 //! A cost model that charges operations and bytes in full loses a third to a half of the disk between 4 and 16 KiB.
 //!
 //! # How it works
-//! The device is measured as a tool would measure it, saturated and without a scheduler, at each size. Those points
-//! are the model of one run, and four figures of them with Seastar's rule the model of another.
+//! The device is measured as a tool would measure it, saturated and without a scheduler, at each size. Those points are
+//! the model of one run; four figures of them under Seastar's rule are the model of another.
 //!
 //! # Limits
-//! Reads and writes apart; buffers are off, since a full one changes nothing.
+//! Reads and writes are separate; buffers are off, because a full one changes nothing.
 //!
 //! # Example
 //! 257 024 reads and 2.04 GB a second: 1/I + 4096/B lets 169 000 reads of 4 KiB through, 66 %.
@@ -21,10 +21,10 @@ use crate::device::DeviceSpec;
 use crate::world::{DiskMode, SimDisk};
 
 const SIZES: [u32; 8] = [512, 4096, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20];
-/// Requests in a run, about.
+/// Approximate number of requests in a run.
 const REQUESTS: f64 = 16_000.0;
 
-/// Three devices, two directions, eight sizes.
+/// Runs three devices in two directions at eight sizes.
 pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let (mut least, mut least_channels) = (f64::MAX, f64::MAX);
@@ -45,6 +45,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
                 "Seastar's rule",
             ],
         );
+
         let device_rates = [Op::Read, Op::Write].map(|op| points(&mut outcome, seed, &device, op));
         let [read_points, write_points] = device_rates;
         let (read_points, write_points) = (read_points?, write_points?);
@@ -53,6 +54,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
         let iops = |points: &[(u32, f64)], at: usize| points.get(at).map_or(0.0, |point| point.1);
         let bandwidth =
             |points: &[(u32, f64)]| points.last().map_or(0.0, |(len_bytes, iops)| f64::from(*len_bytes) * iops);
+
         let figures = four_figures([
             iops(&read_points, 1) as u64,
             bandwidth(&read_points) as u64,
@@ -60,6 +62,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
             bandwidth(&write_points) as u64,
         ]);
         let additive = CostModel::from_figures(&figures, CostForm::Seastar, 512, 512);
+
         for (at, len_bytes) in SIZES.into_iter().enumerate() {
             let mut cells = vec![if len_bytes < 1024 { "512 B".into() } else { format!("{} KiB", len_bytes >> 10) }];
             for (op, points) in [(Op::Read, &read_points), (Op::Write, &write_points)] {
@@ -83,8 +86,10 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
             }
             table.row(cells);
         }
+
         outcome.tables.push(table);
     }
+
     outcome.figure(
         "measured model, one queue in the device: least part of its rate, %",
         least * 100.0,
@@ -102,7 +107,7 @@ pub(super) fn single_class_sizes(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// What the saturated device does at each size.
+/// Returns the saturated device's rate at each size.
 fn points(outcome: &mut Outcome, seed: u64, device: &DeviceSpec, op: Op) -> Result<Vec<(u32, f64)>, ScenarioError> {
     let mut points = Vec::new();
     for len_bytes in SIZES {
@@ -118,7 +123,7 @@ fn points(outcome: &mut Outcome, seed: u64, device: &DeviceSpec, op: Op) -> Resu
     Ok(points)
 }
 
-/// Operations a second with 512 outstanding.
+/// Returns the operations per second with 512 outstanding.
 fn rate(
     outcome: &mut Outcome,
     seed: u64,

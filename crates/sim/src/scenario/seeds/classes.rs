@@ -1,13 +1,13 @@
 //! Shares inside one I/O queue: the third table of the second document, and its list of classes.
 //!
 //! # Why
-//! Shares are the promise that a scheduler makes; here are the figures that it was first shown by.
+//! Shares are the promise of a scheduler; these are the figures by which it was first demonstrated.
 //!
 //! # How it works
 //! Depth mode with decaying accumulators beside our scheduler, on the 850 PRO.
 //!
 //! # Limits
-//! Reads, where one direction is enough.
+//! Reads only, where one direction suffices.
 //!
 //! # Example
 //! Shares 10, 20, 40, 80 of 550 MB/s: 36.7, 73.3, 146.7, 293.3.
@@ -19,7 +19,7 @@ use super::super::{Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load};
 use crate::world::{DiskMode, SimDisk, WorldSpec};
 
-/// The 850 PRO with a depth, or (`None`) with our scheduler.
+/// Returns the 850 PRO with a depth, or (`None`) with our scheduler.
 pub(super) fn ssd(max_io_requests: Option<u32>) -> Result<SimDisk, ScenarioError> {
     let preset = preset("850-pro")?;
     let mut config = config_of(&preset.figures);
@@ -31,7 +31,7 @@ pub(super) fn ssd(max_io_requests: Option<u32>) -> Result<SimDisk, ScenarioError
     Ok(SimDisk { mode, ..SimDisk::new(preset.spec, config) })
 }
 
-/// Table 3.
+/// Runs table 3.
 pub(super) fn four_share_sets(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -54,6 +54,7 @@ pub(super) fn four_share_sets(seed: u64) -> Result<Outcome, ScenarioError> {
             table.row([title, kind.to_owned()].into_iter().chain(cells).chain([format!("{error:.2}")]));
             (error, sum)
         };
+
         add("published", published);
         for (kind, depth) in [("depth 30", Some(30)), ("ours", None)] {
             let classes: Vec<(&str, u32)> = names.into_iter().zip(shares).collect();
@@ -95,7 +96,7 @@ const CLASSES: [(&str, u32); 6] = [
     ("repair-write", 20),
 ];
 
-/// A closed loop in a class of table 2.
+/// Returns a closed loop in a class of table 2.
 fn job(name: &str, parallelism: u32) -> JobSpec {
     let (op, len_bytes) = match name {
         "query" => (Op::Read, 4096),
@@ -111,7 +112,7 @@ fn scylla(seed: u64, jobs: Vec<JobSpec>) -> Result<WorldSpec, ScenarioError> {
     Ok(spec)
 }
 
-/// Repair beside everything, beside queries, alone.
+/// Runs repair beside all classes, beside queries, and alone.
 pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -124,6 +125,7 @@ pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
     {
         let spec = scylla(seed, busy.iter().map(|name| job(name, 64)).collect())?;
         let report = outcome.run(&spec)?;
+
         let mut times = Vec::new();
         for (name, shares) in CLASSES {
             times.push((name, shares, class_of(&report, name)?.device_time_ns as f64));
@@ -132,11 +134,13 @@ pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
         let cells = times.iter().map(|(_, _, ns)| format!("{:.1}", ns / whole * 100.0));
         let mb = format!("{:.0}", disk_of(&report)?.bytes_per_s / 1e6);
         table.row([title.to_owned()].into_iter().chain(cells).chain([mb]));
+
         let taking_part = times.iter().filter(|(name, _, _)| busy.contains(name));
         let (shares, parts): (Vec<u32>, Vec<f64>) = taking_part.map(|(_, shares, ns)| (*shares, *ns)).unzip();
         outcome.figure(format!("{title}: share error, %"), share_error_percent(&parts, &shares), Target::AtMost(2.0));
         outcome.figure(format!("{title}: device time used"), disk_of(&report)?.utilisation, Target::AtLeast(0.95));
     }
+
     outcome.tables.push(table);
     light_queries(&mut outcome, seed)?;
     outcome.remark(
@@ -146,12 +150,13 @@ pub(super) fn repair(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Queries that ask for 40 % of the disk, with and without repair.
+/// Runs queries that ask for 40 % of the disk, with and without repair.
 fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "queries at 40 000 a second (40 % of the disk), with and without repair",
         &["repair", "queries, k/s", "p50, us", "p99, us", "repair, MB/s"],
     );
+
     for (title, fibers) in [("none", 0), ("64 reads of 128 KiB", 64)] {
         let mut jobs = vec![JobSpec { load: Load::poisson(40e3), ..job("query", 1) }];
         jobs.extend((fibers > 0).then(|| job("repair-read", fibers)));
@@ -167,6 +172,7 @@ fn light_queries(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
         let repair = format!("{:.0}", repair.bytes_per_s / 1e6);
         table.row([title.to_owned(), rate, format!("{p50:.0}"), format!("{p99:.0}"), repair]);
     }
+
     outcome.tables.push(table);
     Ok(())
 }

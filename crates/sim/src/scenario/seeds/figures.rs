@@ -1,17 +1,17 @@
-//! What four figures promise, and what follows when they are wrong.
+//! The promise of four figures, and the effect of wrong ones.
 //!
 //! # Why
-//! A scheduler delivers what its properties say, not what the disk can do. So the arithmetic must give back what was
-//! configured, and wrong figures must be recognised by their pattern.
+//! A scheduler delivers the rates of its properties, not those of the disk. The arithmetic must therefore reproduce the
+//! configured rates, and wrong figures must be recognised by their pattern.
 //!
 //! # How it works
-//! Costs are turned into rates again; worlds show what is delivered; [`pattern`] looks at a family of machines.
+//! Costs are turned back into rates; worlds show the delivered rates; [`pattern`] judges a family of machines.
 //!
 //! # Limits
-//! Larger machines of the family are the same disk several times, taken as one: chunks play no part.
+//! A larger machine of the family is several of the same disk, taken as one: chunks play no part.
 //!
 //! # Example
-//! Measured 0.6 of what was promised on every size: scales, but low. The same 8188 MiB/s on three sizes: flat plateau.
+//! On every size 0.6 of the promise was measured: scales, but low. The same 8188 MiB/s on three sizes: flat plateau.
 
 use plimsoll_core::math::ln;
 use plimsoll_core::{ControlConfig, CostForm, CostModel, DiskConfig, Op};
@@ -23,7 +23,7 @@ use crate::world::SimDisk;
 
 const GIB: f64 = 1024.0 * MIB;
 
-/// 64 points, Seastar's arithmetic and ours.
+/// Runs 64 points with Seastar's arithmetic and ours.
 pub(super) fn calculated_against_configured(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -42,14 +42,17 @@ pub(super) fn calculated_against_configured(seed: u64) -> Result<Outcome, Scenar
             let off = |found: f64, configured: u64| (found / configured as f64 - 1.0) * 100.0;
             [off(iops, 15_000 * i), off(bandwidth, i << 30)]
         };
+
         let (seastar, ours) = (off(CostForm::Seastar), off(CostForm::Knee));
         worst_seastar = seastar.iter().fold(worst_seastar, |worst, off| worst.max(off.abs()));
         worst_ours = ours.iter().fold(worst_ours, |worst, off| worst.max(off.abs()));
+
         if i.is_power_of_two() {
             let cells = seastar.into_iter().chain(ours).map(|off| format!("{off:+.3}"));
             table.row([i.to_string()].into_iter().chain(cells));
         }
     }
+
     outcome.tables.push(table);
     outcome.figure("Seastar's arithmetic: worst of 128 figures, % off", worst_seastar, Target::AtMost(5.0));
     outcome.figure("ours: worst of 128 figures, % off", worst_ours, Target::AtMost(0.5));
@@ -61,12 +64,13 @@ pub(super) fn calculated_against_configured(seed: u64) -> Result<Outcome, Scenar
     Ok(outcome)
 }
 
-/// What a world gets from a disk with four times these figures.
+/// Measures the rates on a disk that could do four times its figures.
 fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "delivered on a disk that could do four times as much, over configured",
         &["i", "IOPS at 512 B", "bandwidth at 256 KiB (slope)"],
     );
+
     for i in [1u64, 8, 64] {
         let figures = four_figures([15_000 * i, i << 30, 15_000 * i, i << 30]);
         let mut rate = |len_bytes: u32| {
@@ -76,24 +80,26 @@ fn delivered(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             Ok::<f64, ScenarioError>(disk_of(&outcome.run(&spec)?)?.iops)
         };
         let iops = rate(512)? / (15_000 * i) as f64;
-        // The first block is paid as an operation.
+        // The first block costs an operation: take the slope.
         let slope_s = 1.0 / rate(256 << 10)? - 1.0 / (15_000 * i) as f64;
         let bandwidth = f64::from((256u32 << 10) - 4096) / slope_s / (i as f64 * GIB);
         outcome.figure(format!("i = {i}: IOPS delivered over configured"), iops, Target::Between(0.99, 1.01));
         outcome.figure(format!("i = {i}: bandwidth delivered over configured"), bandwidth, Target::Between(0.98, 1.02));
         table.row([i.to_string(), format!("{iops:.4}"), format!("{bandwidth:.4}")]);
     }
+
     outcome.tables.push(table);
     Ok(())
 }
 
-/// An i7i.48xlarge with the properties of an i7i.4xlarge.
+/// Runs an i7i.48xlarge with the properties of an i7i.4xlarge.
 pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let large = preset("i7i.48xlarge")?;
     let small = four_figures([583_935, 4_266_672_128, 330_688, 3_368_507_648]);
     let config = |figures, control| DiskConfig { control, unloaded_latency_ns: 90_000, ..config_of(figures) };
     let open = ControlConfig { scale_max: 16.0, ..ControlConfig::default() };
+
     let mut table = Table::new(
         "i7i.48xlarge with 1024 reads outstanding",
         &["request", "4xlarge can", "right properties", "those of 4xlarge", "the same, scale up to 16", "unit"],
@@ -105,10 +111,12 @@ pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
             (spec.warmup_ns, spec.duration_ns) = (warmup_ns, 30 * MS);
             Ok::<f64, ScenarioError>(disk_of(&outcome.run(&spec)?)?.iops)
         };
+
         let promised = 1.0 / config_of(&small).model.cost(Op::Read, len_bytes).as_secs_f64();
         let right = rate(&large.figures, ControlConfig::default(), 60 * MS)?;
         let low = rate(&small, ControlConfig::default(), 20 * MS)?;
         let found = rate(&small, open, 250 * MS)?;
+
         let name = format!("{} KiB", len_bytes >> 10);
         outcome.figure(
             format!("{name}: understated, over what a 4xlarge can"),
@@ -120,6 +128,7 @@ pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
         let cells = [promised, right, low, found].map(|iops| format!("{:.0}", value(iops)));
         table.row([name].into_iter().chain(cells).chain([unit.to_owned()]));
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "Costs overestimated nine times make the machine act like one of a twelfth of its price, as the document \
@@ -130,7 +139,7 @@ pub(super) fn understated(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// What a measured series over a family says beside the promised one.
+/// The pattern of a measured series over a family beside the promised one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pattern {
     AsPromised,
@@ -150,8 +159,9 @@ impl Pattern {
     }
 }
 
-/// Looks at (promised, measured), smallest machine first: over the last step the measured figure grows by less than a
-/// fifth of what the promised one does (in logarithms), or it is below 0.9 of the promise nevertheless, or neither.
+/// Judges (promised, measured) pairs, smallest machine first. Plateau: over the last step the measured figure grows by
+/// less than a fifth of the promised growth (in logarithms). Low: some figure is below 0.9 of its promise. Otherwise as
+/// promised.
 fn pattern(series: &[(f64, f64)]) -> Pattern {
     let [.., (promised_before, before), (promised, measured)] = series else { return Pattern::AsPromised };
     if ln(measured / before) < 0.2 * ln(promised / promised_before) {
@@ -163,7 +173,7 @@ fn pattern(series: &[(f64, f64)]) -> Pattern {
     }
 }
 
-/// The i7i family under old defaults, and under none.
+/// Runs the i7i family under old defaults, and without any.
 pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let family =
@@ -189,15 +199,18 @@ pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
             }
             table.row(cells);
         }
+
         let found = series.each_ref().map(|points| {
             pattern(&points.iter().map(|(_, promised, measured)| (*promised, *measured)).collect::<Vec<_>>())
         });
+
         table.row(["verdict".to_owned()].into_iter().chain(found.map(|found| found.words().to_owned())));
         for (at, what) in ["512 B writes", "4 KiB writes", "1 MiB reads"].into_iter().enumerate() {
             let right = found.get(at) == expected.get(at);
             let name = format!("{build}, {what}: the verdict is '{}'", expected.get(at).map_or("", |p| p.words()));
             outcome.figure(name, f64::from(u8::from(right)), Target::AtLeast(1.0));
         }
+
         outcome.tables.push(table);
         let curve = |at: usize| series.get(at).map(|points| points.iter().map(|(disks, _, y)| (*disks, *y)).collect());
         outcome.series.push(Series {
@@ -220,7 +233,7 @@ pub(super) fn two_problems(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Promised and measured, in operations (writes) or MiB (reads) a second.
+/// Returns the promised and the measured rate, in operations (writes) or MiB (reads) a second.
 fn measure(
     outcome: &mut Outcome,
     seed: u64,
@@ -233,14 +246,16 @@ fn measure(
     family.spec.raid0.members = disks;
     let mut device = as_one_disk(&family);
     device.rates.rewrite_block_bytes = 4096;
-    // Measured in the steady state: no buffer to fill first.
+    // Rates are those of the steady state: no buffer to fill first.
     device.buffer.size_bytes = 0;
+
     let (write_iops, read_bytes_per_s) = (device.rates.write_iops, device.rates.read_bytes_per_s);
     let mut spec = loop_of(seed, SimDisk::new(device, config.clone()), op, 768, len_bytes);
     (spec.warmup_ns, spec.duration_ns) = (2 * MS, 20 * MS);
     if op == Op::Read {
         spec.duration_ns = 50 * MS;
     }
+
     let disk = *disk_of(&outcome.run(&spec)?)?;
     Ok(match op {
         Op::Read => (read_bytes_per_s / MIB, disk.bytes_per_s / MIB),

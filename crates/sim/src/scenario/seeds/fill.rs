@@ -1,15 +1,15 @@
-//! A disk that slows as it fills, and what discarding gives back.
+//! A disk that slows as it fills, and recovers in part by discarding.
 //!
 //! # Why
 //! An i3en.24xlarge wrote 8 GB/s until it was three quarters full, and 5 GB/s beyond.
 //!
 //! # How it works
-//! One stream of appends fills the disk, a discard of two thirds follows, then overwriting. The scheduler is told
-//! 8 GB/s once and must follow.
+//! One stream of appends fills the disk, a discard of two thirds follows, then overwriting. The scheduler is configured
+//! for 8 GB/s once and must follow.
 //!
 //! # Limits
-//! 60 TB take two hours at 8 GB/s. The disk here is a thousandth of it, so an hour is 3.6 seconds. The slow-down is
-//! given to the model as a curve over fill level; what causes it is not modelled here.
+//! 60 TB take two hours at 8 GB/s. The disk here has a thousandth of the capacity, so an hour is 3.6 seconds. The model
+//! gets the slow-down as a curve over fill level; its cause is not modelled here.
 //!
 //! # Example
 //! 45 GB at 8 GB/s: 75 % are reached after 5.6 s.
@@ -26,7 +26,7 @@ const CAPACITY_BYTES: u64 = 60_000_000_000;
 const FILLED_NS: u64 = 9 * S;
 const DISCARDED_NS: u64 = 9_500 * MS;
 const END_NS: u64 = 10_500 * MS;
-/// Bytes of which each request is discarded.
+/// Length of a discard request.
 const DISCARD_BYTES: u32 = 1 << 30;
 
 /// Fills, discards, overwrites.
@@ -37,6 +37,7 @@ pub(super) fn fill_level(seed: u64) -> Result<Outcome, ScenarioError> {
     device.capacity_bytes = CAPACITY_BYTES;
     device.flash.fill_curve = vec![(0.0, 1.0), (0.7, 1.0), (0.8, 0.625), (1.0, 0.61)];
     device.flash.discard_residue = 0.6;
+
     let config = config_of(&preset.figures);
     let job = |name: &str, op, from_ns, until_ns| JobSpec {
         class: "ingest".into(),
@@ -53,9 +54,11 @@ pub(super) fn fill_level(seed: u64) -> Result<Outcome, ScenarioError> {
         limit_requests: Some(CAPACITY_BYTES * 2 / 3 / u64::from(DISCARD_BYTES)),
         ..job("discard", Op::Discard, FILLED_NS, DISCARDED_NS)
     };
+
     let jobs = vec![job("fill", Op::Write, 0, FILLED_NS), discard, job("again", Op::Write, DISCARDED_NS, END_NS)];
     let mut spec = world_of(seed, SimDisk::new(device, config), &[("ingest", 100)], jobs);
     (spec.warmup_ns, spec.duration_ns) = (0, END_NS);
+
     let mut samples = Vec::new();
     outcome.run_observed(&spec, &mut |sample| samples.push(sample.clone()))?;
     report(&mut outcome, &samples);
@@ -74,7 +77,7 @@ fn report(outcome: &mut Outcome, samples: &[Sample]) {
     );
     let mut bandwidth = Vec::new();
     let mut written = 0u64;
-    // Below 69 %, beyond 82 %, after the discard.
+    // Three phases: below 69 %, beyond 82 %, after the discard.
     let mut phases = [const { Vec::new() }; 3];
     let mut worst_in_device = 0f64;
     for sample in samples {
@@ -84,6 +87,7 @@ fn report(outcome: &mut Outcome, samples: &[Sample]) {
         let fill = written as f64 / CAPACITY_BYTES as f64;
         let time_s = sample.at_ns as f64 / 1e9;
         bandwidth.push((time_s, gb_per_s));
+
         let phase = match sample.at_ns {
             0..=500_000_000 => None,
             at if at > DISCARDED_NS + 100 * MS => Some((2, "-")),
@@ -92,6 +96,7 @@ fn report(outcome: &mut Outcome, samples: &[Sample]) {
             _ if (0.82..1.0).contains(&fill) => Some((1, "5")),
             _ => None,
         };
+
         let Some((phase, published)) = phase else { continue };
         if let Some(rates) = phases.get_mut(phase) {
             rates.push(gb_per_s);
@@ -106,8 +111,10 @@ fn report(outcome: &mut Outcome, samples: &[Sample]) {
             table.row([place, format!("{gb_per_s:.2}"), published.to_owned(), scale, window, in_device]);
         }
     }
+
     let mean = |rates: &Vec<f64>| rates.iter().sum::<f64>() / rates.len() as f64;
     let [empty, full, discarded] = phases.each_ref().map(mean);
+
     outcome.tables.push(table);
     outcome.figure("below 70 %, GB/s", empty, Target::Between(7.6, 8.4));
     outcome.figure("beyond 80 %, GB/s", full, Target::Between(4.7, 5.3));

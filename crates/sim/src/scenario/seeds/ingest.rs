@@ -1,18 +1,20 @@
-//! A database ingests until its disk is 80 % full: static shares, a cap on compaction, a bound on its debt, controllers.
+//! A database ingests until its disk is 80 % full: static shares, a cap on compaction, a bound on its debt,
+//! controllers.
 //!
 //! # Why
-//! ScyllaDB on an i3en.24xlarge took 2 million rows of 1 kB a second, 1.5 when the tree had grown and needed compaction, 1 when
-//! the disk was three quarters full and slower; nobody told it when. Shares that do not move cannot do that.
+//! ScyllaDB on an i3en.24xlarge ingested 2 million rows of 1 kB a second, 1.5 when the tree had grown and needed
+//! compaction, and 1 when the disk was three quarters full and slower, without being configured for it. Static shares
+//! cannot adapt like that.
 //!
 //! # How it works
-//! Clients write commitlog; what they write is dirty memory until it is flushed; flushed files are merged four at a time, tier
-//! by tier; queries read beside it all. Of the tree only lengths of files are modelled. Each 5 ms the database looks at what
-//! its classes have moved, starts and stops its jobs and, where it has controllers (`plimsoll_core::backlog`), turns shares and
-//! the delay of writes.
+//! Clients write the commitlog; their data is dirty memory until it is flushed; flushed files are merged four at a
+//! time, tier by tier; queries read beside it all. Only lengths of files are modelled. Every 5 ms the database inspects
+//! the bytes that its classes have moved, starts and stops its jobs and, if it has controllers
+//! (`plimsoll_core::backlog`), adjusts shares and the delay of writes.
 //!
 //! # Limits
-//! Disk, memory and time are a thousandth. Merging takes no CPU and no key overwrites another. Space that a merge needs while
-//! it runs is not counted.
+//! Disk, memory and time are a thousandth. Merging takes no CPU and no key overwrites another. Space that a merge needs
+//! while it runs is not counted.
 //!
 //! # Example
 //! 45 GB in memtables of 48 MB are 940 files, and each byte is written 4 times more until there are 4 of them.
@@ -29,47 +31,47 @@ use crate::workload::{JobSpec, Load, Pattern, Region, Spacing};
 use crate::world::{Change, ClassSpec, ShardSpec, SimDisk, WorldSpec, run_steered};
 
 const CAPACITY_BYTES: u64 = 60_000_000_000;
-/// Where the run ends: 80 % of the capacity, when there has been time to see what a slower disk does.
+/// Data at which the run ends: 80 % of the capacity, late enough to show the effect of the slower disk.
 const DATA_BYTES: u64 = 48_000_000_000;
 const MEMORY_BYTES: f64 = 768e6;
 const DIRTY_MAX_BYTES: f64 = MEMORY_BYTES / 2.0;
 const MEMTABLE_BYTES: u64 = 48_000_000;
-/// What clients would write: 2 million rows of 1 kB a second.
+/// Rate that clients offer: 2 million rows of 1 kB a second.
 const OFFERED_BYTES_PER_S: f64 = 2e9;
 /// Writes that clients have outstanding, and the length of a commitlog write.
 const WRITERS: f64 = 64.0;
 const COMMIT_BYTES: u32 = 128 << 10;
-/// The longest delay of a write.
+/// Longest delay of a write.
 const DELAY_MAX_NS: u64 = 10 * MS;
-/// How far merging may read ahead of what it has written.
+/// Bytes that merging may read ahead of its writes.
 const READ_AHEAD_BYTES: u64 = 64 << 20;
 const FILES_PER_MERGE: u32 = 4;
 const LOOK_NS: u64 = 5 * MS;
 const DURATION_NS: u64 = 60 * S;
-/// What a cap on compaction is set to: what the tree needs at 2 GB/s while it is small.
+/// Cap on compaction: the rate that the tree needs at 2 GB/s while it is small.
 const CAP_BYTES_PER_S: u64 = 1_000_000_000;
 
-/// What flushes and compaction have where nothing turns it.
+/// Shares of flushes and compaction without a controller.
 const STATIC_SHARES: u32 = 100;
 
 const CLASSES: [&str; 6] = ["query", "commitlog", "memtable", "compaction", "compaction-read", "compaction-write"];
 
-/// Where writes are bounded by merges that are due: delayed from 8 times the memory on, stopped at 40 times.
+/// Debt of due merges that bounds writes: delayed from 8 times the memory on, stopped at 40 times.
 const DEBT: DebtLimits = DebtLimits {
     soft_bytes: 8 * MEMORY_BYTES as u64,
     hard_bytes: 40 * MEMORY_BYTES as u64,
     rate_max_bytes_per_s: OFFERED_BYTES_PER_S as u64,
 };
 
-/// Parts of the run that are rows of the table, by how full the disk is; between 70 and 76 % it becomes slower.
+/// Fill levels of the run that are rows of the table; between 70 and 76 % the disk becomes slower.
 const PHASES: [(f64, f64); 5] = [(0.02, 0.1), (0.1, 0.3), (0.3, 0.5), (0.5, 0.7), (0.76, 0.8)];
 
-/// How the database steers itself.
+/// How the database controls itself.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Static,
     Capped,
-    /// Static shares; writes slow down where compaction has too much to do.
+    /// Static shares; writes slow down if compaction has too much to do.
     Bounded,
     Controlled,
 }
@@ -78,7 +80,7 @@ enum Way {
 #[derive(Clone, Copy, Default)]
 struct Tier {
     files: u32,
-    /// What has been done of a merge of [`FILES_PER_MERGE`] further files.
+    /// Bytes done of a merge of [`FILES_PER_MERGE`] further files.
     merged_bytes: Option<u64>,
 }
 
@@ -88,7 +90,7 @@ impl Tier {
     }
 }
 
-/// The database between two looks.
+/// The state of the database.
 struct Database {
     way: Way,
     dirty_bytes: f64,
@@ -97,7 +99,7 @@ struct Database {
     tiers: Vec<Tier>,
     /// Files that flushes and merges have made so far.
     files: u64,
-    /// Read and written by merges that go on.
+    /// Bytes read and written by merges.
     merge: [u64; 2],
     running: [bool; 4],
     flush: ShareController,
@@ -108,7 +110,7 @@ struct Database {
     looks: Vec<Look>,
 }
 
-/// What one look has seen.
+/// The measurements of one step.
 #[derive(Clone, Copy)]
 struct Look {
     at_ns: u64,
@@ -158,7 +160,7 @@ impl Database {
         size_tiered_bytes(&files) / MEMORY_BYTES
     }
 
-    /// What merges have still to write that could run now.
+    /// Returns the bytes still to be written by merges that could run now.
     fn due_bytes(&self) -> u64 {
         let of_tier = |(tier, of): (usize, &Tier)| {
             let merged_bytes = Self::file_bytes(tier + 1);
@@ -176,7 +178,7 @@ impl Database {
         self.files += 1;
     }
 
-    /// Merges `bytes` further: the shortest files first, as they slow reads down most.
+    /// Advances merges by `bytes`: the shortest files first, because they slow reads down most.
     fn merge_on(&mut self, mut bytes: u64) {
         let mut tier = 0;
         while tier < self.tiers.len() {
@@ -200,11 +202,11 @@ impl Database {
         }
     }
 
-    /// Takes in what has been moved, and says what is to change.
+    /// Accounts for the bytes moved. Returns the changes to make.
     fn look(&mut self, sample: &Sample) -> Vec<Change> {
         let files_before = self.files;
         let [query, commit, memtable, _, read, write] = [0, 1, 2, 3, 4, 5].map(|class| sample.classes[class]);
-        // What a flush has written too much before it was stopped is the next one's beginning.
+        // Bytes that a flush wrote too many before it was stopped are the next one's beginning.
         self.dirty_bytes += commit.bytes as f64 - memtable.bytes as f64;
         self.data_bytes += memtable.bytes;
         self.flushed_bytes += memtable.bytes;
@@ -212,6 +214,7 @@ impl Database {
             self.flushed_bytes -= MEMTABLE_BYTES;
             self.add_file(0);
         }
+
         let done_before = self.merge[0].min(self.merge[1]);
         self.merge = [self.merge[0] + read.bytes, self.merge[1] + write.bytes];
         self.merge_on(self.merge[0].min(self.merge[1]) - done_before);
@@ -219,6 +222,7 @@ impl Database {
         let backlog = self.backlog();
         let dirty = self.dirty_bytes.max(0.0) / DIRTY_MAX_BYTES;
         let mut changes = Vec::new();
+
         if self.way == Way::Bounded && self.files != files_before {
             self.ingestion = self.rate.update(self.due_bytes());
         }
@@ -229,6 +233,7 @@ impl Database {
                 changes.extend(shares.map(|shares| Change::SetShares { class: class.into(), shares }));
             }
         }
+
         changes.push(Change::SetQos { class: "commitlog".into(), qos: limited(self.allowed_bytes_per_s(dirty)) });
         let merges = self.tiers.iter().any(|tier| tier.merged_bytes.is_some() || tier.files >= FILES_PER_MERGE);
         let [read_bytes, written_bytes] = self.merge;
@@ -238,6 +243,7 @@ impl Database {
             merges && written_bytes < read_bytes,
             dirty < 1.0 && self.ingestion != Ingestion::Stopped && self.data_bytes < DATA_BYTES,
         ];
+
         for (job, (wanted, running)) in
             ["flush", "read", "write", "ingest"].into_iter().zip(wanted.into_iter().zip(&mut self.running))
         {
@@ -247,9 +253,11 @@ impl Database {
                 changes.push(if wanted { Change::StartJob { job } } else { Change::StopJob { job } });
             }
         }
+
         if dirty >= 1.0 || self.ingestion == Ingestion::Stopped {
             self.stopped_ns += sample.interval_ns;
         }
+
         self.looks.push(Look {
             at_ns: sample.at_ns,
             ingested_bytes: commit.bytes,
@@ -267,7 +275,7 @@ impl Database {
         changes
     }
 
-    /// Clients wait for their answers: a delay makes them slower.
+    /// Returns the rate of clients. They wait for their answers, so a delay slows them down.
     fn allowed_bytes_per_s(&self, dirty: f64) -> f64 {
         if let Ingestion::Delayed { bytes_per_s } = self.ingestion {
             return bytes_per_s as f64;
@@ -290,7 +298,7 @@ fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioE
     device.flash.fill_curve = vec![(0.0, 1.0), (0.7, 1.0), (0.8, 0.625), (1.0, 0.61)];
     let disk = SimDisk::new(device, config_of(&preset.figures));
     let region = |offset_bytes, len_bytes| Region { offset_bytes, len_bytes, shard_stride_bytes: 0 };
-    // What is flushed fills the disk; the other writes go where it is filled already.
+    // Flushes fill the disk; the other writes go to its filled part.
     let old = region(0, 1 << 30);
     let job = |name: &str, class: &str, op, pattern, region, parallelism, len_bytes| JobSpec {
         class: class.into(),
@@ -300,11 +308,13 @@ fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioE
         start_ns: None,
         ..reads(name, parallelism, len_bytes)
     };
+
     let query = JobSpec {
         start_ns: Some(0),
         load: Load::Open { requests_per_s: 20_000.0, spacing: Spacing::Poisson, batch: 1, max_outstanding: None },
         ..job("query", "query", Op::Read, Pattern::Random, region(0, CAPACITY_BYTES), 1, 4096)
     };
+
     let mut classes = [1000, 1000, 100, 100, 100, 100]
         .into_iter()
         .zip(CLASSES)
@@ -317,6 +327,7 @@ fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioE
     if way == Way::Capped {
         classes[3].qos = limited(CAP_BYTES_PER_S as f64);
     }
+
     let spec = WorldSpec {
         seed,
         warmup_ns: 0,
@@ -334,13 +345,14 @@ fn run(seed: u64, way: Way, outcome: &mut Outcome) -> Result<Database, ScenarioE
         ],
         ..WorldSpec::default()
     };
+
     let mut database = Database::new(way);
     let report = run_steered(&spec, &mut |sample| database.look(sample))?;
     outcome.note(&report);
     Ok(database)
 }
 
-/// Ingests, three ways.
+/// Runs all ways of ingesting.
 pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -349,6 +361,7 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
     );
     let ways =
         [("static", Way::Static), ("capped", Way::Capped), ("bounded", Way::Bounded), ("controllers", Way::Controlled)];
+
     let (mut ingested, mut backlogs) = (Vec::new(), Vec::new());
     let mut found = Vec::new();
     for (name, way) in ways {
@@ -356,6 +369,7 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
         let full = DATA_BYTES as f64 / CAPACITY_BYTES as f64;
         let end = database.looks.iter().position(|look| look.fill >= full);
         let looks = &database.looks[..end.unwrap_or(database.looks.len())];
+
         let phases = PHASES.map(|(from, until)| {
             let of: Vec<Look> = looks.iter().filter(|look| (from..until).contains(&look.fill)).copied().collect();
             table.row(row_of(name, (from, until), &of));
@@ -372,6 +386,7 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
         let (fill, backlog) = looks.last().map_or((0.0, f64::INFINITY), |look| (look.fill, look.backlog));
         found.push(Found { fill, backlog, stopped_ns: database.stopped_ns, worst_p99, rates });
     }
+
     outcome.tables.push(table);
     judge(&mut outcome, &found);
     let curves = [
@@ -388,13 +403,13 @@ pub(super) fn ingest_controllers(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// What is judged of one way.
+/// The judged results of one way.
 struct Found {
     fill: f64,
-    /// At the end, in units of memory.
+    /// Backlog at the end, in units of memory.
     backlog: f64,
     stopped_ns: u64,
-    /// Of queries: the worst second over the middle one.
+    /// p99 of queries: the worst second over the median one.
     worst_p99: f64,
     /// Ingested in each phase, GB/s.
     rates: [f64; 5],
@@ -403,6 +418,7 @@ struct Found {
 fn judge(outcome: &mut Outcome, found: &[Found]) {
     let [fixed, capped, bounded, controlled] = found else { return };
     let (beginning, half_full, slow) = (controlled.rates[0], controlled.rates[3], controlled.rates[4]);
+
     let fill = found.iter().map(|way| way.fill).fold(1.0, f64::min);
     outcome.figure("the disk is full at the end, whichever way", fill, Target::AtLeast(0.79));
     outcome.figure(
@@ -410,6 +426,7 @@ fn judge(outcome: &mut Outcome, found: &[Found]) {
         bounded.backlog / fixed.backlog,
         Target::AtMost(0.7),
     );
+
     outcome.figure("controllers: writes stood still, ms", (controlled.stopped_ns / MS) as f64, Target::AtMost(0.0));
     for (name, other) in [("static shares'", fixed), ("a cap's", capped)] {
         let name = format!("controllers: backlog at the end, over {name}");
@@ -453,7 +470,7 @@ fn ingested_gb_per_s(looks: &[Look]) -> f64 {
     bytes as f64 / (looks.len().max(1) as u64 * LOOK_NS) as f64
 }
 
-/// The middle one of the 99th percentiles of all looks.
+/// Returns the median of the 99th percentiles of all steps.
 fn query_p99_ns(looks: &[Look]) -> u64 {
     let mut p99s: Vec<u64> = looks.iter().map(|look| look.query_p99_ns).collect();
     p99s.sort_unstable();

@@ -4,8 +4,8 @@
 //! A class that saturates the disk may wait; the others must not.
 //!
 //! # How it works
-//! Eight shards. Queries are a crowd of closed loops (2500 reads outstanding), the commit log is four writers of
-//! 128 KiB. The disk gives 300 MB/s in each direction, and the directions share it linearly.
+//! Eight shards. Queries are a crowd of closed loops (2500 reads outstanding), the commit log is four writers of 128
+//! KiB. The disk gives 300 MB/s in each direction, and the directions share it linearly.
 //!
 //! # Limits
 //! The document's reads come from a database with a cold cache. Their size is taken from its own figures: 2500 waiting
@@ -26,7 +26,7 @@ const READ_BYTES: u32 = 60 << 10;
 const SHARDS: usize = 8;
 
 fn disk(mode: DiskMode) -> SimDisk {
-    // Bytes alone count: 4 KiB at 300 MB/s.
+    // Only bytes count: 4 KiB at 300 MB/s.
     let figures = four_figures([73_242, 300_000_000, 73_242, 300_000_000]);
     let mut config = config_of(&figures);
     config.unloaded_latency_ns = 200_000;
@@ -40,7 +40,7 @@ fn queries() -> JobSpec {
     reads("query", 312, READ_BYTES)
 }
 
-/// Four writers, each on a shard of its own.
+/// Returns four writers, each on a shard of its own.
 fn commitlog() -> JobSpec {
     JobSpec { op: Op::Write, shards: ShardSet::List(vec![0, 2, 4, 6]), ..reads("commitlog", 1, 128 << 10) }
 }
@@ -60,7 +60,7 @@ fn p99_ms(class: &ClassReport) -> f64 {
     class.total.percentile(99.0) as f64 / MS as f64
 }
 
-/// Figures 3 to 5, and the inverse.
+/// Runs figures 3 to 5, and the inverse.
 pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -72,6 +72,7 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
     };
     table.row(published("reads", ["300", "500", "< 2500", "-", "-", "-"]));
     table.row(published("both", ["150", "750-1000", "-", "-", "couple of", "-"]));
+
     for (name, mode) in [("depth 32", DiskMode::Depth { max_io_requests: 32 }), ("ours", DiskMode::Scheduled)] {
         let classes = [("query", 100), ("commitlog", 100)];
         let before = outcome.run(&eight_shards(seed, disk(mode), &classes, vec![queries()]))?;
@@ -79,6 +80,7 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
         for (phase, report) in [("reads", &before), ("both", &after)] {
             table.row(phase_row(name, phase, report)?);
         }
+
         let (alone, query, log) =
             (class_of(&before, "query")?, class_of(&after, "query")?, class_of(&after, "commitlog")?);
         outcome.figure(format!("{name}: reads alone, MB/s"), alone.bytes_per_s / 1e6, Target::Between(285.0, 301.0));
@@ -96,6 +98,7 @@ pub(super) fn reads_against_writes(seed: u64) -> Result<Outcome, ScenarioError> 
         outcome.figure(format!("{name}: log p50, ms"), p50_ms, Target::AtMost(p50_most_ms));
         outcome.figure(format!("{name}: log p99, ms"), p99_ms(log), Target::AtMost(p99_most_ms));
     }
+
     outcome.tables.push(table);
     let series = over_time(&mut outcome, seed)?;
     outcome.series.push(series);
@@ -126,7 +129,7 @@ fn phase_row(name: &str, phase: &str, report: &WorldReport) -> Result<Vec<String
     Ok(cells)
 }
 
-/// Bandwidths while the writers come.
+/// Returns the bandwidths over time as the writers start.
 fn over_time(outcome: &mut Outcome, seed: u64) -> Result<Series, ScenarioError> {
     let log = JobSpec { start_ns: Some(4 * S), ..commitlog() };
     let spec =
@@ -141,7 +144,7 @@ fn over_time(outcome: &mut Outcome, seed: u64) -> Result<Series, ScenarioError> 
     Ok(Series { title: "reads while the log begins (4 s)".into(), x: "s".into(), y: "MB/s".into(), curves })
 }
 
-/// Writes saturate the disk; a few reads come.
+/// Saturates the disk with writes and adds a few reads.
 fn inverse(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new(
         "the inverse: 512 writes of 128 KiB outstanding, one read of 4 KiB on each shard",
@@ -168,13 +171,14 @@ fn ms_of(class: &ClassReport) -> f64 {
     class.total.percentile(50.0) as f64 / MS as f64
 }
 
-/// Figure 6.
+/// Runs figure 6.
 pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
         "bursts of 8 x 128 KiB four times a second, beside 2500 reads outstanding; delay in the I/O queue",
         &["scheduler", "class", "mean, ms", "p99, ms", "MB/s"],
     );
+
     let classes = [("query", 100), ("memtable", 100), ("compaction", 100)];
     let burst = Load::Open { requests_per_s: 32.0, spacing: Spacing::Uniform, batch: 8, max_outstanding: None };
     let memtable = JobSpec {
@@ -184,6 +188,7 @@ pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
         ..reads("memtable", 1, 128 << 10)
     };
     let compaction = JobSpec { load: burst, shards: ShardSet::List(vec![5]), ..reads("compaction", 1, 128 << 10) };
+
     for (name, mode) in [("drained", DiskMode::Drain), ("ours", DiskMode::Scheduled)] {
         let jobs = vec![queries(), memtable.clone(), compaction.clone()];
         let report = outcome.run(&eight_shards(seed, disk(mode), &classes, jobs))?;
@@ -201,6 +206,7 @@ pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
             }
         }
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "As in the document's figure 6, which has no scale: bursts wait for little but themselves. Eight requests of \
@@ -209,13 +215,14 @@ pub(super) fn bursty_classes(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Two disks or one.
+/// Runs the commit log on two disks and on one.
 pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
         "commit log of 100 MB/s (128 KiB) beside queries that saturate their disk",
         &["where", "log p50, ms", "log p99, ms", "log, MB/s", "queries, MB/s"],
     );
+
     let mut p99s = Vec::new();
     for (name, mode, own) in [
         ("shared, drained", DiskMode::Drain, false),
@@ -228,6 +235,7 @@ pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
         if own {
             spec.disks.push(disk(mode));
         }
+
         let report = outcome.run(&spec)?;
         let log = report.class("commitlog", usize::from(own)).ok_or_else(|| ScenarioError("no commit log".into()))?;
         p99s.push(p99_ms(log));
@@ -242,6 +250,7 @@ pub(super) fn commitlog_disk(seed: u64) -> Result<Outcome, ScenarioError> {
             );
         }
     }
+
     if let [drained, shared, own] = p99s[..] {
         outcome.figure("shared, drained: log p99, ms", drained, Target::AtLeast(100.0));
         outcome.figure("shared, ours: log p99, ms", shared, Target::AtMost(10.0));

@@ -1,4 +1,4 @@
-//! A disk of which nothing is known: what old defaults made of it, and how that shows.
+//! An unconfigured disk: its rates under old defaults, and the symptoms.
 //!
 //! # Why
 //! Until July 2025 Seastar took 2^31 - 1 for "unlimited". A request then cost 128 (1 + length / 512) / (2^31 - 1)
@@ -6,11 +6,11 @@
 //!
 //! # How it works
 //! [`old_defaults`] gives the same costs by figures: 2^24 operations and 2^33 bytes a second. Ours is the unlimited
-//! model, which costs nothing.
+//! model, whose requests cost nothing.
 //!
 //! # Limits
-//! Seastar has no window of device time. Ours is open as far as it goes (0.75 ms of cost), which is more than its
-//! token bucket lets through.
+//! Seastar has no window of device time. Ours is as wide as it can be (0.75 ms of cost), which is more than its token
+//! bucket lets through.
 //!
 //! # Example
 //! 1 MiB at 2^24 and 2^33: 0.06 us + 122.07 us, so 8188 MiB/s.
@@ -25,14 +25,14 @@ use crate::world::{DiskMode, EventKind, SimDisk, WorldSpec};
 
 pub(super) const MIB: f64 = 1_048_576.0;
 
-/// What Seastar charged until July 2025 where nothing was configured. See the module's documentation.
+/// Returns the charges of Seastar until July 2025 for an unconfigured disk.
 pub(super) fn old_defaults() -> DiskConfig {
     let figures = four_figures([1 << 24, 1 << 33, 1 << 24, 1 << 33]);
     let model = CostModel::from_figures(&figures, CostForm::Seastar, 512, 512);
     DiskConfig { model, control: ControlConfig::OFF, ..DiskConfig::default() }
 }
 
-/// The i7i.12xlarge of the first document. 1 MiB takes 0.49 ms on the idle disk, as it did there (four requests in the
+/// Returns the i7i.12xlarge of the first document. 1 MiB takes 0.49 ms on the idle disk, as there (four requests in the
 /// disk at 8188 a second).
 pub(super) fn i7i_12xlarge() -> Result<DeviceSpec, ScenarioError> {
     let mut device = as_one_disk(&preset("i7i.12xlarge")?);
@@ -40,14 +40,14 @@ pub(super) fn i7i_12xlarge() -> Result<DeviceSpec, ScenarioError> {
     Ok(device)
 }
 
-/// A closed loop of one class.
+/// Returns a closed loop of one class.
 pub(super) fn loop_of(seed: u64, disk: SimDisk, op: Op, fibers: u32, len_bytes: u32) -> WorldSpec {
     let mut job = reads("io", fibers, len_bytes);
     job.op = op;
     world_of(seed, disk, &[("io", 100)], vec![job])
 }
 
-/// Table, figures: the plateau and its absence.
+/// Measures the plateau and its absence.
 pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let large = preset("i7i.48xlarge")?;
@@ -63,6 +63,7 @@ pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
         let unit = if small { "IOPS" } else { "MiB/s" };
         let value = |iops: f64| if small { iops } else { iops * f64::from(len_bytes) / MIB };
         let most = 1.0 / config_of(&large.figures).model.cost(Op::Read, len_bytes).as_secs_f64();
+
         let mut found = [0.0; 2];
         for (found, config) in found.iter_mut().zip([old_defaults(), DiskConfig::default()]) {
             let mut spec = loop_of(seed, SimDisk::new(device.clone(), config), Op::Read, 1024, len_bytes);
@@ -78,6 +79,7 @@ pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
                 );
             }
         }
+
         let [old, ours] = found;
         let name = format!("{len_bytes} B: old defaults, {unit}");
         outcome.figure(name, old, Target::Between(expected * 0.995, expected * 1.005));
@@ -87,6 +89,7 @@ pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
         let [old, ours, most] = cells;
         table.row([format!("{} KiB", len_bytes >> 10), published.into(), old, ours, most, unit.into()]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "The document calls the plateau 8.5 GB/s; it is 8188 MiB/s = 8.59 GB/s at 1 MiB. The same default caps small \
@@ -100,7 +103,7 @@ pub(super) fn unconfigured(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Reads and writes, throttled and drained.
+/// Runs reads and writes, throttled and drained.
 pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -128,6 +131,7 @@ pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError
                     rates.push(bytes as f64 / MIB / (sample.interval_ns as f64 / S as f64));
                 }
             })?;
+
             let (_, deviation) = mean_and_deviation_percent(&rates);
             let mib = disk_of(&report)?.bytes_per_s / MIB;
             cells.push(format!("{mib:.0} ({deviation:.0} %)"));
@@ -141,6 +145,7 @@ pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError
         let [throttled, drained, ours] = [0, 1, 2].map(|at| cells.get(at).cloned().unwrap_or_default());
         table.row([format!("{op:?}"), "8.5 GB/s".into(), throttled, published.into(), drained, ours]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "The published drained figures are labelled MB/s and are MiB/s: 9775 MiB/s = 10.25 GB/s, 13617 MiB/s = 14.28 \
@@ -150,7 +155,7 @@ pub(super) fn drain_against_throttle(seed: u64) -> Result<Outcome, ScenarioError
     Ok(outcome)
 }
 
-/// Gaps between Q and D.
+/// Measures the gaps between Q and D.
 pub(super) fn queue_to_dispatch(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut table = Table::new(
@@ -179,6 +184,7 @@ pub(super) fn queue_to_dispatch(seed: u64) -> Result<Outcome, ScenarioError> {
         let tokens = format!("{:.0}", old.tokens_percent);
         table.row([format!("{} KiB", len_bytes >> 10), fibers.to_string(), price, wait, spacing, tokens, ours]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "83 us lies between the price of 512 KiB (61 us) and that of 1 MiB (122 us) under old defaults: a wait for \

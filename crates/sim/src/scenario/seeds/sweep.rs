@@ -1,15 +1,15 @@
-//! Parallelism against throughput, latency and the queue in the disk; who is the limiter.
+//! Throughput, latency and the queue in the disk by parallelism, and the limiter that they reveal.
 //!
 //! # Why
-//! A disk that is saturated answers later the more one asks. If neither throughput nor latency moves, the limiter
-//! stands above the disk. This is the best single rule in the source documents.
+//! A saturated disk answers later as parallelism grows. If neither throughput nor latency moves, the limiter stands
+//! above the disk. This is the best single rule in the source documents.
 //!
 //! # How it works
 //! Each point is a closed loop. Little's law, queue = rate x latency, must hold at each. [`verdict`] compares the last
 //! two points.
 //!
 //! # Limits
-//! The rule needs points beyond the knee: where throughput still grows it says so.
+//! The rule needs points beyond the knee: if throughput still grows, the verdict says so.
 //!
 //! # Example
 //! 16 to 32 fibers: throughput +0.1 %, latency in the disk +0.2 %: the limiter is above the disk.
@@ -21,9 +21,9 @@ use super::super::{Outcome, ScenarioError, Series, Table, Target};
 use super::plateau::{MIB, i7i_12xlarge, loop_of, old_defaults};
 use crate::world::SimDisk;
 
-/// 32 is beyond the document's sweep: 128 KiB saturate nothing with 16.
+/// Parallelisms of the sweep. 32 is beyond the document's: 128 KiB saturate nothing with 16.
 const FIBERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Growth from one point to the next, which has twice the fibers, that counts as none.
+/// Growth between points of doubled parallelism below which a figure counts as flat.
 const FLAT: f64 = 1.1;
 
 /// One point of a sweep.
@@ -35,14 +35,14 @@ struct Point {
     latency_ns: f64,
 }
 
-/// Who holds throughput back.
+/// The limiter of throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limiter {
-    /// Nobody yet: more parallelism gives more.
+    /// None yet: more parallelism gives more.
     Parallelism,
     /// The disk: latency grows instead.
     Disk,
-    /// Neither grows: what is above the disk holds requests back.
+    /// Neither grows: the limiter is above the disk.
     AboveDisk,
 }
 
@@ -65,7 +65,7 @@ fn verdict(points: &[Point]) -> Limiter {
     }
 }
 
-/// Two sizes, six parallelisms, old defaults and ours.
+/// Runs two sizes and six parallelisms, with old defaults and with ours.
 pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let mut throughput = Series {
@@ -77,6 +77,7 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut queue =
         Series { title: "queue in the disk by parallelism".into(), y: "requests".into(), ..throughput.clone() };
     let mut worst_little = 0f64;
+
     for len_bytes in [128u32 << 10, 1 << 20] {
         for (name, config, expected) in
             [("old defaults", old_defaults(), Limiter::AboveDisk), ("ours", DiskConfig::default(), Limiter::Disk)]
@@ -93,6 +94,7 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
                 worst_little = worst_little.max((point.in_disk / (point.latency_ns / 1e9) / point.iops - 1.0).abs());
                 points.push(point);
             }
+
             let title = format!("{} KiB, {name}", len_bytes >> 10);
             let found = verdict(&points);
             outcome.tables.push(table_of(&title, len_bytes, &points, found));
@@ -105,12 +107,14 @@ pub(super) fn parallelism_sweep(seed: u64) -> Result<Outcome, ScenarioError> {
                 let plateau = points.last().map_or(0.0, |point| point.in_disk);
                 outcome.figure("1 MiB, old defaults: queue in the disk", plateau, Target::Between(3.5, 4.5));
             }
+
             let curve =
                 |y: &dyn Fn(&Point) -> f64| points.iter().map(|point| (f64::from(point.fibers), y(point))).collect();
             throughput.curves.push((title.clone(), curve(&|point| point.iops * f64::from(len_bytes) / MIB)));
             queue.curves.push((title, curve(&|point| point.in_disk)));
         }
     }
+
     outcome.series = vec![throughput, queue];
     outcome.figure("Little's law: largest deviation, %", worst_little * 100.0, Target::AtMost(2.0));
     outcome.remark(

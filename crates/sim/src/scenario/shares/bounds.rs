@@ -1,12 +1,12 @@
 //! Bounds on waiting: ageing, so that nothing starves, and refusal, so that a caller knows early.
 //!
 //! # Why
-//! One share of a thousand is a place in the order of next to never. And a request that will come too late is better
-//! refused at once than served for nobody.
+//! One share of a thousand means a turn next to never. And a request that will come too late is better refused at once
+//! than served in vain.
 //!
 //! # How it works
 //! *Ageing*: a class with one share, longest wait 20 ms, beside one with 1000 shares that always has work. *Refusal*:
-//! requests come at twice the rate of the disk (of the class's part of it), and are refused where they would wait more
+//! requests come at twice the rate of the disk (of the class's part of it), and are refused if they would wait more
 //! than 5 ms.
 //!
 //! # Limits
@@ -14,7 +14,7 @@
 //! estimate.
 //!
 //! # Example
-//! Reads of 128 KiB on a disk of 500 MB/s: with one share of 1001 there would be one each 260 ms.
+//! Reads of 128 KiB on a disk of 500 MB/s: with one share of 1001 there would be one every 260 ms.
 
 use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
 use crate::scenario::{Outcome, ScenarioError, Table, Target};
@@ -22,7 +22,7 @@ use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos};
 
-/// 20 000 operations, 500 MB/s.
+/// A disk of 20 000 operations and 500 MB/s.
 const DISK: [u64; 4] = [20_000, 500_000_000, 20_000, 500_000_000];
 const OPERATIONS_PER_S: f64 = 20e3;
 
@@ -54,6 +54,7 @@ pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
             };
             let report = outcome.run(&spec)?;
             let [light, heavy] = [0, 1].map(|at| &report.classes[at]);
+
             let longest_ns = light.queue.max() as f64;
             table.row([
                 shards.to_string(),
@@ -63,8 +64,9 @@ pub(super) fn ageing(seed: u64) -> Result<Outcome, ScenarioError> {
                 format!("{:.1}", light.iops),
                 format!("{:.1}", heavy.bytes_per_s / 1e6),
             ]);
+
             if max_wait_ns.is_some() {
-                // The shards' oldest requests may all come of age at once.
+                // The oldest requests of all shards may come of age at once.
                 let requests_ns = shards as f64 * f64::from(128 << 10) / 500e6 * 1e9;
                 let bound_ns = (MAX_WAIT_NS + DEFAULT_LATENCY_GOAL_NS) as f64 + requests_ns;
                 let name = format!("{shards} shards: longest wait over the bound, one goal and one request a shard");
@@ -100,6 +102,7 @@ pub(super) fn refusal(seed: u64) -> Result<Outcome, ScenarioError> {
             jobs,
             ..world(shards, seed)
         };
+
         let report = outcome.run(&spec)?;
         let query = &report.classes[0];
         let refused = report.jobs[0].total.refused as f64;
@@ -115,6 +118,7 @@ pub(super) fn refusal(seed: u64) -> Result<Outcome, ScenarioError> {
             ms(query.queue.percentile(99.0)),
             ms(query.queue.max()),
         ]);
+
         let name = format!("{shards} shards{}", if is_shared { ", beside a scan" } else { "" });
         let p99_ns = query.queue.percentile(99.0) as f64;
         outcome.figure(

@@ -1,20 +1,19 @@
-//! Nothing is wasted: what a class, a shard or a disk group does not use, the others have at once.
+//! Nothing is wasted: the unused part of a class, a shard or a disk group goes to the others at once.
 //!
 //! # Why
-//! A share is a promise of the least, not a limit. And it must not take longer than a request to notice that somebody
-//! is idle.
+//! A share is a promise of the least, not a limit. And idleness must be noticed within the time of a request.
 //!
 //! # How it works
-//! Two classes of equal shares, of which one works for 8 ms and pauses for 12, on one shard and on several; the time is
+//! Two classes of equal shares, one of which works for 8 ms and pauses for 12, on one shard and on several; the time is
 //! measured from the paused class's last dispatch until the other has the disk for itself. One of 64 shards with work.
-//! Disk groups, of which one has work, or all.
+//! Disk groups with work in one of them, or in all.
 //!
 //! # Limits
-//! The time is rounded up to the 250 us over which the rate of the other class is taken.
+//! The time is rounded up to the 250 us over which the rate of the other class is measured.
 //!
 //! # Example
-//! A disk of 100 000 operations a second: in 250 us it does 25. The other class has it all when it gets at least 23 of
-//! them.
+//! A disk of 100 000 operations a second: in 250 us it does 25. The other class has all of it when it gets at least 23
+//! of them.
 
 use crate::report::WorldReport;
 use crate::scenario::support::{MS, S, US, config_of, four_figures, plain_device, reads};
@@ -22,7 +21,7 @@ use crate::scenario::{Outcome, ScenarioError, Table, Target};
 use crate::workload::{JobSpec, Load, ShardSet};
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 
-/// 100 000 operations, 1 GB/s.
+/// A disk of 100 000 operations and 1 GB/s.
 const DISK: [u64; 4] = [100_000, 1_000_000_000, 100_000, 1_000_000_000];
 const OPERATIONS_PER_S: f64 = 100e3;
 
@@ -73,7 +72,7 @@ pub(super) fn work_conservation(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// After each pause's beginning, how long it took, in ns.
+/// Returns, for each pause, the time until the other class has the disk for itself, in ns.
 fn redistribution(
     outcome: &mut Outcome,
     (paused, steady): (ShardSet, ShardSet),
@@ -85,6 +84,7 @@ fn redistribution(
         JobSpec { load, shards: paused, ..reads("paused", 1, 4096) },
         JobSpec { shards: steady.clone(), ..reads("steady", each(&steady), 4096) },
     ];
+
     let spec = world(9, jobs, seed);
     let (mut paused_ns, mut steady_ns) = (Vec::new(), Vec::new());
     outcome.run_logged(&spec, &mut |event: &Event| {
@@ -93,6 +93,7 @@ fn redistribution(
             times_ns.push(event.at_ns);
         }
     })?;
+
     let mut times_ns = Vec::new();
     for pair in paused_ns.windows(2) {
         let (last_ns, next_ns) = (pair[0], pair[1]);
@@ -103,8 +104,8 @@ fn redistribution(
     Ok(times_ns)
 }
 
-/// From `from_ns`, the end of the first 250 us in which the steady class got nearly everything, as a time after it; the
-/// whole pause when there is none.
+/// Returns the time from `from_ns` to the end of the first 250 us in which the steady class got nearly everything; the
+/// whole pause if there is none.
 fn until_full(steady_ns: &[u64], from_ns: u64, until_ns: u64) -> u64 {
     const SPAN_NS: u64 = 250 * US;
     let enough = (0.9 * OPERATIONS_PER_S * SPAN_NS as f64 / 1e9) as usize;
@@ -122,7 +123,7 @@ fn until_full(steady_ns: &[u64], from_ns: u64, until_ns: u64) -> u64 {
     until_ns - from_ns
 }
 
-/// One shard with work, and 63 that never had any, or that have just stopped.
+/// Runs one shard with work beside 63 that never had any, or that have just stopped.
 fn one_of_64(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let mut table = Table::new("One of 64 shards active, 4 KiB reads", &["the others", "operations/s", "of the disk"]);
     for (name, others_until_ns) in [("never had work", None), ("stopped before", Some(150 * MS))] {
@@ -144,6 +145,7 @@ pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let columns = ["groups", "active", "of the disk", "most over least shard"];
     let mut table = Table::new("16 shards in disk groups, 4 KiB reads", &columns);
+
     for groups in [2_u16, 4] {
         for (name, active) in [("one group", 1), ("all but one", groups - 1), ("all", groups)] {
             let report = outcome.run(&numa_world((groups, active), seed))?;
@@ -159,6 +161,7 @@ pub(super) fn numa_groups(seed: u64) -> Result<Outcome, ScenarioError> {
         }
     }
     outcome.tables.push(table);
+
     let away = numa_comes_back(&mut outcome, seed)?;
     outcome.figure("a group that comes back: its part of its share in the first 50 ms", away, Target::AtLeast(0.95));
     Ok(outcome)
@@ -182,7 +185,7 @@ fn unevenness(report: &WorldReport) -> f64 {
     rates().fold(0.0, f64::max) / rates().fold(f64::INFINITY, f64::min)
 }
 
-/// Of two groups the second pauses for 200 ms, and then has its half again.
+/// Pauses the second of two groups for 200 ms. Returns its part of its share in the first 50 ms afterwards.
 fn numa_comes_back(outcome: &mut Outcome, seed: u64) -> Result<f64, ScenarioError> {
     let mut spec = numa_world((2, 1), seed);
     let shards = on(8..16);

@@ -1,21 +1,20 @@
-//! How long a class with many shares waits among the backlog of others, on few shards and on many.
+//! The delay of a class with many shares among the backlog of others, on few shards and on many.
 //!
 //! # Why
-//! Where each shard has its own part of the disk's time, a request waits for its shard's turn, and there are more turns
-//! before it the more shards there are: Seastar's pull request 3633 measured it. With shares that hold on the whole
-//! disk the request goes next, however many shards have work.
+//! If each shard has its own part of the disk's time, a request waits for its shard's turn, and the more shards there
+//! are the more turns precede it: Seastar's pull request 3633 measured it. With shares that hold on the whole disk the
+//! request goes next, however many shards have work.
 //!
 //! # How it works
-//! One class of 200 shares keeps 128 KiB reads waiting on each of N shards; one of 1000 shares sends a 4 KiB read now
-//! and then, on one shard more. Shards look at their I/O as soon as there is something, or (as a busy reactor) each 250
-//! us.
+//! One class of 200 shares keeps 128 KiB reads waiting on each of N shards; one of 1000 shares sends an occasional 4
+//! KiB read, on one further shard. Shards poll their I/O as soon as there is any, or (as a busy reactor) every 250 us.
 //!
 //! # Limits
-//! The delay is the time in the I/O queue; what the request then meets in the device is bounded by the window.
+//! The delay is the time in the I/O queue; the window bounds the delay in the device.
 //!
 //! # Example
-//! A disk of 100 MB/s: a piece of 128 KiB takes 0.7 ms, so nobody can promise less delay than that without leaving the
-//! disk idle.
+//! A disk of 100 MB/s: a piece of 128 KiB takes 0.7 ms, so no scheduler can promise less delay than that without
+//! leaving the disk idle.
 
 use crate::report::LatencySummary;
 use crate::scenario::support::{MS, S, US, config_of, four_figures, plain_device, reads};
@@ -24,24 +23,26 @@ use crate::workload::{JobSpec, Load, Pattern, ShardSet};
 use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::DEFAULT_LATENCY_GOAL_NS;
 
-/// 10 000 operations, 100 MB/s.
+/// A disk of 10 000 operations and 100 MB/s.
 const DISK: [u64; 4] = [10_000, 100_000_000, 10_000, 100_000_000];
 const QUEUES: [usize; 4] = [4, 16, 64, 192];
 
 fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
     let figures = four_figures(DISK);
-    // Polls of different shards do not coincide.
+    // Offsets keep the polls of different shards apart.
     let shard = |at: usize| ShardSpec {
         poll_interval_ns,
         start_offset_ns: poll_interval_ns.map_or(0, |interval_ns| interval_ns * at as u64 / (queues as u64 + 1)),
         ..ShardSpec::default()
     };
+
     let query = JobSpec { load: Load::poisson(500.0), shards: ShardSet::List(vec![0]), ..reads("query", 1, 4096) };
     let scan = JobSpec {
         pattern: Pattern::Sequential,
         shards: ShardSet::List((1..=queues as u32).collect()),
         ..reads("scan", 8, 128 << 10)
     };
+
     WorldSpec {
         seed,
         shards: (0..=queues).map(shard).collect(),
@@ -54,7 +55,7 @@ fn world(queues: usize, poll_interval_ns: Option<u64>, seed: u64) -> WorldSpec {
     }
 }
 
-/// Seastar's pull request 3633.
+/// Runs the experiment of Seastar's pull request 3633.
 pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let columns = ["look", "queues", "delay p50 us", "p99 us", "max us", "mean us", "scan MB/s", "total p99 us"];
@@ -65,6 +66,7 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
         y: "mean time in the I/O queue, us".into(),
         curves: Vec::new(),
     };
+
     for (name, poll_interval_ns) in [("as needed", None), ("each 250 us", Some(250 * US))] {
         let mut curve = Vec::new();
         let mut seen = Vec::new();
@@ -89,6 +91,7 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
         judge(&mut outcome, name, &seen);
         series.curves.push((name.into(), curve));
     }
+
     outcome.remark(
         "Growth is measured against a latency goal where the delay is below one: a mean of 2 us that becomes 4 us has \
          not grown with the number of queues in any sense that a caller could notice.",
@@ -98,19 +101,19 @@ pub(super) fn dispatch_delay(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// One latency goal, and one request of 128 KiB.
+/// Bound on the p99 of the delay: one latency goal and one request of 128 KiB.
 const BOUND_NS: f64 = DEFAULT_LATENCY_GOAL_NS as f64 + 131_072.0 / 100e6 * 1e9;
 
-/// What the query saw among some number of queues.
+/// Latencies of the query among some number of queues.
 struct Seen {
     delay: LatencySummary,
-    /// From enqueue to the end, 99th percentile.
+    /// 99th percentile from enqueue to end.
     total_ns: f64,
 }
 
 fn judge(outcome: &mut Outcome, name: &str, seen: &[Seen]) {
     let (Some(first), Some(last)) = (seen.first(), seen.last()) else { return };
-    // A delay of next to nothing may double: growth is measured against a latency goal then.
+    // A delay of next to nothing may double: measure growth against a latency goal then.
     let goal_ns = DEFAULT_LATENCY_GOAL_NS as f64;
     let growth = 1.0 + (last.delay.mean_ns - first.delay.mean_ns) / first.delay.mean_ns.max(goal_ns);
     let worst_ns = seen.iter().map(|seen| seen.delay.p99_ns as f64).fold(0.0, f64::max);

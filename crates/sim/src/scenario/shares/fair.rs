@@ -1,17 +1,16 @@
-//! How exactly shares are kept: between classes, across shards, and what the numbers of several queues add up to.
+//! The accuracy of shares: between classes, across shards, and in the sums over several queues.
 //!
 //! # Why
 //! Shares are the one promise that every class relies on. It must hold for small shares beside large ones, for long
-//! requests beside short ones, and wherever in the machine a class runs.
+//! requests beside short ones, and on any shard of the machine.
 //!
 //! # How it works
-//! The *share error* of a class is the distance of the device time that it got from its part of all device time, over
-//! that part. No scheduler can be nearer than about a request, so the bound is 2 %, or two of the largest requests
-//! where those are more. Jain's index, (sum x)^2 / (n sum x^2) with x = device time / shares, is 1 when all are served
-//! alike.
+//! The *share error* of a class is the distance of its device time from its part of all device time, over that part. No
+//! scheduler can be closer than about a request, so the bound is 2 %, or two of the largest requests if those are more.
+//! Jain's index, (sum x)^2 / (n sum x^2) with x = device time / shares, is 1 if all are served alike.
 //!
 //! # Limits
-//! All classes always have work here; what happens when they pause is the matter of other scenarios.
+//! All classes always have work here; other scenarios cover pauses.
 //!
 //! # Example
 //! Shares 1:1000 for a second: the small class expects 1 ms of device time. Of requests that take 20 us, two are 4 % of
@@ -26,12 +25,12 @@ use crate::world::{ClassSpec, ShardSpec, SimDisk, WorldSpec};
 const KIB: u32 = 1 << 10;
 const MIB: u32 = 1 << 20;
 
-/// Lengths of 4 KiB to 1 MiB, all as frequent.
+/// Returns lengths of 4 KiB to 1 MiB, all equally frequent.
 fn mixed_sizes() -> SizeDist {
     SizeDist::Weighted([4, 16, 64, 256, 1024].map(|kib| (kib * KIB, 1)).to_vec())
 }
 
-/// A fast array: the longest of the requests takes 21 us on it.
+/// A fast array, on which the longest of the requests takes 21 us.
 const FAST_ARRAY: [u64; 4] = [5_000_000, 50_000_000_000, 4_000_000, 40_000_000_000];
 const READ_NS: f64 = 90e3;
 
@@ -39,7 +38,7 @@ fn class_name(at: usize) -> String {
     format!("class {at}")
 }
 
-/// Share error (the largest over the classes, as a part of what is allowed), and Jain's index.
+/// Share error (the largest over the classes, also as a part of the allowed one), and Jain's index.
 struct Fairness {
     worst: f64,
     over_allowed: f64,
@@ -66,7 +65,7 @@ fn fairness(report: &WorldReport, shares: &[u32], largest_ns: f64) -> Fairness {
 struct Case {
     shares: &'static [u32],
     shards: usize,
-    /// What the device does of what the scheduler believes.
+    /// Speed of the device over the scheduler's model.
     factor: f64,
     /// Whether each class runs on shards of its own.
     apart: bool,
@@ -107,22 +106,24 @@ fn share_error_world(case: &Case, seed: u64) -> WorldSpec {
     }
 }
 
-/// Backlogged classes, shares up to 1:1000, lengths of 4 KiB to 1 MiB, for a second.
+/// Runs backlogged classes, shares up to 1:1000, lengths of 4 KiB to 1 MiB, for a second.
 pub(super) fn share_error(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let columns = ["shares", "shards", "device/model", "share error %", "of allowed", "Jain", "utilisation"];
     let mut table = Table::new("Reads of 4 KiB to 1 MiB, always backlogged, 1 s", &columns);
+
     let (mut over_allowed, mut jain, mut least_used) = (0.0_f64, 1.0_f64, 1.0_f64);
     for case in &CASES {
         let spec = share_error_world(case, seed);
         let report = outcome.run(&spec)?;
-        // 1 MiB in pieces or whole takes the same.
+        // 1 MiB takes the same device time in pieces or whole.
         let largest_ns = f64::from(MIB) / FAST_ARRAY[1] as f64 * 1e9;
         let fairness = fairness(&report, case.shares, largest_ns);
         let used = report.disks[0].utilisation / case.factor;
         over_allowed = over_allowed.max(fairness.over_allowed);
         jain = jain.min(fairness.jain);
         least_used = least_used.min(used);
+
         let shares: Vec<String> = case.shares.iter().map(u32::to_string).collect();
         table.row([
             shares.join(":"),
@@ -134,6 +135,7 @@ pub(super) fn share_error(seed: u64) -> Result<Outcome, ScenarioError> {
             format!("{used:.3}"),
         ]);
     }
+
     outcome.tables.push(table);
     outcome.remark(
         "A class of one share in a thousand gets a millisecond of the second: two requests of 1 MiB, 21 us each, are \
@@ -160,7 +162,7 @@ fn demo_world(shards: usize, seed: u64) -> WorldSpec {
     }
 }
 
-/// Sequential reads of 128 KiB, 16 at a time.
+/// Returns sequential reads of 128 KiB, 16 at a time.
 fn demo_job(name: &str, shards: ShardSet) -> JobSpec {
     JobSpec { shards, pattern: Pattern::Sequential, ..reads(name, 16, 128 * KIB) }
 }
@@ -169,7 +171,7 @@ fn on(shards: impl IntoIterator<Item = u32>) -> ShardSet {
     ShardSet::List(shards.into_iter().collect())
 }
 
-/// Shares hold across shards.
+/// Runs shares across shards.
 pub(super) fn cross_shard(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     two_shards(&mut outcome, seed)?;
@@ -199,7 +201,7 @@ fn two_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// A class on seven shards against one on a single shard, with the same shares.
+/// Runs a class on seven shards against one on a single shard, with the same shares.
 fn once_a_class(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let spec = WorldSpec {
         classes: vec![ClassSpec::new("wide", 100), ClassSpec::new("narrow", 100)],
@@ -227,7 +229,7 @@ fn most_over_least<'a>(shards: impl Iterator<Item = &'a crate::report::ClassOnSh
     most / least
 }
 
-/// Three classes on 192 shards of a large machine.
+/// Runs three classes on 192 shards of a large machine.
 fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let (figures, shares) = (four_figures(FAST_ARRAY), [1000, 200, 50]);
     let job = |at: usize| JobSpec { sizes: SizeDist::Fixed(64 * KIB), ..reads(&class_name(at), 8, 64 * KIB) };
@@ -241,8 +243,10 @@ fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
         duration_ns: S,
         ..WorldSpec::default()
     };
+
     let report = outcome.run(&spec)?;
     let fairness = fairness(&report, &shares, 0.0);
+
     let columns = ["class", "shares", "GB/s", "least shard, MB/s", "most, MB/s"];
     let mut table = Table::new("Three classes on each of 192 shards, reads of 64 KiB, 50 GB/s", &columns);
     for (class, shares) in report.classes.iter().zip(shares) {
@@ -255,6 +259,7 @@ fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             format!("{:.2}", rates().fold(0.0, f64::max)),
         ]);
     }
+
     outcome.tables.push(table);
     outcome.figure("192 shards: share error, %", fairness.worst * 100.0, Target::AtMost(2.0));
     let uneven = most_over_least(report.classes[0].by_shard.iter());
@@ -263,7 +268,7 @@ fn many_shards(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// What four queues report of one class is the sum, for delay the maximum.
+/// Checks that the figures of a class are the sum over four queues, and its delay the maximum.
 pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     // The shards differ: shard s has s + 1 times as many requests waiting.
@@ -273,6 +278,7 @@ pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
         load: Load::closed(16 * (shard + 1)),
         ..reads("statement", 1, 16 * KIB)
     };
+
     let spec = WorldSpec {
         classes: vec![ClassSpec::new("statement", 100)],
         jobs: (0..4).map(job).collect(),
@@ -281,11 +287,13 @@ pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
         sample_ns: 10 * MS,
         ..demo_world(4, seed)
     };
+
     let (mut most_delay_ns, mut queued_at_end) = (0.0_f64, 0);
     let report = outcome.run_observed(&spec, &mut |sample| {
         most_delay_ns = most_delay_ns.max(sample.classes[0].delay_ns);
         queued_at_end = sample.classes[0].queued;
     })?;
+
     let class = &report.classes[0];
     let columns = ["queue of shard", "pending", "MB/s", "mean delay, ms"];
     let mut table = Table::new("One class in four I/O queues", &columns);
@@ -299,6 +307,7 @@ pub(super) fn metrics_sum(seed: u64) -> Result<Outcome, ScenarioError> {
     table.row(cells("sum, sum, maximum", pending, bytes_per_s, delay_ns));
     table.row(cells("reported of the class", class.queued, class.bytes_per_s, class.delay_ns));
     outcome.tables.push(table);
+
     let ratio = |reported: f64, expected: f64| reported / expected;
     outcome.figure("pending over its sum", ratio(class.queued as f64, pending as f64), Target::Between(1.0, 1.0));
     outcome.figure(

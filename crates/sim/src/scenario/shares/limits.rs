@@ -1,19 +1,18 @@
-//! Limits: never more than so many operations or bytes a second, of a class or a group, over all shards together.
+//! Limits: at most N operations or bytes a second, of a class or a group, over all shards together.
 //!
 //! # Why
-//! A limit that holds on each shard apart, or only on the average, or that a burst exceeds, protects nobody.
+//! A limit that holds only on each shard, or only on average, or that a burst exceeds, protects no other class.
 //!
 //! # How it works
-//! A class that always has work is limited, without a burst, beside one that is not. For *every* stretch of time, of
-//! length t, what was dispatched in it must be at most 1.01 x rate x t and one request; a meter that drains at 1.01 x
-//! the rate sees all stretches at once: it must never hold more than one request. And the class must get what the limit
-//! leaves it.
+//! A class that always has work is limited, without a burst, beside one that is not. In *every* stretch of time of
+//! length t, at most 1.01 x rate x t and one request may be dispatched. A meter that drains at 1.01 x the rate checks
+//! all stretches at once: it must never hold more than one request. And the class must get the full rate of its limit.
 //!
 //! # Limits
-//! A request counts when it is dispatched: what the device holds at that time comes on top for the device.
+//! A request counts when it is dispatched; the device may hold earlier ones besides.
 //!
 //! # Example
-//! 1000 operations a second: from one dispatch to the next at least 0.99 ms.
+//! 1000 operations a second: at least 0.99 ms between dispatches.
 
 use crate::scenario::support::{MS, S, config_of, four_figures, plain_device, reads};
 use crate::scenario::{Outcome, ScenarioError, Table, Target};
@@ -21,7 +20,7 @@ use crate::workload::JobSpec;
 use crate::world::{Action, Change, ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{Limits, Op, Qos, Rate};
 
-/// 100 000 operations, 1 GB/s.
+/// A disk of 100 000 operations and 1 GB/s.
 const DISK: [u64; 4] = [100_000, 1_000_000_000, 100_000, 1_000_000_000];
 const KIB: u32 = 1 << 10;
 
@@ -40,14 +39,14 @@ fn limited(class: ClassSpec, limits: Limits) -> ClassSpec {
     ClassSpec { qos: Qos { limits, ..Qos::default() }, ..class }
 }
 
-/// What a limit counts.
+/// The unit of a limit.
 #[derive(Clone, Copy)]
 enum Unit {
     Requests,
     Bytes,
 }
 
-/// Drains at 1.01 x the rate: holds the most by which any stretch of time until now has exceeded it.
+/// A meter that drains at 1.01 x the rate. It holds the most by which any stretch of time until now has exceeded that.
 struct Meter {
     unit: Unit,
     op: Option<Op>,
@@ -93,12 +92,12 @@ impl Meter {
         self.total += amount;
     }
 
-    /// The most that any stretch had beyond 1.01 x rate x t, in requests.
+    /// Returns the greatest excess of any stretch beyond 1.01 x rate x t, in requests.
     fn worst_requests(&self) -> f64 {
         self.worst / self.request
     }
 
-    /// What was got over what the limit leaves.
+    /// Returns the rate got over the limit.
     fn part_got(&self, duration_ns: u64) -> f64 {
         self.total / (self.rate_per_s * duration_ns as f64 / 1e9)
     }
@@ -111,7 +110,7 @@ struct Case {
     limits: Limits,
     jobs: Vec<JobSpec>,
     meters: Vec<Meter>,
-    /// The part of the limit that it must get: without a burst the time that a piece waits for the device is lost.
+    /// Least part of the limit to reach: without a burst, the time that a piece waits for the device is lost.
     least: f64,
 }
 
@@ -184,6 +183,7 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
     let columns = ["limit", "shards", "most beyond the rate, requests", "got, part of the limit", "disk used"];
     let mut table = Table::new("A limited class beside one that takes the rest", &columns);
     let (mut worst, mut least_used) = (0.0_f64, 1.0_f64);
+
     for mut case in cases() {
         let mut jobs = std::mem::take(&mut case.jobs);
         jobs.push(reads("other", 64, 16 * KIB));
@@ -191,11 +191,13 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
         let spec = WorldSpec { classes, jobs, ..world(case.shards, seed) };
         let report =
             outcome.run_logged(&spec, &mut |event| case.meters.iter_mut().for_each(|meter| meter.note(event)))?;
+
         let beyond = case.meters.iter().map(Meter::worst_requests).fold(0.0, f64::max);
-        // With two limits the class is at one of them: requests keep their order.
+        // With two limits, requests keep their order: the class reaches one of them only.
         let got = case.meters.iter().map(|meter| meter.part_got(spec.duration_ns)).fold(0.0, f64::max);
         let used = report.disks[0].utilisation;
         (worst, least_used) = (worst.max(beyond), least_used.min(used));
+
         outcome.figure(
             format!("{}, {} shards: got of the limit", case.name, case.shards),
             got,
@@ -209,6 +211,7 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
             format!("{used:.3}"),
         ]);
     }
+
     outcome.tables.push(table);
     outcome.figure("most in any time t beyond 1.01 x rate x t, requests", worst, Target::AtMost(1.001));
     outcome.figure("part of the disk used, least", least_used, Target::AtLeast(0.95));
@@ -222,7 +225,7 @@ pub(super) fn limit(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// A group with a limit: its members divide what it leaves by their shares.
+/// Runs a group with a limit: its members divide it by their shares.
 fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let columns = ["member limits", "a, MB/s", "b, MB/s", "most beyond the group's rate, requests"];
     let mut table = Table::new("A group limited to 100 MB/s, members a (400 shares) and b (100), 4 shards", &columns);
@@ -242,14 +245,16 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             jobs: vec![reads("a", 8, 16 * KIB), reads("b", 8, 16 * KIB), reads("other", 64, 16 * KIB)],
             ..world(4, seed)
         };
+
         let mut meter = Meter { classes: &[1, 2], ..Meter::new(Unit::Bytes, 100e6, 16 * KIB) };
         let report = outcome.run_logged(&spec, &mut |event| meter.note(event))?;
         let [a, b] = [0, 1].map(|at| report.classes[at].bytes_per_s / 1e6);
         worst = worst.max(meter.worst_requests());
         table.row([name.into(), format!("{a:.2}"), format!("{b:.2}"), format!("{:.3}", meter.worst_requests())]);
+
         let (what, value, target) = match of_a {
             None => ("ratio of 400 to 100 shares", a / b, Target::Between(3.95, 4.05)),
-            // Without a burst what is late by the group's limit is lost.
+            // Without a burst, time lost to the group's limit is not made up for.
             Some(limits) if limits.burst_ns == 0 => ("a, MB/s", a, Target::Between(32.0, 40.4)),
             Some(_) => ("a, MB/s", a, Target::Between(39.2, 40.4)),
         };
@@ -260,8 +265,10 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
             Target::Between(98.0, 101.0),
         );
     }
+
     outcome.tables.push(table);
-    // A queue books a place at a limit that several wait for; where an inner limit makes it late, its request goes with the next.
+    // A queue books a place at a limit for which several wait. If an inner limit delays its request, that goes with the
+    // next.
     outcome.figure(
         "group: most in any time t beyond 1.01 x rate x t, requests of 4 shards",
         worst,
@@ -270,13 +277,14 @@ fn groups(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// 1000 operations a second, then 4000, then none: each for a second.
+/// Runs limits of 1000 operations a second, then 4000, then none, each for a second.
 fn while_running(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let iops = |per_s: u64| Limits { iops: Rate::per_second(per_s), ..Limits::default() };
     let set = |at_ns: u64, limits: Limits| {
         let qos = Qos { limits, ..Qos::default() };
         Action { at_ns, change: Change::SetQos { class: "limited".into(), qos } }
     };
+
     let spec = WorldSpec {
         classes: vec![limited(ClassSpec::new("limited", 100), iops(1000))],
         jobs: vec![reads("limited", 32, 4 * KIB)],
@@ -284,12 +292,14 @@ fn while_running(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> 
         duration_ns: 3 * S,
         ..world(4, seed)
     };
+
     let mut meters = [1000.0, 4000.0, 100_000.0].map(|rate_per_s| Meter::new(Unit::Requests, rate_per_s, 0));
     outcome.run_logged(&spec, &mut |event| {
         if let Some(meter) = meters.get_mut((event.at_ns / S) as usize) {
             meter.note(event);
         }
     })?;
+
     let mut table =
         Table::new("A limit changed and removed while running, 4 shards", &["second", "limit/s", "got/s", "of it"]);
     for (at, (meter, name)) in meters.iter().zip(["1000", "4000", "none"]).enumerate() {

@@ -1,20 +1,19 @@
-//! Reservations: so many operations or bytes a second whenever a class asks for them, whatever its shares.
+//! Reservations: N operations or bytes a second whenever a class asks for them, whatever its shares.
 //!
 //! # Why
-//! A commit log must get its part in each tenth of a second, not on the average of a minute; and who has promised more
-//! than the disk has must not give everything to the first who asks.
+//! A commit log must get its part in each tenth of a second, not on the average of a minute; and if more is reserved
+//! than the disk has, the first to ask must not get everything.
 //!
 //! # How it works
 //! Classes with one share each and reservations of 90 % of the disk in all stand beside a class with 1000 shares that
-//! takes what it can get. In each window of 100 ms a class must have dispatched what it asked for, or what is reserved,
-//! if that is less, but for one request: as much as a server with exactly the reserved rate ends in that time. A
-//! request may wait for one latency goal before it counts as asked, since what arrives at a window's very end cannot be
-//! dispatched in it.
+//! takes what is left. In each window of 100 ms a class must have dispatched its requests, or the reserved number if
+//! that is less, but for one: the output of a server with exactly the reserved rate. A request may wait for one latency
+//! goal before it counts as asked, because a request that arrives at a window's very end cannot be dispatched in it.
 //!
 //! # Limits
-//! Windows follow each other from the end of the warm-up; sliding ones are not looked at. Where the others' requests
-//! take longer than the time between two reserved ones, a second one can be late at the end of a window: the bulk's
-//! take 131 us here, and 6000 a second are 167 us apart.
+//! Windows follow each other from the end of the warm-up; sliding ones are not checked. If the others' requests take
+//! longer than the time between two reserved ones, a second one can be late at the end of a window: the bulk's take 131
+//! us here, and 6000 a second are 167 us apart.
 //!
 //! # Example
 //! 6000 operations a second are 600 in a window: 599 are enough.
@@ -25,7 +24,7 @@ use crate::workload::{JobSpec, Load};
 use crate::world::{ClassSpec, Event, EventKind, ShardSpec, SimDisk, WorldSpec};
 use plimsoll_core::{DEFAULT_LATENCY_GOAL_NS, Qos, Reservation};
 
-/// 20 000 operations, 500 MB/s.
+/// A disk of 20 000 operations and 500 MB/s.
 const DISK: [u64; 4] = [20_000, 500_000_000, 20_000, 500_000_000];
 const WINDOW_NS: u64 = 100 * MS;
 const BULK_FROM_NS: u64 = 2 * S;
@@ -50,21 +49,21 @@ fn world(shards: usize, duration_ns: u64, seed: u64) -> WorldSpec {
     }
 }
 
-/// What a class must get, and got, window by window: in each, a server with exactly the reserved rate begins with what
-/// waits at the window's beginning and takes what comes one latency goal later; what it ends within the window must
-/// have been dispatched.
+/// Requests due to a class and dispatched, window by window. In each window a server with exactly the reserved rate
+/// begins with the requests waiting at the window's beginning, and takes new ones one latency goal after their arrival.
+/// The requests that it completes within the window must have been dispatched.
 struct Windows {
     gap_ns: f64,
     window: u64,
-    /// Requests that wait.
+    /// Waiting requests.
     backlog: u64,
     needed: u64,
     got: u64,
-    /// When the server ends its last request.
+    /// When the server completes its last request.
     until_ns: f64,
     windows: u32,
     kept: u32,
-    /// By how many requests the promise was missed at the most.
+    /// The most requests by which the promise was missed.
     worst: f64,
 }
 
@@ -84,7 +83,7 @@ impl Windows {
         self.needed += u64::from(self.until_ns <= self.end_ns() as f64);
     }
 
-    /// Ends all windows before the one of `at_ns`.
+    /// Closes all windows before the one of `at_ns`.
     fn go_on(&mut self, at_ns: u64) {
         while at_ns >= self.end_ns() {
             let missing = self.needed as f64 - 1.0 - self.got as f64;
@@ -117,7 +116,7 @@ impl Windows {
         }
     }
 
-    /// The part of the windows in which the promise was kept.
+    /// Returns the part of the windows in which the promise was kept.
     fn kept_part(&self) -> f64 {
         f64::from(self.kept) / f64::from(self.windows.max(1))
     }
@@ -134,8 +133,8 @@ pub(super) fn reservation(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Three reservations of 30 % each: one class always asks, one asks for a little more than is reserved, one for less.
-/// The bulk comes when they have had the disk for themselves for a while.
+/// Runs three reservations of 30 % each: one class always asks, one asks for a little more than is reserved, one for
+/// less. The bulk starts after the others have had the disk for themselves for a while.
 fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let columns = ["shards", "class", "reserved/s", "got/s", "windows kept %", "most missing, requests"];
     let mut table =
@@ -155,11 +154,12 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
                 reads("backlogged", 64 / shards as u32, 64 << 10),
                 open("asks for more", 6600.0),
                 open("asks for less", 3000.0),
-                // Before it comes the others have the disk for themselves, and much more than is reserved.
+                // Until the bulk starts, the others have the disk for themselves and get much more than is reserved.
                 JobSpec { start_ns: Some(BULK_FROM_NS), ..reads("bulk", 64, 64 << 10) },
             ],
             ..world(shards, 20 * S, seed)
         };
+
         let rates_per_s = [150e6 / f64::from(64 << 10), 6000.0, 6000.0];
         let mut windows = rates_per_s.map(|per_s| Windows::new(per_s, spec.warmup_ns));
         let report = outcome.run_logged(&spec, &mut |event| {
@@ -167,6 +167,7 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
                 windows.note(event);
             }
         })?;
+
         let mut least = 1.0_f64;
         for ((windows, class), per_s) in windows.iter_mut().zip(&report.classes).zip(rates_per_s) {
             windows.go_on(spec.warmup_ns + spec.duration_ns);
@@ -180,6 +181,7 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
                 format!("{:.1}", windows.worst),
             ]);
         }
+
         outcome.figure(
             format!("{shards} shards: windows in which a reservation was kept, %"),
             least * 100.0,
@@ -192,7 +194,7 @@ fn within_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError
     Ok(())
 }
 
-/// Reservations of 80 and 60 % of the disk: 4 to 3.
+/// Runs reservations of 80 and 60 % of the disk: 4 to 3.
 fn above_capacity(outcome: &mut Outcome, seed: u64) -> Result<(), ScenarioError> {
     let mut table =
         Table::new("Reservations of 140 % of the disk", &["shards", "reserved 16000/s got", "12000/s got", "ratio"]);

@@ -1,7 +1,7 @@
-//! Four small worlds in which a scheduler was seen to starve somebody.
+//! Four small worlds in which a scheduler was seen to starve a shard or a class.
 //!
 //! # Why
-//! Seastar keeps them as manual tests; each is a story of a production cluster. They run here by virtual clock, on the
+//! Seastar keeps them as manual tests; each is a story of a production cluster. They run here on virtual time, on the
 //! same disk.
 //!
 //! # How it works
@@ -12,11 +12,11 @@
 //! at 1000.
 //!
 //! # Limits
-//! What the shards compute is a slice of fixed length; a real reactor's tasks vary.
+//! Computation comes in slices of fixed length; a real reactor's tasks vary.
 //!
 //! # Example
-//! The shard looks at its I/O each 550 us, the goal is 750 us: each time it may send what the disk has done since, and
-//! 200 us are left for the way.
+//! The shard polls its I/O every 550 us, the goal is 750 us: at each poll it may send as much as the disk has completed
+//! since, and 200 us remain for the path.
 
 use crate::device::presets;
 use crate::report::LatencySummary;
@@ -48,7 +48,7 @@ fn stream(name: &str, parallelism: u32) -> JobSpec {
     JobSpec { pattern: Pattern::Sequential, ..reads(name, parallelism, 128 << 10) }
 }
 
-/// CPU work of 550 us at a time.
+/// Returns CPU work of 550 us at a time.
 fn hog() -> JobSpec {
     let load = Load::Cpu { parallelism: 1, execution_ns: 550 * US, pause_ns: 0 };
     JobSpec { name: "cpu hog".into(), shards: ShardSet::List(vec![0]), load, ..JobSpec::default() }
@@ -92,7 +92,7 @@ pub(super) fn starved_fairness(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// Interactive reads of 1.5 KiB by the clock.
+/// Returns interactive reads of 1.5 KiB in an open loop.
 fn interactive(name: &str, requests_per_s: f64, shards: ShardSet) -> JobSpec {
     JobSpec {
         name: name.into(),
@@ -122,7 +122,7 @@ pub(super) fn tau_nemesis(seed: u64) -> Result<Outcome, ScenarioError> {
     beside_streams(world(&[("interactive", 1000), ("bursty", 100), ("filler", 10)], jobs, seed)?, "Tau nemesis")
 }
 
-/// What the class `interactive` (the first) asked for and got on each shard.
+/// Runs a world and judges, on each shard, the requests of the class `interactive` (the first).
 fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let (mut asked, mut got) = (vec![0_u64; SHARDS], vec![0_u64; SHARDS]);
@@ -133,11 +133,13 @@ fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError
             got[shard] += u64::from(event.kind == EventKind::Finish);
         }
     })?;
+
     let goal_ns = 750_000.0;
     let mut table = Table::new(
         format!("{title}: interactive reads of 1.5 KiB"),
         &["shard", "asked/s", "got/s", "p50 us", "p99 us", "max us"],
     );
+
     let (mut least, mut worst_p99_ns) = (f64::INFINITY, 0.0_f64);
     for on in &report.classes[0].by_shard {
         let per_s = |count: u64| format!("{:.0}", count as f64 * 1e9 / spec.duration_ns as f64);
@@ -149,6 +151,7 @@ fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError
         table.row([shard, per_s(asked[on.shard]), per_s(got[on.shard]), us(p50_ns), us(p99_ns), us(max_ns)]);
     }
     outcome.tables.push(table);
+
     let mut others =
         Table::new(format!("{title}: all classes"), &["class", "shares", "requests/s", "MB/s", "part of device time"]);
     for (class, class_spec) in report.classes.iter().zip(&spec.classes) {
@@ -160,6 +163,7 @@ fn beside_streams(spec: WorldSpec, title: &str) -> Result<Outcome, ScenarioError
             format!("{:.3}", class.device_time_ns as f64 / spec.duration_ns as f64),
         ]);
     }
+
     outcome.tables.push(others);
     outcome.figure("interactive: part of what it asked for, least of the shards", least, Target::AtLeast(0.995));
     outcome.figure("interactive: p99 over the latency goal, worst shard", worst_p99_ns / goal_ns, Target::AtMost(2.0));

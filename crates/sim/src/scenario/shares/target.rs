@@ -1,21 +1,21 @@
 //! A light reader beside saturating writes.
 //!
 //! # Why
-//! On flash a read that meets a program waits for it, so how fast others may write decides how long reads take, and no
-//! order of requests can change that. A scheduler must add hardly anything to it; and who wants reads faster than that
-//! must write less.
+//! On flash a read that meets a program waits for it. The rate of the others' writes therefore decides the latency of
+//! reads, and no order of requests can change that. A scheduler must add hardly anything to it; faster reads need fewer
+//! writes.
 //!
 //! # How it works
-//! Reads of 4 KiB, 2000 a second, beside 128 KiB writes that take what they get, on the model of an i3en, whose
-//! interference of writes was fitted to a published surface. The device's own figure is that of the same reads with
-//! writes coming by the clock at the rate that the scheduled writes had, and nothing held back. Then the reader has a
+//! Reads of 4 KiB, 2000 a second, beside 128 KiB writes that take what is left, on the model of an i3en, whose
+//! interference of writes was fitted to a published surface. The device's own figure is that of the same reads beside
+//! writes in an open loop at the rate that the scheduled writes had, with nothing held back. Then the reader has a
 //! latency target of three times the idle disk's p99.
 //!
 //! # Limits
 //! The surface gives medians and 95th percentiles; the model's p99 is an extrapolation.
 //!
 //! # Example
-//! Idle, p99 is near 190 us; with writes at full rate near 700 us. A p99 of 560 us is had at some 70 % of the writes.
+//! Idle, p99 is about 190 us; with writes at full rate about 700 us. A p99 of 560 us allows some 70 % of the writes.
 
 use crate::device::presets;
 use crate::report::WorldReport;
@@ -28,7 +28,7 @@ use plimsoll_core::{LatencyTarget, MixExponent, Op, Qos};
 const PRESET: &str = "i3en.3xlarge";
 const WRITE_BYTES: u32 = 128 << 10;
 const READS_PER_S: f64 = 2000.0;
-/// The target is so many times the p99 of the idle disk.
+/// The target as a multiple of the idle disk's p99.
 const TARGET_OVER_IDLE: f64 = 3.0;
 
 fn world(qos: Qos, write_load: Option<Load>, mode: DiskMode, seed: u64) -> Result<WorldSpec, ScenarioError> {
@@ -51,7 +51,7 @@ fn world(qos: Qos, write_load: Option<Load>, mode: DiskMode, seed: u64) -> Resul
     })
 }
 
-/// Latency of reads as their callers see it, and bytes written a second.
+/// Returns the p99 of the reads as their callers see it, and the bytes written a second.
 fn p99_and_writes(report: &WorldReport) -> (f64, f64) {
     (report.classes[0].total.percentile(99.0) as f64, report.classes[1].bytes_per_s)
 }
@@ -61,8 +61,10 @@ pub(super) fn latency_target(seed: u64) -> Result<Outcome, ScenarioError> {
     let columns = ["", "writes MB/s", "of their rate", "read p50 us", "p99 us", "p99 over idle"];
     let mut table = Table::new(format!("4 KiB reads, 2000 a second, beside 128 KiB writes: {PRESET}"), &columns);
     let full_rate = presets::find(PRESET).map_or(1.0, |preset| preset.spec.rates.write_bytes_per_s);
+
     let idle = outcome.run(&world(Qos::default(), None, DiskMode::Drain, seed)?)?;
     let (idle_ns, _) = p99_and_writes(&idle);
+
     let mut row = |name: &str, report: &WorldReport| {
         let (p99_ns, writes) = p99_and_writes(report);
         let p50_ns = report.classes[0].total.percentile(50.0);
@@ -76,26 +78,31 @@ pub(super) fn latency_target(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     };
     row("idle disk", &idle);
+
     let saturating = Load::closed(64);
     let drained = outcome.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Drain, seed)?)?;
     row("nothing held back", &drained);
     let shares = outcome.run(&world(Qos::default(), Some(saturating.clone()), DiskMode::Scheduled, seed)?)?;
     row("by shares", &shares);
     let (shares_ns, shares_writes) = p99_and_writes(&shares);
-    // As the writes were, but by the clock.
+
+    // The same rate of writes, but in an open loop.
     let by_clock = Load::uniform(shares_writes / f64::from(WRITE_BYTES));
     let own = outcome.run(&world(Qos::default(), Some(by_clock), DiskMode::Drain, seed)?)?;
     row("the device's own, at that write rate", &own);
     let (own_ns, _) = p99_and_writes(&own);
+
     let target = LatencyTarget { latency_ns: (TARGET_OVER_IDLE * idle_ns) as u64, quantile: 0.99 };
     let qos = Qos { latency_target: Some(target), ..Qos::default() };
     let targeted = outcome.run(&world(qos, Some(saturating), DiskMode::Scheduled, seed)?)?;
     row("with a target of 3 x idle", &targeted);
     let (targeted_ns, targeted_writes) = p99_and_writes(&targeted);
+
     outcome.remark(
         "By shares alone the reader's p99 is the device's own, which depends on the writes and on nothing else; the \
          target is met by writing less.",
     );
+
     outcome.tables.push(table);
     outcome.figure("by shares: writes, part of their rate", shares_writes / full_rate, Target::AtLeast(0.9));
     outcome.figure("by shares: p99 over the device's own at that write rate", shares_ns / own_ns, Target::AtMost(1.25));
