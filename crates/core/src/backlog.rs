@@ -229,6 +229,7 @@ impl IngestionRate {
         let DebtLimits { soft_bytes, hard_bytes, rate_max_bytes_per_s } = self.limits;
         let near_stop_bytes = hard_bytes - hard_bytes.saturating_sub(soft_bytes) / 4;
         let last_debt_bytes = std::mem::replace(&mut self.debt_bytes, debt_bytes);
+
         let factor = match self.now {
             _ if debt_bytes >= hard_bytes => 1.0,
             Ingestion::Free if debt_bytes < soft_bytes => 1.0,
@@ -239,6 +240,7 @@ impl IngestionRate {
             Ingestion::Delayed { .. } if debt_bytes >= last_debt_bytes => 0.8,
             Ingestion::Delayed { .. } => 1.25,
         };
+
         let most = rate_max_bytes_per_s.max(RATE_MIN_BYTES_PER_S);
         self.rate_bytes_per_s = ((self.rate_bytes_per_s as f64 * factor) as u64).clamp(RATE_MIN_BYTES_PER_S, most);
         self.now = match debt_bytes {
@@ -320,11 +322,12 @@ mod tests {
             (&[], 0),
             (&[50], 0),
             (&[0, 100, 1000], 0),
-            // 40 of level 0 are merged with all of level 1; 40 too many there are merged with ten times as much below.
+            // 40 of level 0 are merged with all of level 1; the 40 above its target are merged with ten times as much
+            // below.
             (&[40, 100, 1000], 40 + 100 + 40 + 285),
-            // The last level may have what it wants.
+            // The last level has no target.
             (&[0, 100, 999_999], 0),
-            // Too much in level 1 only, and nothing below it to be merged with.
+            // Only level 1 is above its target, and there is nothing below to merge with.
             (&[0, 150, 0], 50),
         ];
         for (levels, expected) in cases {

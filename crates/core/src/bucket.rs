@@ -94,7 +94,7 @@ impl TokenBucket {
         full.saturating_sub(depth).div_ceil(TICKS_PER_NS)
     }
 
-    /// Returns until when the tokens given out so far last, in ticks.
+    /// Returns until when the tokens given out so far will last, in ticks.
     pub(crate) fn tat_ticks(&self) -> u64 {
         self.tat_ticks.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The Plimsoll scheduler: who may use the disk next, and whether the disk can take it now.
+//! The Plimsoll scheduler: it decides which request may use the disk next, and whether the disk can take it now.
 //!
 //! # Why
 //! Fast disks are easy to overload: if a program sends everything at once, the queue forms in the device, where a small

@@ -150,7 +150,8 @@ pub(crate) struct Tags {
     inherited: Option<Box<Inherited>>,
 }
 
-/// Use of the limits before they changed, taken over at the first use afterwards: a change of limits is not told the
+/// Use of the limits before they changed, taken over at the first use afterwards, because the change itself gets no
+/// time.
 /// time.
 #[derive(Debug)]
 struct Inherited {

@@ -323,7 +323,7 @@ mod tests {
     fn a_pause_ends_the_window() {
         let targets = Targets::new();
         let begin_ns = 5_000_000_000;
-        // All of nearly a window missed the target; then there is nothing for ten seconds, and then all is well.
+        // Nearly a whole window misses the target, then there is nothing for ten seconds, then every request meets it.
         for request in 0..WINDOW_REQUESTS - 1 {
             assert!(note(&targets, begin_ns + request, 5_000_000).is_none());
         }

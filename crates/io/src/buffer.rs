@@ -171,8 +171,9 @@ impl AlignedBuf {
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
         let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
         let mut owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
-        // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name it, each
-        // keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
+
+        // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name
+        // it, each keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
         let not_registered = match unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) } {
             Ok(region) => {
                 owner.region = Some(region);
@@ -180,6 +181,7 @@ impl AlignedBuf {
             }
             Err(error) => Some(error),
         };
+
         let region = owner.region.as_ref().map(Region::id);
         let owner = Arc::new(owner);
         let buffer = |number: usize| {
@@ -347,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_slice_is_the_part_that_there_is() -> Result<(), BufferError> {
-        // Range asked for, and what of it lies in a buffer of 8 bytes.
+        // Requested range, and its part that lies in a buffer of 8 bytes.
         for (range, expected) in [(2..5, 2..5), (0..9, 0..8), (7..7, 7..7), (9..12, 8..8)] {
             let mut buffer = AlignedBuf::new(8)?;
             buffer.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]);

@@ -684,6 +684,7 @@ fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdic
                 Submit::Busy => return Ok(Some("this backend takes fewer than 8 operations".to_owned())),
             }
         }
+
         let deadline_ns = rig.backend.now_ns() + PATIENCE_NS;
         while !waiting.is_empty() && rig.backend.now_ns() < deadline_ns {
             rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
@@ -691,6 +692,7 @@ fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdic
             rig.backend.reap(&mut |completion| unknown += usize::from(!waiting.remove(&completion.key)));
             expect("completions of unknown keys", &unknown, &0)?;
         }
+
         expect("operations that did not come back", &waiting.len(), &0)?;
         expect("left in flight", &rig.backend.in_flight(), &0)?;
     }

@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn ranges_are_widened_to_blocks() {
-        // Offset, length, block; where the read begins and ends.
+        // Offset, length, block; begin and end of the read.
         let table = [
             (0, 0, 512, Some((0, 0))),
             (1, 1, 1, Some((1, 2))),

@@ -87,7 +87,7 @@ fn runs(nodes: &[u16]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Nodes of so many processors, which are numbered across the nodes, as many machines do.
+    /// Returns nodes with these numbers of processors, numbered across the nodes, as many machines do.
     fn across(sizes: &[usize]) -> CpusByNode {
         let mut cpus: CpusByNode = (0..).zip(sizes).map(|(node, _)| (node, Vec::new())).collect();
         let mut number = 0;

@@ -31,7 +31,7 @@
 //! let file = topology.file("table".as_ref(), how, 0);
 //! let handle = runtime.handle(0);
 //! let write = handle.write_at(&file, query, 0, AlignedBuf::new(4096)?);
-//! Any executor will do; this is the smallest one.
+//! // Any executor will do; here the smallest one.
 //! let (written, _) = async_io_free_block_on(write);
 //! assert_eq!(written?, 4096);
 //! # fn async_io_free_block_on<T>(f: impl std::future::Future<Output = T>) -> T {

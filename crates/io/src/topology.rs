@@ -476,7 +476,7 @@ mod tests {
 
     type Coordinators = Result<Vec<u16>, TopologyError>;
 
-    /// The coordinator of each shard, with a shard on each of `nodes`.
+    /// Returns the coordinator of each shard, with a shard on each of `nodes`.
     fn coordinators(nodes: &[u16], queues: u16) -> Coordinators {
         let disks = vec![DiskSetup { num_io_queues: Some(queues), ..DiskSetup::unlimited() }];
         let topology = Topology::on_nodes(nodes.to_vec(), Classes::new(), disks, ReactorConfig::default())?;

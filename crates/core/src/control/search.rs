@@ -98,11 +98,13 @@ impl Search {
     pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64) -> Option<Step> {
         let most = OUTLIER * self.noise;
         let gain = ln_rate - goal * ln_window;
+
         if let Some(last) = self.last_gain.replace(gain) {
             let difference = (gain - last).abs().min(most * 2.0);
             self.noise += (difference * DEVIATION_PER_DIFFERENCE - self.noise) * NOISE_SMOOTHING;
             self.noise = self.noise.max(NOISE_MIN);
         }
+
         self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
         self.pairs += 1.0;
         self.range += ln_window;
@@ -120,6 +122,7 @@ impl Search {
                 elasticity,
             });
         }
+
         if self.pairs >= PAIRS_MAX {
             // No better window can be told. Old evidence counts less.
             (self.pairs, self.excess, self.range) = (self.pairs / 2.0, self.excess / 2.0, self.range / 2.0);
@@ -167,7 +170,7 @@ mod tests {
     fn clear_pairs_decide_alone_and_steps_shorten_at_the_knee() {
         let mut search = Search::new();
         assert_eq!(steps(&mut search, &[1.0, 1.0]), [0.7, 0.7]);
-        // A quarter at the most downwards.
+        // At most a quarter downwards.
         assert_eq!(steps(&mut search, &[-1.0]), [-0.25]);
         let short = steps(&mut search, &[1.0]);
         assert!(short[0] > 0.0 && short[0] < 0.2, "{short:?}");

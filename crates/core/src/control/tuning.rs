@@ -11,8 +11,8 @@
 //! They are not configurable: a value that suits only one disk would be a mistake in the law.
 //!
 //! # Example
-//! Two windows that differ by twice [`PROBE_LN`], rates 1.00 and 0.98: elasticity ln(1/0.98) / 0.226 = 0.089, just above the 0.08
-//! of the default throughput goal.
+//! Two windows that differ by twice [`PROBE_LN`], rates 1.00 and 0.98: elasticity ln(1/0.98) / 0.226 = 0.089, just
+//! above the 0.08 of the default throughput goal.
 
 /// Smallest and largest throughput goal, and the part of the throughput given up, 1 - goal, that the elasticity may be.
 pub(super) const THROUGHPUT_GOAL_MIN: f64 = 0.5;

@@ -224,8 +224,10 @@ impl AioBackend {
             (Kind::Sync { data_only: false }, _) => (IOCB_CMD_FSYNC, 0, 0),
             _ => return None,
         };
+
         // The kernel insists on an offset, address and length of 0 for a sync.
         let offset = if matches!(operation.kind, Kind::Sync { .. }) { 0 } else { operation.offset as i64 };
+
         Some(Iocb {
             data: index as u64,
             opcode,
@@ -353,9 +355,11 @@ unsafe impl Backend for AioBackend {
         }
         let Some(file) = self.files.get(operation.file) else { return Submit::Done(Err(libc::EBADF)) };
         let file = Arc::clone(file);
+
         if self.in_flight() >= self.capacity {
             return Submit::Busy;
         }
+
         let Some(index) = self.free.last().copied() else { return Submit::Busy };
         let Some(block) = self.block(index, &operation, &file) else {
             // SAFETY: passed on from our caller.
@@ -364,6 +368,7 @@ unsafe impl Backend for AioBackend {
                 Err(errno) => Submit::Done(Err(errno)),
             };
         };
+
         let Some(flight) = self.flights.get_mut(index) else { return Submit::Busy };
         *flight = Some(Flight { key: operation.key, file, operation });
         self.free.pop();
@@ -426,12 +431,14 @@ impl Drop for AioBackend {
                     self.refuse_first(libc::ECANCELED);
                 }
             }
+
             if self.in_kernel() == 0 {
                 if !self.waiting.is_empty() {
                     std::thread::sleep(Duration::from_nanos(RETRY_NS));
                 }
                 continue;
             }
+
             let mut event = [IoEvent::default()];
             match self.context.events(&mut event, true) {
                 Ok(_) => event.iter().for_each(|event| self.land(event)),

@@ -21,7 +21,7 @@
 //! let create = OpenOptions { create_new: true, ..OpenOptions::default() };
 //! let opened = one.open_shared("/data".as_ref(), &create)?;
 //! let (mine, _) = one.attach(&opened)?;
-//! The name is removed, the file remains.
+//! // The name is gone, the file is not.
 //! store.remove("/data".as_ref());
 //! let (theirs, _) = other.attach(&opened)?;
 //! one.set_file_len(mine, 4096)?;

@@ -174,6 +174,7 @@ unsafe fn execute(operation: &Operation, file: &OsFile) -> OpResult {
 unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
     let fd = file.raw_fd();
     let offset = i64::try_from(operation.offset).map_err(|_| libc::EINVAL)?;
+
     let moved = match (operation.kind, operation.memory) {
         (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }) => {
             // SAFETY: the caller promises `len_bytes` writable bytes at `ptr` until we return.
@@ -196,6 +197,7 @@ unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
             return change(operation, file);
         }
     };
+
     u32::try_from(moved).map_err(|_| last_errno())
 }
 

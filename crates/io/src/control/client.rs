@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn only_the_owner_of_a_process_answers_for_it() {
-        // Who answers, who asks, whose the process is.
+        // The user who answers, the user who asks, the owner of the process.
         let table = [
             (7, 7, Some(7), true),
             (0, 7, Some(7), true),

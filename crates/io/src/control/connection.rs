@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Gives its parts one after the other, and takes `room` bytes.
+    /// Returns its parts one after the other, and takes `room` bytes.
     #[derive(Default)]
     struct Script {
         parts: VecDeque<Vec<u8>>,

@@ -80,6 +80,7 @@ fn class_state(info: &ClassInfo, view: &ClassView, before: Option<&ClassView>, s
         old.stats.read.requests <= stats.read.requests && old.stats.write.requests <= stats.write.requests
     });
     let of = |pick: Pick| percentiles(&histograms(view, pick), &before.map_or(Vec::new(), |old| histograms(old, pick)));
+
     ClassState {
         class: info.name.to_string(),
         shares: info.shares,

@@ -232,9 +232,11 @@ impl Desk {
                     return;
                 }
             };
+
             if stream.set_nonblocking(true).is_err() || !is_allowed(&stream) {
                 continue;
             }
+
             self.accepted += 1;
             let connection = Connection::new(stream);
             let mut client = Client { number: self.accepted, connection, asked: None, seen: None, is_broken: false };
@@ -281,6 +283,7 @@ impl Client {
         if ready.is_empty() {
             return;
         }
+
         // Requests sent before it hung up still count.
         let has_gone = ready.intersects(PollFlags::HUP | PollFlags::ERR);
         let result = match ready.contains(PollFlags::OUT) {
@@ -288,6 +291,7 @@ impl Client {
             false => self.connection.receive(),
         };
         self.is_broken |= result.is_err();
+
         while !self.is_broken && !self.connection.wants_to_write() {
             match self.connection.next_line() {
                 None => break,
@@ -346,6 +350,7 @@ impl Office {
 
     fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Look>>) -> Answer {
         let request = match serde_json::from_slice(line) {
+
             Ok(request) => request,
             Err(error) => {
                 let message = format!("not a request of protocol {PROTOCOL}: {error}");
@@ -501,7 +506,7 @@ mod tests {
     fn the_idlest_client_makes_room_unless_it_records() {
         let start = Instant::now();
         let at = |s: u64| Some(start + Duration::from_secs(s));
-        // Clients, whose record runs, the time in seconds, and who goes.
+        // Clients, the one whose trace runs, the time in seconds, and the one to disconnect.
         let check = |asked: &[Option<Instant>], recording, now_s, expected| {
             let clients: Vec<_> = (0..).zip(asked.iter().copied()).collect();
             assert_eq!(

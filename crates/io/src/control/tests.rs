@@ -147,7 +147,7 @@ fn garbage_half_lines_and_long_lines_harm_nobody() {
     assert!(answers[2].contains("\"protocol\":2"), "{answers:?}");
     let answers = raw(server.path(), &[&vec![b'x'; 3 * LINE_MAX_BYTES]], 2);
     assert!(answers.len() <= 1 && answers.iter().all(|line| line.contains("at most")), "{answers:?}");
-    // Half a line, and gone.
+    // Half a line, then it hangs up.
     UnixStream::connect(server.path()).unwrap().write_all(b"{\"request\":\"set-shares\"").unwrap();
     assert!(other.refresh().is_ok());
 }
@@ -412,7 +412,7 @@ fn a_trace_is_started_and_stopped_from_outside() {
     let meta = std::fs::metadata(&path).unwrap();
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     assert!(meta.len() >= 40 * stopped.events);
-    // Never over what is there.
+    // Never over an existing file.
     assert_eq!(code(client.change(&Request::TraceStart { name: "run.plt".into() }).unwrap_err()), ErrorCode::Trace);
 }
 
@@ -424,7 +424,7 @@ fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
     let [one, mut two, mut three] = [0; 3].map(|_| Client::connect(server.path()).unwrap());
     two.change(&Request::TraceStart { name: "run.plt".into() }).unwrap();
     drop(one);
-    // Two rounds: what has hung up is seen in the first at the latest.
+    // Two rounds: a hang-up is noticed at the latest in the first.
     assert!((0..2).all(|_| three.refresh().unwrap().is_tracing));
     drop(two);
     assert!(three.refresh().is_ok());

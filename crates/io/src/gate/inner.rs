@@ -309,6 +309,7 @@ impl State {
             QueueError::Overloaded { expected_ns } => GateError::Overloaded { expected_ns },
             _ => GateError::UnknownClass,
         })?;
+
         self.number = self.number.wrapping_add(1);
         let number = self.number;
         place.insert(Entry {
@@ -320,6 +321,7 @@ impl State {
             pieces: None,
             is_stopped: false,
         });
+
         if self.tracer.is_on() {
             self.note_queued(now_ns, call, number, disk);
         }

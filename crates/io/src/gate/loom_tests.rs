@@ -5,8 +5,8 @@
 //! ```
 //!
 //! # Limits
-//! The futex is a condition variable that never times out, so a lost wake-up is a deadlock, which loom finds. The queue's own
-//! atomics are the standard ones: they are only touched under the lock. At most three preemptions.
+//! The futex is a condition variable that never times out, so a lost wake-up is a deadlock, which loom finds. The
+//! queue's own atomics are the standard ones: they are only touched under the lock. At most three preemptions.
 
 use loom::thread;
 

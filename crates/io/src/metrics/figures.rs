@@ -258,8 +258,10 @@ fn of_class(info: &ClassInfo, view: &ClassView, table: &[ClassInfo]) -> ClassMet
             total: of(|latencies| &latencies.total),
         }
     };
+
     let waited =
         |reason: WaitReason| ReasonMetrics { reason: reason.name().to_owned(), waited_ns: stats.waited_for_ns(reason) };
+
     ClassMetrics {
         class: info.name.to_string(),
         group: info.parent.and_then(|group| table.get(group.index())).map(|group| group.name.to_string()),
@@ -291,7 +293,7 @@ mod tests {
     fn fine_buckets_fall_into_the_bound_that_holds_all_of_them() {
         let mut histogram = Histogram::new();
         let (first_ns, second_ns) = (LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[1]);
-        // A bound is the first duration of a fine bucket, so itself it counts with the next.
+        // A bound is the first duration of a fine bucket, so a duration equal to it counts in the next.
         let beyond_ns = LATENCY_BOUNDS_NS[LATENCY_BOUNDS_NS.len() - 1] + 1;
         for ns in [1, first_ns - 1, first_ns, second_ns - 1, beyond_ns] {
             histogram.record(ns);

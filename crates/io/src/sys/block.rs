@@ -22,7 +22,7 @@
 //!     println!("{found}"); // nvme1n1p1 is mounted on /data: unmount it first (`umount /data`)
 //! }
 //! let claim = block::claim(Path::new("/dev/nvme1n1"))?;
-//! It cannot be mounted until `claim` is dropped.
+//! // Nobody can mount it until `claim` is dropped.
 //! drop(claim);
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -98,6 +98,7 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
     let mut found = Vec::new();
     let mut devices = vec![name.to_owned()];
     devices.extend(sysfs::partitions(sys_root, name));
+
     for device in devices {
         let number = sysfs::number(sys_root, &device);
         let dm_name = sysfs::dm_name(sys_root, &device);
@@ -105,6 +106,7 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
             Some(node) => node == device || dm_name.as_deref().is_some_and(|n| node.strip_prefix("mapper/") == Some(n)),
             None => false,
         };
+
         let mounted = mounts.iter().filter(|mount| Some(mount.number) == number || is_it(&mount.source));
         found
             .extend(mounted.map(|mount| Use::Mounted { device: device.clone(), mountpoint: mount.mountpoint.clone() }));
@@ -116,6 +118,7 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
             holder,
         }));
     }
+
     Ok(found)
 }
 
@@ -146,12 +149,14 @@ pub fn claim(path: &Path) -> io::Result<File> {
     let failed = |error: &io::Error, remedy: &str| {
         io::Error::new(error.kind(), format!("cannot claim {}: {error}{remedy}", path.display()))
     };
+
     // `O_EXCL` means a claim only for block devices, and opening other kinds may block for ever.
     let metadata = std::fs::metadata(path).map_err(|error| failed(&error, ""))?;
     if !metadata.file_type().is_block_device() {
         let message = format!("cannot claim {}: it is not a block device", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
     let file = opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
@@ -160,6 +165,7 @@ pub fn claim(path: &Path) -> io::Result<File> {
         io::ErrorKind::PermissionDenied => failed(&error, ": run as root, and in a container give it the device"),
         _ => failed(&error, ""),
     })?;
+
     if file.metadata()?.rdev() != metadata.rdev() {
         let message = format!("cannot claim {}: it became another device meanwhile; try again", path.display());
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));

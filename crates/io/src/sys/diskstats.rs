@@ -154,6 +154,7 @@ impl Counters {
         if numbers.len() < 11 {
             return None;
         }
+
         let at = |index: usize| numbers.get(index).copied();
         Some(Counters {
             reads: at(0)?,

@@ -522,7 +522,7 @@ mod tests {
         file
     }
 
-    /// Everything that can be read: events, and what was lost.
+    /// Returns everything readable: events, and the losses.
     fn read(file: &[u8]) -> Result<(Vec<Event>, Option<Names>, Lost), OpenError> {
         let mut reader = Reader::new(file)?;
         let (mut events, mut names) = (Vec::new(), None);

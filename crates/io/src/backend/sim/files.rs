@@ -326,7 +326,8 @@ mod tests {
         Change::Write { offset, data: vec![byte; len] }
     }
 
-    /// What is left of these changes when all that is not durable is dropped: (is there a file, its bytes).
+    /// Returns the result of these changes when everything not durable is dropped: (whether there is a file, its
+    /// bytes).
     fn left(changes: &[(Change, bool)], sync: Option<bool>, late: Option<Change>) -> Option<Vec<u8>> {
         let (mut files, mut dice) = world(SimFaults { unsynced_kept_probability: 0.0, ..SimFaults::default() });
         let file = files.get_mut(0)?;
@@ -343,8 +344,8 @@ mod tests {
         files.find(Path::new("a")).and_then(|at| files.get(at)).map(|file| file.read(0, 4096))
     }
 
-    /// Changes and whether each is durable by itself, a sync (data only?), a change after its submission, and what is
-    /// left.
+    /// Changes, each with whether it is durable by itself; a sync (data only?); a change after the sync's submission;
+    /// and the result.
     type Case<'a> = (&'a [(Change, bool)], Option<bool>, Option<Change>, Option<&'a [u8]>);
 
     #[test]
@@ -355,13 +356,13 @@ mod tests {
             (&[(a.clone(), false)], None, None, None),
             (&[(a.clone(), false)], Some(false), None, Some(&[1, 1])),
             (&[(a.clone(), false)], Some(true), None, Some(&[1, 1])),
-            // What completes after the sync was submitted is not covered.
+            // A change that completes after the sync was submitted is not covered.
             (&[(a.clone(), false)], Some(false), Some(b.clone()), Some(&[1, 1])),
-            // A new length alone waits for a full sync; before a write it goes with it.
+            // A new length after the last write waits for a full sync; one before a write is covered with it.
             (&[(a.clone(), false), (cut.clone(), false)], Some(true), None, Some(&[1, 1])),
             (&[(a.clone(), false), (cut.clone(), false)], Some(false), None, Some(&[1])),
             (&[(a.clone(), false), (cut, false), (b.clone(), false)], Some(true), None, Some(&[1, 0, 2, 2])),
-            // A durable write over an unsynced one stays on top, and does not take it along.
+            // A durable write over an unsynced one stays on top, and does not make the other durable.
             (&[(a.clone(), false), (write(1, 9, 2), true)], Some(false), None, Some(&[1, 9, 9])),
         ];
         for (changes, sync, late, expect) in cases {

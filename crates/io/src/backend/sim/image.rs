@@ -10,6 +10,7 @@
 //! # Limits
 //! No lock: the world that owns the images has one.
 //!
+//! # Example
 //! Writing 4 bytes at 8190 makes pages 1 and 2; the length is then 8194. Discarding 4096 bytes at 8192 drops page 2;
 //! the length stays.
 

@@ -262,10 +262,12 @@ unsafe impl Backend for SimBackend {
             Ok(flight) => flight,
             Err(errno) => return Submit::Done(Err(errno)),
         };
+
         let mut machine = self.shared.machine();
         if machine.boot != self.boot {
             return Submit::Done(Err(libc::EIO));
         }
+
         let is_change = !matches!(flight.kind, Kind::Read | Kind::Sync { .. });
         if let Err(errno) = machine.check_state(flight.file, is_change) {
             return Submit::Done(Err(errno));
@@ -276,6 +278,7 @@ unsafe impl Backend for SimBackend {
         if self.operations.len() >= self.capacity {
             return Submit::Busy;
         }
+
         flight.key = self.operations.insert(operation);
         machine.launch(flight);
         Submit::Queued
@@ -290,6 +293,7 @@ unsafe impl Backend for SimBackend {
         if let Some(member) = self.shared.machine().members.get_mut(self.member) {
             reaped.extend(member.ready.drain(..));
         }
+
         let mut count = 0;
         for Landed { key, result, data } in reaped.drain(..) {
             let Some(operation) = self.operations.try_remove(key) else { continue };
@@ -318,6 +322,7 @@ unsafe impl Backend for SimBackend {
             if self.is_called(&mut machine, deadline_ns)? {
                 return Ok(());
             }
+
             match machine.pace {
                 Pace::Noted => return Ok(()),
                 Pace::Alone => match machine.next_event_ns().into_iter().chain(deadline_ns).min() {
