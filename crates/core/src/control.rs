@@ -469,7 +469,6 @@ impl Controller {
 
     /// Sets the largest window now, and moves the centre within it.
     fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
-
         let cap_ns = totals.outstanding_cap_ns.map_or(self.bound_ns, |cap_ns| cap_ns.max(1) as f64);
         self.ceiling_ns = cap_ns.max(self.floor_ns()).min(self.bound_ns);
 
@@ -695,7 +694,6 @@ impl Controller {
         }
 
         self.centre_ns = centre_ns;
-
         if let Some(usual) = &mut self.usual_rate {
             *usual *= exp(ln_step * elasticity.clamp(0.0, 1.0));
         }

@@ -356,7 +356,6 @@ impl Tags {
             let stretch = match (old[at].get(), new[at].get()) {
                 (Some(old), Some(new)) => old as f64 / new as f64,
                 _ => 0.0,
-
             };
             (tag_ticks, stretched * stretch)
         });

@@ -125,7 +125,6 @@ pub(crate) struct Tree {
 impl Tree {
     pub(crate) fn new(fairness: Fairness, lane: usize) -> Tree {
         Tree {
-
             nodes: Vec::new(),
             groups: Vec::new(),
             free_groups: Vec::new(),
@@ -227,7 +226,6 @@ impl Tree {
 
     /// Activates or deactivates `at` and its ancestors, after a class's queue has filled or emptied or a node was
     /// parked.
-
     pub(crate) fn settle(&mut self, mut at: u32) {
         loop {
             let node = self.node(at);
@@ -391,7 +389,6 @@ impl Tree {
 
     /// Returns whether shares alone would let class `at` be served now.
     pub(crate) fn is_due_by_shares(&self, class: u32) -> bool {
-
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return true;
         }
@@ -448,7 +445,6 @@ impl Tree {
             let child = self.top_child(at)?;
             let group = self.clock(at);
             if group.queues() > 1 {
-
                 ahead = ahead.max(clock::distance(group.mean(), self.clock(child).own(), group.weight()));
             }
             at = child;
@@ -465,7 +461,6 @@ impl Tree {
     /// if it had work: above 0, at most 1.
     pub(crate) fn part_of(&self, class: u32, above: u32) -> f64 {
         let mut part = 1.0;
-
         let mut at = class;
         while at != above && at != ROOT {
             let node = self.node(at);
@@ -521,7 +516,6 @@ impl Tree {
         }
 
         let alone = self.clock(ROOT).queues() <= 1;
-
         let mut at = class;
         while by_shares && at != ROOT {
             let (parent, per_share) = (self.node(at).parent, self.node(at).per_share);

@@ -243,7 +243,6 @@ impl Gate {
     ) -> io::Result<usize> {
         let mut moved = 0;
         loop {
-
             let left = u32::try_from(len_bytes - moved).unwrap_or(u32::MAX);
             let permit = match self.enter(class, op, left) {
                 Ok(permit) => permit,

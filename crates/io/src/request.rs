@@ -297,7 +297,6 @@ pub(crate) fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<
             None => Memory::None,
         },
         Data::Many(buffers) => {
-
             let (mut skip, mut want) = (from as usize, len as usize);
             let mut list = Vec::with_capacity(buffers.len());
 

@@ -212,13 +212,11 @@ fn make_reactor(
     world: &World,
     cpu: Option<usize>,
 ) -> Result<(Reactor, Choice), StartError> {
-
     if let Some(cpu) = cpu {
         sys::pin::pin_current_thread(cpu).map_err(StartError::System)?;
     }
 
     sys::pin::sharpen_timers().map_err(StartError::System)?;
-
     let (backend, choice) = match options.backend {
         // One memory for all shards: writes of one are visible to the others.
         Some(kind @ BackendKind::Memory) => {

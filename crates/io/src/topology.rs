@@ -191,7 +191,6 @@ impl Topology {
         disks: Vec<DiskSetup>,
         reactor_config: ReactorConfig,
     ) -> Result<Topology, TopologyError> {
-
         let (shards, numa_nodes) = (nodes.len() as u16, node_count(&nodes));
         if shards == 0 {
             return Err(TopologyError::NoShards);

@@ -199,7 +199,6 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
             world.step();
         }
         if at_ns >= for_ns {
-
             break;
         }
 
@@ -304,7 +303,6 @@ impl World<'_> {
     }
 
     fn step(&mut self) {
-
         self.last_step = (self.now_ns, self.totals.completions);
         if let Some(controller) = &mut self.run.controller {
             controller.step(self.now_ns, &self.totals);

@@ -115,7 +115,6 @@ impl Server {
     /// # Errors
     /// See [`ServeError`].
     pub fn start_in(directory: &Path, topology: &Topology, program: &str) -> Result<Server, ServeError> {
-
         place::prepare(directory).map_err(|error| ServeError::Directory { path: directory.to_owned(), error })?;
         place::remove_stale(directory);
 
@@ -350,7 +349,6 @@ impl Office {
 
     fn answer(&mut self, line: &[u8], client: u64, seen: &mut Option<Arc<Look>>) -> Answer {
         let request = match serde_json::from_slice(line) {
-
             Ok(request) => request,
             Err(error) => {
                 let message = format!("not a request of protocol {PROTOCOL}: {error}");
@@ -459,7 +457,6 @@ impl Office {
         }
         if self.topology.trace().is_recording() {
             return Err(trace("a trace is being recorded already: stop it first".to_owned()));
-
         }
         let cannot = |error: &dyn std::fmt::Display| trace(format!("cannot record {}: {error}", path.display()));
 

@@ -331,7 +331,6 @@ impl State {
     /// Lets the queue dispatch until nothing more may be dispatched.
     fn run(&mut self, now_ns: u64, disk: u16) {
         loop {
-
             while let Some(piece) = self.queue.poll_dispatch(now_ns) {
                 let key = piece.user_data() as usize;
                 let Some(entry) = self.calls.get_mut(key) else {
@@ -375,7 +374,6 @@ impl State {
             }
         }
         if self.tracer.is_on() {
-
             self.note_blocked(now_ns, disk);
         }
     }

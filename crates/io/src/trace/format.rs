@@ -342,7 +342,6 @@ impl<R: Read> Reader<R> {
     /// See [`OpenError`].
     pub fn new(mut input: R) -> Result<Reader<R>, OpenError> {
         let mut head = Vec::new();
-
         input.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
         if !head.starts_with(MAGIC) {
             return Err(OpenError::NotATrace);
@@ -450,7 +449,6 @@ fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Returns the chunk of these bytes, the events dropped before it, and the unknown events in it; `None` if its body is
 /// damaged.
-
 fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
     let (head, body) = bytes.split_at_checked(CHUNK_HEAD_BYTES)?;
     if crc32c::crc32c(body) != word(head, 20)? {

@@ -295,7 +295,6 @@ impl Recorder {
 
     /// Writes the events in the ring of `shard`, or in all. Returns `false` if the trace of `epoch` is over.
     pub(super) fn carry(&self, epoch: u64, shard: Option<u16>) -> bool {
-
         let mut place = self.session();
         let Some(session) = place.as_mut().filter(|session| session.epoch == epoch && session.error.is_none()) else {
             return false;

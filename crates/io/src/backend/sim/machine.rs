@@ -104,7 +104,6 @@ impl Machine {
         let disk = match found.and_then(|file| self.files.get(file)) {
             Some(file) => Some(file.disk),
             None => self.mounted_at(path),
-
         };
         if let Some(disk) = disk {
             self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
@@ -244,8 +243,8 @@ impl Machine {
         for disk in &mut self.disks {
             disk.device.advance(self.now_ns, &mut landing);
         }
-        // Stable: completions of one instant land by disk, then in the order of their device.
 
+        // Stable: completions of one instant land by disk, then in the order of their device.
         landing.sort_by_key(|completion| completion.at_ns);
         let room = usize::try_from(enough.saturating_sub(self.landed)).unwrap_or(usize::MAX);
         for completion in landing.drain(..room.min(landing.len())) {

@@ -193,7 +193,6 @@ impl Reader {
 
     /// Begins a read into each free block.
     fn submit_free(&mut self) -> io::Result<()> {
-
         let len_bytes = self.scratch.block_bytes();
         while let Some(index) = self.free.pop() {
             let offset = self.next_offset();

@@ -161,7 +161,6 @@ fn discard_pieces(
             Submit::Busy => return Err(io::Error::other("the backend takes fewer operations than it promised")),
         };
         while answer.is_none() {
-
             backend.wait(None)?;
             backend.reap(&mut |completion| answer = Some(completion.result));
         }
@@ -172,7 +171,6 @@ fn discard_pieces(
         }
     }
     let moved_bytes = times_ns.len() as f64 * f64::from(PIECE_BYTES);
-
     let total_ns = times_ns.iter().sum::<u64>().max(1);
     Ok(DiscardCost {
         piece_bytes: PIECE_BYTES,
