@@ -59,7 +59,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The six rates, in the order of the tags.
+    /// Returns the six rates, in the order of the tags.
     fn rates(&self) -> [Rate; 6] {
         [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
     }
@@ -151,7 +151,6 @@ pub(crate) struct Tags {
 }
 
 /// Use of the limits before they changed, taken over at the first use afterwards, because the change itself gets no
-/// time.
 /// time.
 #[derive(Debug)]
 struct Inherited {

@@ -75,7 +75,7 @@ struct Level {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Experience {
     pub(crate) total_ns: u64,
-    /// The part of `total_ns` in the device, up to the end of the last piece.
+    /// The part of `total_ns` that the last piece spent in the device.
     pub(crate) device_ns: u64,
 }
 

@@ -12,8 +12,8 @@
 //! | kind | offset | length | detail |
 //! |---|---|---|---|
 //! | Queued | of the request in its file | of the request | number of the file |
-//! | Blocked | 0 | 0 | until it will be looked at again, ns; `reason` says what is waited for |
-//! | Dispatched | of the piece in its file | of the piece | cost in the disk model, ns of device time; `reason`: what its class waited for most |
+//! | Blocked | 0 | 0 | ns until the next look; `reason`: what is waited for |
+//! | Dispatched | of the piece in its file | of the piece | model cost, ns; `reason`: its class's longest wait |
 //! | Submitted | as dispatched | as dispatched | 0 |
 //! | Completed | as dispatched | bytes moved | longest time, ns, for which it may have been done before |
 //! | Reaped | as dispatched | bytes moved | 0, or the error number |

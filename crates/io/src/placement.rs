@@ -15,8 +15,8 @@
 //! their own node while it has processors left, then to any.
 //!
 //! # Example
-//! 6 shards on nodes of 4 and 4 processors: 3 on each. 3 queues: 2 on the first node (shards 0, 1 and shard 2), 1 on the
-//! other (shards 3, 4, 5).
+//! 6 shards on nodes of 4 and 4 processors: 3 on each. 3 queues: 2 on the first node (shards 0, 1 and shard 2), 1 on
+//! the other (shards 3, 4, 5).
 
 use std::collections::BTreeMap;
 

@@ -280,8 +280,8 @@ pub unsafe trait Backend {
     /// `Unsupported` if the backend has no registered memory, otherwise the refusal. Operations then name no region.
     ///
     /// # Safety
-    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that names
-    /// it has come back.
+    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that
+    /// names it has come back.
     unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
         let _ = (ptr, len_bytes);
         let what = format!("the backend {} has no registered memory", self.name());

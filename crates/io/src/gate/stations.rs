@@ -78,7 +78,7 @@ impl State {
         events.into_iter().for_each(|event| self.record(event));
     }
 
-    /// Records that the call has ended; its own thread ends it.
+    /// Records the end of a call, from the completion of its pieces to the callback, at one time.
     pub(super) fn note_over(
         &mut self,
         now_ns: u64,
