@@ -1,20 +1,21 @@
-//! Controllers: background work gets the shares that its backlog asks for, and ingestion the rate that it leaves.
+//! Controllers for background work: shares that follow its backlog, and an ingestion rate that follows its debt.
 //!
 //! # Why
-//! Static shares are wrong most of the time: compaction with too few falls behind, reads look into more and more files and
-//! the disk fills; with too many it takes the disk from queries although nothing is waiting. The right number is the one at
-//! which background work is as fast as what causes it, and the backlog says on which side of it one is.
+//! Static shares are wrong most of the time. With too few, compaction falls behind, reads search more and more files,
+//! and the disk fills; with too many, it takes the disk from queries although nothing is waiting. The right number
+//! makes background work as fast as its cause, and the backlog shows on which side of it one is.
 //!
 //! # How it works
-//! [`ShareCurve`] maps a backlog to shares, piece by piece linear; more backlog gives more shares, and where work comes in
-//! as fast as it is done both stand still. There is no integral term: the backlog is the integral. [`ShareController`] asks
-//! the curve at an interval and leaves small changes alone. [`size_tiered_bytes`] and [`leveled_bytes`] compute backlogs of
-//! log-structured trees. When all shares are given and backlog still grows, writes have to slow down: [`ingestion_delay_ns`]
-//! delays each by how full something is, [`IngestionRate`] bounds all of them by the debt.
+//! [`ShareCurve`] maps a backlog to shares, piecewise linear. More backlog gives more shares; both settle where work is
+//! done as fast as it arrives. There is no integral term: the backlog is the integral. [`ShareController`] evaluates
+//! the curve at an interval and ignores small changes. [`size_tiered_bytes`] and [`leveled_bytes`] compute backlogs of
+//! log-structured trees. If all shares are given and the backlog still grows, writes have to slow down:
+//! [`ingestion_delay_ns`] delays each of them by how full a buffer is, [`IngestionRate`] bounds all of them by the
+//! debt.
 //!
 //! # Limits
-//! Pure functions of time and backlog; whoever calls gives the shares to the disk ([`crate::Disk::set_shares`]) and holds the
-//! writes back. The curves are ScyllaDB's, as are the two backlogs of its compaction (`compaction_controller.md`) and the
+//! Pure functions of time and backlog: the caller sets the shares ([`crate::Disk::set_shares`]) and holds the writes
+//! back. The curves are ScyllaDB's, as are the two backlogs of its compaction (`compaction_controller.md`) and the
 //! delay (view flow control, 2018); the rate and the debt of levels are RocksDB's (`WriteController`,
 //! `EstimateCompactionBytesNeeded`).
 //!
@@ -33,14 +34,15 @@
 //! assert_eq!(compaction.update(250_000_000, 30.0), Some(1000));
 //! ```
 
-/// A map from backlog to shares: linear between its points, level before the first and after the last.
+/// A map from backlog to shares: linear between its points, constant before the first and after the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShareCurve {
     points: Vec<(f64, u32)>,
 }
 
 impl ShareCurve {
-    /// A curve through `points`, (backlog, shares). `None` when there are none, or when backlogs are not finite and rising.
+    /// Returns a curve through `points`, pairs of backlog and shares. `None` if there are no points, or if their
+    /// backlogs are not finite and rising.
     #[must_use]
     pub fn new(points: &[(f64, u32)]) -> Option<ShareCurve> {
         let is_finite = points.iter().all(|(backlog, _)| backlog.is_finite());
@@ -48,20 +50,21 @@ impl ShareCurve {
         (!points.is_empty() && is_finite && rises).then(|| ShareCurve { points: points.to_vec() })
     }
 
-    /// ScyllaDB's for compaction; backlog in bytes to be written over bytes of memory: never below 50 shares, 100 at 1.5, 1000
-    /// at 30.
+    /// Returns ScyllaDB's curve for compaction, whose backlog is bytes to be written over bytes of memory: 50 shares at
+    /// 0, 100 at 1.5, 1000 at 30.
     #[must_use]
     pub fn compaction() -> ShareCurve {
         ShareCurve { points: vec![(0.0, 50), (1.5, 100), (30.0, 1000)] }
     }
 
-    /// ScyllaDB's for flushing memtables; backlog in dirty memory over what may be dirty: 10 shares at 0.6, 200 at 0.8, 1000 at 1.
+    /// Returns ScyllaDB's curve for flushing memtables, whose backlog is dirty memory over its limit: 10 shares at 0.6,
+    /// 200 at 0.8, 1000 at 1.
     #[must_use]
     pub fn flush() -> ShareCurve {
         ShareCurve { points: vec![(0.0, 0), (0.6, 10), (0.8, 200), (1.0, 1000)] }
     }
 
-    /// Shares at `backlog`: at least 1. A backlog that is no number counts as none.
+    /// Returns the shares at `backlog`, at least 1. A NaN counts as no backlog.
     #[must_use]
     pub fn shares(&self, backlog: f64) -> u32 {
         let backlog = if backlog.is_nan() { f64::NEG_INFINITY } else { backlog };
@@ -74,15 +77,15 @@ impl ShareCurve {
             (Some((_, last)), None) => f64::from(last),
             (None, first) => first.map_or(1.0, |(_, shares)| f64::from(*shares)),
         };
-        // Rounded: the sum is positive.
+        // Rounds to the nearest: the sum is positive.
         ((shares + 0.5) as u32).max(1)
     }
 }
 
-/// The part of its shares by which a class has to be wrong before [`ShareController`] changes them.
+/// Relative change of a class's shares below which [`ShareController`] leaves them alone.
 pub const DEAD_BAND: f64 = 0.02;
 
-/// Turns a backlog into shares, now and then.
+/// Turns a backlog into shares at an interval.
 #[derive(Clone, Debug)]
 pub struct ShareController {
     curve: ShareCurve,
@@ -92,13 +95,15 @@ pub struct ShareController {
 }
 
 impl ShareController {
-    /// A controller that looks at the backlog each `interval_ns`. ScyllaDB takes 50 ms for flushes and 250 ms for compaction.
+    /// Returns a controller that evaluates the backlog every `interval_ns`. ScyllaDB uses 50 ms for flushes and 250 ms
+    /// for compaction.
     #[must_use]
     pub fn new(curve: ShareCurve, interval_ns: u64) -> ShareController {
         ShareController { curve, interval_ns, next_ns: 0, shares: 0 }
     }
 
-    /// The shares to set now, if it is time and they differ from those set last by more than [`DEAD_BAND`].
+    /// Returns the shares to set, if the interval has passed and they differ from the last ones by more than
+    /// [`DEAD_BAND`].
     pub fn update(&mut self, now_ns: u64, backlog: f64) -> Option<u32> {
         if now_ns < self.next_ns {
             return None;
@@ -112,7 +117,7 @@ impl ShareController {
         Some(shares)
     }
 
-    /// The shares that were set last; 0 before the first.
+    /// Returns the shares set last; 0 before the first.
     #[must_use]
     pub fn shares(&self) -> u32 {
         self.shares
@@ -122,17 +127,17 @@ impl ShareController {
 /// A sorted file of a size-tiered tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeFile {
-    /// Its length. Of a file that is being written: what there is of it.
+    /// Its length; of a file being written, the length so far.
     pub bytes: u64,
-    /// What compactions that run now have read of it.
+    /// Bytes of it that running compactions have read.
     pub compacted_bytes: u64,
 }
 
-/// Files that are merged at a time in a size-tiered tree: each merge quadruples the length.
+/// Files merged at a time in a size-tiered tree: each merge quadruples the length.
 const TIER: f64 = 4.0;
 
-/// Bytes that compaction has still to write until the files of a size-tiered tree are one: each byte of a file that has been
-/// compacted up to C is written log4(T/S) times more, S being the file's length and T that of the tree.
+/// Returns the bytes that compaction must still write until the files of a size-tiered tree are one. Each byte of a
+/// file not yet compacted is written log4(T/S) times more, S being the length of the file and T that of the tree.
 #[must_use]
 pub fn size_tiered_bytes(files: &[TreeFile]) -> f64 {
     let tree_bytes: f64 = files.iter().map(|file| file.bytes as f64).sum();
@@ -143,9 +148,10 @@ pub fn size_tiered_bytes(files: &[TreeFile]) -> f64 {
     files.iter().filter(|file| file.bytes > 0).map(of_file).sum()
 }
 
-/// Bytes that compaction has still to read and write until no level of a leveled tree is above its target. `level_bytes`
-/// begins with level 0, whose target is nothing; level 1 may have `base_bytes`, each further one `fan_out` times more, and the
-/// last any number. What is above a target goes down and is merged with the part of the next level that it overlaps.
+/// Returns the bytes that compaction must still read and write until no level of a leveled tree exceeds its target.
+/// `level_bytes` begins with level 0, whose target is zero. Level 1 may have `base_bytes`, each further level `fan_out`
+/// times more, the last any number. The excess of a level moves down and is merged with the part of the next level that
+/// it overlaps.
 #[must_use]
 pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 {
     let (mut debt, mut from_above, mut target) = (0.0, 0.0, 0.0);
@@ -161,43 +167,44 @@ pub fn leveled_bytes(level_bytes: &[u64], base_bytes: u64, fan_out: u32) -> u64 
     debt as u64
 }
 
-/// How long to hold one write back: `fullness` cubed of `limit_ns`. Almost nothing while there is room, all of it when there is
-/// none; where writers wait for their answers, their rate settles where as much goes out as comes in.
+/// Returns how long to delay one write: `limit_ns` times the cube of `fullness`. There is almost no delay while there
+/// is room, and the whole limit if there is none. If writers wait for their answers, their rate settles where as much
+/// leaves the buffer as enters it.
 #[must_use]
 pub fn ingestion_delay_ns(fullness: f64, limit_ns: u64) -> u64 {
     let fullness = if fullness.is_nan() { 0.0 } else { fullness.clamp(0.0, 1.0) };
     (fullness * fullness * fullness * limit_ns as f64) as u64
 }
 
-/// What writes may do.
+/// What [`IngestionRate`] allows writes to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ingestion {
-    /// All they want.
+    /// No limit.
     Free,
-    /// So many bytes a second in all.
+    /// A limit for all writes together.
     Delayed {
-        /// At least 16 KiB.
+        /// Bytes per second, at least 16 KiB.
         bytes_per_s: u64,
     },
-    /// Nothing.
+    /// No writes at all.
     Stopped,
 }
 
-/// When writes have to slow down, and how far.
+/// The debts at which writes slow down and stop, and their rate.
 #[derive(Clone, Copy, Debug)]
 pub struct DebtLimits {
-    /// From this debt on writes are delayed.
+    /// Debt from which on writes are delayed.
     pub soft_bytes: u64,
-    /// From this debt on they are stopped; at least `soft_bytes`.
+    /// Debt from which on writes are stopped; at least `soft_bytes`.
     pub hard_bytes: u64,
-    /// The rate to begin with, and never to exceed while delayed, in bytes a second; less than 16 KiB counts as that.
+    /// The first rate of delayed writes, and their highest, in bytes per second. Less than 16 KiB counts as 16 KiB.
     pub rate_max_bytes_per_s: u64,
 }
 
-/// Never slower than this, in bytes a second, while not stopped.
+/// Lowest rate of writes that are not stopped, in bytes per second.
 const RATE_MIN_BYTES_PER_S: u64 = 16 << 10;
 
-/// Bounds ingestion by the debt of compaction: slower while it grows, faster while it falls, as RocksDB does.
+/// Bounds ingestion by the debt of compaction, as RocksDB does: slower while the debt grows, faster while it falls.
 #[derive(Clone, Debug)]
 pub struct IngestionRate {
     limits: DebtLimits,
@@ -207,20 +214,22 @@ pub struct IngestionRate {
 }
 
 impl IngestionRate {
-    /// Nothing is delayed until [`IngestionRate::update`] has seen a debt.
+    /// Returns a rate that delays nothing until [`IngestionRate::update`] gets a debt.
     #[must_use]
     pub fn new(limits: DebtLimits) -> IngestionRate {
         let rate_bytes_per_s = limits.rate_max_bytes_per_s.max(RATE_MIN_BYTES_PER_S);
         IngestionRate { limits, rate_bytes_per_s, debt_bytes: 0, now: Ingestion::Free }
     }
 
-    /// What writes may do at a debt of `debt_bytes`. To be called when a flush or a compaction has ended, as each call while
-    /// delayed is a step: x 0.8 when the debt has not fallen since the call before, x 1.25 when it has, x 0.6 in the last
-    /// quarter before the stop and after one, x 1.4 (for the next time) when the delay ends.
+    /// Returns what writes may do at a debt of `debt_bytes`. Call it at the end of each flush and compaction, because
+    /// each call while writes are delayed is a step: x 0.8 if the debt has not fallen since the previous call, x 1.25
+    /// if it has, x 0.6 in the last quarter before the stop and after a stop, x 1.4 (for the next delay) when the delay
+    /// ends.
     pub fn update(&mut self, debt_bytes: u64) -> Ingestion {
         let DebtLimits { soft_bytes, hard_bytes, rate_max_bytes_per_s } = self.limits;
         let near_stop_bytes = hard_bytes - hard_bytes.saturating_sub(soft_bytes) / 4;
         let last_debt_bytes = std::mem::replace(&mut self.debt_bytes, debt_bytes);
+
         let factor = match self.now {
             _ if debt_bytes >= hard_bytes => 1.0,
             Ingestion::Free if debt_bytes < soft_bytes => 1.0,
@@ -231,6 +240,7 @@ impl IngestionRate {
             Ingestion::Delayed { .. } if debt_bytes >= last_debt_bytes => 0.8,
             Ingestion::Delayed { .. } => 1.25,
         };
+
         let most = rate_max_bytes_per_s.max(RATE_MIN_BYTES_PER_S);
         self.rate_bytes_per_s = ((self.rate_bytes_per_s as f64 * factor) as u64).clamp(RATE_MIN_BYTES_PER_S, most);
         self.now = match debt_bytes {
@@ -312,11 +322,12 @@ mod tests {
             (&[], 0),
             (&[50], 0),
             (&[0, 100, 1000], 0),
-            // 40 of level 0 are merged with all of level 1; 40 too many there are merged with ten times as much below.
+            // 40 of level 0 are merged with all of level 1; the 40 above its target are merged with ten times as much
+            // below.
             (&[40, 100, 1000], 40 + 100 + 40 + 285),
-            // The last level may have what it wants.
+            // The last level has no target.
             (&[0, 100, 999_999], 0),
-            // Too much in level 1 only, and nothing below it to be merged with.
+            // Only level 1 is above its target, and there is nothing below to merge with.
             (&[0, 150, 0], 50),
         ];
         for (levels, expected) in cases {

@@ -1,21 +1,21 @@
 //! The token bucket of a disk, shared by the I/O queues of all shards.
 //!
 //! # Why
-//! A disk yields one device-second a second. Whoever dispatches takes the request's device time out of one bucket that
-//! all shards share, so that together they never promise more than the disk has.
+//! A disk yields one device-second a second. Every dispatch takes the request's device time out of one bucket that all
+//! shards share, so together they never promise more than the disk has.
 //!
 //! # How it works
-//! The generic cell rate algorithm (ITU-T I.371): instead of a level that somebody must refill, one number, the
-//! *theoretical arrival time* (TAT), says until when the tokens already given out last. Taking `cost` moves it by
-//! `cost`; it may be ahead of the clock by the bucket's depth at most. One compare-and-swap, no refill, no timer.
-//! The number counts quarter nanoseconds ([`FS_PER_TICK`]): fine enough with the remainder that each queue carries
-//! itself, and 146 years before it wraps.
+//! The generic cell rate algorithm (ITU-T I.371) keeps no level that must be refilled, only one number: the
+//! *theoretical arrival time* (TAT), until which the tokens given out so far last. Taking `cost` moves it by `cost`; it
+//! may be ahead of the clock by at most the bucket's depth. One compare-and-swap, no refill, no timer. The number
+//! counts quarter nanoseconds ([`FS_PER_TICK`]): fine enough, since each queue carries the remainder itself, and it
+//! wraps after 146 years.
 //!
 //! # Limits
-//! The clock is monotonic. First come, first served between shards; fairness is decided before.
+//! The clock must be monotonic. Shards are served in the order of arrival; fairness is decided before.
 //!
 //! # Example
-//! Depth 750 us, requests of 100 us each: seven go at once, the eighth at 50 us, then one every 100 us.
+//! Depth 750 us, requests of 100 us each: seven pass at once, the eighth at 50 us, then one every 100 us.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::{Cost, FS_PER_NS};
@@ -25,19 +25,19 @@ pub(crate) const TICKS_PER_NS: u64 = 4;
 /// Femtoseconds in a tick.
 pub(crate) const FS_PER_TICK: u64 = FS_PER_NS / TICKS_PER_NS;
 
-/// Whole ticks of a cost, and the femtoseconds left over, given what was left over before.
+/// Returns the whole ticks of a cost plus `carry_fs`, and the femtoseconds left over.
 pub(crate) fn ticks_with_carry(cost: Cost, carry_fs: u64) -> (u64, u64) {
     let fs = cost.as_fs().saturating_add(carry_fs);
     (fs / FS_PER_TICK, fs % FS_PER_TICK)
 }
 
-/// Whole ticks of a cost that is only compared, where what is left over does not matter.
+/// Returns the whole ticks of a cost that is only compared, so that the rest does not matter.
 pub(crate) fn whole_ticks(cost: Cost) -> u64 {
     ticks_with_carry(cost, 0).0
 }
 
-/// See the module's documentation. Every shard writes it: what holds one that is written for each request puts it on a cache line of
-/// its own.
+/// A token bucket that all shards write; see the module's documentation. Where one is written for each request, its
+/// owner puts it on a cache line of its own.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     tat_ticks: AtomicU64,
@@ -50,8 +50,8 @@ impl Default for TokenBucket {
 }
 
 impl TokenBucket {
-    /// Takes `cost_ticks` if the bucket of depth `depth_ns` holds them at `now_ns`; a cost above the depth needs a full
-    /// bucket. Else says when to ask again.
+    /// Takes `cost_ticks` if the bucket of depth `depth_ns` holds them at `now_ns`; otherwise returns when to ask
+    /// again. A cost above the depth needs a full bucket.
     pub(crate) fn try_take(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> Result<(), u64> {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let depth = depth_ns.saturating_mul(TICKS_PER_NS);
@@ -72,7 +72,7 @@ impl TokenBucket {
         }
     }
 
-    /// Whether [`TokenBucket::try_take`] would succeed, and if not, when to ask again.
+    /// Returns whether [`TokenBucket::try_take`] would succeed, and if not, when to ask again.
     pub(crate) fn available(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> Result<(), u64> {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let depth = depth_ns.saturating_mul(TICKS_PER_NS);
@@ -83,7 +83,8 @@ impl TokenBucket {
         Err(full.saturating_sub(depth).div_ceil(TICKS_PER_NS).max(now_ns.saturating_add(1)))
     }
 
-    /// Takes `cost_ticks` in any case and says from when on they may be used: a place in the queue before the bucket.
+    /// Takes `cost_ticks` in any case and returns from when on they may be used: a place in the queue before the
+    /// bucket.
     pub(crate) fn book(&self, now_ns: u64, cost_ticks: u64, depth_ns: u64) -> u64 {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let next = |tat: u64| Some(tat.max(now).saturating_add(cost_ticks));
@@ -93,22 +94,23 @@ impl TokenBucket {
         full.saturating_sub(depth).div_ceil(TICKS_PER_NS)
     }
 
-    /// Until when the tokens that were given out last, in ticks.
+    /// Returns until when the tokens given out so far will last, in ticks.
     pub(crate) fn tat_ticks(&self) -> u64 {
         self.tat_ticks.load(Ordering::Relaxed)
     }
 
-    /// Forgets what was left over before.
+    /// Discards the tokens left over from before `ticks`.
     pub(crate) fn not_before(&self, ticks: u64) {
         self.tat_ticks.fetch_max(ticks, Ordering::Relaxed);
     }
 
-    /// Another bucket that stands where this one does.
+    /// Returns a bucket in the same state.
     pub(crate) fn copy(&self) -> TokenBucket {
         TokenBucket { tat_ticks: AtomicU64::new(self.tat_ticks()) }
     }
 
-    /// Takes `cost_ticks` whatever the bucket holds; those after pay. For work that is already in the device.
+    /// Takes `cost_ticks` even if the bucket does not hold them; later requests wait longer. For work already in the
+    /// device.
     pub(crate) fn take_anyway(&self, now_ns: u64, cost_ticks: u64) {
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         let _ = self
@@ -116,14 +118,14 @@ impl TokenBucket {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tat| Some(tat.max(now).saturating_add(cost_ticks)));
     }
 
-    /// Takes `cost_ticks` from wherever it stands, brought between `least_ticks` and `most_ticks` first. Where it stood.
+    /// Moves the bucket into `least_ticks` to `most_ticks`, then takes `cost_ticks`. Returns where it stood before.
     pub(crate) fn take_between(&self, least_ticks: u64, most_ticks: u64, cost_ticks: u64) -> u64 {
         let next = |tat: u64| Some(tat.min(most_ticks).max(least_ticks).saturating_add(cost_ticks));
         let before = self.tat_ticks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
         before.unwrap_or_else(|tat| tat)
     }
 
-    /// Gives back what a request took that never reached the device.
+    /// Gives back the tokens of a request that never reached the device.
     pub(crate) fn refund(&self, cost_ticks: u64) {
         let _ = self
             .tat_ticks

@@ -1,28 +1,31 @@
 //! Shared virtual time: how classes keep their shares on the whole disk, whichever shards they run on, without a lock.
 //!
 //! # Why
-//! Each shard orders its own classes. But a class with 1000 shares on shard 0 must get five times what one with 200 gets on
-//! shard 1, a class on many shards has its shares once, and the shards of one class are alike. So the clocks are the disk's.
+//! Each shard orders its own classes. Yet a class with 1000 shares on shard 0 must get five times what one with 200
+//! gets on shard 1, a class on many shards has its shares once, and all shards of one class are equal. So the clocks
+//! belong to the disk.
 //!
 //! # How it works
-//! A node of the class tree has a *clock* F: device time received, divided by shares. Its parent knows the weighted *mean* V
-//! of the clocks of its active children, and the sum W of their shares. Serving a cost c moves F by c/w and V by c/W: a few
-//! additions. A node is **eligible** while F <= V. V is a mean, so somebody always is. A node that joins or leaves moves V
-//! so that it stays the mean. Inside a class the same holds once more: each queue (shard) that has work of it is a child
-//! with one share, whose clock nobody else needs to see.
+//! A node of the class tree has a *clock* F: device time received, divided by shares. Its parent has the weighted
+//! *mean* V of the clocks of its active children, and the sum W of their shares. Serving a cost c moves F by c/w and V
+//! by c/W: a few additions. A node is **eligible** while F <= V. V is a mean, so some node always is. A node that joins
+//! or leaves moves V such that V remains the mean. Inside a class the same holds once more: each queue (shard) with
+//! work of the class is a child with one share, whose clock only that queue reads.
 //!
-//! Who joins or leaves is decided by compare-and-swap on one word (queues with work, and the shares counted in W), so W is the
-//! sum of what was counted, whatever raced. V can be off by what raced, and by changes of shares; it is put right a hundred
-//! times a second (`Classes::mend_means`). A queue that sees room, a clock that stands still, and nobody who waits for room
-//! (`Disk::claim`), goes on out of turn for a while; it never touches V for that, or V would not be the mean any more.
+//! Joins and leaves are decided by compare-and-swap on one word (queues with work, and the shares counted in W), so W
+//! is the sum of the counted shares even after races. Races and changes of shares can shift V; it is corrected a
+//! hundred times a second (`Classes::mend_means`). A queue that sees room in the device, a clock that stands still, and
+//! no other queue waiting for room (`Disk::claim`), serves its classes out of turn for a while. It does not move V for
+//! that, or V would no longer be the mean.
 //!
 //! # Limits
-//! Clocks are 64-bit and wrap: units of 1/16 fs a share, compared by difference, which is meaningful up to 576 s of device time
-//! of a class with one share. A node that comes back and seems further ahead than it can be is put to the mean.
+//! Clocks are 64-bit and wrap: units of 1/16 fs per share, compared by difference, which is meaningful up to 576 s of
+//! device time of a class with one share. A node that returns further ahead than is possible is put to the mean.
 //!
 //! # Example
-//! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us a share): A is not
-//! eligible, B is. B is served 120 us: F(B) = 0.6, V = 0.2: A is eligible again, and stays so for four requests more.
+//! A (1000 shares) and B (200) are at 0, V = 0, W = 1200. A is served 120 us: F(A) = 0.12, V = 0.1 (us per share), so A
+//! is not eligible and B is. B is served 120 us: F(B) = 0.6, V = 0.2, so A is eligible again, and for four more
+//! requests.
 
 use std::sync::Arc;
 
@@ -32,43 +35,46 @@ use crate::units::Cost;
 /// Units of a clock in a femtosecond.
 const UNITS_PER_FS: f64 = 16.0;
 
-/// How much further ahead (device time of one share) a clock may be than when it left, and still be believed: when others leave,
-/// the mean falls to whoever is behind, and that may be a class of one share.
+/// How much further ahead a clock may be than when it left, and still be believed, as device time of one share. When
+/// others leave, the mean falls to the nodes that are behind, possibly a class of one share.
 const AHEAD_SLACK_FS: f64 = crate::units::FS_PER_S as f64;
 
-/// A clock that is ahead of the mean by less than 1 us of one share is not ahead: means are rounded, and equal clocks would all be.
+/// Lead over the mean, 1 us of one share, that does not count: means are rounded, and all of several equal clocks could
+/// be ahead.
 const SLACK_UNITS: u64 = 16_000_000_000;
 
-/// Whether a child with `shares` whose clock is `own` may go while the mean is `mean`.
+/// Returns whether a child with `shares` at clock `own` may be served while the mean is `mean`.
 pub(crate) fn is_eligible(own: u64, mean: u64, shares: u32) -> bool {
     !is_before(mean.wrapping_add(SLACK_UNITS / u64::from(shares.max(1))), own)
 }
 
-/// Whether clock `a` is behind clock `b`.
+/// Returns whether clock `a` is behind clock `b`.
 pub(crate) fn is_before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
-/// Device time by which a node with `shares` at clock `earlier` is behind clock `later`; zero when it is ahead.
+/// Returns the device time by which a node with `shares` at clock `earlier` is behind clock `later`; zero if it is
+/// ahead.
 pub(crate) fn between(earlier: u64, later: u64, shares: u32) -> Cost {
     let fs = later.wrapping_sub(earlier) as i64 as f64 / UNITS_PER_FS * f64::from(shares);
     Cost::from_fs(fs.max(0.0) as u64)
 }
 
-/// Device time to be served to a group of weight `weight` until its mean goes from `earlier` to `later`; zero when it is there.
+/// Returns the device time that a group of weight `weight` must be served until its mean moves from `earlier` to
+/// `later`; zero if it is there already.
 pub(crate) fn distance(earlier: u64, later: u64, weight: u64) -> Cost {
     between(earlier, later, u32::try_from(weight).unwrap_or(u32::MAX))
 }
 
-/// One node of the class tree as all queues see it. On a cache line of its own: whoever serves the class writes it. In an `Arc` the
-/// line before it holds the counts, which nobody touches for a request: so two clocks are 128 bytes apart, as prefetchers that
-/// take lines in pairs want it.
+/// One node of the class tree as all queues see it. On a cache line of its own, because every queue that serves the
+/// class writes it. The `Arc` around it puts its counts on the line before, which no request touches: so two clocks are
+/// 128 bytes apart, as prefetchers that fetch lines in pairs require.
 #[repr(align(64))]
 #[derive(Debug)]
 pub(crate) struct Clock {
-    /// Its shares.
+    /// Shares of the node.
     shares: AtomicU64,
-    /// Queues in which the node has work (high half), and its shares as counted in the parent's weight (low half).
+    /// High half: queues in which the node has work. Low half: its shares as counted in the parent's weight.
     active: AtomicU64,
     /// F, in the parent's time.
     own: AtomicU64,
@@ -76,24 +82,25 @@ pub(crate) struct Clock {
     mean: AtomicU64,
     /// W: sum of the shares of the active children. Unused in a class: each of its queues counts 1.
     weight: AtomicU64,
-    /// How far it was ahead of the parent's mean when it left: it is never further when it comes back, whatever has wrapped.
+    /// How far the clock was ahead of the parent's mean when it left. Bounds its lead on return, in case the clocks
+    /// have wrapped.
     lead: AtomicU64,
 }
 
-/// The clocks of a node: one for each lane.
+/// The clocks of a node, one per lane.
 pub(crate) type Clocks = [Clock; 2];
 
-/// Clocks of a node with `shares`.
+/// Returns the clocks of a node with `shares`.
 pub(crate) fn new_clocks(shares: u32) -> Arc<Clocks> {
     Arc::new([Clock::new(shares), Clock::new(shares)])
 }
 
-/// What a change of membership means for the level above.
+/// Effect of a change of membership on the level above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// Others have work of the node as before.
+    /// None: other queues have work of the node as before.
     None,
-    /// The first or last queue: the node joins or leaves its parent, with so many shares.
+    /// The first queue joined or the last left: the node joins or leaves its parent, with `shares`.
     Parent { shares: u32 },
 }
 
@@ -111,12 +118,12 @@ impl Clock {
         self.shares.load(Relaxed) as u32
     }
 
-    /// Queues that have work of the node.
+    /// Returns the number of queues that have work of the node.
     pub(crate) fn queues(&self) -> u32 {
         (self.active.load(Relaxed) >> 32) as u32
     }
 
-    /// Shares counted in the parent's weight while the node is active.
+    /// Returns the shares counted in the parent's weight while the node is active.
     pub(crate) fn counted_shares(&self) -> u32 {
         self.active.load(Relaxed) as u32
     }
@@ -133,7 +140,7 @@ impl Clock {
         positive(self.weight.load(Relaxed))
     }
 
-    /// One more queue has work of this node.
+    /// Counts one more queue with work of this node.
     pub(crate) fn add_queue(&self) -> Edge {
         let mut seen = self.active.load(Relaxed);
         loop {
@@ -149,14 +156,14 @@ impl Clock {
         }
     }
 
-    /// One queue less has work of this node.
+    /// Counts one queue less with work of this node.
     pub(crate) fn remove_queue(&self) -> Edge {
         let before = self.active.fetch_sub(1 << 32, Relaxed);
         debug_assert!(before >> 32 > 0, "left more often than joined");
         if before >> 32 == 1 { Edge::Parent { shares: before as u32 } } else { Edge::None }
     }
 
-    /// Shares may have changed since they were counted: says by how much the parent's weight must change.
+    /// Counts the node's shares anew after a change. Returns by how much the parent's weight must change.
     pub(crate) fn recount(&self) -> i64 {
         let mut seen = self.active.load(Relaxed);
         loop {
@@ -176,7 +183,7 @@ impl Clock {
         self.weight.fetch_add(by as u64, Relaxed);
     }
 
-    /// `child` joins this group with `shares` and at most `credit` of device time to its good.
+    /// Adds `child` to this group with `shares` and a credit of at most `credit` of device time.
     pub(crate) fn join(&self, child: &Clock, shares: u32, credit: Cost) {
         let others = positive(self.weight.fetch_add(u64::from(shares), Relaxed));
         let mean = self.mean();
@@ -189,7 +196,7 @@ impl Clock {
         }
     }
 
-    /// `child` leaves this group.
+    /// Removes `child` from this group.
     pub(crate) fn leave(&self, child: &Clock, shares: u32) {
         let left = positive(self.weight.fetch_sub(u64::from(shares), Relaxed).wrapping_sub(u64::from(shares)));
         if left > 0 {
@@ -198,7 +205,8 @@ impl Clock {
         child.lead.store(lead(child.own(), self.mean()), Relaxed);
     }
 
-    /// A queue whose clock stands at `local` joins this class, as the `queues`-th with work. Its clock from now on.
+    /// Adds a queue whose clock stands at `local` to this class; the caller has counted it already. Returns its new
+    /// clock.
     pub(crate) fn join_queue(&self, local: u64, lead_at_leaving: u64) -> u64 {
         let others = u64::from(self.queues().saturating_sub(1));
         let mean = self.mean();
@@ -209,7 +217,7 @@ impl Clock {
         new
     }
 
-    /// A queue whose clock stands at `local` has left this class. How far it was ahead.
+    /// Removes a queue whose clock stands at `local` from this class. Returns how far it was ahead.
     pub(crate) fn leave_queue(&self, local: u64) -> u64 {
         let left = self.queues();
         if left > 0 {
@@ -225,38 +233,38 @@ impl Clock {
         }
     }
 
-    /// The child's own clock: `cost` was served to it; `per_share` is 1 / its shares. `alone`: see [`add`].
+    /// Moves the child's own clock after it was served `cost`; `per_share` is 1 / its shares. `alone`: see [`add`].
     pub(crate) fn serve(&self, cost: Cost, per_share: f64, alone: bool) {
         add(&self.own, units(cost, per_share), alone);
     }
 
-    /// The group's mean: `cost` was served to one of its children. `carry` keeps what is less than a unit.
+    /// Moves the group's mean after one of its children was served `cost`. `carry` keeps the fraction of a unit.
     pub(crate) fn advance(&self, cost: Cost, carry: &mut f64, alone: bool) {
         let weight = self.weight().max(1) as f64;
         add(&self.mean, whole_units(cost, weight, carry), alone);
     }
 
-    /// The class's mean: `cost` was served to one of its queues.
+    /// Moves the class's mean after one of its queues was served `cost`.
     pub(crate) fn advance_class(&self, cost: Cost, carry: &mut f64) {
         let queues = f64::from(self.queues().max(1));
         add(&self.mean, whole_units(cost, queues, carry), false);
     }
 
-    /// Puts the mean where it should be: `shift` is how far the mean of the children really is from it. Clocks that move
-    /// meanwhile make an error of at most what they move.
+    /// Corrects the mean by `shift`, the distance from it to the true mean of the children. Clocks that move meanwhile
+    /// cause an error of at most their own movement.
     pub(crate) fn mend_mean(&self, shift: i64) {
         if shift != 0 {
             self.mean.fetch_add(shift as u64, Relaxed);
         }
     }
 
-    /// Device time by which a queue of this class lags behind the others.
+    /// Returns the device time by which a queue of this class lags behind the others.
     pub(crate) fn lag_of_queue(&self, local: u64) -> Cost {
         between(local, self.mean(), 1)
     }
 }
 
-/// `cost` over `weight` in whole units; the rest stays in `carry`.
+/// Returns `cost` over `weight` in whole units; keeps the rest in `carry`.
 fn whole_units(cost: Cost, weight: f64, carry: &mut f64) -> u64 {
     let exact = cost.as_fs() as f64 * UNITS_PER_FS / weight + *carry;
     let whole = exact as i64;
@@ -264,8 +272,9 @@ fn whole_units(cost: Cost, weight: f64, carry: &mut f64) -> u64 {
     whole as u64
 }
 
-/// Moves a clock. `alone`: no other queue of the disk has work, so nobody else moves it and a plain store will do (a third of the
-/// price). Should one begin in this very moment, what it adds can be lost: one request's worth, and the mean is mended soon.
+/// Moves a clock. `alone`: no other queue of the disk has work, so no other moves it and a plain store will do, at a
+/// third of the price. If one begins at this very moment, its addition can be lost: one request's worth, and the mean
+/// is soon corrected.
 fn add(clock: &AtomicU64, units: u64, alone: bool) {
     if alone {
         clock.store(clock.load(Relaxed).wrapping_add(units), Relaxed);
@@ -274,23 +283,24 @@ fn add(clock: &AtomicU64, units: u64, alone: bool) {
     }
 }
 
-/// A weight: for a moment it can be less than nothing, when shares change while their class joins on another shard.
+/// Returns a weight, at least 0. It can be negative for a moment, if shares change while their class joins on another
+/// shard.
 fn positive(weight: u64) -> u64 {
     (weight as i64).max(0) as u64
 }
 
-/// What `cost` adds to a clock with 1/`per_share` shares.
+/// Returns the units that `cost` adds to a clock of 1/`per_share` shares.
 pub(crate) fn units(cost: Cost, per_share: f64) -> u64 {
     (cost.as_fs() as f64 * UNITS_PER_FS * per_share + 0.5) as u64
 }
 
-/// How far a clock at `own` is ahead of `mean`.
+/// Returns how far a clock at `own` is ahead of `mean`.
 fn lead(own: u64, mean: u64) -> u64 {
     (own.wrapping_sub(mean) as i64).max(0) as u64
 }
 
-/// Where a clock at `old`, which was `lead` ahead when it left, stands after joining a group whose other children have weight
-/// `others` and mean `mean`.
+/// Returns the position, after joining, of a clock that stood at `old` and was `lead` ahead when it left. The other
+/// children of the group have weight `others` and mean `mean`.
 fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64) -> u64 {
     if others == 0 {
         return mean;
@@ -301,7 +311,8 @@ fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64
     if ahead < -credit_units {
         mean.wrapping_sub(credit_units as u64)
     } else if ahead > 2.0 * lead as f64 + AHEAD_SLACK_FS * UNITS_PER_FS {
-        // The mean grows, but for what joins and leaves: it cannot be much further ahead than it was. The clocks have wrapped.
+        // Except for joins and leaves the mean only grows, so a clock cannot return much further ahead: the clocks have
+        // wrapped.
         mean
     } else {
         old
@@ -312,8 +323,8 @@ fn joined(old: u64, mean: u64, others: u64, shares: u32, credit: Cost, lead: u64
 mod tests {
     use super::*;
 
-    /// A class of 700 shares leaves; then all leave but one of one share that is far behind, and the mean falls to it. What the
-    /// class was ahead is no less true: it once came back with nothing to make up for.
+    /// Regression: a class of 700 shares leaves, then all others but one of one share that is far behind, and the mean
+    /// falls to that one. The class's lead is still true; it once returned with nothing to make up for.
     #[test]
     fn a_clock_is_believed_where_the_mean_has_fallen_to_a_light_class() {
         let group = Clock::new(1);

@@ -1,56 +1,58 @@
-//! The closed loop: how much may be in the device, and how much the disk carries, learnt from what it does.
+//! The closed loop: how much may be in flight, and how much the disk carries, learnt from its completions.
 //!
 //! # Why
 //! A disk's speed changes: it fills up, collects garbage, overheats, spends its burst credits; and a model can be
-//! wrong. What exceeds the *knee* (the smallest amount in flight with nearly all the throughput) only waits in the
-//! device, where nobody can reorder it. The controller finds the knee and follows it.
+//! wrong. Work in flight beyond the *knee* (the smallest amount with nearly all the throughput) only waits in the
+//! device, where it cannot be reordered. The controller finds the knee and follows it.
 //!
 //! # How it works
-//! It decides two numbers: the *window* (model device time that may be in flight) and *capacity scale* (rate of the
-//! disk in model device seconds per second, by which tokens are given out). All rates are of device time, not of
-//! requests, so mixed sizes do not disturb it. Nothing is learnt unless the window was what limited the disk
-//! (`meter`): idle time, light load and missing tokens never move the window.
+//! The controller decides two numbers: the *window* (model device time that may be in flight) and the *capacity scale*
+//! (rate of the disk in model device seconds per second, by which tokens are given out). All rates are of device time,
+//! not of requests, so mixed sizes do not disturb it. It learns only while the window limited the disk (`meter`): idle
+//! time, light load and missing tokens never move the window.
 //!
-//! A duplex disk does a second of each direction in a second: there the rate is that of the busier one. The probe looks at
-//! both, if the window limits both: one wide enough for the busier may be too narrow for the other.
+//! A duplex disk does a second of work in each direction per second; its rate is that of the busier direction. The
+//! probe counts both directions if the window limits both, because a window wide enough for the busier may be too
+//! narrow for the other.
 //!
-//! * **Probe.** The window alternates between two sides of its centre, in pairs high-low, low-high, so that a steady drift of
-//!   the disk cancels out: 12 % up and down, up to 28 % while the knee is far away, the disk is noisy or the window holds only
-//!   a few requests. What was in flight at a switch is not counted. A pair gives the elasticity e = ln(X+/X-) / ln(w+/w-): 1
-//!   below the knee, 0 above. The centre is moved as soon as pairs together say that e is not what the throughput goal asks for
-//!   (`search`): 0.08 for 0.90 of the full throughput.
+//! * **Probe.** The window alternates between two sides of its centre, in pairs high-low, low-high, so that a steady
+//!   drift of the disk cancels out: 12 % up and down, up to 28 % while the knee is far away, the disk is noisy or the
+//!   window holds only a few requests. Requests in flight at a switch are not counted. A pair gives the elasticity e =
+//!   ln(X+/X-) / ln(w+/w-): 1 below the knee, 0 above. The centre moves as soon as pairs together show that e differs
+//!   from the value that the throughput goal asks for (`search`): 0.08 for 0.90 of the full throughput.
 //! * **Fall.** The rates of two turnovers of the window in a row are below 0.55 of the usual. A disk with less
-//!   parallelism wants a smaller window, a disk whose every service is slower does not: the window is cut in
-//!   proportion, and the rate is measured again. Nearly unchanged: the cut stays. Otherwise it is taken back. The new
-//!   rate is the usual one from then on, so the rate of a write cache is forgotten when the cache is full.
-//! * **Recovery.** The rate is above 1.4 of the usual: it is the usual one from now on, and steps are long. A disk
-//!   that got its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
+//!   parallelism needs a smaller window, a disk whose every service is slower does not. So the window is cut in
+//!   proportion, and the rate is measured again. If it is nearly unchanged, the cut stays; otherwise it is taken back.
+//!   The new rate becomes the usual one, so the rate of a write cache is forgotten when the cache is full.
+//! * **Recovery.** The rate is above 1.4 of the usual: it becomes the usual one, and steps are long. A disk that got
+//!   its parallelism back shows no higher rate, but an elasticity near 1, which has the same effect.
 //! * **Stall.** Nothing completes for four mean latencies (up to eight with mixed sizes) and at least 10 ms: nothing is
-//!   learnt until what was in flight has come back.
-//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, so that tokens leave the upward probe room
-//!   where it matters, near the knee; over the part of the latencies in which the requests were certainly in the disk (a
-//!   shard that computes sees completions late). If tokens were the limit: 5 % more, then 10, then 20. Each direction of a duplex disk has its
-//!   own. The window is the test for queueing: as long as it has room, there is no queue in the device beyond the knee, so
-//!   more tokens do no harm.
+//!   learnt until the requests in flight have come back.
+//! * **Capacity scale.** Every 10 ms, if the window was the limit: 1.15 x the rate, so that tokens leave the upward
+//!   probe room near the knee, divided by the part of the latencies in which the requests were certainly in the disk (a
+//!   busy shard sees completions late). If tokens were the limit: 5 % more, then 10, then 20. Each direction of a
+//!   duplex disk has its own scale. The window tests for queueing: while it has room, no queue stands in the device
+//!   beyond the knee, so more tokens do no harm.
 //!
-//! * **Bound.** The largest window is the latency goal, or what keeps the disk busy where that is more: 3 times the
-//!   latency that the requests of late have when none waits for another, and one request. Without that a network volume,
-//!   1 to 2 ms away, would get one request at a time.
+//! * **Bound.** The largest window is the latency goal, or if that is more, the amount that keeps the disk busy: 3
+//!   times the latency that recent requests have when none waits for another, and one request. Otherwise a network
+//!   volume, 1 to 2 ms away, would get one request at a time.
 //!
 //! A step is a handful of additions and comparisons; logarithms are taken once per phase.
 //!
 //! # Limits
-//! The window is never below three requests of the size in which the disk spends most time (but never above the
-//! bound), so a device that serves one request at a time holds up to two more. Disks of a few hundred requests per
-//! second need minutes to find a distant knee. With very mixed sizes a device whose services slow down to a quarter is held too
-//! short for a second or so after the fall. Where all speeds vary by 10 % from one 20 ms to the next, the window rests at 1 to 3,
-//! at worst at 6, times the smallest one with 0.90 of the throughput (`tests`).
+//! The window is never below three requests of the size in which the disk spends most time (nor above the bound), so a
+//! device that serves one request at a time holds up to two more. Disks of a few hundred requests per second need
+//! minutes to find a distant knee. With very mixed sizes, a device whose services slow down to a quarter gets too small
+//! a window for about a second after the fall. If all speeds vary by 10 % from one 20 ms to the next, the window rests
+//! at 1 to 3, at worst 6, times the smallest one with 0.90 of the throughput (`tests`).
 //!
 //! # Example
 //! A device with 16 servers of 100 us, model 160,000 IOPS (6.25 us each): the knee is 16 x 6.25 = 100 us. With a bound
-//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe is above 100 us; the centre rests near
-//! 120 us, where the lower probe costs nothing and one request less would: 17 requests in flight on average. Half of
-//! the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5: kept.
+//! of 400 us the centre begins at 50 us, and elasticity is 1 until the upper probe is above 100 us. The centre rests
+//! near 120 us, where the lower probe costs nothing but one request less would: 17 requests in flight on average. Half
+//! of the servers fail: the rate of two turnovers is 0.5, the centre is cut to 55 us, the rate stays 0.5, so the cut
+//! stays.
 
 mod event;
 mod meter;
@@ -70,21 +72,21 @@ use search::Search;
 pub(crate) use tuning::BOUND_UNLOADED;
 use tuning::*;
 
-/// What may be chosen about the closed loop.
+/// Settings of the closed loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControlConfig {
-    /// Whether the window is adapted. Without, it stays at its bound.
+    /// Whether the window is adapted. If not, it stays at its bound.
     pub enabled: bool,
-    /// The least capacity scale, above 0.
+    /// The smallest capacity scale, above 0.
     pub scale_min: f64,
-    /// The largest capacity scale, at least `scale_min`. Equal to it, the scale is fixed.
+    /// The largest capacity scale, at least `scale_min`. If equal, the scale is fixed.
     pub scale_max: f64,
-    /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values are taken as the nearest): the
-    /// more, the longer requests wait in the device. The latency goal bounds the window all the same.
+    /// The part of the disk's full throughput that the window keeps, 0.5 to 0.99 (other values count as the nearest).
+    /// The higher it is, the longer requests wait in the device. The latency goal bounds the window nevertheless.
     pub throughput_goal: f64,
 }
 
-/// The throughput goal where none is set.
+/// The throughput goal if none is set.
 pub const DEFAULT_THROUGHPUT_GOAL: f64 = 0.9;
 
 impl ControlConfig {
@@ -99,29 +101,29 @@ impl Default for ControlConfig {
     }
 }
 
-/// What the disk's configuration imposes on the controller.
+/// Bounds that the disk's configuration imposes on the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The largest window, in model device time. Never exceeded.
+    /// The largest window, in model device time; [`Controller::set_bound`] may raise it.
     pub(crate) bound_ns: u64,
     /// The smallest window, whatever the requests cost.
     pub(crate) min_window_ns: u64,
-    /// How long a small request takes on the idle disk, 0 where unknown.
+    /// Latency of a small request on the idle disk; 0 if unknown.
     pub(crate) unloaded_latency_ns: u64,
 }
 
-/// What a duplex disk does in one direction; otherwise all is in the first.
+/// Totals of one direction of a duplex disk; on other disks all work is in the first lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaneTotals {
     /// Model device time completed, in quarter nanoseconds.
     pub(crate) completed_ticks: u64,
-    /// How often the window was full for a request, although this direction had its part of what was in the device.
+    /// Times that the window was full for a request although this direction had its part of the work in flight.
     pub(crate) window_blocks: u64,
-    /// How often tokens were missing.
+    /// Times that tokens were missing.
     pub(crate) token_blocks: u64,
 }
 
-/// Running totals over all shards. Each only grows, apart from what is in flight and the cap.
+/// Running totals over all shards. All only grow, except the work in flight and the cap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     /// Requests completed.
@@ -132,35 +134,35 @@ pub(crate) struct Totals {
     pub(crate) unloaded_work: u64,
     /// Latencies from dispatch to completion, each clipped at [`Controller::latency_clip_ns`].
     pub(crate) latency_ns: u64,
-    /// How much of that the completions may have been back and not seen.
+    /// The part of `latency_ns` in which completions may have been back and not seen.
     pub(crate) late_ns: u64,
     /// Model device time in flight now.
     pub(crate) in_flight_ns: u64,
     /// Requests in flight now.
     pub(crate) in_flight_requests: u32,
-    /// How often a queue had a request and found the window full.
+    /// Times that a queue had a request and found the window full.
     pub(crate) window_blocks: u64,
-    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None`: no such
-    /// class.
+    /// 0.75 x the least, over backlogged classes, of outstanding device time / share of the disk. `None` if there is no
+    /// such class.
     pub(crate) outstanding_cap_ns: Option<u64>,
     pub(crate) lanes: [LaneTotals; 2],
 }
 
-/// Weighs the least latency of a piece by its device time, for [`Totals::unloaded_work`].
+/// Returns the shortest possible latency of a piece weighted by its device time, for [`Totals::unloaded_work`].
 pub(crate) fn unloaded_work(ticks: u64, least_ns: u64) -> u64 {
     (ticks >> UNLOADED_SHIFT).wrapping_mul(least_ns >> UNLOADED_SHIFT)
 }
 
-/// Bits that neither factor of [`unloaded_work`] keeps, so that what comes between two steps fits.
+/// Low bits that [`unloaded_work`] drops of each factor, so that the growth between two steps fits.
 const UNLOADED_SHIFT: u32 = 6;
 
-/// What is going on.
+/// The mode of the controller.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Probe,
-    /// A turnover was slow; is the next one, too?
+    /// A turnover was slow; the next one decides whether it was a fall.
     Suspect,
-    /// The window was cut; is the rate still `rate`?
+    /// The window was cut; the next turnover decides whether the rate is still `rate`.
     Confirm {
         centre_before_ns: f64,
         rate: f64,
@@ -168,14 +170,14 @@ enum Mode {
     Stalled,
 }
 
-/// Which of the two windows of the probe is in force.
+/// The side of the probe in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     High,
     Low,
 }
 
-/// A phase that has ended: ln of its rate, of its window, and of the requests that were in flight.
+/// A phase that has ended: ln of its rate, of its window, and of the requests in flight.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     ln_rate: f64,
@@ -184,8 +186,8 @@ struct Phase {
     ln_requests: f64,
 }
 
-/// Returns ln of the rate of a phase; of a duplex disk where the window limits both directions, the sum of both: what one of them
-/// loses counts in full, however busy the other is.
+/// Returns ln of the rate of a phase. If the window limits both directions of a duplex disk, returns the sum of both,
+/// so that a loss in one counts in full, however busy the other is.
 fn ln_rate(reading: &Reading) -> f64 {
     match reading.held {
         [true, true] if reading.rates[1] > 0.0 => ln(reading.rates[0]) + ln(reading.rates[1]),
@@ -193,15 +195,15 @@ fn ln_rate(reading: &Reading) -> f64 {
     }
 }
 
-/// Returns the elasticity at which a disk gives `throughput_goal` of its full throughput, less a margin because the window
-/// wanders. Of k channels that are asked at random, n requests keep n / (n + k - 1) busy (a closed queueing network with equal
-/// stations), and the elasticity of that is what is missing to 1. A sharper knee gives more than the goal.
+/// Returns the elasticity at which a disk gives `throughput_goal` of its full throughput, less a margin because the
+/// window wanders. Of k channels chosen at random, n requests keep n / (n + k - 1) busy (a closed queueing network with
+/// equal stations), and the elasticity there is 1 minus that. A sharper knee gives more than the goal.
 fn elasticity_goal(throughput_goal: f64) -> f64 {
     let goal = if throughput_goal.is_nan() { DEFAULT_THROUGHPUT_GOAL } else { throughput_goal };
     GOAL_MARGIN * (1.0 - goal.clamp(THROUGHPUT_GOAL_MIN, THROUGHPUT_GOAL_MAX))
 }
 
-/// See the module's documentation.
+/// The controller of one disk; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Controller {
     config: ControlConfig,
@@ -210,10 +212,10 @@ pub(crate) struct Controller {
     mode: Mode,
     side: Side,
     centre_ns: f64,
-    /// The largest window: that of the configuration, or what the disk needs. See [`Controller::set_bound`].
+    /// The largest window: the configured one, or the disk's need. See [`Controller::set_bound`].
     bound_ns: f64,
     ceiling_ns: f64,
-    /// Of each direction of a duplex disk; otherwise the first counts.
+    /// One per direction of a duplex disk; on other disks the first counts.
     scale: [f64; 2],
     scale_growth: [f64; 2],
     reported_scale: [f64; 2],
@@ -223,17 +225,17 @@ pub(crate) struct Controller {
     at_bound: bool,
     first_phase: Option<Phase>,
     usual_rate: Option<f64>,
-    /// Mean square of the relative deviations from it.
+    /// Mean square of the relative deviations from the usual rate.
     rate_variance: f64,
     mean_latency_ns: Option<f64>,
     mean_cost_ns: f64,
     cost_variance_ns2: f64,
-    /// How long the requests of late would take if none waited for another: the mean, weighted by cost.
+    /// Latency of recent requests if none waited for another: the mean, weighted by cost.
     unloaded_ns: Option<f64>,
     last_ns: u64,
     last: Totals,
     last_completion_ns: u64,
-    /// From this number of completions on, requests count in the phase, and in turnover and period.
+    /// Number of completions from which on requests count in the phase; `turnover_from`: in turnover and period.
     phase_from: u64,
     turnover_from: u64,
     phase: Meter,
@@ -243,18 +245,20 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Begins with a part of the largest window, or the unloaded latency where it is known, and the model's own rate.
-    /// Figures of `config` that make no sense are replaced by the nearest that do.
+    /// Returns a controller at the unloaded latency if it is known, otherwise at a part of the largest window, and at
+    /// the model's own rate. Replaces senseless figures of `config` by the nearest sensible ones.
     pub(crate) fn new(config: ControlConfig, limits: Limits) -> Controller {
         let scale_max = if config.scale_max > 0.0 && config.scale_max.is_finite() { config.scale_max } else { 1.0 };
         let scale_min = if config.scale_min > 0.0 { config.scale_min.min(scale_max) } else { scale_max.min(0.05) };
         let bound_ns = limits.bound_ns.max(1) as f64;
         let scale = 1f64.min(scale_max).max(scale_min);
-        // From below: what is measured there takes little time.
+
+        // Begins from below: a measurement takes little time there.
         let begin_ns = match limits.unloaded_latency_ns {
             0 => bound_ns / BEGIN_PART,
             unloaded_ns => (unloaded_ns as f64).min(bound_ns),
         };
+
         let search = Search::new();
         Controller {
             config: ControlConfig { scale_min, scale_max, ..config },
@@ -290,32 +294,33 @@ impl Controller {
         }
     }
 
-    /// The window now, in nanoseconds of model device time: nothing is sent while the device holds as much or more.
+    /// Returns the window, in nanoseconds of model device time. Nothing is sent while the device holds as much or more.
     pub(crate) fn window_ns(&self) -> u64 {
         self.window() as u64
     }
 
-    /// The largest window now, in nanoseconds of model device time.
+    /// Returns the largest window now, in nanoseconds of model device time.
     pub(crate) fn bound_ns(&self) -> u64 {
         self.bound_ns as u64
     }
 
-    /// Whether the window would be larger if every class had more outstanding.
+    /// Returns whether the window would be larger if every class had more outstanding.
     pub(crate) fn is_limited_by_outstanding(&self) -> bool {
         self.last.outstanding_cap_ns.is_some_and(|cap_ns| (cap_ns as f64) < self.bound_ns && self.at_bound)
     }
 
-    /// The rate of the disk over the rate of its model, by which tokens are given out, by direction on a duplex disk.
+    /// Returns the rate of the disk over the rate of its model, by which tokens are given out; one per direction on a
+    /// duplex disk.
     pub(crate) fn capacity_scale(&self) -> [f64; 2] {
         self.scale
     }
 
-    /// Latencies above this are to be counted as this much, so that one stall does not hide what else happens.
+    /// Returns the latency above which latencies are clipped, so that one stall does not hide everything else.
     pub(crate) fn latency_clip_ns(&self) -> u64 {
         self.mean_latency_ns.map_or(CLIP_UNKNOWN_NS, |mean_ns| ((mean_ns * CLIP_LATENCIES) as u64).max(STALL_MIN_NS))
     }
 
-    /// When to call [`Controller::step`] at the latest, so that a stall is noticed. `u64::MAX`: not before a
+    /// Returns the latest time for the next [`Controller::step`], so that a stall is detected. `u64::MAX`: not before a
     /// completion.
     pub(crate) fn next_step_ns(&self) -> u64 {
         if self.last.in_flight_requests == 0 || matches!(self.mode, Mode::Stalled) {
@@ -324,25 +329,24 @@ impl Controller {
         self.last_completion_ns.saturating_add(self.stall_after_ns()).saturating_add(1)
     }
 
-    /// The kept events with a number above `seq`, oldest first.
+    /// Returns the kept events with a number above `seq`, oldest first.
     pub(crate) fn events_since(&self, seq: u64) -> impl Iterator<Item = &ControlEvent> {
         self.events.since(seq)
     }
 
-    /// Writes down what others have decided (`target`).
+    /// Logs a decision made elsewhere (`target`).
     pub(crate) fn note(&mut self, at_ns: u64, kind: EventKind, from: f64, to: f64, reason: EventReason) {
         self.events.push(at_ns, kind, from, to, reason);
     }
 
-    /// Learns from the totals at `now_ns`. To be called at completions, every 16 of them or every millisecond,
-    /// whichever comes first, and at [`Controller::next_step_ns`]. Time that goes backwards is taken as standing
-    /// still.
+    /// Learns from the totals at `now_ns`. Call it at completions, every 16 of them or every millisecond, whichever
+    /// comes first, and at [`Controller::next_step_ns`]. Time that goes backwards counts as standing still.
     pub(crate) fn step(&mut self, now_ns: u64, totals: &Totals) {
         let now_ns = now_ns.max(self.last_ns);
         let completions = totals.completions.saturating_sub(self.last.completions);
         let is_recent = now_ns.saturating_sub(self.last_completion_ns) < STEP_NS;
         if (1..STEP_COMPLETIONS).contains(&completions) && is_recent {
-            // What one of many queues has seen alone says little.
+            // The few completions that one of many queues has seen alone prove little.
             return;
         }
         self.last_ns = now_ns;
@@ -350,24 +354,29 @@ impl Controller {
             self.step_without_completion(now_ns, totals);
             return;
         }
+
         let silence_ns = now_ns.saturating_sub(self.last_completion_ns);
         let is_first = self.mean_latency_ns.is_none();
         self.note_means(completions, totals);
+
         self.set_bound();
         self.set_ceiling(now_ns, totals);
+
         if matches!(self.mode, Mode::Stalled) {
             self.mode = Mode::Probe;
             self.window_event(now_ns, EventKind::StallOver, self.centre_ns, EventReason::SilenceNs(silence_ns));
             self.restart(now_ns, totals);
         } else if is_first || silence_ns > self.stall_after_ns() {
-            // The beginning, idle time, or a stall that nobody has called to report.
+            // The beginning, idle time, or a stall that no call has reported.
             self.restart(now_ns, totals);
         }
+
         let window_was_full = totals.window_blocks > self.last.window_blocks;
         let was_full_for = [0, 1].map(|lane| totals.lanes[lane].window_blocks > self.last.lanes[lane].window_blocks);
         for meter in [&mut self.phase, &mut self.turnover, &mut self.period] {
             meter.note(completions, window_was_full, was_full_for, totals);
         }
+
         self.last_completion_ns = now_ns;
         self.last = *totals;
         if totals.completions < self.turnover_from {
@@ -377,6 +386,7 @@ impl Controller {
         if totals.completions < self.phase_from {
             self.phase = Meter::start(now_ns, totals);
         }
+
         self.end_period(now_ns, totals);
         if self.config.enabled {
             self.end_turnover(now_ns, totals);
@@ -384,7 +394,7 @@ impl Controller {
         }
     }
 
-    /// Idle, or a stall.
+    /// Handles a step without completions: idle time, or a stall.
     fn step_without_completion(&mut self, now_ns: u64, totals: &Totals) {
         self.last.in_flight_requests = totals.in_flight_requests;
         if totals.in_flight_requests == 0 {
@@ -395,6 +405,7 @@ impl Controller {
         if silence_ns <= self.stall_after_ns() || matches!(self.mode, Mode::Stalled) {
             return;
         }
+
         if let Mode::Confirm { centre_before_ns, .. } = self.mode {
             self.centre_ns = centre_before_ns;
         }
@@ -405,7 +416,7 @@ impl Controller {
     fn stall_after_ns(&self) -> u64 {
         match self.mean_latency_ns {
             Some(mean_ns) => {
-                // With mixed sizes the long requests, which take most of the time, are late by more than the mean.
+                // With mixed sizes the long requests, which take most of the time, may be late by more than the mean.
                 let longer = if self.mean_cost_ns > 0.0 { self.typical_ns() / self.mean_cost_ns } else { 1.0 };
                 let longer = longer.min(STALL_LONGER_MAX);
                 ((mean_ns * longer * STALL_LATENCIES) as u64).max(STALL_MIN_NS)
@@ -417,10 +428,12 @@ impl Controller {
     fn note_means(&mut self, completions: u64, totals: &Totals) {
         let count = completions as f64;
         let latency_ns = totals.latency_ns.saturating_sub(self.last.latency_ns) as f64 / count;
+
         let ticks = totals.completed_ticks.saturating_sub(self.last.completed_ticks);
         let cost_ns = ticks as f64 / TICKS_PER_NS as f64 / count;
         let work = totals.unloaded_work.wrapping_sub(self.last.unloaded_work) as f64;
         let unloaded_ns = (ticks > 0).then(|| work * f64::from(1 << (2 * UNLOADED_SHIFT)) / ticks as f64);
+
         match &mut self.mean_latency_ns {
             Some(mean_ns) => {
                 let weight = (MEAN_WEIGHT * count).min(MEAN_WEIGHT_MAX);
@@ -441,11 +454,12 @@ impl Controller {
         }
     }
 
-    /// Sets the bound: the configured one, or what keeps this disk busy where that is more. By Little's law that is the
-    /// unloaded latency, if work spreads evenly; of channels that are asked at random, three requests each keep 0.95 busy
-    /// where services are alike. One request more is for those that do not fit in evenly.
+    /// Sets the bound: the configured one, or the amount that keeps this disk busy if that is more. By Little's law
+    /// that is the unloaded latency if work spreads evenly. Of channels chosen at random, three requests each keep 0.95
+    /// busy if all services are alike. One more request is for those that do not fit in evenly.
     fn set_bound(&mut self) {
         let configured_ns = self.limits.bound_ns.max(1) as f64;
+
         let needed_ns = match self.unloaded_ns {
             Some(unloaded_ns) if self.config.enabled => BOUND_UNLOADED * unloaded_ns + self.typical_ns(),
             _ => 0.0,
@@ -453,10 +467,11 @@ impl Controller {
         self.bound_ns = configured_ns.max(needed_ns);
     }
 
-    /// The largest window now, and the centre within it.
+    /// Sets the largest window now, and moves the centre within it.
     fn set_ceiling(&mut self, now_ns: u64, totals: &Totals) {
         let cap_ns = totals.outstanding_cap_ns.map_or(self.bound_ns, |cap_ns| cap_ns.max(1) as f64);
         self.ceiling_ns = cap_ns.max(self.floor_ns()).min(self.bound_ns);
+
         let capped = self.centre_ns.min(self.ceiling_ns);
         if capped < self.centre_ns * (1.0 - WINDOW_REPORT) {
             self.window_event(now_ns, EventKind::Bound, capped, EventReason::Outstanding);
@@ -464,12 +479,13 @@ impl Controller {
         self.centre_ns = capped.max(self.floor_ns().min(self.ceiling_ns));
     }
 
-    /// The cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
+    /// Returns the cost of the request in which the disk spends the average nanosecond: the mean weighted by cost.
     fn typical_ns(&self) -> f64 {
         if self.mean_cost_ns > 0.0 { self.mean_cost_ns + self.cost_variance_ns2 / self.mean_cost_ns } else { 0.0 }
     }
 
-    /// Three requests of that cost: a window that the longest requests fill alone shows no elasticity, however narrow.
+    /// Returns the smallest window, three requests of typical cost: a window that one long request fills shows no
+    /// elasticity, however narrow it is.
     fn floor_ns(&self) -> f64 {
         (self.typical_ns() * WINDOW_MIN_REQUESTS).max(self.limits.min_window_ns as f64)
     }
@@ -484,7 +500,7 @@ impl Controller {
         wished_ns.max(self.floor_ns()).min(self.ceiling_ns)
     }
 
-    /// Forgets what is being measured; requests in flight now do not count.
+    /// Discards the measurement in progress; requests in flight now do not count.
     fn restart(&mut self, now_ns: u64, totals: &Totals) {
         self.turnover_from = totals.completions.saturating_add(u64::from(totals.in_flight_requests));
         self.turnover = Meter::start(now_ns, totals);
@@ -499,7 +515,7 @@ impl Controller {
         self.phase = Meter::start(now_ns, totals);
     }
 
-    /// Falls, recoveries, and whether a cut was right.
+    /// Ends a turnover: detects falls and recoveries, and judges a cut.
     fn end_turnover(&mut self, now_ns: u64, totals: &Totals) {
         let confirming = matches!(self.mode, Mode::Confirm { .. });
         let needed = if confirming { CONFIRM_COMPLETIONS } else { TURNOVER_COMPLETIONS };
@@ -513,29 +529,34 @@ impl Controller {
         if windows < TURNOVER_WINDOWS && !(may_be_short && windows >= TURNOVER_WINDOWS / 2.0) {
             return;
         }
+
         self.turnover = Meter::start(now_ns, totals);
         if reading.rate > RATE_OVER_TOKENS_MAX * self.scale[0].max(self.scale[1]) {
-            // More than tokens were given out for: several queues reported at once.
+            // The rate exceeds the tokens given out: several queues reported at once.
             return;
         }
         if !reading.offered {
             if matches!(self.mode, Mode::Suspect) {
-                // Something else was the limit: no ground for suspicion.
+                // Another limit than the window was in force, so the slow turnover proves nothing.
                 self.mode = Mode::Probe;
             }
             return;
         }
+
         if let Mode::Confirm { centre_before_ns, rate } = self.mode {
             self.judge_cut(now_ns, totals, centre_before_ns, EventReason::Rate { before: rate, after: reading.rate });
             return;
         }
+
         let Some(usual) = self.usual_rate else {
             self.usual_rate = Some(reading.rate);
             return;
         };
+
         let reason = EventReason::Rate { before: usual, after: reading.rate };
         let change = reading.rate / usual - 1.0;
         let is_noise = change * change < FALL_DEVIATIONS * FALL_DEVIATIONS * self.rate_variance;
+
         match self.mode {
             Mode::Suspect if reading.rate < FALL_RATIO * usual => {
                 self.fall(now_ns, totals, reading.rate, usual, reason)
@@ -571,10 +592,11 @@ impl Controller {
     fn judge_cut(&mut self, now_ns: u64, totals: &Totals, centre_before_ns: f64, reason: EventReason) {
         let EventReason::Rate { before, after } = reason else { return };
         self.mode = Mode::Probe;
-        // Slower services: the rate follows the cut. Less parallelism: the rate stays. Half way between is the mark.
+        // If services are slower, the rate follows the cut; with less parallelism it stays. The mark is half way
+        // between.
         let cut = self.centre_ns / centre_before_ns;
         if after * after < before * before * cut {
-            // Every service takes longer; the knee is where it was.
+            // Every service takes longer; the knee has not moved.
             self.window_event(now_ns, EventKind::FallReverted, centre_before_ns, reason);
         } else if after > before * CONFIRM_MAX {
             self.usual_rate = None;
@@ -583,29 +605,33 @@ impl Controller {
         self.restart(now_ns, totals);
     }
 
-    /// One side of the probe after the other; the second of a pair moves the centre.
+    /// Ends a phase of the probe; the second of a pair may move the centre.
     fn end_phase(&mut self, now_ns: u64, totals: &Totals) {
         let length = self.phase_length();
         if !matches!(self.mode, Mode::Probe) || self.phase.completions(totals) < length {
             return;
         }
+
         let reading = self.phase.read(now_ns, totals);
         let windows_min = if self.search.is_far() { PHASE_WINDOWS_FAR } else { PHASE_WINDOWS };
         let work_min_ns = (windows_min * self.window()).max(PHASE_TYPICAL_PART * length as f64 * self.typical_ns());
         if reading.work_ns < work_min_ns {
             return;
         }
+
         if !reading.offered {
             self.first_phase = None;
             self.phase = Meter::start(now_ns, totals);
             return;
         }
+
         let phase = Phase {
             ln_rate: ln_rate(&reading),
             held: reading.held,
             ln_window: ln(self.window()),
             ln_requests: ln(reading.requests),
         };
+
         match self.first_phase.take() {
             None => {
                 self.first_phase = Some(phase);
@@ -637,7 +663,8 @@ impl Controller {
             self.search.widen();
             return;
         }
-        // Both sides were probed, whichever came first.
+
+        // Orients the difference from low to high, whichever side came first.
         let ln_rate = (first.ln_rate - second.ln_rate) * if ln_ratio > 0.0 { 1.0 } else { -1.0 };
         if let Some(step) = self.search.pair(ln_rate, ln_ratio.abs(), self.elasticity_goal) {
             self.move_centre(now_ns, step.ln_change, step.elasticity);
@@ -646,11 +673,13 @@ impl Controller {
 
     fn move_centre(&mut self, now_ns: u64, ln_step: f64, elasticity: f64) {
         let factor = exp(ln_step);
+
         let wished_ns = self.centre_ns * factor;
         let centre_ns = wished_ns.max(self.floor_ns()).min(self.ceiling_ns);
         if centre_ns != wished_ns {
             self.search.stopped();
         }
+
         let was_at_bound = self.at_bound;
         self.at_bound = ln_step > 0.0 && wished_ns > self.ceiling_ns;
         let kind = match (self.at_bound && !was_at_bound, centre_ns > self.centre_ns) {
@@ -658,21 +687,24 @@ impl Controller {
             (false, true) => EventKind::WindowRaised,
             (false, false) => EventKind::WindowLowered,
         };
+
         let change = (centre_ns / self.centre_ns - 1.0).abs();
         if kind == EventKind::Bound || change > WINDOW_REPORT {
             self.window_event(now_ns, kind, centre_ns, EventReason::Elasticity(elasticity));
         }
+
         self.centre_ns = centre_ns;
         if let Some(usual) = &mut self.usual_rate {
             *usual *= exp(ln_step * elasticity.clamp(0.0, 1.0));
         }
+
         if factor > 1.0 {
-            // The tokens must not hold back what the window admits.
+            // Keeps tokens from holding back the requests that the window admits.
             self.scale = self.scale.map(|scale| (scale * factor).min(self.config.scale_max));
         }
     }
 
-    /// Sets the centre, with its event.
+    /// Sets the centre and logs the event.
     fn window_event(&mut self, now_ns: u64, kind: EventKind, centre_ns: f64, reason: EventReason) {
         self.events.push(now_ns, kind, self.centre_ns, centre_ns, reason);
         self.centre_ns = centre_ns;
@@ -689,14 +721,15 @@ impl Controller {
         if offered && work_ns < SCALE_TYPICAL * self.typical_ns() {
             return;
         }
+
         let tokens_missing = self.period.tokens_missing(totals);
         self.period = Meter::start(now_ns, totals);
         if offered && (!matches!(self.mode, Mode::Probe) || self.is_limited_by_outstanding()) {
-            // The rate is in question, or is what the classes make of it and not what the disk can do.
+            // The rate is in question, or is limited by the classes and not by the disk.
             return;
         }
 
-        // While completions went unseen the disk may have been idle: it carries at least this.
+        // While completions went unseen the disk may have been idle, so it carries at least this.
         let headroom = SCALE_HEADROOM / certain.max(CERTAIN_LEAST);
         for lane in 0..2 {
             if held[lane] {

@@ -1,28 +1,29 @@
-//! What a request costs: device time by operation and length.
+//! The cost of a request: device time by operation and length.
 //!
 //! # Why
-//! A disk is described by a few measured figures, and everything else follows from the time that a request takes of
-//! the disk: shares divide it, the token bucket limits it, and a request that takes too much of it is split.
+//! A few measured figures describe a disk, and everything else follows from the device time that a request takes:
+//! shares divide it, the token bucket limits it, and a request that takes too much of it is split.
 //!
 //! # How it works
 //! A [`CostModel`] is one of
-//! * four figures and a [`CostForm`]: operations and bytes a second, for reads and for writes. Each direction is a
+//! * four figures and a [`CostForm`]: operations and bytes per second, for reads and for writes. Each direction is a
 //!   line with a floor, `max(floor, base + length * slope)`, in integers: femtoseconds, and for the slope 2^-14
 //!   femtoseconds a byte. One multiplication, no division;
-//! * the same with Seastar's arithmetic ([`SeastarUnits`]), for those who compare;
-//! * a measured table of operations a second by length, interpolated in device time.
+//! * the same with Seastar's arithmetic ([`SeastarUnits`]), for comparisons with it;
+//! * a measured table of operations per second by length, interpolated in device time.
 //!
-//! [`MixExponent`] says how much more (or less) a disk carries when reads and writes come together, and [`PieceLimits`]
+//! [`MixExponent`] tells how much more (or less) a disk carries if reads and writes come together, and [`PieceLimits`]
 //! how long the pieces of a request may be.
 //!
 //! # Limits
-//! A cost above 5.1 hours saturates. Costs below half a femtosecond are zero: zero is legal everywhere, and it is all
-//! that an unlimited disk ever charges. Rates that follow from the costs are those configured, within 0.5 % from 1
-//! operation and 1 MB a second to 10^9 operations and 10^13 bytes a second (Seastar's form excepted).
+//! A cost above 5.1 hours saturates. Costs below half a femtosecond are zero. Zero is legal everywhere, and an
+//! unlimited disk charges nothing else. Rates computed back from the costs are those configured, within 0.5 % from 1
+//! operation and 1 MB per second to 10^9 operations and 10^13 bytes per second (except in Seastar's form).
 //!
 //! # Example
-//! A disk of 200 000 reads of 4 KiB and 2 GB a second. Such a read takes 5 us by the first figure, and 4096 bytes take
-//! 2.048 us by the second; so the length-independent part is 2.952 us, and 64 KiB take 2.952 + 32.768 us.
+//! A disk of 200 000 reads of 4 KiB and 2 GB per second. Such a read takes 5 us by the first figure, and 4096 bytes
+//! take 2.048 us by the second. So the part that does not depend on length is 2.952 us, and 64 KiB take 2.952 + 32.768
+//! us.
 //! ```
 //! use plimsoll_core::{Cost, CostForm, CostModel, FourFigures, Op, Rate};
 //! let figures = FourFigures {
@@ -54,10 +55,10 @@ use crate::units::Cost;
 use figures::Line;
 use table::Table;
 
-/// The block of a measured table, and the usual one of a disk, in bytes.
+/// Block in bytes of a measured table and of an unlimited disk, and the usual one of a disk.
 const DEFAULT_BLOCK_BYTES: u32 = 4096;
 
-/// See the module's documentation.
+/// The cost model of a disk; see the module's documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostModel {
     curves: Curves,
@@ -67,7 +68,7 @@ pub struct CostModel {
     write_block_bytes: u32,
 }
 
-/// One curve of cost over length for each direction.
+/// One curve of cost over length per direction.
 #[derive(Clone, Debug, PartialEq)]
 enum Curves {
     Lines { read: Line, write: Line },
@@ -76,16 +77,16 @@ enum Curves {
 }
 
 impl CostModel {
-    /// A disk of which nothing is known: nothing costs anything.
+    /// Returns the model of an unknown disk: all costs are zero.
     #[must_use]
     pub fn unlimited() -> CostModel {
         CostModel::from_figures(&FourFigures::UNLIMITED, CostForm::Knee, DEFAULT_BLOCK_BYTES, DEFAULT_BLOCK_BYTES)
     }
 
-    /// A disk of four figures.
+    /// Returns the model of a disk with four figures.
     ///
-    /// `read_block_bytes` and `write_block_bytes` are the lengths at which the operations a second were measured;
-    /// usually 4096, or the physical block where that is larger. The knee stands there. Any value is taken.
+    /// `read_block_bytes` and `write_block_bytes` are the lengths at which the operations per second were measured,
+    /// usually 4096, or the physical block if that is larger; the knee is there. Any value is accepted.
     #[must_use]
     pub fn from_figures(
         figures: &FourFigures,
@@ -103,14 +104,15 @@ impl CostModel {
         CostModel { curves, unlimited: figures.is_unlimited(), form: Some(form), read_block_bytes, write_block_bytes }
     }
 
-    /// A measured disk: points of (length in bytes, operations a second) for reads and for writes.
+    /// Returns the model of a measured disk: points of (length in bytes, operations per second) for reads and for
+    /// writes.
     ///
-    /// Device time is interpolated linearly between the points, goes on with the slope of the last two (never falling)
-    /// above the last, and is flat below the first. It follows the points also where a longer request is cheaper than
-    /// a shorter one, as writes below the physical block are dear on many disks.
+    /// Device time is interpolated linearly between the points, continues with the slope of the last two (never
+    /// falling) above the last, and is constant below the first. It follows the points even if a longer request is
+    /// cheaper than a shorter one: writes below the physical block are expensive on many disks.
     ///
     /// # Errors
-    /// Each direction needs 2 to [`MAX_TABLE_POINTS`] points, lengths rising strictly, rates positive and finite.
+    /// Each direction needs 2 to [`MAX_TABLE_POINTS`] points, with strictly rising lengths and positive, finite rates.
     pub fn from_table(read: &[(u32, f64)], write: &[(u32, f64)]) -> Result<CostModel, ModelError> {
         Ok(CostModel {
             curves: Curves::Tables {
@@ -124,7 +126,7 @@ impl CostModel {
         })
     }
 
-    /// Device time of one request of `len_bytes`. Flush, discard and allocate cost one write of length 0.
+    /// Returns the device time of one request of `len_bytes`. Flush, discard and allocate cost one write of length 0.
     #[inline]
     #[must_use]
     pub fn cost(&self, op: Op, len_bytes: u32) -> Cost {
@@ -138,8 +140,8 @@ impl CostModel {
         }
     }
 
-    /// The same cost in Seastar's capacity units, 2^24 a millisecond of device time, rounded down. In the `seastar`
-    /// form these are the integers that Seastar itself computes.
+    /// Returns the same cost in Seastar's capacity units, 2^24 per millisecond of device time, rounded down. In the
+    /// `seastar` form these are the integers that Seastar itself computes.
     #[must_use]
     pub fn seastar_capacity(&self, op: Op, len_bytes: u32) -> u64 {
         match &self.curves {
@@ -148,20 +150,20 @@ impl CostModel {
         }
     }
 
-    /// Whether nothing ever costs anything, because no figure is limited.
+    /// Returns whether all costs are zero, because no figure is limited.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.unlimited
     }
 
-    /// The form of a model of four figures, `None` for a measured table.
+    /// Returns the form of a model of four figures, or `None` for a measured table.
     #[must_use]
     pub fn form(&self) -> Option<CostForm> {
         self.form
     }
 
-    /// The four figures as they follow from the costs: operations a second are those of requests of length 0,
-    /// bytes a second those of the slope of long requests.
+    /// Returns the four figures as they follow from the costs: operations per second from requests of length 0, bytes
+    /// per second from the slope of long requests.
     #[must_use]
     pub fn rates_back(&self) -> RecoveredRates {
         let (read_bandwidth, write_bandwidth) = match &self.curves {
@@ -184,7 +186,7 @@ impl Default for CostModel {
     }
 }
 
-/// Under which direction and with which length an operation is charged.
+/// Returns the direction and the length under which an operation is charged.
 #[inline]
 fn accounted_as(op: Op, len_bytes: u32) -> (Direction, u32) {
     (op.direction(), if op.is_transfer() { len_bytes } else { 0 })

@@ -1,12 +1,12 @@
-//! A min-heap of (virtual time, node), four children a node.
+//! A min-heap of (virtual time, node) with four children per node.
 //!
-//! Four children make the heap half as deep as two and keep siblings on neighbouring cache lines: with eight classes
-//! it is two levels. Entries are never searched: a key that has become too small, or a node that has nothing left to
-//! do, is mended when it comes to the top (see `tree`). Keys are clocks: they wrap, and are compared by difference.
+//! Four children make the heap half as deep as two and keep siblings on neighbouring cache lines: with eight classes it
+//! has two levels. Entries are never searched: a key that has become too small, or a node without work, is corrected
+//! when it reaches the top (see `tree`). Keys are clocks: they wrap, and are compared by difference.
 
 use crate::clock::is_before;
 
-/// One entry: the key, and who it belongs to.
+/// One entry: a key and its node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Entry {
 
 const ARITY: usize = 4;
 
-/// See the module's documentation.
+/// A min-heap; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     entries: Vec<Entry>,
@@ -23,19 +23,19 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// One node more may be in the heap at the same time; so `push` never allocates.
+    /// Makes room for one more node, so that `push` never allocates.
     pub(crate) fn add_member(&mut self) {
         self.members += 1;
         self.entries.reserve(self.members.saturating_sub(self.entries.len()));
     }
 
-    /// `node` will not be in the heap any more.
+    /// Takes `node` out for good.
     pub(crate) fn remove_member(&mut self, node: u32) {
         self.members = self.members.saturating_sub(1);
         self.remove(node);
     }
 
-    /// All entries, the top first, the others in no order.
+    /// Returns all entries, the top first, the others in no order.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -72,7 +72,7 @@ impl Heap {
         Some(top)
     }
 
-    /// Gives `node`, wherever it is, a smaller key. Linear: rarely needed.
+    /// Gives `node`, wherever it is, a smaller key. Linear, but rarely needed.
     pub(crate) fn lower(&mut self, node: u32, key: u64) {
         if let Some(at) = self.entries.iter().position(|entry| entry.node == node)
             && is_before(key, self.entries[at].key)
@@ -89,7 +89,7 @@ impl Heap {
         }
     }
 
-    /// Takes `node` out wherever it is. Linear: for removals, not for requests.
+    /// Removes `node`, wherever it is. Linear: for removals of classes, not for requests.
     fn remove(&mut self, node: u32) {
         let kept: Vec<Entry> = self.entries.iter().copied().filter(|e| e.node != node).collect();
         self.entries.clear();
@@ -98,7 +98,7 @@ impl Heap {
         }
     }
 
-    /// Puts `entry` where the top was, and moves it down to its place.
+    /// Puts `entry` in the place of the top, and moves it down to its place.
     fn sift_down(&mut self, entry: Entry) {
         let entries = self.entries.as_mut_slice();
         let mut at = 0;
@@ -113,12 +113,12 @@ impl Heap {
     }
 }
 
-/// The child of `at` with the least key, and where it is.
+/// Returns the child of `at` with the smallest key, and its position.
 fn least_child(entries: &[Entry], at: usize) -> Option<(usize, Entry)> {
     let first = at * ARITY + 1;
     let children = entries.get(first..)?;
     if let [a, b, c, d, ..] = children {
-        // Nobody can foresee which is least: two rounds without branches instead of three mispredicted ones.
+        // The smallest is unpredictable: two rounds without branches instead of three mispredicted ones.
         let (ab, one) = if is_before(b.key, a.key) { (1, b) } else { (0, a) };
         let (cd, other) = if is_before(d.key, c.key) { (3, d) } else { (2, c) };
         let (offset, least) = if is_before(other.key, one.key) { (cd, other) } else { (ab, one) };

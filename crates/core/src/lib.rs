@@ -1,17 +1,18 @@
-//! The Plimsoll scheduler: who may use the disk next, and whether the disk can take it now.
+//! The Plimsoll scheduler: it decides which request may use the disk next, and whether the disk can take it now.
 //!
 //! # Why
-//! Fast disks are easy to overload: send everything at once and the queue forms in the device, where a small read waits
-//! behind a second of background writes. This crate keeps the queue in user space. It knows what a request costs the disk
-//! ([`CostModel`]), lets in only what the disk can carry ([`Disk`]), and serves classes by their shares ([`IoQueue`]).
+//! Fast disks are easy to overload: if a program sends everything at once, the queue forms in the device, where a small
+//! read waits behind a second of background writes. This crate keeps the queue in user space. It knows what a request
+//! costs the disk ([`CostModel`]), admits only what the disk can carry ([`Disk`]), and serves classes by their shares
+//! ([`IoQueue`]).
 //!
 //! # How it works
-//! A pure state machine: no I/O, no clock, no threads, no dependencies, no allocation per request. Time is an argument of
-//! every call. The code that schedules real I/O, the code in the simulator and the code in the tests is this code.
+//! A pure state machine: no I/O, no clock, no threads, no dependencies, no allocation per request. Time is an argument
+//! of every call. The same code schedules real I/O, runs in the simulator and runs in the tests.
 //!
 //! # Where to begin
-//! [`IoQueue`] has an example; [`CostModel`] explains what a request costs; [`DiskConfig`] and [`QueueConfig`] list what can
-//! be chosen.
+//! [`IoQueue`] has an example; [`CostModel`] explains the cost of a request; [`DiskConfig`] and [`QueueConfig`] list
+//! all settings.
 
 pub mod backlog;
 mod bucket;

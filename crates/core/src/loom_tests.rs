@@ -1,21 +1,21 @@
 //! The shared atomics under every interleaving: clocks, buckets, the window, limits, and whole queues, with loom.
 //!
 //! # Why
-//! Shards meet in a few atomics without a lock. A test with threads sees the few orders that happen to occur; loom runs
-//! a small model in every order that the memory model allows, stale relaxed loads included.
+//! Shards share a few atomics without a lock. A test with threads sees the few orders that happen to occur; loom runs a
+//! small model in every order that the memory model allows, stale relaxed loads included.
 //!
 //! # How it works
 //! `sync` gives loom's atomics to the crate's own tests. Each model starts two or three threads, and asserts afterwards
-//! what must hold whatever raced. The locks are the standard ones: no model changes the table of classes while another
-//! thread may read it.
+//! the conditions that hold in every order. The locks are the standard ones: no model changes the table of classes
+//! while another thread may read it.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p plimsoll-core --release --lib loom
 //! ```
 //!
 //! # Limits
-//! Searches are bounded in preemptions (named at each model), as is usual: nearly all races need two at the most. The
-//! models of whole queues have too many orders to try them all: they stop after so many.
+//! Searches are bounded in preemptions (named at each model), as is usual: nearly all races need at most two. The
+//! models of whole queues have too many orders to try them all: they stop at a maximum.
 
 use loom::thread;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::{
 
 const COST: Cost = Cost::from_ns(1_000);
 
-/// Orders that are tried of models with whole queues.
+/// Most orders tried of models with whole queues.
 const ORDERS_OF_QUEUES: usize = 20_000;
 
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -46,7 +46,7 @@ fn explore_some(preemptions: usize, orders: Option<usize>, model: impl Fn() + Sy
     builder.check(model);
 }
 
-/// As a tree does it: joins, and then counts shares that have changed meanwhile.
+/// Joins as a tree does, then counts shares that have changed meanwhile.
 fn enter(parent: &Clock, child: &Clock) {
     if let Edge::Parent { shares } = child.add_queue() {
         parent.join(child, shares, COST);
@@ -65,7 +65,7 @@ fn serve(parent: &Clock, child: &Clock, shares: u32) {
     parent.advance(COST, &mut 0.0, false);
 }
 
-/// All that may have raced: each child's cost at one share, joins and leaves with the credit.
+/// Most that may have raced: each child's cost at one share, joins and leaves with the credit.
 fn is_plausible(mean: u64) -> bool {
     let most = units(COST, 16.0) as i64;
     (-most..=most).contains(&(mean as i64))
@@ -184,8 +184,7 @@ fn loom_serving_loses_no_update() {
     });
 }
 
-/// Means are mended from what the clocks say while others are served: what races is an error of at most what was
-/// served.
+/// Means are mended from the clocks while others are served: races cause an error of at most the amount served.
 #[test]
 fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
     for off in [-1_000_000_000_i64, 1_000_000_000] {
@@ -210,8 +209,8 @@ fn loom_a_mean_that_is_mended_is_off_by_what_raced_at_the_most() {
     }
 }
 
-/// A queue that is alone moves clocks with plain stores. Whatever another does meanwhile can be lost from the mean,
-/// never from the clock of another class, and mending finds it again.
+/// A queue that is alone moves clocks with plain stores. Concurrent movements by another can be lost from the mean,
+/// never from the clock of another class, and mending restores them.
 #[test]
 fn loom_what_a_lonely_queue_overwrites_is_mended() {
     explore(3, || {
@@ -253,7 +252,7 @@ fn loom_the_latest_claim_of_room_counts() {
     });
 }
 
-/// Reservations that exceed the disk pull their time back together; what two shards charge at once is counted once
+/// Reservations that exceed the disk pull their time back together; concurrent charges of two shards are counted once
 /// each.
 #[test]
 fn loom_debts_of_reservations_are_all_booked() {
@@ -262,7 +261,7 @@ fn loom_debts_of_reservations_are_all_booked() {
         let tags = Arc::new(Tags::default());
         let reservation = Reservation { iops: 1_000, bandwidth: 0 };
         let amount = Amount { direction: Direction::Read, requests: 1, bytes: 512 };
-        // 150 ms are owed: more than the 100 ms that are only owed, less than the 200 ms that are forgotten.
+        // 150 ms are owed: more than the 100 ms that stay owed, less than the 200 ms beyond which debt is forgotten.
         let charge = move |tags: &Tags, disk: &Disk| {
             tags.charge_reservations(&reservation, amount, disk.reserved_time(150_000_000), true);
         };
@@ -403,7 +402,7 @@ fn loom_a_limit_is_exceeded_by_one_request_of_each_shard_at_the_most() {
     });
 }
 
-/// Polls until everything has been served, going from wake-up to wake-up; so many polls at the most.
+/// Polls until everything has been served, going from wake-up to wake-up, with a bounded number of polls.
 fn finish(queue: &mut IoQueue, mut now_ns: u64, polls: usize) -> u64 {
     for _ in 0..polls {
         if let Some(piece) = queue.poll_dispatch(now_ns) {
@@ -419,7 +418,7 @@ fn finish(queue: &mut IoQueue, mut now_ns: u64, polls: usize) -> u64 {
     now_ns
 }
 
-/// Whole queues: whatever raced, each ends its work by its own wake-ups, and nothing is left in any account.
+/// Whole queues: in every order, each ends its work by its own wake-ups, and nothing is left in any account.
 #[test]
 fn loom_two_queues_always_finish_and_leave_nothing() {
     explore_some(2, Some(ORDERS_OF_QUEUES), || {

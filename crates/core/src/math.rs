@@ -2,8 +2,8 @@
 //!
 //! # Why
 //! The same seed must give the same bytes on every machine. Addition, multiplication and division of `f64` are exact to
-//! the last bit everywhere (IEEE 754 prescribes their results); `ln`, `exp` and `powf` of the platform are not.
-//! So whatever decides something in the scheduler or the simulator calls these.
+//! the last bit everywhere (IEEE 754 prescribes their results); the platform's `ln`, `exp` and `powf` are not. So every
+//! decision in the scheduler or the simulator uses these.
 //!
 //! # How it works
 //! Textbook range reduction, then a Taylor series with enough terms that the rest is below the last bit:
@@ -15,8 +15,8 @@
 //!
 //! # Limits
 //! The relative error of [`ln`] and [`exp`] is at most 1e-13 (measured: a few 1e-16). [`pow`] multiplies the error of
-//! the logarithm by |y ln x|: at most 1e-13 for results between 1e-80 and 1e80. A negative base has no power here
-//! (NaN), also where y is an integer. Subnormal results of [`exp`] carry fewer digits.
+//! the logarithm by |y ln x|: at most 1e-13 for results between 1e-80 and 1e80. A power of a negative base is NaN, even
+//! if y is an integer. Subnormal results of [`exp`] have fewer digits.
 //!
 //! # Example
 //! ```
@@ -43,10 +43,11 @@ const TWO_POW_54: f64 = (1u64 << 54) as f64;
 const LN_TERMS: u32 = 12;
 /// Terms of the exp series: |r| <= 0.347, so the first one left out is below 1e-17.
 const EXP_TERMS: u32 = 14;
-/// exp of more than this is infinite, of less than its negative (and some more) zero.
+/// Largest argument of exp that is computed: beyond it the result is infinite, below its negative zero.
 const EXP_ARGUMENT_MAX: f64 = 746.0;
 
-/// Natural logarithm of `x`. Zero gives minus infinity, a negative number NaN; infinity and NaN give themselves.
+/// Returns the natural logarithm of `x`: minus infinity for zero, NaN for a negative number; infinity and NaN are
+/// unchanged.
 #[must_use]
 pub fn ln(x: f64) -> f64 {
     if x.is_nan() || x < 0.0 {
@@ -58,43 +59,49 @@ pub fn ln(x: f64) -> f64 {
     if x == f64::INFINITY {
         return x;
     }
+
     let (normal, shift) = if x < f64::MIN_POSITIVE { (x * TWO_POW_54, 54) } else { (x, 0) };
     let bits = normal.to_bits();
     let mut exponent = (bits >> MANTISSA_BITS) as i64 - EXPONENT_BIAS - shift;
     let mut mantissa = f64::from_bits((bits & MANTISSA_MASK) | ((EXPONENT_BIAS as u64) << MANTISSA_BITS));
+
     if mantissa >= SQRT_2 {
         mantissa *= 0.5;
         exponent += 1;
     }
+
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let square = s * s;
     let mut series = 0.0;
     for k in (1..=LN_TERMS).rev() {
         series = (series + 1.0 / f64::from(2 * k + 1)) * square;
     }
+
     let exponent = exponent as f64;
     exponent * LN_2_HIGH + (2.0 * s + (2.0 * s * series + exponent * LN_2_LOW))
 }
 
-/// e to the power of `x`: infinity above 709.78, zero below -745.13; NaN gives NaN.
+/// Returns e to the power of `x`: infinity above 709.78, zero below -745.13; NaN for NaN.
 #[must_use]
 pub fn exp(x: f64) -> f64 {
     if x.is_nan() {
         return x;
     }
     let x = x.clamp(-EXP_ARGUMENT_MAX, EXP_ARGUMENT_MAX);
+
     let k = (x * LOG2_E + if x < 0.0 { -0.5 } else { 0.5 }) as i64;
     let r = (x - k as f64 * LN_2_HIGH) - k as f64 * LN_2_LOW;
+
     let mut series = 1.0;
     for i in (1..=EXP_TERMS).rev() {
         series = 1.0 + r / f64::from(i) * series;
     }
-    // In two steps, because 2^k alone may be out of range where the product is not.
+    // In two steps, because 2^k alone may be out of range when the product is not.
     series * power_of_two(k / 2) * power_of_two(k - k / 2)
 }
 
-/// `x` to the power of `y`. `pow(x, 0)` and `pow(1, y)` are 1, `pow(0, y)` is 0 or (y < 0) infinite; a negative `x`
-/// or a NaN gives NaN otherwise.
+/// Returns `x` to the power of `y`. `pow(x, 0)` and `pow(1, y)` are 1, `pow(0, y)` is 0 or (y < 0) infinite; otherwise
+/// a negative `x` or a NaN gives NaN.
 #[must_use]
 pub fn pow(x: f64, y: f64) -> f64 {
     if y == 0.0 || x == 1.0 {
@@ -103,7 +110,7 @@ pub fn pow(x: f64, y: f64) -> f64 {
     exp(y * ln(x))
 }
 
-/// 2^`k`, for `k` in -1022..=1023.
+/// Returns 2^`k`, for `k` in -1022..=1023.
 fn power_of_two(k: i64) -> f64 {
     f64::from_bits(((k + EXPONENT_BIAS) as u64) << MANTISSA_BITS)
 }

@@ -1,23 +1,25 @@
-//! Quality of service of a class or group beside its shares: limits, reservation, latency target, ageing, refusal.
+//! Quality of service of a class or group besides its shares: limits, reservation, latency target, ageing, refusal.
 //!
 //! # Why
-//! Shares say how to divide what there is. Some classes must never take more (a backup), some must get so much whatever the
-//! others do (a commit log), some must not wait (queries), and a caller wants to know early that it is too late.
+//! Shares divide the disk. Some classes must never exceed a rate (a backup), some need a rate whatever the others do (a
+//! commit log), some must not wait (queries), and a caller wants an early refusal if a request would be too late.
 //!
 //! # How it works
 //! Limits and reservations are generic-cell-rate tags (see `bucket`), one set for the whole disk, so they hold over all
-//! shards together. A limit is tested at the class and every group above it; a class at its limit books the next free place,
-//! is *parked* until then, and its siblings go on: queues that wait for one limit are served by turns. A reservation is due while its tag is not after the present: the class then goes first, smallest tag
-//! first, as in mClock's constraint phase (Gulati et al. 2010); the tag moves on whatever brought the class its turn, so a
-//! class gets the larger of its reservation and its share.
+//! shards together. A limit is tested at the class and at every group above it. A class at its limit books the next
+//! free place and is *parked* until then, while its siblings continue; queues that wait for one limit take turns. A
+//! reservation is due while its tag is not after the present. The class is then served first, smallest tag first, as in
+//! mClock's constraint phase (Gulati et al. 2010). Any service moves the tag on, so a class gets the larger of its
+//! reservation and its share.
 //!
-//! A change of a limit keeps what was used of its burst, in requests or bytes.
+//! When a limit changes, the part of its burst already used stays used, in requests or bytes.
 //!
 //! # Limits
-//! A poll that comes up to 1 ms late loses nothing of a limit; what a later one has missed beyond that is lost. Where several
-//! queues wait for one limit, each can be late with the place it has booked: then up to one request a queue goes
-//! at once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits for a write limit holds back the reads of its class behind it.
-//! Reservations of groups are not used; those of classes are.
+//! A poll up to 1 ms late loses nothing of a limit; of a longer delay, the part beyond that is lost. If several queues
+//! wait for one limit, each may be late for the place that it has booked, so up to one request per queue is sent at
+//! once, not one in all; in the long run the rate is exact. Requests of a class keep their order: a write that waits
+//! for a write limit holds back the reads of its class behind it. Reservations of groups are ignored; only those of
+//! classes count.
 //!
 //! # Example
 //! ```
@@ -34,7 +36,7 @@ use crate::request::Direction;
 use crate::sync::{AtomicU64, Ordering};
 use crate::units::Rate;
 
-/// What a class or group may use at the most. All unlimited by default.
+/// Upper limits of a class or group. All unlimited by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests per second, reads and writes together.
@@ -49,15 +51,15 @@ pub struct Limits {
     pub read_bandwidth: Rate,
     /// Bytes written per second.
     pub write_bandwidth: Rate,
-    /// What may be used at once after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
+    /// Burst after a pause, as time at the limit's rate, in nanoseconds. 0: one request.
     ///
-    /// A queue that waits for the limit and is polled late sends at once what it has missed, at most what the limit allows in
-    /// 1 ms more than this.
+    /// A queue that waits for the limit and is polled late sends at once what it has missed: at most what the limit
+    /// allows in 1 ms, in addition to the burst.
     pub burst_ns: u64,
 }
 
 impl Limits {
-    /// The six rates, in the order of the tags.
+    /// Returns the six rates, in the order of the tags.
     fn rates(&self) -> [Rate; 6] {
         [self.iops, self.bandwidth, self.read_iops, self.read_bandwidth, self.write_iops, self.write_bandwidth]
     }
@@ -78,7 +80,7 @@ impl Default for Limits {
     }
 }
 
-/// What a class gets whenever it asks, 0 for nothing.
+/// Rates that a class gets whenever it has work. 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reservation {
     /// Requests per second.
@@ -87,27 +89,29 @@ pub struct Reservation {
     pub bandwidth: u64,
 }
 
-/// A latency (from enqueue to the end of the request) that a part of the requests must stay below.
+/// A latency, from enqueue to the end of the request, below which a part of the requests must stay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyTarget {
     /// The latency in nanoseconds.
     pub latency_ns: u64,
-    /// The part of the requests, above 0 and below 1: 0.99 for a p99.
+    /// The part of the requests that must stay below it, above 0 and below 1: 0.99 for a p99.
     pub quantile: f64,
 }
 
-/// See the module's documentation. The default asks for nothing.
+/// Quality of service of a class or group besides its shares; see the module's documentation. The default asks for
+/// nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Qos {
-    /// What may be used at the most.
+    /// Upper limits.
     pub limits: Limits,
-    /// What is had whenever asked for.
+    /// Rates that the class gets whenever it has work.
     pub reservation: Reservation,
-    /// When it is missed, classes with looser targets give way.
+    /// If the class misses it, classes with looser targets give way.
     pub latency_target: Option<LatencyTarget>,
-    /// Ageing: a request that has waited so long (ns) goes next, whatever its shares.
+    /// Ageing: a request that has waited this long, in nanoseconds, is served next, whatever its shares.
     pub max_wait_ns: Option<u64>,
-    /// Back-pressure: a request that would be expected to wait longer (ns) is refused, so that the caller can shed load.
+    /// Back-pressure: a request expected to wait longer than this, in nanoseconds, is refused, so that the caller can
+    /// shed load.
     pub max_delay_ns: Option<u64>,
 }
 
@@ -120,7 +124,7 @@ impl Qos {
         self.reservation != Reservation::default()
     }
 
-    /// Whether its classes may have to go before their turn.
+    /// Returns whether its classes may be served before their turn.
     pub(crate) fn may_be_urgent(&self) -> bool {
         self.has_reservation() || self.max_wait_ns.is_some()
     }
@@ -130,11 +134,12 @@ impl Qos {
     }
 }
 
-/// A reservation's tag that is further behind than 100 ms pulls the time of reservations back with it, by as much as it is
-/// served; what is further behind than twice that is forgotten.
+/// Lag of a reservation's tag, 100 ms, beyond which the time of reservations slips back, by at most the amount served.
+/// A lag beyond twice this is forgotten.
 const DEBT_TICKS: u64 = 100_000_000 * TICKS_PER_NS;
 
-/// The tags of one node, shared by all queues of its disk. A request writes several: they share lines that are their own.
+/// The tags of one node, shared by all queues of its disk. One request writes several of them, so they share cache
+/// lines, and nothing else is on those.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Tags {
@@ -145,16 +150,17 @@ pub(crate) struct Tags {
     inherited: Option<Box<Inherited>>,
 }
 
-/// What was used of the limits before a change, taken over at the first use after it: nobody tells the time when limits change.
+/// Use of the limits before they changed, taken over at the first use afterwards, because the change itself gets no
+/// time.
 #[derive(Debug)]
 struct Inherited {
-    /// The old tags, and by what to stretch the time that they are ahead: old rate over new.
+    /// The old tags, each with the factor (old rate over new) by which to stretch the time that it is ahead.
     limits: [(u64, f64); 6],
-    /// 1 when it has been taken over.
+    /// 1 once it has been taken over.
     is_done: AtomicU64,
 }
 
-/// One piece on its way out, as limits count it: a request counts once, with its first piece.
+/// One piece on its way to the device, as limits count it: a request counts once, with its first piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Amount {
     pub(crate) direction: Direction,
@@ -163,7 +169,7 @@ pub(crate) struct Amount {
 }
 
 impl Amount {
-    /// What of it `credit` does not cover. Takes what it uses from `credit`.
+    /// Returns the part that `credit` does not cover, and removes the part that it does from `credit`.
     pub(crate) fn beyond(self, credit: &mut Credit) -> Amount {
         let requests = self.requests.min(credit.requests);
         let bytes = self.bytes.min(credit.bytes);
@@ -177,7 +183,7 @@ impl Amount {
     }
 }
 
-/// What a queue has booked at the limits of a node, and not used yet, in one direction.
+/// Places that a queue has booked at the limits of a node in one direction and not used yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Credit {
     requests: u32,
@@ -191,7 +197,7 @@ impl Credit {
     }
 }
 
-/// What a class has waiting in one direction.
+/// Work that a class has waiting in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) requests: u64,
@@ -209,7 +215,7 @@ impl Waiting {
         self.bytes -= u64::from(bytes);
     }
 
-    /// Returns what of it `credit` does not cover.
+    /// Returns the part that `credit` does not cover.
     pub(crate) fn beyond(self, credit: Credit) -> Waiting {
         Waiting {
             requests: self.requests.saturating_sub(u64::from(credit.requests)),
@@ -238,28 +244,28 @@ impl Tags {
         .filter(|(_, ticks)| *ticks > 0)
     }
 
-    /// If the limits do not let `amount` pass now: takes the next free place for it, and says when that is. So queues that wait
-    /// for one limit go by turns, each in its place.
+    /// If the limits do not let `amount` pass now, takes the next free place for it and returns its time. So queues
+    /// that wait for one limit take turns.
     pub(crate) fn book(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
         self.limited_until(limits, amount, now_ns)?;
         let places = self.limits_for(limits, amount).map(|(bucket, ticks)| bucket.book(now_ns, ticks, limits.burst_ns));
         places.max()
     }
 
-    /// When the limits let `amount` pass, if not now; takes nothing.
+    /// Returns when the limits let `amount` pass, or `None` if now. Takes nothing.
     pub(crate) fn limited_until(&self, limits: &Limits, amount: Amount, now_ns: u64) -> Option<u64> {
         self.take_over(now_ns);
         let until = |(bucket, ticks): (&TokenBucket, u64)| bucket.available(now_ns, ticks, limits.burst_ns).err();
         self.limits_for(limits, amount).filter_map(until).max()
     }
 
-    /// Takes `amount` from the limits as of `from_ns`: what they would have allowed since then is not lost.
+    /// Takes `amount` from the limits as of `from_ns`, so that what they have allowed since then is not lost.
     pub(crate) fn charge_limits(&self, limits: &Limits, amount: Amount, from_ns: u64) {
         self.limits_for(limits, amount).for_each(|(bucket, ticks)| bucket.take_anyway(from_ns, ticks));
     }
 
-    /// Returns in how long the limits will have let pass what waits now, by direction, if it gets `part` of them: so long a request
-    /// in `direction` (`None`: in one of those in which something waits) that came now would wait.
+    /// Returns how long a request in `direction` (`None`: in any in which work waits) that came now would wait for the
+    /// limits: the time they need for all work `waiting`, by direction, if it gets `part` of their rates.
     pub(crate) fn delay_ns(
         &self,
         limits: &Limits,
@@ -303,17 +309,18 @@ impl Tags {
         [iops, bandwidth].into_iter().flatten().min()
     }
 
-    /// The smallest tag, if it is due.
+    /// Returns the smallest tag, if it is due.
     pub(crate) fn reservation_due(&self, reservation: &Reservation, time: ReservedTime<'_>) -> Option<u64> {
         self.reservation_tag(reservation).filter(|tag| *tag <= time.ticks())
     }
 
-    /// When the next reservation is due.
+    /// Returns when the next reservation is due.
     pub(crate) fn reservation_next_ns(&self, reservation: &Reservation, time: ReservedTime<'_>) -> Option<u64> {
         self.reservation_tag(reservation).map(|tag| tag.saturating_add(time.slip_ticks()).div_ceil(TICKS_PER_NS))
     }
 
-    /// What a class got beyond its reservation is not counted against it later, so a tag is at most one request ahead.
+    /// Takes `amount` from the reservation. Service beyond the reservation is not held against the class later, so a
+    /// tag is at most one request ahead.
     pub(crate) fn charge_reservations(
         &self,
         reservation: &Reservation,
@@ -325,26 +332,26 @@ impl Tags {
         for (bucket, ticks) in self.reserved(reservation, amount) {
             let before = bucket.take_between(now.saturating_sub(2 * DEBT_TICKS), now, ticks);
             let debt = now.saturating_sub(before).saturating_sub(DEBT_TICKS);
-            // A class that its own limits, or those of its groups, hold back says nothing about the disk.
+            // A class held back by its own limits, or by those of its groups, proves nothing about the disk.
             if may_slip && debt > 0 {
                 time.slip.fetch_add(debt.min(ticks), Ordering::Relaxed);
             }
         }
     }
 
-    /// The class has work again: what it did not ask for it is not owed.
+    /// Restarts the reservations of a class that has work again: idle time earns it nothing.
     pub(crate) fn begin_reservations(&self, time: ReservedTime<'_>) {
         self.reservations.iter().for_each(|bucket| bucket.not_before(time.ticks()));
     }
 
-    /// Returns tags for `new` limits. What was used of the `old` ones counts, in requests or bytes; reservations go on.
+    /// Returns tags for `new` limits. Use of the `old` ones still counts, in requests or bytes; reservations continue.
     pub(crate) fn renewed(&self, old: &Limits, new: &Limits) -> Tags {
         let (old, new) = (old.rates(), new.rates());
         let pending = self.inherited.as_ref().filter(|inherited| inherited.is_done.load(Ordering::Acquire) == 0);
         let limits = std::array::from_fn(|at| {
             let (tag_ticks, stretched) =
                 pending.map_or_else(|| (self.limits[at].tat_ticks(), 1.0), |inherited| inherited.limits[at]);
-            // Of what was not limited nothing was used.
+            // An unlimited rate has no use to carry over.
             let stretch = match (old[at].get(), new[at].get()) {
                 (Some(old), Some(new)) => old as f64 / new as f64,
                 _ => 0.0,
@@ -358,12 +365,13 @@ impl Tags {
         }
     }
 
-    /// Takes over what was used of the limits before the last change, once. Two queues that do so at once set the same.
+    /// Takes over the use of the limits from before the last change, once. Two queues that race set the same value.
     fn take_over(&self, now_ns: u64) {
         let Some(inherited) = &self.inherited else { return };
         if inherited.is_done.load(Ordering::Acquire) == 1 {
             return;
         }
+
         let now = now_ns.saturating_mul(TICKS_PER_NS);
         for (bucket, (tag_ticks, stretch)) in self.limits.iter().zip(inherited.limits) {
             let ahead = tag_ticks.saturating_sub(now) as f64 * stretch;
@@ -373,8 +381,8 @@ impl Tags {
     }
 }
 
-/// The time by which reservations are due. When all together are more than the disk has, it falls behind the clock, so that
-/// their tags keep their distances, and with them their proportions.
+/// The time by which reservations are due. If all together exceed the disk, it falls behind the clock: their tags keep
+/// their distances, and so their proportions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReservedTime<'a> {
     pub(crate) now_ns: u64,
@@ -391,7 +399,7 @@ impl ReservedTime<'_> {
     }
 }
 
-/// Ticks that `count` takes at `rate`; 0 at no rate.
+/// Returns the ticks that `count` units take at `rate`; 0 if unlimited.
 fn ticks_at(rate: Rate, count: u64) -> u64 {
     match rate {
         Rate::Unlimited => 0,

@@ -1,7 +1,7 @@
-//! What a request is to the scheduler: plain data.
+//! A request as the scheduler sees it: plain data.
 //!
-//! The scheduler sees neither buffers nor files nor offsets: an operation, a length and a number by which the caller
-//! finds the rest again.
+//! The scheduler sees neither buffers nor files nor offsets, only an operation, a length and a number by which the
+//! caller finds the rest again.
 
 /// Direction of a transfer, as the disk model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,10 +13,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order of their numbers.
+    /// Both directions, in the order of their numbers.
     pub const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
 
-    /// Short lower-case name, as in tables and metrics.
+    /// Returns the lower-case name used in tables and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -26,23 +26,23 @@ impl Direction {
     }
 }
 
-/// What is asked of the disk.
+/// An operation of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Read bytes; split when long.
+    /// Reads bytes; split when long.
     Read,
-    /// Write bytes; split when long.
+    /// Writes bytes; split when long.
     Write,
-    /// Make written data durable; costs a fixed device time, never split.
+    /// Makes written data durable; costs a fixed device time, never split.
     Flush,
-    /// Tell the disk that a range is unused; costs a fixed device time, never split.
+    /// Tells the disk that a range is unused; costs a fixed device time, never split.
     Discard,
-    /// Reserve space in the file system; costs a fixed device time, never split.
+    /// Reserves space in the file system; costs a fixed device time, never split.
     Allocate,
 }
 
 impl Op {
-    /// The direction that the operation is accounted under.
+    /// Returns the direction that the operation is accounted under.
     #[must_use]
     pub const fn direction(self) -> Direction {
         match self {
@@ -51,7 +51,7 @@ impl Op {
         }
     }
 
-    /// Lower-case name, as in tables and files.
+    /// Returns the lower-case name used in tables and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Op {
         }
     }
 
-    /// Whether the operation moves bytes, and so may be split.
+    /// Returns whether the operation moves bytes, and so may be split.
     #[must_use]
     pub const fn is_transfer(self) -> bool {
         matches!(self, Op::Read | Op::Write)

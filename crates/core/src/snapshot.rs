@@ -1,15 +1,15 @@
-//! What is going on: each class's part, what it waits for, and what the disk allows.
+//! The state of the queues at a moment: the part of each class, the reason why it waits, and what the disk allows.
 //!
 //! # Why
-//! "Why is this slow?" has one answer a class: it has used its share, the disk is full, a limit holds it, it asked for more than
-//! anybody could give. A snapshot has the figures for it.
+//! "Why is this slow?" has one answer per class: it has used its share, the disk is full, a limit holds it back, or it
+//! asks for more than there is. A snapshot has the figures that tell which.
 //!
 //! # How it works
-//! [`IoQueue::snapshot`](crate::IoQueue::snapshot) copies counters of one queue; [`Snapshot::merge`] joins those of several
-//! queues of a disk: what is pending and what was done adds up, a delay is the largest.
+//! [`IoQueue::snapshot`](crate::IoQueue::snapshot) copies the counters of one queue. [`Snapshot::merge`] joins several
+//! queues of a disk: counts are summed, delays are the largest.
 //!
 //! # Limits
-//! The queues are looked at one after the other, not at one moment.
+//! The queues are read one after the other, not at one moment.
 //!
 //! # Example
 //! ```
@@ -34,52 +34,52 @@ use crate::units::FS_PER_S;
 /// One or several queues of a disk at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// How many queues.
+    /// Number of queues merged.
     pub queues: u32,
     /// The classes, in the order of their numbers.
     pub classes: Vec<ClassSnapshot>,
-    /// The disk they are of, as it was seen last.
+    /// Their disk, as the last queue saw it.
     pub disk: DiskSnapshot,
 }
 
-/// One class.
+/// One class in a [`Snapshot`].
 #[derive(Clone, Debug)]
 pub struct ClassSnapshot {
-    /// Which.
+    /// The class.
     pub class: ClassId,
-    /// What it asks for beside its shares.
+    /// Its quality of service besides its shares.
     pub qos: Qos,
-    /// What it did and what it waited for; several queues: the sum.
+    /// Its counters and wait reasons; over several queues: the sum.
     pub stats: ClassStats,
-    /// How long its oldest queued request has waited, in nanoseconds; several queues: the longest.
+    /// Wait of its oldest queued request so far, in nanoseconds; over several queues: the longest.
     pub delay_ns: u64,
-    /// How long a request that came now would wait, in nanoseconds; several queues: the longest.
+    /// Expected wait of a request that came now, in nanoseconds; over several queues: the longest.
     pub expected_delay_ns: u64,
-    /// Its part of the disk by shares among those that have work now, 0 to 1; several queues: the sum.
+    /// Its part of the disk by shares among the classes that have work now, 0 to 1; over several queues: the sum.
     pub part: f64,
-    /// What holds its queue back at this moment; `None`: nothing does, or it has no work.
+    /// What holds its queue back at this moment; `None` if nothing does or it has no work.
     pub waits_for: Option<WaitReason>,
 }
 
 /// What a disk allows now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DiskSnapshot {
-    /// Device time in the device, in nanoseconds by the model.
+    /// Work in the device, in nanoseconds of device time by the model.
     pub in_flight_ns: u64,
-    /// From how much on nothing is added, in nanoseconds.
+    /// The window: with this much in the device or more, nothing is added. In nanoseconds of device time.
     pub window_ns: u64,
-    /// The largest window, in nanoseconds.
+    /// The largest window, in nanoseconds of device time.
     pub bound_ns: u64,
-    /// The rate of the disk over that of its model.
+    /// The rate of the disk over the rate of its model.
     pub capacity_scale: f64,
-    /// The part of the device's time that classes may use which yield to a latency target; 1 when they need not.
+    /// The part of device time left to classes that yield to a latency target; 1 if they need not yield.
     pub yielding_share: f64,
-    /// A class would need more outstanding requests to hold its share beside a larger window: throughput is lost for it.
+    /// Whether a class has too few outstanding requests to hold its share in a larger window, which costs throughput.
     pub limited_by_outstanding: bool,
 }
 
 impl Snapshot {
-    /// Both together.
+    /// Merges two snapshots of queues of the same disk. The disk's figures are those of `other`.
     #[must_use]
     pub fn merge(mut self, other: Snapshot) -> Snapshot {
         for class in other.classes {
@@ -93,7 +93,8 @@ impl Snapshot {
         self
     }
 
-    /// Device-seconds a second that the reservations need, judged by what requests of each class have cost so far.
+    /// Returns the device-seconds per second that the reservations need, judged by the mean cost of each class's
+    /// requests so far.
     #[must_use]
     pub fn reserved(&self) -> f64 {
         let need = |class: &ClassSnapshot| {
@@ -106,8 +107,8 @@ impl Snapshot {
         self.classes.iter().map(need).sum()
     }
 
-    /// The part of the reservations that the disk can give, 1 when all: together they may need more than there is, and then
-    /// each gets this part of its own.
+    /// Returns the part of the reservations that the disk can give, at most 1. If together they need more than the disk
+    /// has, each gets this part of its own.
     #[must_use]
     pub fn reservations_met(&self) -> f64 {
         let reserved = self.reserved();

@@ -1,4 +1,4 @@
-//! The atomics that shards share: the standard ones, or loom's where their interleavings are explored.
+//! The atomics that shards share: the standard ones, or loom's in tests that explore interleavings.
 
 #[cfg(not(all(loom, test)))]
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};

@@ -1,27 +1,32 @@
 //! Latency targets: when a class misses its target, classes with looser targets give way.
 //!
 //! # Why
-//! Shares divide throughput. A light reader beside saturating writes has all the share it wants and still waits: for the
-//! device, which is busy with writes. What helps it is fewer writes, as many as the target allows and no more.
+//! Shares divide throughput. A light reader beside saturating writes has all the share that it wants and still waits
+//! for the device, which is busy with writes. The remedy is fewer writes: as many as the target allows, no fewer.
 //!
 //! # How it works
-//! The targets of a disk's classes, tightest first, are its *levels*. For each level the share of the device's time that all
-//! looser classes together may use is decided anew every window of 100 ms and 200 requests:
-//! * more requests missed the target than it allows, and they spent more time in the device than in the queue: less for the
-//!   looser classes, by a fifth, or by half when four times too many missed;
-//! * the same, but the time went to the queue: more weight for the class itself, up to 8 times its shares;
-//! * at most half of what is allowed missed: a little more for the others (1/32, twice as much after each four such windows in a row), and weight goes back;
-//! * in between: nothing.
+//! The targets of a disk's classes, tightest first, are its *levels*. Every level has an allowance: the share of device
+//! time that all looser classes together may use. It is decided anew every window of at least 100 ms and 200 requests:
+//! * More requests missed the target than allowed, and they spent more time in the device than in the queue: the
+//!   allowance falls by a fifth, or by half if more than four times too many missed.
+//! * The same, but the time was spent in the queue: the class's own weight doubles, up to 8 times its shares.
+//! * At most half of the allowed number missed: the class's weight returns first; then the allowance grows by 1/32,
+//!   twice that after every four such windows in a row.
+//! * In between: no change.
 //!
-//! The allowance is a generic-cell-rate tag that the looser classes share, without burst: a queue books the next free place, and its
-//! looser classes are parked until then; whose turn it is by shares uses the place. What is reserved does not wait for it. When the looser classes use less than 5 % there is nobody left to give way: the device cannot do it, and
-//! an event says so. A rate, not a window: a write that a device's buffer takes at once leaves its window before it costs.
+//! The allowance is a generic-cell-rate tag without burst that the looser classes share. A queue books the next free
+//! place and parks its looser classes until then; the class whose turn it then is by shares uses the place.
+//! Reservations do not wait for it. If the looser classes use less than 5 %, giving way cannot help: the device cannot
+//! meet the target, and an event reports it. The allowance is a rate, not a window: a write that the device's buffer
+//! absorbs at once leaves a window before it costs anything.
 //!
 //! # Limits
-//! Four levels a disk; looser targets than the fourth count with it. Targets are for whole requests, queue included.
+//! At most four levels a disk; targets looser than the fourth count as the fourth. Targets cover whole requests, queue
+//! included.
 //!
 //! # Example
-//! Queries ask for 1 ms at p99. In a window 3 % miss it, in the device: writes, which used 0.8 of the device's time, get 0.64.
+//! Queries ask for 1 ms at p99. In a window 3 % miss it, in the device. Writes, which used 0.8 of the device's time,
+//! get 0.64.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,25 +36,25 @@ use crate::control::{EventKind, EventReason};
 use crate::qos::LatencyTarget;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Distinct targets of a disk that are kept apart.
+/// Distinct targets of a disk that are kept apart; looser ones share the last level.
 pub(crate) const LEVELS: usize = 4;
 
 const WINDOW_NS: u64 = 100_000_000;
 const WINDOW_REQUESTS: u64 = 200;
-/// A level of which no request has ended for so long asks nobody to give way.
+/// Silence of a level after which it no longer asks other classes to give way.
 const FORGET_NS: u64 = 1_000_000_000;
 const FAR_MISSED: f64 = 4.0;
 const CUT: f64 = 0.8;
 const CUT_FAR: f64 = 0.5;
-/// Growth in a window, doubled after every four windows in a row in which the target was met with room.
+/// Growth of the allowance per window, doubled after every four windows in a row that met the target with room.
 const GROWTH: f64 = 1.0 / 32.0;
 const GROWTH_MAX: f64 = 0.5;
 const SHARE_MIN: f64 = 0.02;
-/// Who uses less than this part of the device cannot give way.
+/// Smallest part of the device time that can be cut: classes that use less cannot give way.
 const USED_LEAST: f64 = 0.05;
 const BOOST_MAX: u32 = 8;
 
-/// One level: what its classes experienced, and what the looser ones may use.
+/// One level: the latencies of its classes, and the allowance of the looser ones.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Level {
@@ -57,20 +62,20 @@ struct Level {
     missed: AtomicU64,
     queue_ns: AtomicU64,
     device_ns: AtomicU64,
-    /// Device time that looser classes were given.
+    /// Device time given to looser classes.
     yielding_ticks: AtomicU64,
-    /// Part of the device's time that they may use; 1 and more: all they can get.
+    /// Part of the device time that they may use; 1 or more: unlimited.
     share_bits: AtomicU64,
     tag: TokenBucket,
-    /// When a request of the level ended last.
+    /// When a request of the level last ended.
     noted_ns: AtomicU64,
 }
 
-/// What a request of a class with a target experienced.
+/// Latency of a request whose class has a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Experience {
     pub(crate) total_ns: u64,
-    /// Of which in the device, with its last piece.
+    /// The part of `total_ns` that the last piece spent in the device.
     pub(crate) device_ns: u64,
 }
 
@@ -78,13 +83,13 @@ pub(crate) struct Experience {
 struct Window {
     since_ns: u64,
     boost: u32,
-    /// Windows in a row in which the target was met with room.
+    /// Windows in a row that met the target with room.
     met: u32,
-    /// Whether it has been said that the device cannot meet the target.
+    /// Whether an event has reported that the device cannot meet the target.
     said_unreachable: bool,
 }
 
-/// See the module's documentation.
+/// The latency targets of a disk and their decisions; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Targets {
     levels: [Level; LEVELS],
@@ -109,23 +114,26 @@ impl Targets {
         Targets { levels: [(); LEVELS].map(level), windows: Mutex::default() }
     }
 
-    /// If classes that yield to the first `yields` levels must wait now: takes the next free place for `ticks` of the device's time,
-    /// and says when that is.
+    /// If classes that yield to the first `yields` levels must wait now, takes the next free place for `ticks` of
+    /// device time and returns its time.
     pub(crate) fn book(&self, yields: u8, ticks: u64, now_ns: u64) -> Option<u64> {
         let wanted = || {
             let levels = self.levels.iter().take(usize::from(yields));
             levels.filter(|level| level.share() < 1.0 && !level.is_forgotten(now_ns))
         };
+
         if !wanted().any(|level| level.tag.available(now_ns, 0, 0).is_err()) {
             return None;
         }
+
         self.levels.iter().take(usize::from(yields)).for_each(|level| {
             level.yielding_ticks.fetch_add(ticks, Relaxed);
         });
+
         wanted().map(|level| level.tag.book(now_ns, (ticks as f64 / level.share()) as u64, 0)).max()
     }
 
-    /// A class that yields to the first `yields` levels takes `ticks` of the device's time.
+    /// Charges `ticks` of device time to a class that yields to the first `yields` levels.
     pub(crate) fn charge(&self, yields: u8, ticks: u64, now_ns: u64) {
         for level in self.levels.iter().take(usize::from(yields)) {
             level.yielding_ticks.fetch_add(ticks, Relaxed);
@@ -136,12 +144,12 @@ impl Targets {
         }
     }
 
-    /// Part of the device's time that classes which yield to `level` may use now.
+    /// Returns the part of device time that classes which yield to `level` may use now.
     pub(crate) fn allowance(&self, level: usize) -> f64 {
         self.levels[level.min(LEVELS - 1)].share().min(1.0)
     }
 
-    /// A request of level `level` has ended; at the end of a window something may be decided.
+    /// Counts a request of level `level` that has ended. At the end of a window, returns the decision, if there is one.
     pub(crate) fn note(
         &self,
         now_ns: u64,
@@ -152,6 +160,7 @@ impl Targets {
     ) -> Option<Decision> {
         let at = usize::from(level).min(LEVELS - 1);
         let of = &self.levels[at];
+
         let silent_ns = now_ns.saturating_sub(of.noted_ns.swap(now_ns, Relaxed));
         if silent_ns > FORGET_NS {
             of.begin_anew();
@@ -159,27 +168,32 @@ impl Targets {
                 windows[at] = Window { since_ns: now_ns, boost: windows[at].boost, ..Window::default() };
             }
         }
+
         let requests = of.requests.fetch_add(1, Relaxed) + 1;
         of.missed.fetch_add(u64::from(experience.total_ns > target.latency_ns), Relaxed);
         of.device_ns.fetch_add(experience.device_ns, Relaxed);
         of.queue_ns.fetch_add(experience.total_ns.saturating_sub(experience.device_ns), Relaxed);
+
         if requests < WINDOW_REQUESTS {
             return None;
         }
+
         let mut windows = self.windows.try_lock().ok()?;
         let window = &mut windows[at];
         if window.since_ns == 0 {
             window.since_ns = now_ns;
         }
+
         let elapsed_ns = now_ns.saturating_sub(window.since_ns);
         if elapsed_ns < WINDOW_NS {
             return None;
         }
+
         window.since_ns = now_ns;
         of.decide(window, elapsed_ns, target, at, classes)
     }
 
-    /// Forgets what was decided: the targets have changed.
+    /// Forgets all decisions, because the targets have changed.
     pub(crate) fn reset(&self) {
         *self.windows.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
         self.levels.iter().for_each(|level| level.share_bits.store(1f64.to_bits(), Relaxed));
@@ -187,12 +201,12 @@ impl Targets {
 }
 
 impl Level {
-    /// No request has ended for so long that nobody needs to give way.
+    /// Returns whether the level has been silent for longer than [`FORGET_NS`]. If so, no class needs to give way.
     fn is_forgotten(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.noted_ns.load(Relaxed)) > FORGET_NS
     }
 
-    /// Forgets what was counted and decided before a pause: the next window begins with what comes now.
+    /// Forgets the counts and decisions from before a pause: the next window begins now.
     fn begin_anew(&self) {
         for count in [&self.requests, &self.missed, &self.queue_ns, &self.device_ns, &self.yielding_ticks] {
             count.store(0, Relaxed);
@@ -219,15 +233,18 @@ impl Level {
         let allowed = (1.0 - target.quantile).clamp(1e-6, 1.0) * requests;
         let reason = EventReason::Missed { part: missed / requests.max(1.0), allowed: allowed / requests.max(1.0) };
         let share = self.share();
+
         if missed > allowed / 2.0 {
             window.met = 0;
         }
+
         if missed > allowed && queue_ns > device_ns && window.boost.max(1) < BOOST_MAX {
             let before = window.boost.max(1);
             window.boost = before * 2;
             set_boost(classes, level, window.boost);
             return Some((EventKind::WeightRaised, f64::from(before), f64::from(window.boost), reason));
         }
+
         if missed > allowed {
             if used < USED_LEAST {
                 let is_new = !std::mem::replace(&mut window.said_unreachable, true);
@@ -238,27 +255,31 @@ impl Level {
             self.share_bits.store(next.to_bits(), Relaxed);
             return Some((EventKind::OthersGiveWay, share.min(1.0), next, reason));
         }
+
         window.said_unreachable = false;
         if missed > allowed / 2.0 {
             return None;
         }
+
         if window.boost > 1 {
             let before = window.boost;
             window.boost -= 1;
             set_boost(classes, level, window.boost);
             return Some((EventKind::WeightLowered, f64::from(before), f64::from(window.boost), reason));
         }
+
         if share < 1.0 {
             window.met += 1;
             let next = share * (1.0 + (GROWTH * f64::from(1 << (window.met / 4).min(10))).min(GROWTH_MAX));
             self.share_bits.store(next.to_bits(), Relaxed);
             return Some((EventKind::OthersComeBack, share, next.min(1.0), reason));
         }
+
         None
     }
 }
 
-/// The distinct targets of a disk, tightest first.
+/// Returns the distinct targets of a disk, tightest first.
 pub(crate) fn levels(rows: &[Row]) -> Vec<u64> {
     let targets = rows.iter().filter(|row| row.kind == Kind::Class).filter_map(|row| row.qos.latency_target);
     let mut latencies: Vec<u64> = targets.map(|target| target.latency_ns).collect();
@@ -267,7 +288,7 @@ pub(crate) fn levels(rows: &[Row]) -> Vec<u64> {
     latencies
 }
 
-/// The level of a class, if it has a target, and to how many levels it yields.
+/// Returns the level of a class, if it has a target, and the number of levels to which it yields.
 pub(crate) fn place(levels: &[u64], target: Option<LatencyTarget>) -> (Option<u8>, u8) {
     match target {
         None => (None, levels.len().min(LEVELS) as u8),
@@ -302,7 +323,7 @@ mod tests {
     fn a_pause_ends_the_window() {
         let targets = Targets::new();
         let begin_ns = 5_000_000_000;
-        // All of nearly a window missed the target; then there is nothing for ten seconds, and then all is well.
+        // Nearly a whole window misses the target, then there is nothing for ten seconds, then every request meets it.
         for request in 0..WINDOW_REQUESTS - 1 {
             assert!(note(&targets, begin_ns + request, 5_000_000).is_none());
         }

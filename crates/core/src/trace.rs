@@ -1,19 +1,19 @@
-//! What happens to a request, as events of a fixed size.
+//! The stations of a request, as events of a fixed size.
 //!
 //! # Why
-//! A latency says that something was slow, not where. One event at each station of a request says how long it queued,
-//! why, how long the device had it, and how long it lay there done before anybody looked.
+//! A latency says that something was slow, not where. One event at each station of a request tells how long it queued
+//! and why, how long the device had it, and how long it was complete before the shard looked.
 //!
 //! # How it works
-//! An [`Event`] is plain data; [`Event::to_bytes`] and [`Event::from_bytes`] are its one spelling, [`EVENT_BYTES`]
-//! little-endian bytes. Who runs a queue makes the events: the `plimsoll` library for real disks, the simulator for
-//! simulated ones. What the fields mean depends on the kind:
+//! An [`Event`] is plain data; [`Event::to_bytes`] and [`Event::from_bytes`] define its only encoding, [`EVENT_BYTES`]
+//! little-endian bytes. The program that runs the queue makes the events: the `plimsoll` library for real disks, the
+//! simulator for simulated ones. The kind decides the meaning of the fields:
 //!
 //! | kind | offset | length | detail |
 //! |---|---|---|---|
 //! | Queued | of the request in its file | of the request | number of the file |
-//! | Blocked | 0 | 0 | until it will be looked at again, ns; `reason` says what is waited for |
-//! | Dispatched | of the piece in its file | of the piece | cost in the disk model, ns of device time; `reason`: what its class waited for most |
+//! | Blocked | 0 | 0 | ns until the next look; `reason`: what is waited for |
+//! | Dispatched | of the piece in its file | of the piece | model cost, ns; `reason`: its class's longest wait |
 //! | Submitted | as dispatched | as dispatched | 0 |
 //! | Completed | as dispatched | bytes moved | longest time, ns, for which it may have been done before |
 //! | Reaped | as dispatched | bytes moved | 0, or the error number |
@@ -22,11 +22,11 @@
 //! | Cancelled | 0 | 0 | 0 |
 //! | Control | window, ns | part of the capacity, millionths | which decision, see [`Event::control`] |
 //!
-//! The tokens of a piece are granted when it is dispatched, not before: one station. A request of several pieces has
-//! one Queued and one Finished, and a Dispatched to Reaped for each piece, numbered from 0.
+//! A piece is granted its tokens when it is dispatched, so both are one station. A request of several pieces has one
+//! Queued and one Finished, and a Dispatched to Reaped for each piece, numbered from 0.
 //!
 //! # Limits
-//! Cost and waiting times end at 2^32 ns (4.3 s), lengths at 4 GiB. Numbers of requests are those of one shard.
+//! Costs and waiting times saturate at 2^32 ns (4.3 s), lengths at 4 GiB. Request numbers are per shard.
 //!
 //! # Example
 //! ```
@@ -61,28 +61,28 @@ pub const EVENT_BYTES: usize = 40;
 pub enum EventKind {
     /// The program handed the request over.
     Queued = 1,
-    /// The queue has work and may send none of it, for a reason that is new.
+    /// The queue has work but may send none of it, for a reason other than before.
     Blocked = 2,
-    /// Its turn, with room in the device and tokens granted: a piece leaves the queue.
+    /// A piece leaves the queue: it is its turn, the device has room, and its tokens are granted.
     Dispatched = 3,
     /// The backend has taken the piece.
     Submitted = 4,
-    /// The piece is back: at this time the shard began to look, and it was there.
+    /// The piece is complete: the time at which the shard began to look and found it.
     Completed = 5,
-    /// The scheduler has been told of the piece's end.
+    /// The scheduler has learnt of the piece's end.
     Reaped = 6,
     /// The whole request has ended.
     Finished = 7,
-    /// Its end was handed to the program.
+    /// The request's end was handed to the program.
     Callback = 8,
-    /// What was still queued of the request was taken back.
+    /// The queued rest of the request was cancelled.
     Cancelled = 9,
-    /// The closed loop has decided something about the disk.
+    /// The closed loop has made a decision about the disk.
     Control = 10,
 }
 
 impl EventKind {
-    /// All kinds, in the order of a request's way.
+    /// All kinds, in the order in which a request passes them.
     pub const ALL: [EventKind; 10] = [
         EventKind::Queued,
         EventKind::Blocked,
@@ -96,7 +96,7 @@ impl EventKind {
         EventKind::Control,
     ];
 
-    /// Short lower-case name.
+    /// Returns the lower-case name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -114,30 +114,30 @@ impl EventKind {
     }
 }
 
-/// One event. See the module's documentation for what the fields mean in each kind.
+/// One event. The kind decides the meaning of the fields; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, on the clock of the shard.
+    /// Time on the clock of the shard, in nanoseconds.
     pub time_ns: u64,
-    /// Number of the request on its shard, from 1, never used twice; 0 where there is none.
+    /// Number of the request on its shard, from 1, never used twice; 0 if the event has no request.
     pub request: u64,
-    /// Bytes from the beginning of the file.
+    /// Offset in the file, in bytes; another meaning in some kinds.
     pub offset_bytes: u64,
-    /// Bytes.
+    /// Length in bytes; another meaning in some kinds.
     pub len_bytes: u32,
-    /// Depends on the kind.
+    /// The kind decides the meaning.
     pub detail: u32,
-    /// Number of the class, as its registry counts them.
+    /// Number of the class in its registry.
     pub class: u16,
     /// Number of the disk.
     pub disk: u16,
     /// Number of the piece in its request.
     pub piece: u16,
-    /// What happened.
+    /// The station.
     pub kind: EventKind,
-    /// What the request does.
+    /// Operation of the request.
     pub op: Op,
-    /// Why it waited.
+    /// Reason for which the request waited.
     pub reason: Option<WaitReason>,
 }
 
@@ -162,7 +162,7 @@ const DECISIONS: [Decision; 14] = [
 ];
 
 impl Event {
-    /// The event as it is stored.
+    /// Encodes the event in the form in which it is stored.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; EVENT_BYTES] {
         let words = self.to_words();
@@ -173,7 +173,7 @@ impl Event {
         bytes
     }
 
-    /// The event as five words, the form in which rings hold it.
+    /// Encodes the event as five words, the form in which rings hold it.
     #[must_use]
     pub fn to_words(&self) -> [u64; EVENT_BYTES / 8] {
         let op = OPS.iter().position(|op| *op == self.op).unwrap_or(0) as u64;
@@ -184,7 +184,7 @@ impl Event {
         [self.time_ns, self.request, self.offset_bytes, lengths, tail]
     }
 
-    /// The event of these words; `None` where a kind, an operation or a reason has no meaning.
+    /// Decodes an event from words. Returns `None` if a kind, an operation or a reason is unknown.
     #[must_use]
     pub fn from_words(words: [u64; EVENT_BYTES / 8]) -> Option<Event> {
         let [time_ns, request, offset_bytes, lengths, tail] = words;
@@ -208,7 +208,7 @@ impl Event {
         })
     }
 
-    /// The event that [`Event::to_bytes`] made; `None` for bytes that are no event.
+    /// Decodes an event from the bytes of [`Event::to_bytes`]. Returns `None` for bytes that are no event.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
         let mut words = [0; EVENT_BYTES / 8];
@@ -218,7 +218,7 @@ impl Event {
         Event::from_words(words)
     }
 
-    /// A decision of the closed loop of disk number `disk`: the window after it and the part of the capacity.
+    /// Returns the event of a decision of disk `disk`'s closed loop: the window after it and the part of the capacity.
     #[must_use]
     pub fn of_decision(decision: Decision, disk: u16, time_ns: u64, window_ns: u64, capacity_scale: f64) -> Event {
         let number = DECISIONS.iter().position(|known| *known == decision).unwrap_or(0);
@@ -237,7 +237,8 @@ impl Event {
         }
     }
 
-    /// Of a control event: the decision, the window in ns after it, the part of the capacity.
+    /// Returns the content of a control event: the decision, the window after it in nanoseconds, the part of the
+    /// capacity. `None` for other kinds.
     #[must_use]
     pub fn control(&self) -> Option<(Decision, u64, f64)> {
         let decision = DECISIONS.get(self.detail as usize).filter(|_| self.kind == EventKind::Control)?;

@@ -1,23 +1,24 @@
-//! Who is next: a tree of groups and classes in weighted virtual time, as one queue sees it.
+//! The order of classes: a tree of groups and classes in weighted virtual time, as one queue sees it.
 //!
 //! # Why
-//! Shares must hold between classes that always have work, an idle class's share must go to the others at once, and a
-//! class that comes back must neither be punished for what it used while alone nor be paid for what it did not ask for.
+//! Shares must hold between classes that always have work, and an idle class's share must go to the others at once. A
+//! class that returns must be neither punished for what it used while alone nor paid for what it did not ask for.
 //!
 //! # How it works
-//! At each level the child with the lowest *clock* goes first, as in start-time fair queueing (Goyal, Vin, Cheng 1996). The
-//! clocks are shared by all queues of the disk (`clock`); a queue that is alone with its work serves the lowest, one among
-//! several only what is *eligible*: at or behind the mean of all, or so little ahead that there is room for those before it too. A child that wakes up is put at most a *wake-up
-//! credit* behind the mean: that much device time it may use before the others get a turn.
+//! At each level the child with the lowest *clock* goes first, as in start-time fair queueing (Goyal, Vin, Cheng 1996).
+//! The clocks are shared by all queues of the disk (`clock`). A queue that alone has work serves the lowest; one among
+//! several serves only an *eligible* child: one at or behind the mean of all, or so little ahead that the device has
+//! room for those before it too. A child that wakes up is put at most a *wake-up credit* behind the mean: the device
+//! time that it may use before the others get a turn.
 //!
-//! In depth mode the clocks are the queue's own: the decaying accumulators of Scylla's first scheduler (2016). A class's
-//! total cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that decay alike
-//! without touching them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
+//! In depth mode the clocks are the queue's own: the decaying accumulators of Scylla's first scheduler (2016). A
+//! class's total cost fades by e^(-t/tau), and the lowest total is served. K = ln(total) + t/tau orders totals that
+//! decay alike without updating them: serving `cost` at t makes the total e^(K - t/tau) + cost/shares.
 //!
 //! # Limits
-//! A class is served at most one largest request ahead of its share. Among more than [`LOOK_AT`] local children the search
-//! for one that is eligible stops early. The heaps hold children with work, and now and then one that has none left, or
-//! with an old clock; it is mended when it comes to the top.
+//! A class is served at most one largest request ahead of its share. Among more than [`LOOK_AT`] local children the
+//! search for an eligible one stops early. The heaps hold children with work, and sometimes one that has none left, or
+//! that has an old clock; it is corrected when it reaches the top.
 //!
 //! # Example
 //! Shares 100 and 300, requests of equal cost: served in the order B A B B B A B B B A ...
@@ -32,10 +33,10 @@ use crate::units::Cost;
 
 pub(crate) const ROOT: u32 = 0;
 
-/// How many children of a group are looked at when the first may not go.
+/// Children of a group examined for an eligible one, if the first is not: a bound on the time of a pick.
 const LOOK_AT: usize = 64;
 
-/// How clocks run.
+/// How clocks advance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fairness {
     /// Virtual time with a wake-up credit.
@@ -44,31 +45,32 @@ pub(crate) enum Fairness {
     Decaying { tau_ns: u64 },
 }
 
-/// A line of a cache: what a dispatch reads and writes of a class.
+/// The fields of a node that a dispatch reads and writes, on cache lines of their own.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Node {
     parent: u32,
     shares: u32,
     per_share: f64,
-    /// F and V of each lane, shared with the other queues of the disk (unless the disk is unlimited or has no common time).
+    /// F and V of each lane, shared with the other queues of the disk (unless the disk is unlimited or has no common
+    /// time).
     shared: Arc<Clocks>,
-    /// This queue's own clock: of a class among its queues, or the accumulator of depth mode.
+    /// This queue's own clock: of a class, its clock among the class's queues; in depth mode, the accumulator.
     local: u64,
-    /// How far that was ahead when the queue left the class.
+    /// How far `local` was ahead when the queue left the class.
     lead: u64,
     carry: f64,
-    /// Counts in its parent: has work (or an active child) and is not parked.
+    /// Counts in its parent: it has work (or an active child) and is not parked.
     active: bool,
     /// Waits for a limit.
     parked: bool,
     in_heap: bool,
-    /// Of a group its number among the groups, of a class [`NONE`].
+    /// Number of a group among the groups; [`NONE`] for a class.
     group: u32,
     fifo: Fifo,
 }
 
-/// What a group has beside what every node has.
+/// The fields of a group that other nodes lack.
 #[derive(Debug, Default)]
 struct Group {
     active_children: u32,
@@ -79,13 +81,13 @@ struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) class: u32,
-    /// Device time by which it lags behind the others, and its queue behind the other queues of the class.
+    /// Device time by which the class lags behind the others, and its queue behind the other queues of the class.
     pub(crate) lag: Cost,
     pub(crate) lag_in_class: Cost,
     pub(crate) turn: Turn,
 }
 
-/// What brought a class its turn.
+/// Why a class is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Its shares.
@@ -94,29 +96,29 @@ pub(crate) enum Turn {
     Continued,
     /// Its age; it pays with its shares.
     Aged,
-    /// A reservation. If its shares would have given it the same, it pays; else its clocks stand still.
+    /// A reservation. If its shares would have given it the turn too, it pays; otherwise its clocks stand still.
     Reserved { pays: bool },
 }
 
-/// It is the turn of classes of other queues.
+/// It is the turn of other queues' classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotYet;
 
-/// See the module's documentation. Nodes are named by index, as in the disk's table of classes.
+/// The tree of one queue; see the module's documentation. Nodes are named by index, as in the disk's table of classes.
 #[derive(Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     groups: Vec<Group>,
-    /// Numbers of groups that are gone.
+    /// Numbers of removed groups.
     free_groups: Vec<u32>,
-    /// Which of the clocks of each node count here.
+    /// The lane whose clocks this tree uses.
     lane: usize,
     fairness: Fairness,
-    /// The class that is being charged for the last that it has.
+    /// The class that is being charged for its last request; it becomes idle.
     resting: u32,
-    /// Clock of the child of the root that was served last, before it was.
+    /// Clock of the child of the root that was served last, before it was served.
     served: u64,
-    /// Device time that this queue may still use out of turn, because those whose turn it is are absent.
+    /// Device time that this queue may still use out of turn, because the classes whose turn it is are absent.
     overtime: Cost,
 }
 
@@ -134,12 +136,12 @@ impl Tree {
         }
     }
 
-    /// Makes a place for one node more.
+    /// Appends an empty place for a node.
     pub(crate) fn put_nothing(&mut self) {
         self.nodes.push(Node::new(NONE, 1, NONE, clock::new_clocks(1)));
     }
 
-    /// Puts a node into place `at`; [`Tree::attach`] follows when its parent is there too.
+    /// Puts a node into place `at`; call [`Tree::attach`] once its parent is there too.
     pub(crate) fn put(&mut self, at: u32, parent: u32, shares: u32, is_group: bool, shared: Arc<Clocks>) {
         let parent = if at == ROOT { NONE } else { parent };
         let group = if is_group { self.add_group() } else { NONE };
@@ -158,17 +160,19 @@ impl Tree {
         self.group_mut(parent).heap.add_member();
     }
 
-    /// Takes a node without work out of the tree.
+    /// Removes a node without work from the tree.
     pub(crate) fn take_out(&mut self, at: u32) {
         let parent = self.node(at).parent;
-        // Its group may have gone before it.
+        // Its group may have been removed before it.
         if self.is_group(parent) {
             self.group_mut(parent).heap.remove_member(at);
         }
+
         let node = self.node_mut(at);
         node.in_heap = false;
-        // Lets the disk's table have it back.
+        // Releases the clocks to the disk's table.
         node.shared = clock::new_clocks(1);
+
         let group = std::mem::replace(&mut node.group, NONE);
         if group != NONE {
             self.groups[group as usize] = Group::default();
@@ -176,7 +180,7 @@ impl Tree {
         }
     }
 
-    /// `shared`: the disk's table has told the clocks already.
+    /// Sets the shares of a node. `shared`: the disk's table has set those of the clocks already.
     pub(crate) fn set_shares(&mut self, at: u32, shares: u32, shared: bool) {
         let node = self.node_mut(at);
         if node.shares == shares.max(1) {
@@ -184,6 +188,7 @@ impl Tree {
         }
         node.shares = shares.max(1);
         node.per_share = 1.0 / f64::from(node.shares);
+
         let (shares, parent) = (node.shares, node.parent);
         if !shared && parent != NONE {
             self.clock(at).set_shares(shares);
@@ -219,7 +224,8 @@ impl Tree {
         }
     }
 
-    /// Brings `at` in line with what it has: a class whose queue has filled or emptied, a group whose children have.
+    /// Activates or deactivates `at` and its ancestors, after a class's queue has filled or emptied or a node was
+    /// parked.
     pub(crate) fn settle(&mut self, mut at: u32) {
         loop {
             let node = self.node(at);
@@ -235,6 +241,7 @@ impl Tree {
             if at == ROOT {
                 return;
             }
+
             at = self.node(at).parent;
             let group = self.group_mut(at);
             group.active_children = if should { group.active_children + 1 } else { group.active_children - 1 };
@@ -253,13 +260,14 @@ impl Tree {
             if let (Edge::Parent { shares }, true) = (edge, parent != NONE) {
                 let (above, own) = (self.clock(parent), self.clock(at));
                 above.join(own, shares, credit);
-                // Its shares may have been changed between counting them and now.
+                // The shares may have changed since they were counted.
                 let by = own.recount();
                 if by != 0 {
                     above.change_weight(by);
                 }
             }
         }
+
         let key = self.key(at);
         let node = self.node_mut(at);
         node.active = true;
@@ -267,7 +275,7 @@ impl Tree {
         match (parent, was_in_heap) {
             (NONE, _) => {}
             (_, false) => self.group_mut(parent).heap.push(Entry { key, node: at }),
-            // Joining may have put its clock back.
+            // Joining may have moved its clock back.
             (_, true) => self.group_mut(parent).heap.lower(at, key),
         }
     }
@@ -284,6 +292,7 @@ impl Tree {
                 self.clock(parent).leave(self.clock(at), shares);
             }
         }
+
         self.node_mut(at).active = false;
         if parent != NONE && self.group(parent).heap.peek().is_some_and(|top| top.node == at) {
             self.group_mut(parent).heap.pop();
@@ -291,7 +300,7 @@ impl Tree {
         }
     }
 
-    /// Node `at` must wait for a limit: its siblings go on without it.
+    /// Parks node `at`, which must wait for a limit; its siblings continue.
     pub(crate) fn park(&mut self, at: u32) {
         self.node_mut(at).parked = true;
         self.settle(at);
@@ -306,7 +315,7 @@ impl Tree {
         self.node(at).parked
     }
 
-    /// Whether `at` and all above it take part now.
+    /// Returns whether `at` and all its ancestors take part now.
     pub(crate) fn can_run(&self, mut at: u32) -> bool {
         while at != ROOT {
             if !self.node(at).active {
@@ -317,7 +326,7 @@ impl Tree {
         !self.node(ROOT).parked
     }
 
-    /// The class whose turn it is. `Ok(None)` when there is no work.
+    /// Returns the class whose turn it is; `Ok(None)` if there is no work.
     pub(crate) fn pick(&mut self) -> Result<Option<Pick>, NotYet> {
         if self.node(ROOT).parked || self.group(ROOT).active_children == 0 {
             return Ok(None);
@@ -336,7 +345,8 @@ impl Tree {
         if let Some(class) = self.class_of(first) {
             return Some(class);
         }
-        // Its clock is low, but its other queues or inner groups are behind elsewhere: the next that may.
+
+        // The first child's clock is low, but inside it other queues come first: tries the next children.
         let mut best: Option<(u64, u32)> = None;
         for at in 1..self.group(group).heap.entries().len().min(LOOK_AT) {
             let child = self.group(group).heap.entries()[at].node;
@@ -353,7 +363,7 @@ impl Tree {
         best.map(|(_, class)| class)
     }
 
-    /// The class to serve when it is `child`'s turn in its group.
+    /// Returns the class to serve if it is `child`'s turn in its group.
     #[inline(always)]
     fn class_of(&mut self, child: u32) -> Option<u32> {
         if self.is_group(child) {
@@ -367,7 +377,7 @@ impl Tree {
         may_go.then_some(child)
     }
 
-    /// By the clocks of the disk. A queue that is alone with its work needs no permission.
+    /// Returns whether the clocks of the disk let `child` be served. A queue that alone has work needs no permission.
     #[inline(always)]
     fn is_eligible(&self, group: u32, child: u32) -> bool {
         let shared = self.clock(group);
@@ -377,12 +387,13 @@ impl Tree {
             || clock::is_eligible(self.clock(child).own(), shared.mean(), self.node(child).shares)
     }
 
-    /// Whether shares alone would let class `at` go now.
+    /// Returns whether shares alone would let class `at` be served now.
     pub(crate) fn is_due_by_shares(&self, class: u32) -> bool {
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return true;
         }
         let mut at = class;
+
         while at != ROOT {
             let parent = self.node(at).parent;
             let node = self.node(at);
@@ -394,35 +405,40 @@ impl Tree {
         true
     }
 
-    /// `class` with what it lags: behind the mean of the others where queues compete, and behind who was served last where this
-    /// queue alone decides.
+    /// Returns `class` with its lag: behind the mean of the others if queues compete, or behind the class served last
+    /// if this queue alone decides.
     #[inline(always)]
     fn picked(&self, class: u32) -> Pick {
         let mut pick = Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked };
         if matches!(self.fairness, Fairness::Decaying { .. }) {
             return pick;
         }
+
         let mut top = class;
         while self.node(top).parent != ROOT && top != ROOT {
             top = self.node(top).parent;
         }
+
         let (root, top) = (self.clock(ROOT), self.clock(top));
         let shares = top.counted_shares();
         if root.queues() <= 1 {
             pick.lag = clock::between(top.own(), self.served, shares);
             return pick;
         }
+
         if self.clock(class).queues() > 1 {
             pick.lag_in_class = self.clock(class).lag_of_queue(self.node(class).local);
         }
-        // It counts in the mean itself: behind the others it is by more than behind the mean.
+
+        // The class itself is part of the mean, so its lag behind the others is larger than behind the mean.
         let (weight, own) = (root.weight() as f64, f64::from(shares));
         let behind_fs = clock::between(top.own(), root.mean(), shares).as_fs() as f64;
         pick.lag = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
         pick
     }
 
-    /// The class of this queue whose turn comes first, and how much device time must be served to others before it does.
+    /// Returns the class of this queue whose turn comes first, and the device time that others must be served before it
+    /// does.
     pub(crate) fn first_in_line(&mut self) -> Option<(Pick, Cost)> {
         let (mut at, mut ahead) = (ROOT, Cost::ZERO);
         while self.is_group(at) {
@@ -433,6 +449,7 @@ impl Tree {
             }
             at = child;
         }
+
         let queues = u64::from(self.clock(at).queues());
         if queues > 1 {
             ahead = ahead.max(clock::distance(self.clock(at).mean(), self.node(at).local, queues));
@@ -440,8 +457,8 @@ impl Tree {
         Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
     }
 
-    /// Returns which part of the group `above` (of the disk: the root) `class` has in this queue now, or would have if it had work:
-    /// above 0, at most 1.
+    /// Returns the part of the group `above` (of the disk: the root) that `class` has in this queue now, or would have
+    /// if it had work: above 0, at most 1.
     pub(crate) fn part_of(&self, class: u32, above: u32) -> f64 {
         let mut part = 1.0;
         let mut at = class;
@@ -456,13 +473,13 @@ impl Tree {
         part / f64::from(self.clock(class).queues().max(1))
     }
 
-    /// Those whose turn it is are absent: lets this queue use so much device time out of turn. The clocks stay as they are,
-    /// so those who come back are behind, and go first.
+    /// Lets this queue use `overtime` of device time out of turn, because the classes whose turn it is are absent. The
+    /// clocks stay as they are, so classes that return are behind, and are served first.
     pub(crate) fn set_overtime(&mut self, overtime: Cost) {
         self.overtime = overtime;
     }
 
-    /// The child with the lowest clock that has work; mends the top of the heap on the way.
+    /// Returns the child with the lowest clock that has work. Corrects the top of the heap on the way.
     #[inline(always)]
     fn top_child(&mut self, group: u32) -> Option<u32> {
         loop {
@@ -479,22 +496,25 @@ impl Tree {
         }
     }
 
-    /// Charges `class` and its groups as its `turn` says. `weight` counts in depth mode. The queues of the class are charged
-    /// among each other in any case.
+    /// Charges `class` and its groups according to its `turn`. `weight` counts in depth mode. The queues of the class
+    /// are charged among each other in any case.
     pub(crate) fn charge(&mut self, class: u32, cost: Cost, weight: u32, now_ns: u64, turn: Turn) {
         let (by_shares, is_picked) = (turn != Turn::Reserved { pays: false }, turn == Turn::Picked);
         let Fairness::Virtual { .. } = self.fairness else {
             return self.charge_decaying(class, weight, now_ns);
         };
+
         self.overtime = Cost::from_fs(self.overtime.as_fs().saturating_sub(cost.as_fs()));
         let lane = self.lane;
+
         let node = self.node_mut(class);
         let shared = &node.shared[lane];
-        // The only queue of the class is its own mean: neither needs to move.
+        // If the class has only this queue, the queue's clock is the mean: neither needs to move.
         if shared.queues() > 1 {
             node.local = node.local.wrapping_add(clock::units(cost, 1.0));
             shared.advance_class(cost, &mut node.carry);
         }
+
         let alone = self.clock(ROOT).queues() <= 1;
         let mut at = class;
         while by_shares && at != ROOT {
@@ -522,17 +542,18 @@ impl Tree {
         }
     }
 
-    /// The class is charged next for the last that it has, or not.
+    /// Records whether the next charge is for the last request of `class`.
     pub(crate) fn set_will_rest(&mut self, class: u32, will_rest: bool) {
         self.resting = if will_rest { class } else { NONE };
     }
 
-    /// The clock of `child` has moved: puts it where it belongs if it is at the top; else that happens when it gets there.
+    /// Corrects the place of `child`, whose clock has moved, if it is at the top; elsewhere that happens when it gets
+    /// there.
     #[inline(always)]
     fn mend_top(&mut self, group: u32, child: u32) {
         if self.group(group).heap.peek().is_some_and(|top| top.node == child) {
             if self.resting == child {
-                // A class that becomes idle at the top goes at once: below it would be in the way when it wakes.
+                // Removes a class that becomes idle at the top: below the top its entry would be stale when it wakes.
                 self.group_mut(group).heap.pop();
                 self.node_mut(child).in_heap = false;
             } else {
@@ -554,7 +575,7 @@ impl Tree {
         self.node(at).group != NONE
     }
 
-    /// The group that node `at` is.
+    /// Returns the group at node `at`.
     fn group(&self, at: u32) -> &Group {
         &self.groups[self.node(at).group as usize]
     }
@@ -589,7 +610,7 @@ impl Node {
     }
 }
 
-/// K = ln(total) + t/tau as an ordered integer; 0 is a total of nothing. 50 years at tau = 100 ms are 2^34 tau.
+/// K = ln(total) + t/tau as an ordered integer; 0 is a total of zero. 50 years at tau = 100 ms are 2^34 tau.
 const K_SCALE: f64 = (1u64 << 28) as f64;
 const K_BIAS: f64 = 1024.0;
 

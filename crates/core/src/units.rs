@@ -1,13 +1,13 @@
 //! Quantities with a unit: device time and rates.
 //!
 //! # Why
-//! The scheduler divides one thing, the time of the disk. A request *costs* device time, shares divide it, the
-//! token bucket limits it. The figures span 1 IOPS (one second a request) to 10 TB/s (51 picoseconds for 512 bytes),
-//! so nanoseconds are too coarse and floating point drifts. [`Cost`] counts femtoseconds in a `u64`, which holds
-//! five hours in one request.
+//! The scheduler divides one resource, the time of the disk. A request *costs* device time, shares divide it, the token
+//! bucket limits it. Figures range from 1 IOPS (one second a request) to 10 TB/s (51 picoseconds for 512 bytes), so
+//! nanoseconds are too coarse and floating point drifts. [`Cost`] counts femtoseconds in a `u64`: up to five hours in
+//! one request.
 //!
-//! "Unlimited" is a variant ([`Rate::Unlimited`]), never a huge number: a huge number ends up in arithmetic some day
-//! and becomes a limit that nobody set.
+//! "Unlimited" is a variant ([`Rate::Unlimited`]), never a huge number: some day arithmetic would turn a huge number
+//! into a real limit.
 //!
 //! # Example
 //! ```
@@ -27,72 +27,72 @@ pub const FS_PER_S: u64 = 1_000_000_000_000_000;
 pub struct Cost(u64);
 
 impl Cost {
-    /// No device time: what a request costs on an unlimited disk.
+    /// No device time: the cost of a request on an unlimited disk.
     pub const ZERO: Cost = Cost(0);
     /// The largest cost, about 5.1 hours.
     pub const MAX: Cost = Cost(u64::MAX);
 
-    /// `fs` femtoseconds.
+    /// Returns a cost of `fs` femtoseconds.
     #[must_use]
     pub const fn from_fs(fs: u64) -> Cost {
         Cost(fs)
     }
 
-    /// `ns` nanoseconds, saturating at [`Cost::MAX`].
+    /// Returns a cost of `ns` nanoseconds, saturating at [`Cost::MAX`].
     #[must_use]
     pub const fn from_ns(ns: u64) -> Cost {
         Cost(ns.saturating_mul(FS_PER_NS))
     }
 
-    /// In femtoseconds.
+    /// Returns the cost in femtoseconds.
     #[must_use]
     pub const fn as_fs(self) -> u64 {
         self.0
     }
 
-    /// In whole nanoseconds, rounded up.
+    /// Returns the cost in whole nanoseconds, rounded up.
     #[must_use]
     pub const fn as_ns_ceil(self) -> u64 {
         self.0.div_ceil(FS_PER_NS)
     }
 
-    /// In seconds.
+    /// Returns the cost in seconds.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / FS_PER_S as f64
     }
 
-    /// Sum, saturating.
+    /// Adds two costs, saturating at [`Cost::MAX`].
     #[must_use]
     pub const fn saturating_add(self, other: Cost) -> Cost {
         Cost(self.0.saturating_add(other.0))
     }
 
-    /// Difference, zero at the least.
+    /// Subtracts `other`, saturating at zero.
     #[must_use]
     pub const fn saturating_sub(self, other: Cost) -> Cost {
         Cost(self.0.saturating_sub(other.0))
     }
 
-    /// Whether this is no device time at all.
+    /// Returns whether the cost is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 }
 
-/// How many units (operations or bytes) a second a disk yields.
+/// Units (operations or bytes) per second that a disk yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rate {
     /// No limit: a unit costs nothing.
     #[default]
     Unlimited,
-    /// Units a second, at least 1.
+    /// Units per second, at least 1.
     PerSecond(core::num::NonZeroU64),
 }
 
 impl Rate {
-    /// `units` a second; 0 is taken as 1, because a rate of nothing would never end.
+    /// Returns a rate of `units` per second. 0 counts as 1, because requests at a rate of zero would never end.
     #[must_use]
     pub const fn per_second(units: u64) -> Rate {
         match core::num::NonZeroU64::new(units) {
@@ -101,7 +101,7 @@ impl Rate {
         }
     }
 
-    /// Units a second, `None` where unlimited.
+    /// Returns the units per second, or `None` if unlimited.
     #[must_use]
     pub const fn get(self) -> Option<u64> {
         match self {
@@ -110,7 +110,7 @@ impl Rate {
         }
     }
 
-    /// Device time of one unit, zero where unlimited.
+    /// Returns the device time of one unit, rounded down; zero if unlimited.
     #[must_use]
     pub fn cost_per_unit(self) -> Cost {
         match self {
@@ -119,7 +119,7 @@ impl Rate {
         }
     }
 
-    /// Seconds of one unit as a float, 0.0 where unlimited; for arithmetic that must not round.
+    /// Returns the seconds of one unit, 0.0 if unlimited. For arithmetic that must not round.
     #[must_use]
     pub fn seconds_per_unit(self) -> f64 {
         match self {

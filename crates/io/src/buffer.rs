@@ -1,13 +1,13 @@
-//! Memory that direct I/O accepts: aligned buffers, alone or many in one region that a backend has registered.
+//! Memory for direct I/O: aligned buffers, alone or many in one region that a backend has registered.
 //!
 //! # Why
-//! `O_DIRECT` refuses memory at odd addresses, and ordinary vectors give no promise about theirs.
+//! `O_DIRECT` refuses unaligned memory, and ordinary vectors promise no alignment.
 //!
 //! # How it works
-//! [`AlignedBuf`] is a zeroed heap allocation with the alignment asked for (4096 bytes by default, which suits every
-//! device known). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
-//! ([`crate::backend::Backend::register_memory`]), which spares the kernel looking up the pages at every operation. The
-//! allocation lives until its last buffer is gone, on whatever thread, and the backend then forgets the region.
+//! [`AlignedBuf`] is a zeroed heap allocation with the requested alignment (4096 bytes by default, which suits every
+//! known device). [`AlignedBuf::registered`] cuts one such allocation into equal buffers and registers it
+//! ([`crate::backend::Backend::register_memory`]), so that the kernel need not look up the pages at every operation.
+//! The allocation lives until its last buffer is dropped, on any thread; the backend then forgets the region.
 //!
 //! # Limits
 //! A buffer does not grow. A registered buffer is cheaper only on the backend that registered it; elsewhere it is an
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use crate::backend::{Backend, Region, RegionId};
 
-/// Alignment of a buffer when none is given, in bytes: a page, and no smaller than any known device asks for.
+/// Default alignment of a buffer, in bytes: a page, and no smaller than any known device requires.
 pub const DEFAULT_ALIGN_BYTES: usize = 4096;
 
 /// Why a buffer could not be made.
@@ -40,14 +40,14 @@ pub const DEFAULT_ALIGN_BYTES: usize = 4096;
 pub enum BufferError {
     /// The alignment is not a power of two, or length and alignment together exceed what a process can address.
     BadLayout {
-        /// Length asked for, in bytes.
+        /// Requested length, in bytes.
         len_bytes: usize,
-        /// Alignment asked for, in bytes.
+        /// Requested alignment, in bytes.
         align_bytes: usize,
     },
     /// The system has no memory left.
     OutOfMemory {
-        /// Length asked for, in bytes.
+        /// Requested length, in bytes.
         len_bytes: usize,
     },
 }
@@ -81,7 +81,7 @@ impl From<BufferError> for std::io::Error {
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len_bytes: usize,
-    /// Keeps the memory; none where there is none.
+    /// Keeps the memory alive; `None` in an empty buffer.
     owner: Option<Arc<Allocation>>,
     /// The region that the owner has registered.
     region: Option<RegionId>,
@@ -90,14 +90,14 @@ pub struct AlignedBuf {
 /// Buffers made together, and whether they are registered.
 #[derive(Debug)]
 pub struct Buffers {
-    /// The buffers. All of them are good for I/O, registered or not.
+    /// The buffers. All are usable for I/O, registered or not.
     pub buffers: Vec<AlignedBuf>,
     /// Why they are not registered; `None` when all are.
     pub not_registered: Option<io::Error>,
 }
 
 impl Buffers {
-    /// How many of them are registered: all or none.
+    /// Returns the number of registered buffers: all or none.
     #[must_use]
     pub fn registered(&self) -> usize {
         if self.not_registered.is_none() { self.buffers.len() } else { 0 }
@@ -108,7 +108,7 @@ impl Buffers {
 struct Allocation {
     ptr: NonNull<u8>,
     layout: Layout,
-    /// Where it is registered.
+    /// Its registration, if it has one.
     region: Option<Region>,
 }
 
@@ -130,10 +130,10 @@ unsafe impl Sync for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        // Before the memory: nobody may name the region after it.
+        // Before the memory is freed: no operation may name the region afterwards.
         drop(self.region.take());
-        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here. No operation uses it,
-        // whose buffer would have kept this value.
+        // SAFETY: allocated with this layout in `new`, owned by this value alone, and freed only here. No operation
+        // uses it: its buffer would have kept this value.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
     }
 }
@@ -144,7 +144,7 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// `len_bytes` zeros aligned to [`DEFAULT_ALIGN_BYTES`].
+    /// Returns `len_bytes` zeros aligned to [`DEFAULT_ALIGN_BYTES`].
     ///
     /// # Errors
     /// See [`BufferError`].
@@ -152,7 +152,7 @@ impl AlignedBuf {
         Self::with_align(len_bytes, DEFAULT_ALIGN_BYTES)
     }
 
-    /// `len_bytes` zeros aligned to `align_bytes`, a power of two.
+    /// Returns `len_bytes` zeros aligned to `align_bytes`, a power of two.
     ///
     /// # Errors
     /// See [`BufferError`].
@@ -161,8 +161,8 @@ impl AlignedBuf {
         Ok(Self { ptr: owner.ptr, len_bytes, owner: Some(Arc::new(owner)), region: None })
     }
 
-    /// `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region that `backend` has
-    /// registered, where it can; [`Buffers::not_registered`] says why it could not.
+    /// Returns `count` buffers of `len_bytes` zeros each, aligned to [`DEFAULT_ALIGN_BYTES`], in one region. Registers
+    /// the region with `backend` if possible; otherwise [`Buffers::not_registered`] has the reason.
     ///
     /// # Errors
     /// See [`BufferError`].
@@ -171,8 +171,9 @@ impl AlignedBuf {
         let step_bytes = len_bytes.max(1).checked_next_multiple_of(DEFAULT_ALIGN_BYTES).ok_or(bad)?;
         let all_bytes = step_bytes.checked_mul(count.max(1)).ok_or(bad)?;
         let mut owner = Allocation::new(all_bytes, DEFAULT_ALIGN_BYTES)?;
-        // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name it, each
-        // keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
+
+        // SAFETY: the allocation owns the region, and drops it before it frees the memory. Only the buffers below name
+        // it, each keeps the allocation, and the submitter of an operation keeps its buffer until it has come back.
         let not_registered = match unsafe { backend.register_memory(owner.ptr.as_ptr(), all_bytes) } {
             Ok(region) => {
                 owner.region = Some(region);
@@ -180,6 +181,7 @@ impl AlignedBuf {
             }
             Err(error) => Some(error),
         };
+
         let region = owner.region.as_ref().map(Region::id);
         let owner = Arc::new(owner);
         let buffer = |number: usize| {
@@ -190,14 +192,14 @@ impl AlignedBuf {
         Ok(Buffers { buffers: (0..count).map(buffer).collect(), not_registered })
     }
 
-    /// No bytes at all.
+    /// Returns a buffer without bytes.
     #[must_use]
     pub fn empty() -> Self {
         Self { ptr: NonNull::dangling(), len_bytes: 0, owner: None, region: None }
     }
 
-    /// The address of `len_bytes` bytes from `from` on, and the region they are registered in; `None`
-    /// when they are not all inside.
+    /// Returns the address of `len_bytes` bytes from `from` on, and their registered region; `None` if they are not all
+    /// inside.
     pub(crate) fn part(&mut self, from: usize, len_bytes: usize) -> Option<(*mut u8, Option<RegionId>)> {
         // Computed without a slice of the buffer: a reference would claim bytes that another piece may be writing.
         if from.checked_add(len_bytes)? > self.len_bytes {
@@ -207,25 +209,25 @@ impl AlignedBuf {
         Some((unsafe { self.ptr.as_ptr().add(from) }, self.region))
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len_bytes
     }
 
-    /// Whether it has no bytes at all.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len_bytes == 0
     }
 
-    /// Alignment in bytes.
+    /// Returns the alignment in bytes.
     #[must_use]
     pub fn align_bytes(&self) -> usize {
         self.owner.as_ref().map_or(1, |owner| owner.layout.align())
     }
 
-    /// First byte, for an operation's memory.
+    /// Returns the address of the first byte, as memory for an operation.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -253,9 +255,9 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// A part of an [`AlignedBuf`], with the whole of it: what a read of any range gives out without a copy.
+/// A part of an [`AlignedBuf`] that owns the whole: the result of a read of any range, without a copy.
 ///
-/// It is a slice of bytes; `bytes::Bytes::from_owner` takes it as it is.
+/// It is a slice of bytes; `bytes::Bytes::from_owner` takes it directly.
 ///
 /// # Example
 /// ```
@@ -270,14 +272,14 @@ pub struct OwnedSlice {
 }
 
 impl OwnedSlice {
-    /// The part of `buffer` that `range` names, as far as there is one.
+    /// Returns the part of `buffer` that `range` names, cut at the end of the buffer.
     #[must_use]
     pub fn new(buffer: AlignedBuf, range: Range<usize>) -> OwnedSlice {
         let end = range.end.min(buffer.len());
         OwnedSlice { range: range.start.min(end)..end, buffer }
     }
 
-    /// Gives the whole buffer back, to be used again.
+    /// Returns the whole buffer, for reuse.
     #[must_use]
     pub fn into_buffer(self) -> AlignedBuf {
         self.buffer
@@ -347,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_slice_is_the_part_that_there_is() -> Result<(), BufferError> {
-        // Range asked for, and what of it lies in a buffer of 8 bytes.
+        // Requested range, and its part that lies in a buffer of 8 bytes.
         for (range, expected) in [(2..5, 2..5), (0..9, 0..8), (7..7, 7..7), (9..12, 8..8)] {
             let mut buffer = AlignedBuf::new(8)?;
             buffer.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]);

@@ -5,11 +5,12 @@
 //! every disk on every shard. This registry is the one place where classes are made and changed; the shards follow.
 //!
 //! # How it works
-//! Changing anything moves an epoch. A shard compares the epoch once a turn (one load of a line that nobody writes in
-//! normal running) and copies the table when it has moved.
+//! Every change raises an epoch. A shard compares the epoch once a turn (one load of a line that is only written by
+//! changes) and copies the table if it has risen.
 //!
 //! # Limits
-//! At most 65,535 classes and groups in the life of a registry. A removed class's queued requests end with `ECANCELED`.
+//! At most 65,535 classes and groups in the life of a registry. Queued requests of a removed class end with
+//! `ECANCELED`.
 //!
 //! # Example
 //! ```
@@ -37,7 +38,7 @@ impl Class {
     /// The class that every registry begins with: name `default`, 100 shares.
     pub const DEFAULT: Class = Class(0);
 
-    /// Its number: classes count from 0 in the order in which they were made.
+    /// Returns its number: classes count from 0 in the order of their creation.
     #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -48,7 +49,7 @@ impl Class {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClassError {
-    /// There is a class or group of this name already.
+    /// Another class or group has this name already.
     NameTaken(String),
     /// No such class or group (any more).
     Unknown,
@@ -79,7 +80,7 @@ impl std::error::Error for ClassError {}
 pub struct ClassInfo {
     /// Its name.
     pub name: Arc<str>,
-    /// The group it is in; `None` for the root.
+    /// Its group; `None` for the root.
     pub parent: Option<Class>,
     /// Its shares.
     pub shares: u32,
@@ -104,7 +105,7 @@ struct Registry {
     table: Mutex<Vec<ClassInfo>>,
 }
 
-/// See the module's documentation. Clones share one registry.
+/// The registry of classes; see the module's documentation. Clones share one registry.
 #[derive(Clone, Debug)]
 pub struct Classes(Arc<Registry>);
 
@@ -115,14 +116,14 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// A registry with the default class alone.
+    /// Returns a registry with the default class alone.
     #[must_use]
     pub fn new() -> Classes {
         let default = ClassInfo::new("default", None, 100, false);
         Classes(Arc::new(Registry { epoch: AtomicU64::new(1), table: Mutex::new(vec![default]) }))
     }
 
-    /// Adds a class with `shares` (0 is taken as 1).
+    /// Adds a class with `shares` (0 counts as 1).
     ///
     /// # Errors
     /// See [`ClassError`].
@@ -130,7 +131,7 @@ impl Classes {
         self.add(name, parent, shares, false)
     }
 
-    /// Adds a group with `shares` (0 is taken as 1).
+    /// Adds a group with `shares` (0 counts as 1).
     ///
     /// # Errors
     /// See [`ClassError`].
@@ -179,7 +180,8 @@ impl Classes {
         Ok(())
     }
 
-    /// Removes a class or an empty group. Queued requests of the class end with `ECANCELED`; those in the device end as always.
+    /// Removes a class or an empty group. Queued requests of the class end with `ECANCELED`; those in the device end
+    /// normally.
     ///
     /// # Errors
     /// [`ClassError::Unknown`] (the default class cannot be removed), [`ClassError::NotEmpty`].
@@ -196,31 +198,31 @@ impl Classes {
         Ok(())
     }
 
-    /// The class or group of that name.
+    /// Returns the class or group of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Class> {
         let at = self.table().iter().position(|c| !c.removed && *c.name == *name)?;
         u16::try_from(at).ok().map(Class)
     }
 
-    /// All classes and groups, removed ones included, by number.
+    /// Returns all classes and groups, removed ones included, by number.
     #[must_use]
     pub fn list(&self) -> Vec<ClassInfo> {
         self.table().clone()
     }
 
-    /// Moves with every change.
+    /// Returns the epoch, which rises with every change.
     pub(crate) fn epoch(&self) -> u64 {
         self.0.epoch.load(Ordering::Acquire)
     }
 
-    /// Shards look at the table, and at whatever else follows its epoch.
+    /// Raises the epoch: shards read the table again, and the other state that follows the epoch.
     pub(crate) fn changed(&self) {
         self.0.epoch.fetch_add(1, Ordering::Release);
     }
 
     fn table(&self) -> MutexGuard<'_, Vec<ClassInfo>> {
-        // The table is whole after every single change, so a panic elsewhere leaves nothing half done.
+        // The table is whole after every single change, so a panic elsewhere leaves no half-made change.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
 //! The contract of a backend, as checks that every backend must pass.
 //!
 //! # Why
-//! A shard relies on [`Backend`]'s contract alone. Six implementations that each had their own tests would drift apart;
-//! one kit holds them together, and holds backends outside this crate to the same.
+//! A shard relies only on [`Backend`]'s contract. Six implementations that each had their own tests would drift apart;
+//! one kit holds them together, and holds backends outside this crate to the same contract.
 //!
 //! # How it works
 //! [`run`] makes a fresh backend for every check, in a scratch directory that it makes and removes. A check passes, is
@@ -11,8 +11,8 @@
 //! within [`PATIENCE_NS`] is a failure.
 //!
 //! # Limits
-//! It cannot see memory that is written to long after a backend was dropped, only shortly after.
-//! In every check the buffers are declared before the backend, so that an early return drops the backend first.
+//! It detects writes to memory only shortly after a backend was dropped, not long after. In every check the buffers are
+//! declared before the backend, so that an early return drops the backend first.
 //!
 //! # Example
 //! ```no_run
@@ -35,49 +35,49 @@ use crate::backend::{
 use crate::buffer::AlignedBuf;
 use crate::sys::rusage::thread_cpu_ns;
 
-/// How long a completion may take before a check fails, in nanoseconds of the backend's time: 60 s, so that a slow
+/// Longest wait for a completion before a check fails, in nanoseconds of the backend's time: 60 s, so that a slow
 /// machine does not fail.
 pub const PATIENCE_NS: u64 = 60_000_000_000;
 
-/// A block that suits every device's alignment.
+/// A block, in bytes, that suits every device's alignment.
 const BLOCK: usize = 4096;
 
 /// Rounds of the race between a wake-up and a wait.
 const WAKE_ROUNDS: u32 = 10_000;
 
-/// What a backend promises beyond the contract; checks of what it does not promise are skipped.
+/// Promises of a backend beyond the contract; checks of those it does not make are skipped.
 #[derive(Clone, Copy, Debug)]
 pub struct Promises {
-    /// What was written can be read back (not so for `null`).
+    /// Written data can be read back (not so for `null`).
     pub keeps_data: bool,
     /// `wait` sleeps in real time and can be woken by other threads (not so for a simulated disk on virtual time).
     pub real_time: bool,
 }
 
 impl Default for Promises {
-    /// All of them.
+    /// Returns all promises.
     fn default() -> Self {
         Self { keeps_data: true, real_time: true }
     }
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As the contract says.
+    /// The backend keeps the contract.
     Passed,
-    /// Could not be tried here; why.
+    /// The check could not be tried here; the reason.
     Skipped(String),
-    /// Against the contract; what was seen.
+    /// The backend breaks the contract; what the check saw.
     Failed(String),
 }
 
-/// A check and how it ended.
+/// A check and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
-    /// What was checked.
+    /// Name of the check.
     pub name: &'static str,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -141,7 +141,7 @@ fn run_one(make: Make<'_>, dir: &Path, index: usize, check: Check) -> Verdict {
 /// Prints the skipped checks of `backend`, one line each.
 ///
 /// # Panics
-/// When a check failed, with the names of all that did and what they saw.
+/// If a check failed, with the names of all that did and what they saw.
 pub fn assert_passed(backend: &str, results: &[CheckResult]) {
     let mut failed = String::new();
     for result in results {
@@ -173,7 +173,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a check works with.
+/// Tools of a check.
 struct Kit<'a> {
     make: Make<'a>,
     dir: &'a Path,
@@ -191,7 +191,7 @@ impl Kit<'_> {
         self.dir.join(format!("file-{}", self.files))
     }
 
-    /// A new file, direct where `direct` and the file system allow it.
+    /// Creates a file, direct if `direct` and the file system allow it.
     fn create(&mut self, rig: &mut Rig, direct: bool) -> Result<(FileId, FileInfo), String> {
         let path = self.path();
         let options = OpenOptions { write: true, create_new: true, direct, dsync: false, directory: false };
@@ -203,7 +203,7 @@ impl Kit<'_> {
         }
     }
 
-    /// As `create`, with `blocks` blocks of [`pattern`] in it.
+    /// Creates a file, as `create`, with `blocks` blocks of [`pattern`] in it.
     fn filled(&mut self, rig: &mut Rig, direct: bool, blocks: usize, seed: u8) -> Result<FileId, String> {
         let mut data = buffer(blocks * BLOCK)?;
         let (file, _) = self.create(rig, direct)?;
@@ -213,7 +213,7 @@ impl Kit<'_> {
     }
 }
 
-/// A backend, and how the checks drive it.
+/// A backend, and the calls by which checks drive it.
 struct Rig {
     backend: Box<dyn Backend>,
     next_key: u64,
@@ -228,11 +228,11 @@ impl Rig {
     /// Submits; every check keeps its buffers until the backend is done or dropped.
     fn submit(&mut self, operation: Operation) -> Submit {
         // SAFETY: the checks declare their buffers before the backend and wait for completions, so the memory outlives
-        // the operation even when a check returns early (the backend is dropped first, and waits).
+        // the operation even if a check returns early (the backend is dropped first, and waits).
         unsafe { self.backend.submit(operation) }
     }
 
-    /// One operation from submission to completion.
+    /// Runs one operation from submission to completion.
     fn one(&mut self, operation: Operation) -> Result<OpResult, String> {
         match self.submit(operation) {
             Submit::Done(result) => return Ok(result),
@@ -281,7 +281,7 @@ impl Rig {
         Ok(())
     }
 
-    /// An operation without memory. `Ok(false)`: the file system cannot do it.
+    /// Runs an operation without memory. Returns `Ok(false)` if the file system cannot do it.
     fn plain(&mut self, kind: Kind, file: FileId, offset: u64) -> Result<bool, String> {
         let operation = self.operation(kind, file, offset, Memory::None);
         match self.one(operation)? {
@@ -305,7 +305,7 @@ fn buffer(len_bytes: usize) -> Result<AlignedBuf, String> {
     AlignedBuf::new(len_bytes).map_err(|error| error.to_string())
 }
 
-/// Bytes that differ from block to block, and within a block, and by seed; never 0.
+/// Fills `data` with bytes that differ from block to block, within a block, and by seed; never 0.
 fn pattern(data: &mut [u8], seed: u8) {
     for (index, byte) in data.iter_mut().enumerate() {
         *byte = ((index / BLOCK * 31 + index * 7 + usize::from(seed) * 13) % 255) as u8 + 1;
@@ -346,6 +346,7 @@ fn vectored(kit: &mut Kit<'_>) -> Verdict {
         let (second, third) = rest.split_at_mut(2 * BLOCK);
         [first, second, third].map(|piece| libc::iovec { iov_base: piece.as_mut_ptr().cast(), iov_len: piece.len() })
     };
+
     let (from, into) = (pieces(&mut data), pieces(&mut back));
     let mut rig = kit.backend()?;
     let (file, _) = kit.create(&mut rig, true)?;
@@ -354,6 +355,7 @@ fn vectored(kit: &mut Kit<'_>) -> Verdict {
         expect("bytes moved", &rig.one(operation)?, &Ok(6 * BLOCK as u32))?;
     }
     same("data read back", &back, &data)?;
+
     let too_many = Memory::Vectored { iov: from.as_ptr(), count: 1025 };
     let operation = rig.operation(Kind::Read, file, 0, too_many);
     expect("1025 pieces", &rig.one(operation)?, &Err(libc::EINVAL))?;
@@ -450,8 +452,10 @@ fn registered_memory(kit: &mut Kit<'_>) -> Verdict {
     let register =
         |rig: &mut Rig| AlignedBuf::registered(2, LEN_BYTES, rig.backend.as_mut()).map_err(|e| e.to_string());
     (stranger, own) = (register(&mut other_rig)?, register(&mut rig)?);
+
     let (file, _) = kit.create(&mut rig, true)?;
     let mut registered = false;
+
     // Memory that another backend has registered must do no harm.
     for buffers in [&mut own, &mut stranger] {
         let [from, into] = buffers.buffers.as_mut_slice() else { return Err("not two buffers".to_owned()) };
@@ -491,7 +495,7 @@ fn unaligned(kit: &mut Kit<'_>) -> Verdict {
     for (offset, skip, len_bytes) in [(1, 0, BLOCK), (0, 1, BLOCK), (0, 0, BLOCK - 1)] {
         let part = data.get_mut(skip..skip + len_bytes).ok_or("no such part")?;
         let result = rig.transfer(Kind::Read, file, offset, part)?;
-        // Some file systems (tmpfs) take any alignment; what matters is that the operation ends, and rightly.
+        // Some file systems (tmpfs) take any alignment; the operation must end, with the right result.
         if !matches!(result, Err(libc::EINVAL)) && !matches!(result, Ok(moved) if moved as usize == len_bytes) {
             return Err(format!("offset {offset}, address + {skip}, length {len_bytes}: {result:?}"));
         }
@@ -506,6 +510,7 @@ fn exclusive_create(kit: &mut Kit<'_>) -> Verdict {
     let path = kit.path();
     let create = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let read = OpenOptions::default();
+
     expect("a missing file", &rig.backend.open(&path, &read).map_err(|e| e.kind()), &Err(io::ErrorKind::NotFound))?;
     let (file, _) = rig.backend.open(&path, &create).map_err(|error| error.to_string())?;
     pattern(&mut wanted, 8);
@@ -513,6 +518,7 @@ fn exclusive_create(kit: &mut Kit<'_>) -> Verdict {
     let Err(error) = rig.backend.open(&path, &create) else { return Err("an existing file was created".to_owned()) };
     expect("kind of error", &error.kind(), &io::ErrorKind::AlreadyExists)?;
     expect("the message names the path", &error.to_string().contains(&path.display().to_string()), &true)?;
+
     let (again, info) = rig.backend.open(&path, &read).map_err(|error| error.to_string())?;
     expect("length after the refusal", &info.len_bytes, &(BLOCK as u64))?;
     rig.all(Kind::Read, again, 0, &mut back)?;
@@ -558,6 +564,7 @@ fn close_in_flight(kit: &mut Kit<'_>) -> Verdict {
     let other_path = kit.dir.join(format!("file-{}", kit.files));
     rig.backend.close(other);
     let file = kit.filled(&mut rig, true, 1, 9)?;
+
     let read = rig.operation(Kind::Read, file, 0, contiguous(&mut back));
     let submitted = rig.submit(read);
     // The next file may take the place of the closed one before the kernel has seen the read.
@@ -567,6 +574,7 @@ fn close_in_flight(kit: &mut Kit<'_>) -> Verdict {
         let done = rig.finish(1)?;
         expect("completions", &done, &vec![Completion { key: read.key, result: Ok(BLOCK as u32) }])?;
     }
+
     pattern(&mut wanted, 9);
     same("data of the file that was closed", &back, &wanted)?;
     Ok(None)
@@ -578,7 +586,7 @@ fn each_key_once(kit: &mut Kit<'_>) -> Verdict {
     let file = kit.filled(&mut rig, true, 8, 11)?;
     let mut waiting = BTreeSet::new();
     for round in 0..20 {
-        // Different amounts in flight, submitted in pieces with flushes between them.
+        // Different amounts in flight, submitted in parts with flushes between them.
         let amount = rig.backend.capacity().min(1 + round * 7 % 64);
         for (index, block) in buffers.chunks_exact_mut(BLOCK).take(amount).enumerate() {
             let operation = rig.operation(Kind::Read, file, (index % 8 * BLOCK) as u64, contiguous(block));
@@ -591,6 +599,7 @@ fn each_key_once(kit: &mut Kit<'_>) -> Verdict {
                 rig.backend.flush().map_err(|error| error.to_string())?;
             }
         }
+
         expect("in flight", &rig.backend.in_flight(), &waiting.len())?;
         for completion in rig.finish(waiting.len())? {
             expect("bytes moved", &completion.result, &Ok(BLOCK as u32))?;
@@ -611,6 +620,7 @@ fn busy_at_capacity(kit: &mut Kit<'_>) -> Verdict {
         let operation = rig.operation(Kind::Write, file, 0, contiguous(&mut block));
         rig.submit(operation)
     };
+
     for count in 0..capacity {
         match submit(&mut rig) {
             Submit::Queued => {}
@@ -618,6 +628,7 @@ fn busy_at_capacity(kit: &mut Kit<'_>) -> Verdict {
             Submit::Busy => return Err(format!("busy after {count} of {capacity}")),
         }
     }
+
     expect("at capacity", &submit(&mut rig), &Submit::Busy)?;
     expect("in flight", &rig.backend.in_flight(), &capacity)?;
     rig.finish(capacity)?;
@@ -645,6 +656,7 @@ fn complete_and_wake(kit: &mut Kit<'_>) -> Verdict {
     let mut buffers = buffer(8 * BLOCK)?;
     let mut rig = kit.backend()?;
     let file = kit.filled(&mut rig, true, 8, 12).or_else(|_| kit.create(&mut rig, false).map(|(file, _)| file))?;
+
     let wake = rig.backend.wake_handle();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -654,6 +666,7 @@ fn complete_and_wake(kit: &mut Kit<'_>) -> Verdict {
             std::thread::sleep(Duration::from_micros(20));
         }
     });
+
     let result = wait_for_all(&mut rig, file, &mut buffers);
     stop.store(true, SeqCst);
     waker.join().map_err(|_| "the waking thread panicked".to_owned())?;
@@ -671,6 +684,7 @@ fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdic
                 Submit::Busy => return Ok(Some("this backend takes fewer than 8 operations".to_owned())),
             }
         }
+
         let deadline_ns = rig.backend.now_ns() + PATIENCE_NS;
         while !waiting.is_empty() && rig.backend.now_ns() < deadline_ns {
             rig.backend.wait(Some(deadline_ns)).map_err(|error| error.to_string())?;
@@ -678,6 +692,7 @@ fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdic
             rig.backend.reap(&mut |completion| unknown += usize::from(!waiting.remove(&completion.key)));
             expect("completions of unknown keys", &unknown, &0)?;
         }
+
         expect("operations that did not come back", &waiting.len(), &0)?;
         expect("left in flight", &rig.backend.in_flight(), &0)?;
     }
@@ -686,10 +701,12 @@ fn wait_for_all(rig: &mut Rig, file: FileId, buffers: &mut AlignedBuf) -> Verdic
 
 fn wake_race(kit: &mut Kit<'_>) -> Verdict {
     let mut rig = kit.backend()?;
+
     let wake = rig.backend.wake_handle();
-    // One that came before the wait.
+    // A wake-up before the wait.
     wake.wake();
     rig.backend.wait(None).map_err(|error| error.to_string())?;
+
     let (asked, rung) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (asked_there, rung_there) = (Arc::clone(&asked), Arc::clone(&rung));
     let waker = std::thread::spawn(move || {
@@ -707,6 +724,7 @@ fn wake_race(kit: &mut Kit<'_>) -> Verdict {
             last = round;
         }
     });
+
     let mut verdict = Ok(None);
     for round in 1..=WAKE_ROUNDS {
         asked.store(round, SeqCst);
@@ -716,6 +734,7 @@ fn wake_race(kit: &mut Kit<'_>) -> Verdict {
             break;
         }
     }
+
     waker.join().map_err(|_| "the waking thread panicked".to_owned())?;
     verdict
 }
@@ -750,6 +769,7 @@ fn drop_in_flight(kit: &mut Kit<'_>, flushed: bool) -> Verdict {
     pattern(&mut wanted, 13);
     let mut rig = kit.backend()?;
     let file = kit.filled(&mut rig, true, BLOCKS, 13)?;
+
     let blocks = rig.backend.capacity().min(BLOCKS);
     for (index, block) in back.chunks_exact_mut(BLOCK).take(blocks).enumerate() {
         let operation = rig.operation(Kind::Read, file, (index * BLOCK) as u64, contiguous(block));
@@ -757,15 +777,18 @@ fn drop_in_flight(kit: &mut Kit<'_>, flushed: bool) -> Verdict {
             return Err(format!("busy with {index} of {} in flight", rig.backend.capacity()));
         }
     }
+
     if flushed {
         rig.backend.flush().map_err(|error| error.to_string())?;
     }
+
     drop(rig);
     let after_drop = back.to_vec();
     if flushed {
         let len = blocks * BLOCK;
         same("reads in flight end before the drop does", after_drop.get(..len).unwrap_or(&[]), &wanted[..len])?;
     }
+
     std::thread::sleep(Duration::from_millis(20));
     same("memory some time after the drop", &back, &after_drop)?;
     Ok(None)

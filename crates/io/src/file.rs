@@ -1,10 +1,11 @@
 //! Files that every shard of a program can use.
 //!
-//! A [`SharedFile`] is a path, how to open it, and once it is open the open file. The first shard that uses it (or calls
-//! [`Reactor::open`](crate::Reactor::open)) opens the path, for all of them; the others attach the same open file to their
-//! backends, because a ring knows its own file numbers only. What the name leads to later changes nothing. An open that
-//! fails decides nothing: the next use tries again. When the last reference goes, the shards that have the file are told to
-//! close it; the last of them, and of the operations in flight, lets go of the descriptor.
+//! A [`SharedFile`] is a path, its open options, and once opened, the open file. The first shard that uses it (or calls
+//! [`Reactor::open`](crate::Reactor::open)) opens the path for all shards; the others attach the same open file to
+//! their backends, because a ring knows only its own file numbers. If the path later leads to another file, nothing
+//! changes. After a failed open, the next use tries again. When the last reference is dropped, the shards that have the
+//! file get a message to close it; the descriptor is closed once the last of them, and of the operations in flight, has
+//! released it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::backend::{Backend, FileId, FileInfo, OpenOptions, OpenedFile, explain
 use crate::mailbox::Message;
 use crate::topology::Topology;
 
-/// See the module's documentation. Made by [`Topology::file`].
+/// A file that all shards can use; see the module's documentation. Made by [`Topology::file`].
 pub struct SharedFile {
     number: u32,
     uid: u64,
@@ -44,13 +45,13 @@ impl SharedFile {
         SharedFile { number, uid, path, options, disk, topology, state: Mutex::default() }
     }
 
-    /// The path it is opened by.
+    /// Returns the path that opens it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Number of the disk (in the topology) that schedules its I/O.
+    /// Returns the number of the disk (in the topology) that schedules its I/O.
     #[must_use]
     pub fn disk(&self) -> u16 {
         self.disk
@@ -60,7 +61,7 @@ impl SharedFile {
         self.number
     }
 
-    /// Whether it was made by `topology`: numbers mean nothing elsewhere.
+    /// Returns whether `topology` made it: its numbers mean nothing elsewhere.
     pub(crate) fn is_of(&self, topology: &Topology) -> bool {
         self.topology.is(topology)
     }
@@ -69,7 +70,7 @@ impl SharedFile {
         self.uid
     }
 
-    /// Attaches the file to the backend of `shard`, which opens it where no shard has yet.
+    /// Attaches the file to the backend of `shard`. If no shard has opened it yet, this one does.
     pub(crate) fn attach_on(&self, shard: u16, backend: &mut dyn Backend) -> io::Result<(FileId, FileInfo)> {
         let disks = self.topology.disks();
         if self.disk >= disks {
@@ -77,14 +78,18 @@ impl SharedFile {
             let message = format!("cannot open {path}: there is no disk {}: they are 0 to {}", self.disk, disks - 1);
             return Err(explained(libc::EINVAL, message));
         }
-        // Held while the path is opened: whoever comes second gets the same file.
+
+        // Held while the path is opened, so that a second caller gets the same file.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+
         let opened = match &state.opened {
             Some(opened) => opened.clone(),
             None => backend.open_shared(&self.path, &self.options)?,
         };
-        // Even if attaching fails: a file that was created must not be created again.
+
+        // Kept even if attaching fails: a file that was created must not be created again.
         state.opened = Some(opened.clone());
+
         let attached = backend.attach(&opened)?;
         if !state.open_on.contains(&shard) {
             state.open_on.push(shard);

@@ -1,26 +1,29 @@
 //! A gate: the scheduler for threads that make their own system calls.
 //!
 //! # Why
-//! A database with its own thread pool, a program in C, a task of Tokio's `spawn_blocking`: they read and write by
-//! themselves, and will not be rewritten for a shard. They can ask before each call, and say when it is over.
+//! A database with its own thread pool, a program in C, a task of Tokio's `spawn_blocking`: they make their own system
+//! calls and will not be rewritten for a shard. They can ask before each call, and report its end.
 //!
 //! # How it works
-//! [`Gate::enter`] queues the call in its class, sleeps until the disk can take it, and gives a [`Permit`]; the thread makes
-//! its call; the permit, dropped or [ended](Permit::end), lets the next ones in. A gate is one I/O queue of a disk behind a
-//! lock (`plimsoll-core`'s, the same as a shard has), and one futex for each thread that waits. Whoever enters or leaves
-//! does the scheduling for all, and wakes exactly those that may go. One waiting thread keeps the time: it sleeps until the
-//! queue wants to be looked at again, and hands that duty on when it goes.
+//! [`Gate::enter`] queues the call in its class, sleeps until the disk can take it, and returns a [`Permit`]; the
+//! thread makes its call; the permit, dropped or [ended](Permit::end), admits the next ones. A gate is one I/O queue of
+//! a disk behind a lock (the queue of `plimsoll-core` that a shard has too), and one futex per waiting thread. Every
+//! thread that enters or leaves does the scheduling for all, and wakes exactly the threads that are admitted. One
+//! waiting thread keeps the time: it sleeps until the queue's next wake-up, and passes that duty on when it is
+//! admitted.
 //!
-//! A permit may be for less than was asked, where a long call would hold others up: do that much, and enter again for
-//! the rest ([`Gate::transfer`] does). What the disk takes at once is one permit, so an idle disk sees long calls whole.
+//! If a long call would hold others up, a permit may be for less than was asked: move that much, and enter again for
+//! the rest ([`Gate::transfer`] does). All that the disk takes at once is one permit, so an idle disk gets long calls
+//! whole.
 //!
-//! A gate takes the place of one shard in its [`Topology`]: metrics, traces, the control socket, shares that change while the
-//! program runs are as with any shard. Threads of a class are served in the order in which they came.
+//! A gate takes the place of one shard in its [`Topology`]: metrics, traces, the control socket and changes of shares
+//! work as with any shard. Threads of a class are served in the order of their arrival.
 //!
 //! # Limits
-//! One disk a gate. A gate costs two uncontended locks and two looks at the clock a call (`benches/gate.rs` measures); a
-//! thread that has to wait pays for being woken. In a trace a piece counts as submitted when it may go, so the thread's
-//! way out of its sleep is in the device's time. A gate does not survive `fork`: the child must not use it.
+//! One disk per gate. A gate costs two uncontended locks and two clock readings per call (`benches/gate.rs` measures);
+//! a thread that has to wait also pays for being woken. In a trace a piece counts as submitted when it is admitted, so
+//! the time in which the thread wakes up is part of the device's time. A gate does not survive `fork`: the child must
+//! not use it.
 //!
 //! # Example
 //! ```
@@ -66,26 +69,27 @@ use crate::topology::Topology;
 use inner::Admitted;
 pub(crate) use inner::Inner;
 
-/// Why there is no gate.
+/// Why a gate could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GateStartError {
     /// The topology has fewer shards.
     NoSuchShard {
-        /// The number asked for.
+        /// The shard requested.
         shard: u16,
     },
     /// The topology has fewer disks.
     NoSuchDisk {
-        /// The number asked for.
+        /// The disk requested.
         disk: u16,
     },
-    /// A reactor or another gate is this shard.
+    /// A reactor or another gate already has the place of this shard.
     IsOpen {
-        /// The number asked for.
+        /// The shard requested.
         shard: u16,
     },
-    /// The disk has fewer I/O queues than shards, so that shards send their requests to each other: a gate answers nobody.
+    /// The disk has fewer I/O queues than shards, so shards would send requests to each other; a gate cannot answer
+    /// them.
     QueuesAreShared {
         /// The disk.
         disk: u16,
@@ -111,17 +115,17 @@ impl fmt::Display for GateStartError {
 
 impl std::error::Error for GateStartError {}
 
-/// Why a call may not go.
+/// Why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GateError {
     /// There is no such class, or it is a group.
     UnknownClass,
-    /// As many calls wait as may ([`DiskSetup::max_requests`](crate::DiskSetup)).
+    /// The most calls allowed wait already ([`DiskSetup::max_requests`](crate::DiskSetup)).
     Full,
     /// The call would wait longer than its class allows.
     Overloaded {
-        /// For how long, in nanoseconds.
+        /// Its expected wait, in nanoseconds.
         expected_ns: u64,
     },
     /// The class was removed while the call waited.
@@ -154,27 +158,28 @@ impl From<GateError> for io::Error {
     }
 }
 
-/// A call that asks to go.
+/// A call that asks for admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Whose it is.
+    /// Its class.
     pub class: Class,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
-    /// How much it moves; ignored of what moves nothing.
+    /// Bytes to move; ignored for operations that move none.
     pub len_bytes: u32,
-    /// Where in its file; for traces only.
+    /// Offset in its file, in bytes; for traces only.
     pub offset_bytes: u64,
     /// Its file, from [`Gate::name_file`]; for traces only.
     pub file: u32,
 }
 
-/// See the module's documentation. Clones are the same gate.
+/// The gate of one disk; see the module's documentation. Clones are the same gate.
 #[derive(Clone)]
 pub struct Gate(Arc<Inner>);
 
 impl Gate {
-    /// The gate of disk number `disk`, in the place of shard number `shard` of `topology`, until the last clone is dropped.
+    /// Returns a gate for disk `disk` that takes the place of shard `shard` of `topology` until the last clone is
+    /// dropped.
     ///
     /// # Errors
     /// See [`GateStartError`].
@@ -182,16 +187,16 @@ impl Gate {
         Inner::new(topology, shard, disk).map(Gate)
     }
 
-    /// Waits until a call of `class` that moves `len_bytes` may go, all of it or its beginning: [`Permit::len_bytes`] says how
-    /// much. Signals do not end the wait.
+    /// Waits until a call of `class` that moves `len_bytes` is admitted, whole or its beginning: [`Permit::len_bytes`]
+    /// tells how much. Signals do not end the wait.
     ///
     /// # Errors
-    /// See [`GateError`]: the call did not go through the gate.
+    /// See [`GateError`]: the call was not admitted.
     pub fn enter(&self, class: Class, op: Op, len_bytes: u32) -> Result<Permit<'_>, GateError> {
         self.enter_for(Call { class, op, len_bytes, offset_bytes: 0, file: 0 })
     }
 
-    /// As [`Gate::enter`], with what a trace tells of a call.
+    /// Waits as [`Gate::enter`], with the details of the call for traces.
     ///
     /// # Errors
     /// See [`GateError`].
@@ -205,7 +210,8 @@ impl Gate {
         }
     }
 
-    /// As [`Gate::enter`], for at most `timeout`: `None` when the call could not go by then, which leaves nothing behind.
+    /// Waits as [`Gate::enter`], for at most `timeout`. Returns `None` if the call was not admitted by then; nothing
+    /// stays queued.
     ///
     /// # Errors
     /// See [`GateError`].
@@ -222,11 +228,12 @@ impl Gate {
         Ok(admitted.map(|admitted| Permit { gate: &self.0, admitted }))
     }
 
-    /// Moves `len_bytes` through the gate by as many calls of `call(offset, len)` as it takes: each moves up to `len` bytes from
-    /// `offset` of the whole, and says how many. A call that moves fewer ends it. Returns how many were moved in all.
+    /// Moves `len_bytes` through the gate in as many calls of `call(offset, len)` as needed: each moves up to `len`
+    /// bytes from `offset` of the whole, and returns how many. A call that moves fewer is the last. Returns the bytes
+    /// moved in all.
     ///
     /// # Errors
-    /// That of the first call that fails, if nothing was moved before it; of the gate likewise ([`GateError`]).
+    /// The error of the first failed call, or of the gate ([`GateError`]), if nothing was moved before it.
     pub fn transfer(
         &self,
         class: Class,
@@ -241,6 +248,7 @@ impl Gate {
                 Ok(permit) => permit,
                 Err(error) => return if moved > 0 { Ok(moved) } else { Err(error.into()) },
             };
+
             let len = permit.len_bytes() as usize;
             match call(moved, len) {
                 Ok(now) => {
@@ -259,30 +267,30 @@ impl Gate {
         }
     }
 
-    /// A number for the file at `path`, by which traces name it. Give it back with [`Gate::forget_file`].
+    /// Returns a number by which traces name the file at `path`. Give it back with [`Gate::forget_file`].
     #[must_use]
     pub fn name_file(&self, path: &std::path::Path) -> u32 {
         self.0.topology().recorder().files().take(path, self.0.disk())
     }
 
-    /// Nobody uses the file of this number any more.
+    /// Gives back the number of a file that is no longer used.
     pub fn forget_file(&self, file: u32) {
         self.0.topology().give_back_file_number(file);
     }
 
-    /// The program's disks and classes.
+    /// Returns the program's disks and classes.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         self.0.topology()
     }
 
-    /// What `class` has done here; `None` where there is no such class.
+    /// Returns the counters of `class` at this gate, or `None` if there is no such class.
     #[must_use]
     pub fn class_stats(&self, class: Class) -> Option<ClassStats> {
         self.0.class_stats(class)
     }
 
-    /// Hands the latency histograms of `class` to `visit`, for each direction in which it has moved anything.
+    /// Calls `visit` with the latency histograms of `class`, for each direction in which it has moved anything.
     pub fn class_latencies(&self, class: Class, visit: &mut dyn FnMut(Direction, &Latencies)) {
         self.0.class_latencies(class, visit);
     }
@@ -294,18 +302,18 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// How long a call took, in nanoseconds.
+/// Duration of a call that has passed the gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// From asking until it might go.
+    /// From asking to admission, in nanoseconds.
     pub waited_ns: u64,
-    /// From asking to its end.
+    /// From asking to the end of the call, in nanoseconds.
     pub total_ns: u64,
-    /// When it ended, by [`sys::clock`](crate::sys::clock).
+    /// Time of the end, by [`sys::clock`](crate::sys::clock), in nanoseconds.
     pub at_ns: u64,
 }
 
-/// A call that may go now. Dropped, the call is over and has moved all that was allowed.
+/// An admitted call. Dropping it ends the call, which then counts as having moved all bytes allowed.
 #[must_use = "the call may go only while the permit lives"]
 pub struct Permit<'a> {
     gate: &'a Inner,
@@ -313,13 +321,13 @@ pub struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// How much of the call may go: all that was asked for, or its beginning. 0 for what moves nothing.
+    /// Returns how many bytes the call may move: all that were asked for, or fewer. 0 for operations that move none.
     #[must_use]
     pub fn len_bytes(&self) -> u32 {
         self.admitted.len_bytes
     }
 
-    /// The call is over: it moved so many bytes, or failed with this error number. Returns how long it took.
+    /// Ends the call, which moved this many bytes or failed with this error number. Returns how long it took.
     pub fn end(self, result: Result<u32, i32>) -> Passed {
         let Permit { gate, admitted } = *ManuallyDrop::new(self);
         gate.leave(admitted, result)

@@ -1,21 +1,20 @@
-//! How code outside of the shards reaches them: jobs, requests and files, from any thread and any executor.
+//! The way from other threads to the shards: jobs, requests and files, from any thread and any executor.
 //!
 //! # Why
-//! Most programs are no shards: they run on Tokio, or on threads, and want their I/O scheduled all the same.
+//! Most programs are no shards: they run on Tokio, or on threads, and still want their I/O scheduled.
 //!
 //! # How it works
-//! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)) or all of them in turns
-//! ([`Runtime::any_shard`](crate::Runtime::any_shard)). It opens [`File`]s, which most programs use from then on. Requests
-//! travel in slots (`slot.rs`): no allocation, one wake-up, and a dropped future cancels what is still queued. Jobs
-//! ([`Handle::run`]) are boxed, and run to their end whoever waits for them.
+//! A [`Handle`] reaches one shard ([`Runtime::handle`](crate::Runtime::handle)) or all of them in turn
+//! ([`Runtime::any_shard`](crate::Runtime::any_shard)). It opens [`File`]s, which most programs use from then on.
+//! Requests travel in slots (`slot.rs`): no allocation, one wake-up, and dropping a future cancels the queued part of
+//! its request. Jobs ([`Handle::run`]) are boxed, and run to their end even if the caller stops waiting.
 //!
 //! # Limits
-//! As many jobs and requests wait to be started on a shard as requests may be under way there
-//! ([`ReactorConfig::max_requests`](crate::ReactorConfig)); more are refused with `EAGAIN`
-//! ([`std::io::ErrorKind::WouldBlock`]). [`Topology::refused_jobs`] counts them.
+//! A shard has at most [`ReactorConfig::max_requests`](crate::ReactorConfig) jobs and requests waiting to be started.
+//! More are refused with `EAGAIN` ([`std::io::ErrorKind::WouldBlock`]); [`Topology::refused_jobs`] counts them.
 //!
 //! # Example
-//! See [`File`] and [`Runtime`](crate::Runtime).
+//! [`File`] and [`Runtime`](crate::Runtime) have examples.
 
 use std::future::Future;
 use std::io;
@@ -37,11 +36,11 @@ use crate::slot::{GONE, JobPlace};
 use crate::submission::{FULL, Submitted};
 use crate::topology::Topology;
 
-/// Reaches shards from any thread and any executor: one of them ([`Runtime::handle`](crate::Runtime::handle)), or any, each
-/// in its turn ([`Runtime::any_shard`](crate::Runtime::any_shard)). Clones are cheap.
+/// Reaches shards from any thread and any executor: one of them ([`Runtime::handle`](crate::Runtime::handle)), or all
+/// in turn ([`Runtime::any_shard`](crate::Runtime::any_shard)). Clones are cheap.
 ///
-/// [`Handle::open`] opens a [`File`], which is all that most programs need. The other requests name a file and a class each
-/// time, as on a shard. Dropping the future of a request cancels what is still queued of it, unless the handle reaches one
+/// [`Handle::open`] opens a [`File`], which is all that most programs need. The other requests name a file and a class
+/// each time, as on a shard. Dropping the future of a request cancels its queued part, unless the handle reaches one
 /// shard and the disk's I/O queue is on another.
 #[derive(Clone)]
 pub struct Handle {
@@ -52,7 +51,7 @@ pub struct Handle {
 #[derive(Clone)]
 enum To {
     One(u16),
-    /// Whose turn it is.
+    /// All shards; holds the number of the next one.
     Any(Arc<AtomicU16>),
 }
 
@@ -65,11 +64,11 @@ impl Handle {
         Handle { topology: topology.clone(), to: To::Any(Arc::default()) }
     }
 
-    /// Opens `path` on the disk that holds it ([`Topology::disk_of`]), in the default class. It is opened once, for all
-    /// shards, and by one of them, which waits for it as for every open. A future that is dropped does not undo it.
+    /// Opens `path` on the disk that holds it ([`Topology::disk_of`]), in the default class. One shard opens it for
+    /// all, and blocks meanwhile, as for every open. Dropping the future does not undo the open.
     ///
     /// # Errors
-    /// What the system said, with the path and what to do about it; `ENODEV` where no disk of the topology holds it; or as
+    /// The system's error, with the path and a remedy; `ENODEV` if no disk of the topology holds the path; or as
     /// [`Handle::run`].
     pub async fn open(&self, path: impl AsRef<Path>, options: &OpenOptions) -> io::Result<File> {
         let (topology, path, options) = (self.topology.clone(), path.as_ref().to_owned(), options.clone());
@@ -83,7 +82,7 @@ impl Handle {
         Ok(File::new(self.clone(), file, info))
     }
 
-    /// As [`Handle::open`], for a file whose disk is named by its number ([`Topology::file`]).
+    /// Opens a file whose disk is named by its number ([`Topology::file`]); otherwise as [`Handle::open`].
     ///
     /// # Errors
     /// As [`Handle::open`].
@@ -93,11 +92,12 @@ impl Handle {
         Ok(File::new(self.clone(), Arc::clone(file), info))
     }
 
-    /// Runs `body` on the shard and returns what its future returns. Dropping the future given back does not stop it.
+    /// Runs `body` on the shard and returns the result of its future. Dropping the returned future does not stop
+    /// `body`.
     ///
     /// # Errors
-    /// `WouldBlock` when as many jobs wait for the shard as may (`body` is dropped); `BrokenPipe` when the shard has
-    /// stopped, or `body` panicked there (the shard then goes on).
+    /// `WouldBlock` if too many jobs wait for the shard already (`body` is dropped); `BrokenPipe` if the shard has
+    /// stopped, or if `body` panicked there (the shard then continues).
     pub async fn run<T, F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<T>
     where
         T: Send + 'static,
@@ -106,17 +106,17 @@ impl Handle {
         let (answer, answered) = oneshot::channel();
         self.spawn(move |shard| async move {
             let value = body(shard).await;
-            // The one who asked may be gone.
+            // The caller may have dropped its future.
             let _ = answer.send(value);
         })?;
         answered.await.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, GONE))
     }
 
-    /// Runs `body` on the shard and waits for nothing. It is dropped where the shard has stopped. A panic in it, or in its
-    /// future, ends that task alone; nobody is told but by the panic's own message.
+    /// Runs `body` on the shard without waiting for it. If the shard has stopped, drops `body`. A panic in `body`, or
+    /// in its future, ends only that task; only the panic's own message reports it.
     ///
     /// # Errors
-    /// `WouldBlock` when as many jobs wait for the shard as may; `body` is dropped.
+    /// `WouldBlock` if too many jobs wait for the shard already; `body` is dropped.
     pub fn spawn<F>(&self, body: impl FnOnce(Shard) -> F + Send + 'static) -> io::Result<()>
     where
         F: Future<Output = ()> + 'static,
@@ -127,14 +127,14 @@ impl Handle {
         let job = move |shard: &Shard| {
             drop(place);
             let own = shard.clone();
-            // Called by the task: the executor keeps a panic there.
+            // The task calls `body`, so that the executor confines a panic to it.
             shard.spawn(async move { body(own).await }).detach();
         };
         self.topology.mailboxes().send(shard, Message::Run(Box::new(job)));
         Ok(())
     }
 
-    /// Number of the shard it reaches; `None` when it is any.
+    /// Returns the number of the shard that it reaches, or `None` if it reaches all.
     #[must_use]
     pub fn shard(&self) -> Option<u16> {
         match &self.to {
@@ -150,7 +150,7 @@ impl Handle {
         }
     }
 
-    /// As [`Shard::read_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
+    /// Reads as [`Shard::read_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
     pub async fn read_at(
         &self,
         file: &Arc<SharedFile>,
@@ -164,7 +164,7 @@ impl Handle {
         (result.map(|n| n as usize), one(data))
     }
 
-    /// As [`Shard::write_at`], on this handle's shard. The buffer is lost only when the shard has stopped.
+    /// Writes as [`Shard::write_at`], on this handle's shard. The buffer is lost only if the shard has stopped.
     pub async fn write_at(
         &self,
         file: &Arc<SharedFile>,
@@ -178,7 +178,7 @@ impl Handle {
         (result.and_then(|n| all_written(n, len_bytes)), one(data))
     }
 
-    /// As [`Shard::read_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
+    /// Reads as [`Shard::read_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
     pub async fn read_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -192,7 +192,7 @@ impl Handle {
         (result.map(|n| n as usize), many(data))
     }
 
-    /// As [`Shard::write_vectored`], on this handle's shard. The buffers are lost only when the shard has stopped.
+    /// Writes as [`Shard::write_vectored`], on this handle's shard. The buffers are lost only if the shard has stopped.
     pub async fn write_vectored(
         &self,
         file: &Arc<SharedFile>,
@@ -206,18 +206,18 @@ impl Handle {
         (result.and_then(|n| all_written(n, len_bytes)), many(data))
     }
 
-    /// As [`Shard::discard`], on this handle's shard.
+    /// Discards a range as [`Shard::discard`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
     pub async fn discard(&self, file: &Arc<SharedFile>, class: Class, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::Discard { len_bytes }, offset, Data::None).await.0.map(|_| ())
     }
 
-    /// As [`Shard::allocate`], on this handle's shard.
+    /// Reserves space as [`Shard::allocate`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
     pub async fn allocate(
         &self,
         file: &Arc<SharedFile>,
@@ -230,18 +230,18 @@ impl Handle {
         self.request(file, class, kind, offset, Data::None).await.0.map(|_| ())
     }
 
-    /// As [`Shard::sync`], on this handle's shard.
+    /// Makes writes durable as [`Shard::sync`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
     pub async fn sync(&self, file: &Arc<SharedFile>, class: Class, data_only: bool) -> io::Result<()> {
         self.request(file, class, RequestKind::Sync { data_only }, 0, Data::None).await.0.map(|_| ())
     }
 
-    /// As [`Shard::set_len`], on this handle's shard.
+    /// Sets the length as [`Shard::set_len`], on this handle's shard.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`Handle::run`].
     pub async fn set_len(&self, file: &Arc<SharedFile>, class: Class, len_bytes: u64) -> io::Result<()> {
         self.request(file, class, RequestKind::SetLen { len_bytes }, 0, Data::None).await.0.map(|_| ())
     }
@@ -256,7 +256,7 @@ impl Handle {
     ) -> Submitted<'_> {
         let shard = match &self.to {
             To::One(shard) => *shard,
-            // Straight to the shard with the I/O queue: no second message, and what is queued can be cancelled.
+            // Straight to the shard with the I/O queue: no second message, and a queued request can be cancelled.
             To::Any(_) => self.topology.coordinator(file.disk(), self.next_shard()),
         };
         let request = Request { file: Arc::clone(file), class, kind, offset, data, tag: 0 };

@@ -1,28 +1,29 @@
 //! Plimsoll: a userspace disk I/O scheduler.
 //!
 //! # Why
-//! Programs that do much I/O know what is urgent and what is not; the kernel and the disk do not. This library keeps
-//! requests in user space until the disk can take them, serves classes by their shares, and loads the disk up to its line and
-//! never past it.
+//! A program that does much I/O knows which requests are urgent; the kernel and the disk do not. This library keeps
+//! requests in user space until the disk can take them, serves classes by their shares, and loads the disk up to its
+//! line, never past it.
 //!
 //! # How it works
-//! One [`Shard`] a core: a thread with its own executor, timers, I/O queues and ring. Requests name a file and a
-//! [`Class`]; the I/O queue of the file's disk (a pure state machine, `plimsoll-core`) decides when they go; a
-//! [`backend::Backend`] carries them: io_uring, Linux AIO, threads, memory, nothing, or (feature `sim`) a simulated disk.
+//! Each core runs one [`Shard`]: a thread with its own executor, timers, I/O queues and ring. A request names a file
+//! and a [`Class`]. The I/O queue of the file's disk (a pure state machine, `plimsoll-core`) decides when to dispatch
+//! it; a [`backend::Backend`] carries it out: io_uring, Linux AIO, threads, memory, null, or (feature `sim`) a
+//! simulated disk.
 //!
-//! * [`Topology`]: disks (those that `plimsoll tune` measured: [`Topology::from_io_properties`]), classes, how many shards
-//!   and I/O queues.
+//! * [`Topology`]: the disks (as `plimsoll tune` measured them: [`Topology::from_io_properties`]), the classes, the
+//!   number of shards and of I/O queues.
 //! * [`Runtime`], [`Handle`] and [`File`]: shards on threads, and their files for any async code, Tokio's too.
-//! * [`Gate`]: for threads that make their own system calls, a thread pool's or Tokio's `spawn_blocking`.
+//! * [`Gate`]: for threads that make their own system calls, such as a thread pool's or Tokio's `spawn_blocking`.
 //! * [`Shard`]: futures on the shard itself. [`Reactor`]: the same without futures, for the last nanosecond.
-//! * `SimRuntime` (feature `sim`): whole shards in virtual time, on disks that lie and lose power; for tests.
+//! * `SimRuntime` (feature `sim`): whole shards in virtual time, on disks that inject faults and lose power; for tests.
 //!
 //! # Limits
-//! Linux. Direct I/O wants aligned memory, offsets and lengths: [`File`] reads any range and says so of a write;
-//! elsewhere [`buffer::AlignedBuf`] and [`backend::FileInfo`] help.
+//! Linux only. Direct I/O requires aligned memory, offsets and lengths. [`File`] reads any range and reports an
+//! unaligned write; below it, [`buffer::AlignedBuf`] and [`backend::FileInfo`] help to align.
 //!
 //! # Example
-//! See [`File`] for a program on Tokio, [`Shard`] for one core.
+//! [`File`] shows a program on Tokio, [`Shard`] one on a single core.
 
 pub mod backend;
 pub mod buffer;

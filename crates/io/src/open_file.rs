@@ -1,20 +1,20 @@
-//! An open file for code that runs anywhere: reads of any range, writes, and what makes them durable.
+//! An open file for code that runs anywhere: reads of any range, writes, and syncs.
 //!
 //! # Why
-//! A database on Tokio wants `read_exact_at(offset, length)` and gets bytes; blocks, alignment and shards are not its
-//! business.
+//! A database on Tokio wants to call `read_exact_at(offset, length)` and get bytes, without caring for blocks,
+//! alignment and shards.
 //!
 //! # How it works
-//! A [`File`] is what [`Handle::open`] opened, with a class. A read is widened to the blocks that direct I/O takes and given
-//! back as a part of that memory ([`OwnedSlice`]). A write must consist of whole blocks where the file is open for direct
-//! I/O: what stands beside it in its blocks is nobody's to change.
+//! A [`File`] is a file opened by [`Handle::open`], with a class. A read is widened to the blocks that direct I/O
+//! requires and returns a part of that memory ([`OwnedSlice`]). A write must consist of whole blocks if the file is
+//! open for direct I/O: the library does not rewrite the neighbouring bytes of a block.
 //!
 //! # Limits
-//! At most 4 GiB - 1 bytes at once. The length is asked by a job on a shard.
+//! At most 4 GiB - 1 bytes at once. Asking for the length runs a job on a shard.
 //!
 //! # Example
-//! A read of 100 bytes at 8000 of a file with blocks of 4096 bytes is a read of 4096 to 8192, and a slice of it. See
-//! [`File`].
+//! A read of 100 bytes at 8000 of a file with blocks of 4096 bytes is a read of 4096 to 8192, and a slice of it.
+//! [`File`] has an example.
 
 use std::io;
 use std::path::Path;
@@ -28,11 +28,11 @@ use crate::handle::Handle;
 
 /// An open file in a class, for any thread and any executor. [`Handle::open`] makes it.
 ///
-/// Clones are the same file, and cheap; [`File::in_class`] is a clone whose requests are in another class. The last clone
-/// closes it. Reads take any range and give out a slice of the memory that was read into ([`File::read_exact_at`]). Writes
-/// copy ([`File::write_all_at`]) or move a buffer to and fro ([`File::write_buffer_at`], which allocates nothing). A future
-/// that is dropped cancels what is still queued of its request; what is in the device ends as always, and its memory stays
-/// with the shard until then.
+/// Clones are the same file, and cheap; [`File::in_class`] returns a clone whose requests are in another class.
+/// Dropping the last clone closes the file. Reads take any range and return a slice of the memory that was read into
+/// ([`File::read_exact_at`]). Writes copy ([`File::write_all_at`]) or move a buffer there and back
+/// ([`File::write_buffer_at`], which allocates nothing). Dropping a future cancels the queued part of its request; the
+/// part in the device ends normally, and its memory stays with the shard until then.
 ///
 /// # Example
 /// ```
@@ -78,35 +78,36 @@ impl File {
         File { class, ..self.clone() }
     }
 
-    /// The class of its requests.
+    /// Returns the class of its requests.
     #[must_use]
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// The path it was opened by.
+    /// Returns the path that opened it.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// What was known of it when it was opened: length, alignment, device.
+    /// Returns its properties at the time of opening: length, alignment, device.
     #[must_use]
     pub fn info(&self) -> FileInfo {
         self.info
     }
 
-    /// The file as [`Handle`] and [`Shard`](crate::Shard) take it.
+    /// Returns the file in the form that [`Handle`] and [`Shard`](crate::Shard) take.
     #[must_use]
     pub fn shared(&self) -> &Arc<SharedFile> {
         &self.file
     }
 
-    /// Reads `len_bytes` bytes at `offset`, whatever their alignment: fewer only at the end of the file, none beyond it.
+    /// Reads `len_bytes` bytes at `offset`, whatever their alignment. Returns fewer only at the end of the file, none
+    /// beyond it.
     ///
     /// # Errors
-    /// What the system said; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` where too much waits already;
-    /// `BrokenPipe` when the shard has stopped; `OutOfMemory`.
+    /// The system's error; a refusal ([`RefusedReason`](crate::RefusedReason)); `WouldBlock` if too much waits already;
+    /// `BrokenPipe` if the shard has stopped; `OutOfMemory`.
     pub async fn read_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
         let block_bytes = u64::from(self.info.offset_align_bytes.max(1));
         let (from, until) = widened(offset, len_bytes, block_bytes)?;
@@ -120,10 +121,10 @@ impl File {
         Ok(OwnedSlice::new(buffer, skipped..read.clamp(skipped, skipped + len_bytes)))
     }
 
-    /// As [`File::read_at`], all `len_bytes` bytes or an error.
+    /// Reads as [`File::read_at`]: all `len_bytes` bytes or an error.
     ///
     /// # Errors
-    /// As [`File::read_at`], and `UnexpectedEof` where the file ends before.
+    /// As [`File::read_at`], and `UnexpectedEof` if the file ends earlier.
     pub async fn read_exact_at(&self, offset: u64, len_bytes: usize) -> io::Result<OwnedSlice> {
         let read = self.read_at(offset, len_bytes).await?;
         if read.len() == len_bytes {
@@ -134,9 +135,9 @@ impl File {
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, message))
     }
 
-    /// Fills `buffer` from `offset` on, and gives it back with how many bytes were read: fewer only at the end of the file.
-    /// Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
-    /// [`FileInfo::offset_align_bytes`]. The buffer is lost (empty) only when the shard has stopped.
+    /// Fills `buffer` from `offset` on, and gives it back with the number of bytes read: fewer only at the end of the
+    /// file. Allocates nothing. For direct I/O `offset` and the buffer's length must be multiples of
+    /// [`FileInfo::offset_align_bytes`]. The buffer is lost (empty) only if the shard has stopped.
     pub async fn read_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<usize>, AlignedBuf) {
         if let Err(error) = self.check_blocks("read", offset, buffer.len()) {
             return (Err(error), buffer);
@@ -144,19 +145,19 @@ impl File {
         self.handle.read_at(&self.file, self.class, offset, buffer).await
     }
 
-    /// Copies `bytes` and writes them at `offset`, all of them or an error. Where the file is open for direct I/O, `offset`
-    /// and their length must be multiples of [`FileInfo::offset_align_bytes`]; for a shorter end write a whole block, then
-    /// set the length ([`File::set_len`]).
+    /// Copies `bytes` and writes them at `offset`: all of them or an error. If the file is open for direct I/O,
+    /// `offset` and their length must be multiples of [`FileInfo::offset_align_bytes`]; for a shorter end write a whole
+    /// block, then set the length ([`File::set_len`]).
     ///
     /// # Errors
-    /// As [`File::read_at`]; `InvalidInput` where they are not whole blocks; `WriteZero` where the disk took fewer.
+    /// As [`File::read_at`]; `InvalidInput` if they are not whole blocks; `WriteZero` if the disk took fewer.
     pub async fn write_all_at(&self, offset: u64, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         let buffer = self.copied(offset, bytes.as_ref())?;
         self.write_buffer_at(offset, buffer).await.0
     }
 
-    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment as for
-    /// [`File::write_all_at`]. The buffer is lost (empty) only when the shard has stopped.
+    /// Writes `buffer` at `offset`, all of it or an error, and gives it back. Allocates and copies nothing. Alignment
+    /// as for [`File::write_all_at`]. The buffer is lost (empty) only if the shard has stopped.
     pub async fn write_buffer_at(&self, offset: u64, buffer: AlignedBuf) -> (io::Result<()>, AlignedBuf) {
         if let Err(error) = self.check_blocks("write", offset, buffer.len()) {
             return (Err(error), buffer);
@@ -165,16 +166,16 @@ impl File {
         (written.map(|_| ()), buffer)
     }
 
-    /// Makes data and metadata durable, as `fsync`: what was written before this call, and the length. On a directory
+    /// Makes data and metadata durable, as `fsync`: everything written before this call, and the length. On a directory
     /// ([`OpenOptions::directory`](crate::OpenOptions::directory)): the names in it.
     ///
     /// # Errors
-    /// What the system said. After an error nobody knows what is durable: read it back, or give the file up.
+    /// The system's error. After one, what is durable is unknown: read it back, or stop using the file.
     pub async fn sync_all(&self) -> io::Result<()> {
         self.handle.sync(&self.file, self.class, false).await
     }
 
-    /// As [`File::sync_all`], without metadata that is not needed to read the data back, as `fdatasync`.
+    /// Makes data durable, as `fdatasync`: as [`File::sync_all`], without metadata that reading back does not need.
     ///
     /// # Errors
     /// As [`File::sync_all`].
@@ -185,16 +186,16 @@ impl File {
     /// Returns the length in bytes now.
     ///
     /// # Errors
-    /// What the system said, or as [`Handle::run`].
+    /// The system's error, or as [`Handle::run`].
     pub async fn len_bytes(&self) -> io::Result<u64> {
         let file = Arc::clone(&self.file);
         self.handle.run(move |shard| async move { shard.reactor().file_len(&file) }).await?
     }
 
-    /// Sets the length, cutting off what is beyond or adding zeros. It is scheduled as every request.
+    /// Sets the length, cutting off the bytes beyond it or adding zeros. Scheduled like every request.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
     pub async fn set_len(&self, len_bytes: u64) -> io::Result<()> {
         self.handle.set_len(&self.file, self.class, len_bytes).await
     }
@@ -202,7 +203,7 @@ impl File {
     /// Gives a range back to the disk; it reads as zeros afterwards.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
     pub async fn discard(&self, offset: u64, len_bytes: u64) -> io::Result<()> {
         self.handle.discard(&self.file, self.class, offset, len_bytes).await
     }
@@ -210,7 +211,7 @@ impl File {
     /// Reserves space for a range, growing the file unless `keep_size`.
     ///
     /// # Errors
-    /// What the system said; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
+    /// The system's error; `WouldBlock` and `BrokenPipe` as [`File::read_at`].
     pub async fn allocate(&self, offset: u64, len_bytes: u64, keep_size: bool) -> io::Result<()> {
         self.handle.allocate(&self.file, self.class, offset, len_bytes, keep_size).await
     }
@@ -243,7 +244,7 @@ impl std::fmt::Debug for File {
     }
 }
 
-/// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: where it begins and ends.
+/// Returns the smallest range of whole blocks around `len_bytes` bytes at `offset`: its begin and its end.
 fn widened(offset: u64, len_bytes: usize, block_bytes: u64) -> io::Result<(u64, u64)> {
     let too_far = || {
         let message = format!("{len_bytes} bytes at {offset} end beyond the longest file: offsets are below 2^63");
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn ranges_are_widened_to_blocks() {
-        // Offset, length, block; where the read begins and ends.
+        // Offset, length, block; begin and end of the read.
         let table = [
             (0, 0, 512, Some((0, 0))),
             (1, 1, 1, Some((1, 2))),

@@ -1,29 +1,30 @@
-//! Which NUMA node each shard is on, which processor it is pinned to, and which I/O queue serves it.
+//! The NUMA node and the processor of each shard, and the I/O queue that serves it.
 //!
 //! # Why
-//! Topologies number queues, and runtimes pin threads: both must mean the same node by the same shard, or messages cross
-//! nodes that were to stay on one.
+//! Topologies number queues, and runtimes pin threads: both must agree on the node of a shard, or messages would cross
+//! nodes.
 //!
 //! # How it works
-//! Shards are numbered by node: those of the first node first. Each node gets shards in proportion to its processors, and
-//! I/O queues in proportion to its shards, at least one (highest averages, d'Hondt's rule: whoever has most for each seat
-//! gets the next). Within a node with S shards and Q queues its shard number s uses its queue s*Q/S: neighbours share.
+//! Shards are numbered by node, those of the first node first. Each node gets shards in proportion to its processors,
+//! and I/O queues in proportion to its shards, at least one (highest averages, d'Hondt's rule: the node with most per
+//! seat gets the next seat). On a node with S shards and Q queues, shard s of the node uses its queue s*Q/S: neighbours
+//! share.
 //!
 //! # Limits
-//! The processors are those that the thread which makes the topology may use. Where the runtime may use others, shards are
-//! pinned to the right node as far as it has processors left, and to any after that.
+//! The processors are those of the thread that makes the topology. If the runtime may use others, shards are pinned to
+//! their own node while it has processors left, then to any.
 //!
 //! # Example
-//! 6 shards on nodes of 4 and 4 processors: 3 on each. 3 queues: 2 on the first node (shards 0, 1 and shard 2), 1 on the
-//! other (shards 3, 4, 5).
+//! 6 shards on nodes of 4 and 4 processors: 3 on each. 3 queues: 2 on the first node (shards 0, 1 and shard 2), 1 on
+//! the other (shards 3, 4, 5).
 
 use std::collections::BTreeMap;
 
 /// Processors by the number of their NUMA node.
 pub(crate) type CpusByNode = BTreeMap<u16, Vec<usize>>;
 
-/// Divides `seats` over parties of these `sizes`, each of which has `least` first. At most `size` go to each, if all the
-/// sizes together are enough.
+/// Divides `seats` over parties of these `sizes`, each of which gets `least` first. If the sizes together are enough,
+/// no party gets more than its size.
 fn divide(seats: u16, least: u16, sizes: &[usize]) -> Vec<u16> {
     let mut given = vec![least; sizes.len()];
     let given_first = usize::from(least) * sizes.len();
@@ -40,7 +41,7 @@ fn divide(seats: u16, least: u16, sizes: &[usize]) -> Vec<u16> {
     given
 }
 
-/// Returns the node of each shard, in ascending order. Without processors all are on node 0.
+/// Returns the node of each shard, in ascending order. Without processors, all are on node 0.
 pub(crate) fn nodes_of_shards(shards: u16, cpus: &CpusByNode) -> Vec<u16> {
     let sizes: Vec<usize> = cpus.values().map(Vec::len).collect();
     if sizes.iter().sum::<usize>() == 0 {
@@ -50,7 +51,7 @@ pub(crate) fn nodes_of_shards(shards: u16, cpus: &CpusByNode) -> Vec<u16> {
     cpus.keys().zip(counts).flat_map(|(node, count)| std::iter::repeat_n(*node, usize::from(count))).collect()
 }
 
-/// Returns the processor of each shard, each another one; `None` where there are fewer than shards.
+/// Returns a processor of its own for each shard, or `None` if there are fewer processors than shards.
 pub(crate) fn cpus_of_shards(nodes: &[u16], cpus: &CpusByNode) -> Option<Vec<usize>> {
     let mut left = cpus.clone();
     left.values_mut().for_each(|cpus| cpus.reverse());
@@ -59,12 +60,12 @@ pub(crate) fn cpus_of_shards(nodes: &[u16], cpus: &CpusByNode) -> Option<Vec<usi
     own.into_iter().map(|cpu| cpu.or_else(|| others.next())).collect()
 }
 
-/// Returns how many nodes the shards are on.
+/// Returns the number of nodes with shards.
 pub(crate) fn node_count(nodes: &[u16]) -> u16 {
     runs(nodes).len() as u16
 }
 
-/// Returns the I/O queue of each shard, where there are at least as many as nodes.
+/// Returns the I/O queue of each shard. `queues` is at least the number of nodes.
 pub(crate) fn queues_of_shards(queues: u16, nodes: &[u16]) -> Vec<u16> {
     let shards = runs(nodes);
     let counts = divide(queues, 1, &shards);
@@ -77,7 +78,7 @@ pub(crate) fn queues_of_shards(queues: u16, nodes: &[u16]) -> Vec<u16> {
     all
 }
 
-/// Lengths of the runs of equal nodes.
+/// Returns the lengths of the runs of equal nodes.
 fn runs(nodes: &[u16]) -> Vec<usize> {
     nodes.chunk_by(|one, next| one == next).map(<[u16]>::len).collect()
 }
@@ -86,7 +87,7 @@ fn runs(nodes: &[u16]) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Nodes of so many processors, which are numbered across the nodes, as many machines do.
+    /// Returns nodes with these numbers of processors, numbered across the nodes, as many machines do.
     fn across(sizes: &[usize]) -> CpusByNode {
         let mut cpus: CpusByNode = (0..).zip(sizes).map(|(node, _)| (node, Vec::new())).collect();
         let mut number = 0;

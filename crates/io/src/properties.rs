@@ -1,19 +1,18 @@
-//! Disks as io-properties.yaml describes them (feature `io-properties`, on by default).
+//! Disks described by io-properties.yaml (feature `io-properties`, on by default).
 //!
 //! # Why
-//! `plimsoll tune` measures a disk and writes this file; Seastar's iotune writes the same. A program that opens its disks by
-//! it schedules by what was measured.
+//! `plimsoll tune` measures a disk and writes this file; Seastar's iotune writes the same. A program that opens its
+//! disks with it schedules by measured figures.
 //!
 //! # How it works
-//! [`Topology::from_io_properties`] reads the file and makes a [`DiskSetup`] of each entry: the model from its four figures
-//! (form `knee`, IOPS at 4 KiB or the physical block), the optional keys as they stand, and
-//! the mount points by which [`Handle::open`](crate::Handle::open) finds the disk of a path. From a text: [`parse`], then
-//! `DiskSetup::from` on each of its disks.
+//! [`Topology::from_io_properties`] reads the file and makes a [`DiskSetup`] of each entry: the model from its four
+//! figures (form `knee`, IOPS at 4 KiB or the physical block), the optional keys, and the mount points by which
+//! [`Handle::open`](crate::Handle::open) finds the disk of a path. To read from text: [`parse`], then `DiskSetup::from`
+//! on each of its disks.
 //!
 //! # Limits
-//! What such a file does not say stays at its default; iotune writes neither how reads and writes mix nor the latency of the
-//! idle disk. Rates by size are in disk files alone. Keys that
-//! are not understood are errors, not ignored as Seastar does.
+//! Keys missing from the file keep their defaults; iotune writes neither how reads and writes mix nor the latency of
+//! the idle disk. Rates by size exist only in disk files. Unknown keys are errors, not ignored as in Seastar.
 //!
 //! # Example
 //! ```
@@ -41,13 +40,13 @@ pub use plimsoll_properties::io_properties::{DiskProperties, IoProperties, parse
 use crate::class::Classes;
 use crate::topology::{DiskSetup, Topology, TopologyError};
 
-/// Why no topology could be made of a file.
+/// Why no topology could be made from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FromPropertiesError {
-    /// The file: which line, which key, what was expected.
+    /// The file is invalid; the error has the line, the key and the expected value.
     Properties(ConfigError),
-    /// Its disks, for the number of shards that was asked.
+    /// Its disks do not suit the number of shards.
     Topology(TopologyError),
 }
 
@@ -63,8 +62,8 @@ impl std::fmt::Display for FromPropertiesError {
 impl std::error::Error for FromPropertiesError {}
 
 impl Topology {
-    /// Reads an io-properties file, as `plimsoll tune -o` or Seastar's iotune wrote it, and returns `shards` shards that use
-    /// its disks, with the classes of `classes`. The disks keep the order of the file.
+    /// Reads an io-properties file written by `plimsoll tune -o` or Seastar's iotune. Returns a topology of `shards`
+    /// shards that use its disks, with the classes of `classes`. The disks keep the order of the file.
     ///
     /// # Errors
     /// See [`FromPropertiesError`].
@@ -80,7 +79,7 @@ impl Topology {
 }
 
 impl From<&DiskProperties> for DiskSetup {
-    /// A scheduled disk with the model of the figures, one I/O queue a shard.
+    /// Returns a scheduled disk with the model of the figures and one I/O queue per shard.
     fn from(properties: &DiskProperties) -> DiskSetup {
         let mountpoints = properties.mountpoints.iter().map(PathBuf::from).collect();
         DiskSetup { mountpoints, ..DiskSetup::new(disk_config(properties, CostForm::Knee)) }

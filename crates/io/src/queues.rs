@@ -1,8 +1,8 @@
 //! The I/O queue of one disk on its coordinator, and the program's classes in the disk.
 //!
-//! A registry class becomes one class of the disk, known to all its queues. Where queues are fewer than shards it becomes a
-//! group with one equal class a shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep their ratios and
-//! the shards of one class are served alike.
+//! A registry class becomes one class of the disk, known to all its queues. If queues are fewer than shards it becomes
+//! a group with one equal class per shard ("reads-0, reads-1" of Scylla's first scheduler), so that the classes keep
+//! their ratios and the shards of one class are served equally.
 
 #[cfg(feature = "metrics")]
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::class::{Class, ClassInfo};
 enum Node {
     Group(GroupId),
     Class(ClassId),
-    /// A class that several shards use through one queue: a group, and one class for each shard of the program.
+    /// A class that several shards use through one queue: a group, and one class per shard of the program.
     PerShard(GroupId, Vec<ClassId>),
     Removed,
 }
@@ -36,7 +36,7 @@ impl Node {
     }
 }
 
-/// The program's classes in one disk. The first shard that sees a change of the registry makes it; the others read.
+/// The program's classes in one disk. The first shard that sees a change of the registry applies it; the others read.
 #[derive(Default)]
 pub(crate) struct DiskClasses(Mutex<Followed>);
 
@@ -48,8 +48,8 @@ struct Followed {
 }
 
 impl DiskClasses {
-    /// Makes the disk's classes those of `table`, which was current at `epoch`. `per_shard`: for how many shards each class is
-    /// divided, 0 for not at all.
+    /// Makes the disk's classes those of `table`, which was current at `epoch`. `per_shard`: the number of shards over
+    /// which each class is divided, 0 for not divided.
     fn follow(&self, disk: &Disk, epoch: u64, table: &[ClassInfo], per_shard: u16) -> Vec<Node> {
         let mut followed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if followed.epoch < epoch {
@@ -62,20 +62,22 @@ impl DiskClasses {
 
 impl Followed {
     fn change(&mut self, disk: &Disk, table: &[ClassInfo], per_shard: u16) {
-        // The last first: a group has a lower number than its members, and only an empty group can be removed.
+        // The last first: a group has a lower number than its members, and must be empty before it is removed.
         for (at, _) in table.iter().enumerate().rev().filter(|(_, info)| info.removed) {
             if let Some(node) = self.nodes.get_mut(at) {
                 remove(disk, std::mem::replace(node, Node::Removed));
             }
         }
+
         for (at, info) in table.iter().enumerate() {
             if at == self.nodes.len() {
                 let node = if info.removed { Node::Removed } else { self.add(disk, info, per_shard) };
                 self.nodes.push(node);
                 self.known.push((info.shares, Qos::default()));
             }
+
             let Some(node) = self.nodes[at].id() else { continue };
-            // The node is there, so neither can fail.
+            // The node exists, so neither call can fail.
             let (shares, qos) = &mut self.known[at];
             if *shares != info.shares {
                 let _ = disk.set_shares(node, info.shares);
@@ -94,7 +96,8 @@ impl Followed {
             Some(Some(Node::Group(group))) => *group,
             Some(_) => return Node::Removed,
         };
-        // Parents come before their members in the table: these cannot fail.
+
+        // Parents come before their members in the table, so these calls cannot fail.
         let made = if info.is_group {
             disk.add_group(parent, info.shares).map(Node::Group)
         } else if per_shard == 0 {
@@ -114,7 +117,7 @@ impl Node {
         let Some(id) = self.id() else { return };
         let _ = disk.set_qos(id, qos);
         if let Node::PerShard(_, classes) = self {
-            // Limits hold at the group; what a class asks for itself is divided.
+            // Limits hold at the group; reservations are divided over the classes.
             let n = classes.len() as u64;
             let reservation = Reservation {
                 iops: qos.reservation.iops.div_ceil(n),
@@ -129,7 +132,7 @@ impl Node {
 }
 
 fn remove(disk: &Disk, node: Node) {
-    // What is in use is not removed by the registry, so these cannot fail.
+    // The registry removes nothing that has members, so these calls cannot fail.
     if let Node::PerShard(_, classes) = &node {
         for class in classes {
             let _ = disk.remove(*class);
@@ -140,16 +143,16 @@ fn remove(disk: &Disk, node: Node) {
     }
 }
 
-/// What one queue, or several of a disk, say of a class.
+/// The figures of a class in one queue, or in several of a disk.
 #[cfg(feature = "metrics")]
 #[derive(Clone)]
 pub(crate) struct ClassView {
     pub(crate) class: Class,
     pub(crate) stats: ClassStats,
-    /// How long the oldest queued request has waited.
+    /// Wait of the oldest queued request so far.
     pub(crate) delay_ns: u64,
     pub(crate) waits_for: Option<WaitReason>,
-    /// By direction; none before its first request.
+    /// By direction; `None` before its first request.
     pub(crate) latencies: [Option<Box<Latencies>>; 2],
 }
 
@@ -162,7 +165,7 @@ impl ClassView {
         }
     }
 
-    /// The same class in another queue.
+    /// Adds the figures of the same class in another queue.
     pub(crate) fn merge(&mut self, other: &ClassView) {
         self.stats = self.stats.plus(other.stats);
         self.delay_ns = self.delay_ns.max(other.delay_ns);
@@ -183,7 +186,7 @@ impl DiskQueue {
         DiskQueue { queue, nodes: Vec::new() }
     }
 
-    /// Makes the queue's classes those of `table`. What removed classes had queued is named in `cancelled`.
+    /// Makes the queue's classes those of `table`. Appends the cancelled requests of removed classes to `cancelled`.
     pub(crate) fn follow_classes(
         &mut self,
         classes: &DiskClasses,
@@ -196,7 +199,7 @@ impl DiskQueue {
         self.queue.follow_classes(|stopped| cancelled.push(stopped));
     }
 
-    /// Nothing where it is the mode already.
+    /// Switches to `mode`. If it is already set, does nothing.
     pub(crate) fn set_mode(&mut self, now_ns: u64, mode: Mode) {
         self.queue.set_mode(now_ns, mode);
     }
@@ -281,12 +284,13 @@ impl DiskQueue {
         }
     }
 
-    /// All classes that the queue knows, in the order of their numbers.
+    /// Returns the figures of all classes that the queue knows, in the order of their numbers.
     #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, now_ns: u64) -> Vec<ClassView> {
         let snapshot = self.queue.snapshot(now_ns);
         let classes: HashMap<ClassId, &ClassSnapshot> =
             snapshot.classes.iter().map(|snapshot| (snapshot.class, snapshot)).collect();
+
         let numbers = (0..self.nodes.len()).map(|at| Class(at as u16));
         let view = |class: Class| {
             let mut mine = self.ids(class).iter().filter_map(|id| classes.get(id));
@@ -298,11 +302,13 @@ impl DiskQueue {
                 waits_for: first.waits_for,
                 latencies: [None, None],
             };
+
             for other in mine {
                 view.stats = view.stats.plus(other.stats);
                 view.delay_ns = view.delay_ns.max(other.delay_ns);
                 view.waits_for = view.waits_for.or(other.waits_for);
             }
+
             self.class_latencies(class, &mut |direction, latencies| view.add(direction, latencies));
             Some(view)
         };

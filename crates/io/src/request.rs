@@ -1,7 +1,6 @@
-//! What a program asks of a reactor, and what it gets back: plain data.
+//! A program's requests to a reactor, and their results: plain data.
 //!
-//! A [`Request`] moves its memory in; its [`Done`] (or, where it is refused, [`Refused`]) gives it back. Nothing here does
-//! anything.
+//! A [`Request`] moves its memory in; its [`Done`] (or its [`Refused`]) gives it back. Nothing here acts.
 
 use std::io;
 use std::sync::Arc;
@@ -13,37 +12,37 @@ use crate::buffer::AlignedBuf;
 use crate::class::Class;
 use crate::file::SharedFile;
 
-/// What is asked of a file.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// Read into the request's buffers.
+    /// Reads into the request's buffers.
     Read {
-        /// How many bytes, at most what the buffers hold.
+        /// Bytes to read, at most as many as the buffers hold.
         len_bytes: u32,
     },
-    /// Write the request's buffers.
+    /// Writes the request's buffers.
     Write {
-        /// How many bytes, at most what the buffers hold.
+        /// Bytes to write, at most as many as the buffers hold.
         len_bytes: u32,
     },
-    /// Make what was written durable.
+    /// Makes completed writes durable.
     Sync {
-        /// Only the data, as `fdatasync`.
+        /// Whether to sync only the data, as `fdatasync`.
         data_only: bool,
     },
-    /// Give the range back to the disk.
+    /// Gives the range back to the disk.
     Discard {
         /// Length in bytes.
         len_bytes: u64,
     },
-    /// Reserve space.
+    /// Reserves space.
     Allocate {
         /// Length in bytes.
         len_bytes: u64,
-        /// Leave the file's length as it is.
+        /// Whether the file's length stays as it is.
         keep_size: bool,
     },
-    /// Set the length of the file. The request's offset means nothing.
+    /// Sets the length of the file. The request's offset is ignored.
     SetLen {
         /// The new length in bytes.
         len_bytes: u64,
@@ -57,7 +56,7 @@ impl RequestKind {
             RequestKind::Write { .. } => Op::Write,
             RequestKind::Sync { .. } => Op::Flush,
             RequestKind::Discard { .. } => Op::Discard,
-            // To the scheduler both are a change of where a file lies.
+            // To the scheduler both change where a file lies.
             RequestKind::Allocate { .. } | RequestKind::SetLen { .. } => Op::Allocate,
         }
     }
@@ -73,7 +72,7 @@ impl RequestKind {
 /// The memory of a request.
 #[derive(Debug, Default)]
 pub enum Data {
-    /// None: everything but reads and writes.
+    /// No memory: every operation but reads and writes.
     #[default]
     None,
     /// One buffer.
@@ -95,17 +94,17 @@ impl Data {
 /// One request of a program.
 #[derive(Debug)]
 pub struct Request {
-    /// Of which file.
+    /// The file to operate on.
     pub file: Arc<SharedFile>,
-    /// In which class.
+    /// Its class.
     pub class: Class,
-    /// What to do.
+    /// The operation.
     pub kind: RequestKind,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// With which memory; it is the reactor's until the request is done.
+    /// Its memory, owned by the reactor until the request is done.
     pub data: Data,
-    /// The caller's name for it.
+    /// The caller's name for the request, returned in [`Done::tag`].
     pub tag: u64,
 }
 
@@ -114,35 +113,36 @@ pub struct Request {
 pub struct Done {
     /// [`Request::tag`].
     pub tag: u64,
-    /// Bytes moved (0 for all but reads and writes), fewer than asked only where a file ends or has no room; or why not.
+    /// Bytes moved (0 for all but reads and writes): fewer than asked only at the end of the file or if it has no room.
+    /// Or the error.
     pub result: Result<u32, RequestError>,
-    /// The request's memory, back again. [`Data::None`] where the backend broke down (see [`RefusedReason::Broken`]) while it
-    /// had the memory: the reactor keeps it then, because the system may still write to it.
+    /// The request's memory, given back. [`Data::None`] if the backend broke down (see [`RefusedReason::Broken`]) while
+    /// it had the memory: the reactor keeps it then, because the system may still write to it.
     pub data: Data,
-    /// From submit to the end, in nanoseconds.
+    /// Time from submit to the end, in nanoseconds.
     pub total_ns: u64,
 }
 
 /// Why a request did not do all that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// It failed, or was cancelled, after so many bytes.
+    /// It failed or was cancelled, possibly after moving some bytes.
     Failed(Failure),
-    /// The I/O queue on another shard did not take it. What this shard's own queue does not take [`Reactor::submit`] says at
-    /// once, for the same reasons.
+    /// The I/O queue, on another shard, refused it. Refusals by this shard's own queue, for the same reasons, are
+    /// returned at once by [`Reactor::submit`].
     ///
     /// [`Reactor::submit`]: crate::Reactor::submit
     Refused(RefusedReason),
 }
 
 impl RequestError {
-    /// An error number before the first byte.
+    /// Returns a failure with this error number before the first byte.
     #[must_use]
     pub const fn failed(errno: i32) -> RequestError {
         RequestError::Failed(Failure { errno, moved_bytes: 0 })
     }
 
-    /// The error number; of a refusal the one that comes nearest: `EAGAIN` where it may be tried again later, else `EINVAL`.
+    /// Returns the error number; for a refusal the nearest one: `EAGAIN` if it may be tried again later, else `EINVAL`.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
@@ -151,7 +151,7 @@ impl RequestError {
         }
     }
 
-    /// Bytes of the longest prefix that succeeded.
+    /// Returns the bytes of the longest prefix that succeeded.
     #[must_use]
     pub const fn moved_bytes(&self) -> u32 {
         match self {
@@ -176,7 +176,8 @@ impl std::fmt::Display for RequestError {
 impl std::error::Error for RequestError {}
 
 impl From<RequestError> for io::Error {
-    /// A failure keeps its number ([`io::Error::raw_os_error`]) and loses how far it came, a refusal keeps its reason.
+    /// Keeps the number of a failure ([`io::Error::raw_os_error`]), but not its moved bytes; keeps the reason of a
+    /// refusal.
     fn from(error: RequestError) -> io::Error {
         match error {
             RequestError::Failed(failure) => io::Error::from_raw_os_error(failure.errno),
@@ -185,46 +186,46 @@ impl From<RequestError> for io::Error {
     }
 }
 
-/// Why a request was refused. It is given back whole.
+/// A refused request, given back whole.
 #[derive(Debug)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub reason: RefusedReason,
     /// The request.
     pub request: Request,
 }
 
-/// See [`Refused`].
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
-    /// The class is not known (any more), or is a group.
+    /// The class is unknown, was removed, or is a group.
     UnknownClass,
-    /// As many requests as may be are under way: wait for some, or shed load.
+    /// The most requests allowed are under way: wait for some, or shed load.
     Full,
     /// It would wait longer than its class allows (`Qos::max_delay_ns`): shed load.
     Overloaded {
-        /// How long it would be expected to wait.
+        /// Its expected wait, in nanoseconds.
         expected_ns: u64,
     },
     /// The buffers hold fewer bytes than the request wants to move.
     BufferTooSmall,
-    /// More than 1024 buffers, the most that the system takes in one call.
+    /// More than 1024 buffers, the system's limit for one call.
     TooManyBuffers,
-    /// The file was made by another topology: its numbers mean nothing here.
+    /// Another topology made the file: its numbers mean nothing here.
     ForeignFile,
-    /// The file is of a disk that the topology does not have.
+    /// The file is on a disk that the topology does not have.
     UnknownDisk,
-    /// The backend of the shard with the I/O queue has broken down, with this error number (`ESHUTDOWN` where it gave none).
-    /// The reactor takes nothing more.
+    /// The backend of the shard with the I/O queue has broken down, with this error number (`ESHUTDOWN` if it gave
+    /// none). The reactor takes no more requests.
     Broken {
-        /// What the backend said.
+        /// The backend's error number.
         errno: i32,
     },
 }
 
 impl RefusedReason {
-    /// See [`RequestError::errno`].
+    /// Returns the error number, as [`RequestError::errno`].
     pub(crate) const fn errno(self) -> i32 {
         match self {
             RefusedReason::Full | RefusedReason::Overloaded { .. } => libc::EAGAIN,
@@ -235,8 +236,8 @@ impl RefusedReason {
 }
 
 impl From<RefusedReason> for io::Error {
-    /// [`io::ErrorKind::WouldBlock`] where it may be tried again later, else `InvalidInput`; the reason can be had again with
-    /// `error.get_ref()` and `downcast_ref`. A broken backend keeps its error number instead.
+    /// Returns [`io::ErrorKind::WouldBlock`] if the request may be tried again later, else `InvalidInput`;
+    /// `error.get_ref()` and `downcast_ref` give the reason back. A broken backend keeps its error number instead.
     fn from(reason: RefusedReason) -> io::Error {
         match reason {
             RefusedReason::Broken { errno } => io::Error::from_raw_os_error(errno),
@@ -275,7 +276,7 @@ impl std::error::Error for Refused {}
 
 impl std::error::Error for RefusedReason {}
 
-/// A request without memory that keeps the tag of the one that travels.
+/// Returns a copy of the request without memory, for the sender to keep while the request travels.
 pub(crate) fn stand_in_of(request: &Request) -> Request {
     Request {
         file: request.file.clone(),
@@ -287,7 +288,7 @@ pub(crate) fn stand_in_of(request: &Request) -> Request {
     }
 }
 
-/// The part of `data` that begins at `from` and is `len` long, as a backend takes it.
+/// Returns the `len` bytes of `data` from `from` on, in the form that a backend takes.
 pub(crate) fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<[libc::iovec]>>) -> Memory {
     match data {
         Data::None => Memory::None,
@@ -298,20 +299,24 @@ pub(crate) fn memory(data: &mut Data, from: u32, len: u32, iov: &mut Option<Box<
         Data::Many(buffers) => {
             let (mut skip, mut want) = (from as usize, len as usize);
             let mut list = Vec::with_capacity(buffers.len());
+
             for buffer in buffers {
                 if skip >= buffer.len() {
                     skip -= buffer.len();
                     continue;
                 }
                 let take = (buffer.len() - skip).min(want);
+
                 if take > 0
                     && let Some((ptr, _)) = buffer.part(skip, take)
                 {
                     list.push(libc::iovec { iov_base: ptr.cast(), iov_len: take });
                 }
+
                 want -= take;
                 skip = 0;
             }
+
             let list = iov.insert(list.into_boxed_slice());
             Memory::Vectored { iov: list.as_ptr(), count: list.len() as u32 }
         }

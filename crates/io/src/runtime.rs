@@ -1,19 +1,19 @@
-//! Shards on threads, and how any other code reaches them.
+//! Shards on threads, and the way to them from any other code.
 //!
 //! # Why
-//! A program starts its shards once, then uses the disks from wherever it is: natively on a shard, or from any async
-//! code (Tokio, smol, a plain `block_on`) through a [`Handle`].
+//! A program starts its shards once, then uses the disks from anywhere: natively on a shard, or from any async code
+//! (Tokio, smol, a plain `block_on`) through a [`Handle`].
 //!
 //! # How it works
-//! [`run_shards`] starts one pinned thread a shard and gives each its [`Reactor`]; what runs there is the caller's. A
-//! [`Runtime`] runs a [`Shard`] on each, which takes requests and jobs of handles.
+//! [`run_shards`] starts one pinned thread per shard and gives each its [`Reactor`]; the caller provides the code that
+//! runs there. A [`Runtime`] runs a [`Shard`] on each, which takes requests and jobs from handles.
 //!
-//! A pinned shard wants its CPU. Where other threads have much to do, keep them on [`Runtime::other_cpus`]
+//! A pinned shard needs its CPU. If other threads are busy, keep them on [`Runtime::other_cpus`]
 //! ([`sys::pin::restrict_current_thread`], from Tokio's `on_thread_start`), or do not pin ([`ShardOptions::pin`]).
 //!
 //! # Limits
-//! Pinned shards are at most as many as the CPUs that the process may use. [`Runtime::stop`] waits for the shards on the
-//! calling thread; from async code use [`Runtime::shutdown`]. Dropping a runtime waits for nothing.
+//! At most as many pinned shards as CPUs that the process may use. [`Runtime::stop`] blocks the calling thread until
+//! the shards have stopped; from async code use [`Runtime::shutdown`]. Dropping a runtime waits for nothing.
 //!
 //! # Example
 //! ```
@@ -60,15 +60,15 @@ use crate::shard::Shard;
 use crate::sys;
 use crate::topology::Topology;
 
-/// How the threads of the shards are made.
+/// Options for starting the threads of the shards.
 #[derive(Clone, Debug)]
 pub struct ShardOptions {
-    /// Which backend; `None` takes the best that the machine allows, and says why.
+    /// The backend; `None` takes the best one that the machine allows, and records why.
     pub backend: Option<BackendKind>,
     /// Operations that a backend takes at once (1 to 32768).
     pub entries: u32,
-    /// Pin each shard to a CPU of its own. Other threads of the program, such as Tokio's workers, then belong on
-    /// [`Runtime::other_cpus`].
+    /// Whether to pin each shard to a CPU of its own. If so, keep other threads of the program, such as Tokio's
+    /// workers, on [`Runtime::other_cpus`].
     pub pin: bool,
 }
 
@@ -84,20 +84,20 @@ impl Default for ShardOptions {
 pub enum StartError {
     /// More shards than CPUs.
     TooManyShards {
-        /// What was asked.
+        /// Shards requested.
         shards: u16,
-        /// How many CPUs the process may use.
+        /// CPUs that the process may use.
         cpus: usize,
     },
     /// The backend could not be opened.
     Backend(OpenBackendError),
-    /// The system gave no thread, or no CPU affinity.
+    /// The system refused a thread or its CPU affinity.
     System(io::Error),
-    /// The topology's shards run already.
+    /// The topology's shards are running already.
     Shard(ReactorError),
     /// The code on a shard panicked.
     Panicked {
-        /// Which shard.
+        /// The shard.
         shard: u16,
     },
 }
@@ -120,8 +120,8 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns what they returned, by
-/// shard. `body` also gets the backend that was chosen, and why.
+/// Runs `body` on a thread for each shard of `topology`, each with its own reactor, and returns the results in the
+/// order of the shards. `body` also gets the chosen backend and the reason for the choice.
 ///
 /// # Errors
 /// See [`StartError`]; either all shards run or none does.
@@ -139,7 +139,7 @@ struct Started<R> {
     threads: Vec<ShardThread<R>>,
     /// The first shard's backend.
     choice: Choice,
-    /// Of each shard, where they are pinned.
+    /// The CPU of each shard; empty without pinning.
     cpus: Vec<usize>,
 }
 
@@ -150,17 +150,20 @@ fn start_threads<R: Send + 'static>(
 ) -> Result<Started<R>, StartError> {
     let shards = topology.shards();
     let cpus = if options.pin { cpus_to_pin(topology)? } else { Vec::new() };
-    // Each shard says whether it is ready, and waits to hear that all are.
+
+    // Each shard reports that it is ready, then waits until all are.
     let (ready, readiness) = mpsc::channel::<Result<(u16, Choice), StartError>>();
     let mut starts = Vec::new();
     let mut threads = Vec::new();
     let world = World::new(options).map_err(StartError::System)?;
+
     for shard in 0..shards {
         let (topology, options, body, ready) = (topology.clone(), options.clone(), body.clone(), ready.clone());
         let world = world.clone();
         let cpu = cpus.get(usize::from(shard)).copied();
         let (start, started) = mpsc::channel::<()>();
         starts.push(start);
+
         let run = move || match make_reactor(shard, &topology, &options, &world, cpu) {
             Ok((reactor, choice)) => {
                 let _ = ready.send(Ok((shard, choice.clone())));
@@ -172,25 +175,30 @@ fn start_threads<R: Send + 'static>(
                 None
             }
         };
+
         let thread = std::thread::Builder::new().name(format!("shard-{shard}")).spawn(run);
         threads.push(thread.map_err(StartError::System)?);
     }
-    // Only the threads hold it now, so that one which panics is noticed.
+
+    // Only the threads hold a sender now, so a thread that panics is noticed.
     drop(ready);
+
     let mut first = None;
     for _ in 0..shards {
         let (shard, choice) = readiness.recv().map_err(|_| StartError::Panicked { shard: 0 })??;
         first = first.or((shard == 0).then_some(choice));
     }
-    // Every shard has answered, the first among them.
+
+    // All shards have answered, including the first.
     let choice = first.ok_or(StartError::Panicked { shard: 0 })?;
+
     for start in starts {
         let _ = start.send(());
     }
     Ok(Started { threads, choice, cpus })
 }
 
-/// A processor for each shard, on the node where the topology has the shard.
+/// Returns a CPU for each shard, on the node that the topology assigns to the shard.
 fn cpus_to_pin(topology: &Topology) -> Result<Vec<usize>, StartError> {
     let cpus = sys::pin::allowed_cpus_by_node().map_err(StartError::System)?;
     let too_many = || StartError::TooManyShards { shards: topology.shards(), cpus: cpus.values().map(Vec::len).sum() };
@@ -207,9 +215,10 @@ fn make_reactor(
     if let Some(cpu) = cpu {
         sys::pin::pin_current_thread(cpu).map_err(StartError::System)?;
     }
+
     sys::pin::sharpen_timers().map_err(StartError::System)?;
     let (backend, choice) = match options.backend {
-        // One memory for all shards: what one writes the others read.
+        // One memory for all shards: writes of one are visible to the others.
         Some(kind @ BackendKind::Memory) => {
             let backend = MemoryBackend::new(topology.memory()).map_err(StartError::System)?;
             (Box::new(backend) as Box<dyn Backend>, Choice { kind, reason: "asked for by name".to_owned() })
@@ -222,7 +231,7 @@ fn make_reactor(
     Ok((Reactor::new(shard, topology, backend).map_err(StartError::Shard)?, choice))
 }
 
-/// The simulated world that all shards of one start share, where that is their backend.
+/// The simulated world that all shards of one start share, if that is their backend.
 #[derive(Clone)]
 struct World {
     #[cfg(feature = "sim")]
@@ -254,20 +263,20 @@ impl World {
 }
 
 fn join<R>(threads: Vec<ShardThread<R>>) -> Result<Vec<R>, StartError> {
-    // All of them first: whoever returns from here has no shard running any more.
+    // Joins all of them first: when this returns, no shard is running.
     let ends: Vec<Option<R>> = threads.into_iter().map(|thread| thread.join().ok().flatten()).collect();
     let end = |(shard, end): (usize, Option<R>)| end.ok_or(StartError::Panicked { shard: shard as u16 });
     ends.into_iter().enumerate().map(end).collect()
 }
 
-/// Running shards. Dropping it tells them to stop and waits for nothing: their threads end by themselves, when what is in
-/// their devices has come back.
+/// Running shards. Dropping it tells them to stop and waits for nothing: each thread ends by itself once its operations
+/// in flight have come back.
 pub struct Runtime {
     topology: Topology,
     threads: Vec<ShardThread<io::Result<()>>>,
     backend: Choice,
     other_cpus: Vec<usize>,
-    /// Its sender is shared by the threads: it is gone when the last of them is through.
+    /// The threads share its sender, so it resolves when the last of them has ended.
     ended: oneshot::Receiver<()>,
 }
 
@@ -289,48 +298,48 @@ impl Runtime {
         Ok(Runtime { topology: topology.clone(), threads, backend: choice, other_cpus, ended })
     }
 
-    /// The backend that carries the I/O of the first shard, and why that one.
+    /// Returns the backend of the first shard, and the reason for the choice.
     #[must_use]
     pub fn backend(&self) -> &Choice {
         &self.backend
     }
 
-    /// The CPUs that the process may use and no shard is pinned to, ascending: all of them without pinning, none where each
-    /// has its shard.
+    /// Returns the CPUs that the process may use and no shard is pinned to, ascending: all of them without pinning,
+    /// none if each has its shard.
     #[must_use]
     pub fn other_cpus(&self) -> &[usize] {
         &self.other_cpus
     }
 
-    /// A way to shard number `shard` (taken modulo the number of shards) from any thread.
+    /// Returns a handle to shard `shard` (taken modulo the number of shards), for use from any thread.
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
     }
 
-    /// A way to the shards, each in its turn, from any thread: for code that does not care which of them does its I/O. Its
-    /// clones share the turns.
+    /// Returns a handle to all shards in turn, for use from any thread by code that does not care which shard does its
+    /// I/O. Its clones share the turns.
     #[must_use]
     pub fn any_shard(&self) -> Handle {
         Handle::to_any(&self.topology)
     }
 
-    /// Stops the shards when their present turn ends and waits for them, on this thread.
+    /// Stops the shards at the end of their present turn and blocks this thread until they have stopped.
     ///
     /// # Errors
-    /// The first error that ended a shard before, [`StartError::Panicked`] included.
+    /// The first error that ended a shard earlier, [`StartError::Panicked`] included.
     pub fn stop(mut self) -> Result<(), StartError> {
         self.tell_to_stop();
         self.join()
     }
 
-    /// As [`Runtime::stop`], for async code: no thread is blocked while the shards come to their end.
+    /// Stops the shards as [`Runtime::stop`], for async code: blocks no thread while the shards end.
     ///
     /// # Errors
     /// As [`Runtime::stop`].
     pub async fn shutdown(mut self) -> Result<(), StartError> {
         self.tell_to_stop();
-        // Nothing is ever sent: the senders go.
+        // Nothing is ever sent; this resolves when the senders are dropped.
         let _ = (&mut self.ended).await;
         self.join()
     }

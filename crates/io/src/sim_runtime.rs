@@ -1,23 +1,22 @@
 //! Whole shards in virtual time, all on one thread.
 //!
 //! # Why
-//! A test of what runs on several shards should take milliseconds, never hang, and fail in the same way every time. On
-//! threads it does none of the three.
+//! A test of several shards should take milliseconds, never hang, and fail in the same way every time. On threads it
+//! does none of the three.
 //!
 //! # How it works
-//! Each shard of a topology gets a [`SimBackend`](crate::backend::sim::SimBackend) of one world, and runs the same
-//! loop as on a real machine; only the waiting differs. The runtime gives turns, in order of shard number, to every
-//! shard that has something to do at this instant. When none has, it moves the clock to the next moment at which
-//! something happens: an operation comes back, a timer fires, queued work may go. A message or a wake-up between
-//! shards takes no virtual time. When nothing can happen any more although somebody is waited for, that is an error
-//! which says who waits for what.
+//! Each shard of a topology gets a [`SimBackend`](crate::backend::sim::SimBackend) of one world, and runs the same loop
+//! as on a real machine; only waiting differs. The runtime gives turns, in order of shard number, to every shard that
+//! has something to do at this instant. When none has, it moves the clock to the next event: an operation comes back, a
+//! timer fires, queued work may be dispatched. A message or a wake-up between shards takes no virtual time. If no event
+//! is left although the main future waits, that is an error which lists what each shard waits for.
 //!
-//! A run can also end when so many operations have come back from the disks: crash the world there, for each number
-//! in turn, and every state that a power failure can leave has been tried.
+//! A run can also end after a given number of operations has come back from the disks. Crash the world there, for each
+//! number in turn, to try every state that a power failure can leave.
 //!
 //! # Limits
-//! Computing takes no virtual time. Everything must be woken from within: a thread outside is not waited for.
-//! `Shard::stop` means nothing here.
+//! Computing takes no virtual time. Every wake-up must come from within: the runtime does not wait for other threads.
+//! `Shard::stop` has no effect.
 //!
 //! # Example
 //! Two shards talk; ten virtual seconds pass at once:
@@ -58,36 +57,36 @@ use crate::topology::Topology;
 /// Operations that the backend of each shard takes at once.
 const CAPACITY: u32 = 1024;
 
-/// So many turns of all shards at one instant are an endless loop: a task that wakes itself for ever.
+/// Turns of all shards at one instant that count as an endless loop: a task wakes itself for ever.
 const TURNS_AT_ONE_INSTANT: u32 = 1_000_000;
 
-/// How long [`SimRuntime::block_on`] goes on, in virtual time: a day, in nanoseconds.
+/// Longest virtual time of [`SimRuntime::block_on`]: a day, in nanoseconds.
 const PATIENCE_NS: u64 = 86_400_000_000_000;
 
 /// Why a simulated run ended early.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SimError {
-    /// Nothing can ever happen any more, and the main future waits.
+    /// No event is left, and the main future still waits.
     Deadlock {
-        /// When, in nanoseconds of the world's clock.
+        /// Time on the world's clock, in nanoseconds.
         at_ns: u64,
-        /// What each shard waits for.
+        /// One text per shard: what it waits for.
         shards: Vec<String>,
     },
-    /// Some shard has work again and again without time passing: a task wakes itself for ever.
+    /// A shard has work again and again while no time passes: a task wakes itself for ever.
     Livelock {
-        /// When, in nanoseconds of the world's clock.
+        /// Time on the world's clock, in nanoseconds.
         at_ns: u64,
         /// The shard that had the last turn.
         shard: u16,
     },
     /// The main future did not end within a virtual day.
     TimeLimit {
-        /// When it was given up, in nanoseconds of the world's clock.
+        /// Time at which the run was given up, on the world's clock, in nanoseconds.
         at_ns: u64,
     },
-    /// A backend is broken: the world has crashed since the runtime was made.
+    /// A backend is broken, because the world has crashed since the runtime was made.
     Backend(io::Error),
 }
 
@@ -123,7 +122,7 @@ struct Seat {
     member: usize,
 }
 
-/// See the module's documentation. Dropping it drops the tasks that are left.
+/// Shards in virtual time; see the module's documentation. Dropping it drops the remaining tasks.
 pub struct SimRuntime {
     world: SimWorld,
     topology: Topology,
@@ -131,11 +130,11 @@ pub struct SimRuntime {
 }
 
 impl SimRuntime {
-    /// The shards of `topology` on the disks of `world`. After a [`SimRuntime::crash`] make a new topology as well:
-    /// shards and files belong to one.
+    /// Returns a runtime for the shards of `topology` on the disks of `world`. After a [`SimRuntime::crash`] make a new
+    /// topology as well: shards and files belong to one.
     ///
     /// # Errors
-    /// When shards of `topology` run already.
+    /// If shards of `topology` are running already.
     pub fn new(world: &SimWorld, topology: &Topology) -> Result<SimRuntime, ReactorError> {
         let seat = |number| {
             let backend = world.backend(CAPACITY);
@@ -146,13 +145,13 @@ impl SimRuntime {
         Ok(SimRuntime { world: world.clone(), topology: topology.clone(), seats })
     }
 
-    /// The world that it runs in.
+    /// Returns the world in which it runs.
     #[must_use]
     pub fn world(&self) -> &SimWorld {
         &self.world
     }
 
-    /// Shard number `number` (taken modulo the number of shards). What is spawned there runs in the next
+    /// Returns shard `number` (taken modulo the number of shards). Tasks spawned there run in the next
     /// [`SimRuntime::block_on`] or [`SimRuntime::run_for`].
     #[must_use]
     pub fn shard(&self, number: u16) -> &Shard {
@@ -160,14 +159,14 @@ impl SimRuntime {
         &self.seats[usize::from(number) % self.seats.len()].shard
     }
 
-    /// A way to shard number `shard` (taken modulo the number of shards) for code that works with a real
-    /// [`Runtime`](crate::Runtime) as well.
+    /// Returns a handle to shard `shard` (taken modulo the number of shards), for code that also works with a real
+    /// [`Runtime`](crate::Runtime).
     #[must_use]
     pub fn handle(&self, shard: u16) -> Handle {
         Handle::new(&self.topology, shard)
     }
 
-    /// As [`Runtime::any_shard`](crate::Runtime::any_shard).
+    /// Returns a handle to all shards in turn, as [`Runtime::any_shard`](crate::Runtime::any_shard).
     #[must_use]
     pub fn any_shard(&self) -> Handle {
         Handle::to_any(&self.topology)
@@ -176,23 +175,22 @@ impl SimRuntime {
     /// Runs all shards until `future`, which runs on shard number `shard` (taken modulo their number), is ready.
     ///
     /// # Errors
-    /// See [`SimError`]. The future is then dropped; the runtime can go on with others.
+    /// See [`SimError`]. The future is then dropped; the runtime can run others.
     pub fn block_on<T>(&self, shard: u16, future: impl Future<Output = T>) -> Result<T, SimError> {
         match self.run_main(shard, future, u64::MAX)? {
             End::Ready(value) => Ok(value),
-            // So many never land.
+            // `u64::MAX` operations never land.
             End::Landed | End::Idle => Err(self.deadlock()),
         }
     }
 
-    /// As [`SimRuntime::block_on`], but ends with `None` when `landed` operations have come back from the disks of the
-    /// world ([`SimWorld::landed`] counts them, from when the world began) and the future is not ready then. No other
-    /// operation has landed, also none that came back at the same instant. The shards have had their turn, so that what
-    /// follows from the last one is in flight already; a crash now tears it or not, by the dice. The future is dropped:
-    /// crash the world ([`SimRuntime::crash`]), or go on with others.
+    /// Runs as [`SimRuntime::block_on`], but returns `None` if `landed` operations have come back from the disks of the
+    /// world ([`SimWorld::landed`] counts them from the world's beginning) before the future is ready. No further
+    /// operation has landed, not even one that came back at the same instant. The shards have had their turn, so the
+    /// consequences of the last operation are in flight already; a crash now tears them or not, at random. The future
+    /// is dropped: crash the world ([`SimRuntime::crash`]), or run others.
     ///
-    /// To crash at every point of what `work` does, run it in a new world for each `landed` in turn, until it comes
-    /// back with `Some`:
+    /// To crash at every point of `work`, run it in a new world for each `landed` in turn, until it returns `Some`:
     /// ```
     /// use plimsoll::backend::OpenOptions;
     /// use plimsoll::backend::sim::{SimConfig, SimWorld};
@@ -224,7 +222,7 @@ impl SimRuntime {
     /// ```
     ///
     /// # Errors
-    /// See [`SimError`]; a deadlock too, when the future waits for ever.
+    /// See [`SimError`]; also a deadlock if the future waits for ever.
     pub fn block_on_until_landed<T>(
         &self,
         shard: u16,
@@ -238,17 +236,17 @@ impl SimRuntime {
         }
     }
 
-    /// Runs all shards, with what was spawned there, until `landed` operations have come back from the disks of the
-    /// world, as [`SimRuntime::block_on_until_landed`] does. `false`: nothing can happen any more, and fewer have.
+    /// Runs all shards with their spawned tasks until `landed` operations have come back from the disks of the world,
+    /// as [`SimRuntime::block_on_until_landed`]. Returns `false` if no event is left before that.
     ///
     /// # Errors
-    /// See [`SimError`]; the time limit where timers go on for ever and no operation follows.
+    /// See [`SimError`]; the time limit if timers fire for ever and no operation follows.
     pub fn run_until_landed(&self, landed: u64) -> Result<bool, SimError> {
         let end = self.run_main(0, std::future::pending::<()>(), landed)?;
         Ok(matches!(end, End::Landed))
     }
 
-    /// Runs until `future` is ready, `landed` operations have landed, or nothing can happen any more.
+    /// Runs until `future` is ready, `landed` operations have landed, or no event is left.
     fn run_main<T>(&self, shard: u16, future: impl Future<Output = T>, landed: u64) -> Result<End<T>, SimError> {
         let mut future = pin!(future);
         let mut run = Run::new(self);
@@ -274,7 +272,7 @@ impl SimRuntime {
         SimError::Deadlock { at_ns: self.world.now_ns(), shards: self.who_waits() }
     }
 
-    /// Runs all shards for so long in virtual time. That nothing happens in it is no error.
+    /// Runs all shards for this much virtual time. It is no error if nothing happens in it.
     ///
     /// # Errors
     /// See [`SimError`].
@@ -293,7 +291,7 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// The power fails (see [`SimWorld::crash`]) and the shards are gone, with their tasks.
+    /// Crashes the world as a power failure (see [`SimWorld::crash`]) and drops the shards with their tasks.
     pub fn crash(self) {
         self.world.crash();
     }
@@ -315,7 +313,7 @@ impl SimRuntime {
 
 impl Drop for SimRuntime {
     fn drop(&mut self) {
-        // All of them before the first shard goes: a task may hold on to any shard.
+        // All tasks before the first shard: a task may hold any shard.
         self.seats.iter().for_each(|seat| seat.shard.drop_tasks());
     }
 }
@@ -324,17 +322,17 @@ impl Drop for SimRuntime {
 enum End<T> {
     /// The main future is ready.
     Ready(T),
-    /// So many operations have landed as were asked for.
+    /// The requested number of operations has landed.
     Landed,
-    /// Nothing can happen any more.
+    /// No event is left.
     Idle,
 }
 
-/// A run from outside: the loops of all shards.
+/// A run of the loops of all shards.
 struct Run<'a> {
     runtime: &'a SimRuntime,
     turns: Vec<Turns<'a>>,
-    /// Shards that have not yet had a turn in this run: nobody knows what they wait for.
+    /// Whether a shard has not yet had a turn in this run, so that its next event is unknown.
     is_fresh: Vec<bool>,
 }
 
@@ -383,18 +381,19 @@ impl<'a> Run<'a> {
         self.turns[seat].turn(poll).map_err(SimError::Backend)
     }
 
-    /// When something happens next. Now only where an earlier run has stopped short of what could happen.
+    /// Returns the time of the next event: the present only if an earlier run has stopped before all events at this
+    /// instant.
     fn next_instant_ns(&self) -> Option<u64> {
         self.runtime.world.shared().machine().next_instant_ns()
     }
 
-    /// Moves the clock; nothing lands any more when `enough` operations have.
+    /// Moves the clock; once `enough` operations have landed, no more do.
     fn advance_to(&self, at_ns: u64, enough: u64) {
         self.runtime.world.shared().machine().advance_until_landed(at_ns, enough);
     }
 }
 
-/// While it lives a wait of a shard is noted only, and moves no clock.
+/// While it lives, a wait of a shard is only recorded and moves no clock.
 struct Noted<'a> {
     world: &'a SimWorld,
     before: Pace,

@@ -1,16 +1,16 @@
-//! What the shards of a program have in common: disks, classes, mailboxes, and which shard's queue serves which shard.
+//! The state that a program's shards share: disks, classes, mailboxes, and the assignment of I/O queues to shards.
 //!
 //! # Why
-//! A disk with much parallelism gets an I/O queue on every shard and no message is ever sent. One with little gets fewer
-//! queues, so that each has some depth, and several shards attach to one queue, on its *coordinator*.
+//! A disk with much parallelism gets an I/O queue on every shard, and no message is ever sent. One with little gets
+//! fewer queues, so that each has some depth; several shards then share one queue, on its *coordinator*.
 //!
 //! # How it works
-//! Shards are numbered by NUMA node, and pinned to it where the runtime pins them. Each node has queues in proportion to its
-//! shards, and neighbours share one: with S shards and Q queues on a node, its shard number s uses its queue s*Q/S. The
-//! coordinator of a queue is the first of its shards, and never changes.
+//! Shards are numbered by NUMA node, and pinned to it if the runtime pins them. Each node has queues in proportion to
+//! its shards, and neighbours share one: on a node with S shards and Q queues, shard s of the node uses its queue
+//! s*Q/S. The coordinator of a queue is the first of its shards, and never changes.
 //!
 //! # Limits
-//! Queues are never fewer than the NUMA nodes that the shards are on (an error says so), so that no message crosses one.
+//! At least as many queues as NUMA nodes with shards (otherwise an error), so that no message crosses nodes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,17 +31,17 @@ use crate::reactor::ReactorConfig;
 use crate::sys::device;
 use crate::trace::{Recorder, Tracing};
 
-/// What holds a disk's requests back.
+/// The rule by which a disk holds requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskMode {
-    /// The disk model.
+    /// By the disk model.
     Scheduled,
-    /// So many requests in flight in all, divided over the I/O queues.
+    /// By depth: a fixed number of requests in flight, divided over the I/O queues.
     Depth {
-        /// In all; each queue gets its part, and 1 at the least.
+        /// Requests in flight over all queues; each queue gets its part, at least 1.
         max_io_requests: u32,
     },
-    /// Nothing.
+    /// Not at all.
     Drain,
 }
 
@@ -50,27 +50,28 @@ pub enum DiskMode {
 pub struct DiskSetup {
     /// The model and its limits.
     pub config: DiskConfig,
-    /// What holds requests back at first; [`Topology::set_mode`] changes it.
+    /// The mode at first; [`Topology::set_mode`] changes it.
     pub mode: DiskMode,
-    /// How many I/O queues: `None` for one a shard.
+    /// Number of I/O queues; `None` for one per shard.
     pub num_io_queues: Option<u16>,
-    /// Requests in one I/O queue at the most.
+    /// Most requests in one I/O queue.
     pub max_requests: u32,
     /// See [`QueueConfig::wakeup_credit_ns`].
     pub wakeup_credit_ns: Option<u64>,
-    /// Directories on the disk, or device nodes: by them [`Topology::disk_of`] finds it. None: it is not found by path,
-    /// unless it is the only disk.
+    /// Directories on the disk, or device nodes, by which [`Topology::disk_of`] finds it. If empty, no path leads to
+    /// it, unless it is the only disk.
     pub mountpoints: Vec<PathBuf>,
 }
 
 impl DiskSetup {
-    /// A disk without a model: everything goes out at once; shares hold only while the backend has no room.
+    /// Returns a disk without a model: everything is dispatched at once; shares hold only while the backend has no
+    /// room.
     #[must_use]
     pub fn unlimited() -> DiskSetup {
         DiskSetup::new(DiskConfig::default())
     }
 
-    /// A disk with a model, scheduled, one I/O queue a shard.
+    /// Returns a scheduled disk with a model and one I/O queue per shard.
     #[must_use]
     pub fn new(config: DiskConfig) -> DiskSetup {
         let QueueConfig { max_requests, wakeup_credit_ns, .. } = QueueConfig::default();
@@ -87,18 +88,18 @@ pub enum TopologyError {
     NoShards,
     /// At least one disk is needed.
     NoDisks,
-    /// A disk wants no I/O queue, or more than there are shards.
+    /// A disk with no I/O queue, or with more than shards.
     BadQueueCount {
-        /// What was asked.
+        /// I/O queues requested.
         num_io_queues: u16,
-        /// How many shards there are.
+        /// Number of shards.
         shards: u16,
     },
-    /// Fewer I/O queues than NUMA nodes that the shards are on.
+    /// A disk with fewer I/O queues than NUMA nodes with shards.
     FewerQueuesThanNodes {
-        /// What was asked.
+        /// I/O queues requested.
         num_io_queues: u16,
-        /// How many nodes the shards are on.
+        /// Number of nodes with shards.
         numa_nodes: u16,
     },
 }
@@ -134,13 +135,13 @@ struct Inner {
     next_uid: AtomicU64,
     recorder: Arc<Recorder>,
     memory: MemoryStore,
-    /// Gates that are in the place of shards.
+    /// Gates that take the place of shards.
     gates: Mutex<Vec<Weak<gate::Inner>>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nobody is left who could record anything; what there is is written.
+        // No shard is left to record anything; the records so far are written.
         drop(self.recorder.stop());
     }
 }
@@ -149,18 +150,18 @@ struct TopologyDisk {
     setup: DiskSetup,
     /// The I/O queue of each shard, in ascending order.
     queues: Vec<u16>,
-    /// As it is now; the setup has what it was at first.
+    /// The present mode; `setup` has the first one.
     mode: Mutex<DiskMode>,
     disk: Arc<Disk>,
     classes: DiskClasses,
 }
 
-/// See the module's documentation. Clones share everything.
+/// The shared state of a program's shards; see the module's documentation. Clones share everything.
 #[derive(Clone)]
 pub struct Topology(Arc<Inner>);
 
 impl Topology {
-    /// `shards` shards that use `disks`, with the classes of `classes`.
+    /// Returns a topology of `shards` shards that use `disks`, with the classes of `classes`.
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -168,7 +169,7 @@ impl Topology {
         Topology::with_config(shards, classes, disks, ReactorConfig::default())
     }
 
-    /// As [`Topology::new`], with limits for the reactors.
+    /// Returns a topology as [`Topology::new`], with limits for the reactors.
     ///
     /// # Errors
     /// See [`TopologyError`].
@@ -178,12 +179,12 @@ impl Topology {
         disks: Vec<DiskSetup>,
         reactor_config: ReactorConfig,
     ) -> Result<Topology, TopologyError> {
-        // Where the system does not say which processors there are, it does not say that nodes differ.
+        // If the system does not list its processors, all shards count as on one node.
         let cpus = crate::sys::pin::allowed_cpus_by_node().unwrap_or_default();
         Topology::on_nodes(nodes_of_shards(shards, &cpus), classes, disks, reactor_config)
     }
 
-    /// A topology with a shard on each of `nodes`, which ascend.
+    /// Returns a topology with a shard on each of `nodes`, in ascending order.
     fn on_nodes(
         nodes: Vec<u16>,
         classes: Classes,
@@ -197,6 +198,7 @@ impl Topology {
         if disks.is_empty() {
             return Err(TopologyError::NoDisks);
         }
+
         for num_io_queues in disks.iter().filter_map(|d| d.num_io_queues) {
             if num_io_queues == 0 || num_io_queues > shards {
                 return Err(TopologyError::BadQueueCount { num_io_queues, shards });
@@ -205,6 +207,7 @@ impl Topology {
                 return Err(TopologyError::FewerQueuesThanNodes { num_io_queues, numa_nodes });
             }
         }
+
         let make = |mut setup: DiskSetup| {
             let queues = setup.num_io_queues.unwrap_or(shards);
             setup.config.groups = setup.config.groups.max(numa_nodes).min(queues);
@@ -212,6 +215,7 @@ impl Topology {
             let queues = queues_of_shards(queues, &nodes);
             TopologyDisk { disk, classes: DiskClasses::default(), mode, setup, queues }
         };
+
         let disks: Vec<TopologyDisk> = disks.into_iter().map(make).collect();
         let shared = disks.iter().map(|disk| Arc::clone(&disk.disk)).collect();
         let recorder = Arc::new(Recorder::new(shards, classes.clone(), shared));
@@ -229,62 +233,66 @@ impl Topology {
         })))
     }
 
-    /// Whether both are clones of one topology.
+    /// Returns whether both are clones of one topology.
     pub(crate) fn is(&self, other: &Topology) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How many shards.
+    /// Returns the number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
         self.0.shards
     }
 
-    /// The NUMA node of each shard, in ascending order.
+    /// Returns the NUMA node of each shard, in ascending order.
     pub(crate) fn nodes(&self) -> &[u16] {
         &self.0.nodes
     }
 
-    /// The classes.
+    /// Returns the registry of classes.
     #[must_use]
     pub fn classes(&self) -> &Classes {
         &self.0.classes
     }
 
-    /// How many disks.
+    /// Returns the number of disks.
     #[must_use]
     pub fn disks(&self) -> u16 {
         self.0.disks.len() as u16
     }
 
-    /// The shared state of disk number `disk`.
+    /// Returns the shared state of disk `disk`.
     #[must_use]
     pub fn disk(&self, disk: u16) -> Option<&Arc<Disk>> {
         self.0.disks.get(usize::from(disk)).map(|disk| &disk.disk)
     }
 
-    /// Returns the number of the disk that holds `path`, which need not exist where its directory does. Waits for the file
-    /// system.
+    /// Returns the number of the disk that holds `path`. The path itself need not exist if its directory does. Blocks
+    /// on the file system.
     ///
     /// # Errors
-    /// `ENODEV` where the mount points of no disk are on its device; the message lists them. Nothing is ever scheduled by the
-    /// figures of another disk, or by none.
+    /// `ENODEV` if no disk has a mount point on the path's device; the message lists the mount points. So no request is
+    /// ever scheduled by the figures of another disk, or by none.
     pub fn disk_of(&self, path: &Path) -> io::Result<u16> {
         if let [only] = self.0.disks.as_slice()
             && only.setup.mountpoints.is_empty()
         {
             return Ok(0);
         }
+
         let device = device::device_for(path);
         let holds = |disk: &TopologyDisk| device.is_some_and(|device| device::is_on(&disk.setup.mountpoints, device));
+
         if let Some(disk) = self.0.disks.iter().position(holds) {
             return Ok(disk as u16);
         }
+
         let mountpoints = self.0.disks.iter().flat_map(|disk| &disk.setup.mountpoints);
         let places: Vec<String> = mountpoints
             .map(|place| format!("{} (device {})", place.display(), device::name(device::device_of(place))))
             .collect();
         let places = if places.is_empty() { "nowhere".to_owned() } else { places.join(", ") };
+
         let (path, device) = (path.display(), device::name(device));
         let message = format!(
             "no disk holds {path} (device {device}): they are at {places}; add a disk whose mount point is on the same device, \
@@ -293,25 +301,25 @@ impl Topology {
         Err(explained(libc::ENODEV, message))
     }
 
-    /// What holds the requests of disk number `disk` back now.
+    /// Returns the present mode of disk `disk`.
     #[must_use]
     pub fn mode(&self, disk: u16) -> Option<DiskMode> {
         let disk = self.0.disks.get(usize::from(disk))?;
         Some(*disk.mode.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets `mode` hold the requests of disk number `disk` back from now on, while shards run: each follows at its next
-    /// turn, within 100 ms where requests wait. Nothing queued is lost, requests of a class keep their order, and what is in
-    /// the device ends as always. Whether there is such a disk.
+    /// Sets the mode of disk `disk` while shards run. Each shard follows at its next turn, within 100 ms if requests
+    /// wait. Nothing queued is lost, requests of a class keep their order, and those in the device end normally.
+    /// Returns whether there is such a disk.
     pub fn set_mode(&self, disk: u16, mode: DiskMode) -> bool {
         let Some(disk) = self.0.disks.get(usize::from(disk)) else { return false };
         *disk.mode.lock().unwrap_or_else(PoisonError::into_inner) = mode;
-        // The shards look at both in one.
+        // Shards check modes and classes by one epoch.
         self.0.classes.changed();
         true
     }
 
-    /// What holds the I/O queue back that `shard` coordinates for `disk`.
+    /// Returns the mode of the I/O queue that `shard` coordinates for `disk`.
     pub(crate) fn queue_mode(&self, disk: u16, shard: u16) -> Mode {
         match self.mode(disk).unwrap_or(DiskMode::Scheduled) {
             DiskMode::Scheduled => Mode::Scheduled,
@@ -323,8 +331,8 @@ impl Topology {
         }
     }
 
-    /// A file of disk number `disk`; nothing is opened yet. A file of a disk that is not there can be made and not used:
-    /// opening it is an error, and requests for it are refused
+    /// Returns a file of disk `disk`, without opening it. A file of a disk that does not exist can be made but not
+    /// used: opening it is an error, and requests for it are refused
     /// ([`RefusedReason::UnknownDisk`](crate::RefusedReason::UnknownDisk)).
     #[must_use]
     pub fn file(&self, path: &Path, options: OpenOptions, disk: u16) -> Arc<SharedFile> {
@@ -337,19 +345,20 @@ impl Topology {
         self.0.recorder.files().give_back(number);
     }
 
-    /// Returns how many jobs of [`Handle`](crate::Handle)s were refused because too many waited for their shard.
+    /// Returns the number of jobs of [`Handle`](crate::Handle)s that were refused because too many waited for their
+    /// shard.
     #[must_use]
     pub fn refused_jobs(&self) -> u64 {
         self.0.mailboxes.refused_jobs()
     }
 
-    /// The files of the memory backend.
+    /// Returns the files of the memory backend.
     #[must_use]
     pub fn memory(&self) -> &MemoryStore {
         &self.0.memory
     }
 
-    /// The switch of the record of what happens to every request.
+    /// Returns the switch for recording the stations of every request.
     #[must_use]
     pub fn trace(&self) -> Tracing {
         Tracing::new(Arc::clone(&self.0.recorder))
@@ -372,23 +381,23 @@ impl Topology {
         disk.and_then(|disk| disk.setup.num_io_queues).unwrap_or(self.0.shards)
     }
 
-    /// The shard whose I/O queue serves `shard` on `disk`.
+    /// Returns the shard whose I/O queue serves `shard` on `disk`.
     #[must_use]
     pub fn coordinator(&self, disk: u16, shard: u16) -> u16 {
         let queues = self.0.disks.get(usize::from(disk)).map(|disk| disk.queues.as_slice());
         let of_shard = queues.and_then(|queues| Some((queues, queues.get(usize::from(shard))?)));
-        // What is not there has a queue of its own.
+        // An unknown disk or shard has a queue of its own.
         of_shard.map_or(shard, |(queues, queue)| queues.partition_point(|before| before < queue) as u16)
     }
 
-    /// Number of the I/O queue of `disk` that serves `shard`.
+    /// Returns the number of the I/O queue of `disk` that serves `shard`.
     fn queue_number(&self, disk: u16, shard: u16) -> u16 {
         let disk = self.0.disks.get(usize::from(disk));
         disk.and_then(|disk| disk.queues.get(usize::from(shard)).copied()).unwrap_or(shard)
     }
 
-    /// The group of `disk`'s I/O queues that the one of `shard` belongs to: its NUMA node, or a part of that where the disk
-    /// has more groups than nodes.
+    /// Returns the group of `disk`'s I/O queues to which the queue of `shard` belongs: its NUMA node, or a part of that
+    /// if the disk has more groups than nodes.
     fn group_of(&self, disk: u16, shard: u16) -> u16 {
         let groups = self.0.disks.get(usize::from(disk)).map_or(1, |disk| disk.setup.config.groups);
         if groups == node_count(&self.0.nodes) {
@@ -399,19 +408,21 @@ impl Topology {
         (u32::from(number) * u32::from(groups) / u32::from(queues)) as u16
     }
 
-    /// The program's classes in disk number `disk`, and for how many shards each is divided there.
+    /// Returns the program's classes in disk `disk`, and the number of shards over which each is divided (0: not
+    /// divided).
     pub(crate) fn disk_classes(&self, disk: usize) -> Option<(&DiskClasses, u16)> {
         let is_divided = self.queue_count(disk as u16) < self.0.shards;
         let disk = self.0.disks.get(disk)?;
         Some((&disk.classes, if is_divided { self.0.shards } else { 0 }))
     }
 
-    /// The I/O queues that `shard` coordinates, by disk.
+    /// Returns the I/O queues that `shard` coordinates, by disk.
     pub(crate) fn queues_of(&self, shard: u16) -> Vec<Option<DiskQueue>> {
         (0..self.disks()).map(|disk| self.queue_of(disk, shard)).collect()
     }
 
-    /// The I/O queue of `disk` for a gate in the place of `shard`, which nobody else can be from then on.
+    /// Returns the I/O queue of `disk` for a gate that takes the place of `shard`; no reactor or other gate can then be
+    /// that shard.
     pub(crate) fn queue_for_gate(&self, shard: u16, disk: u16) -> Result<DiskQueue, GateStartError> {
         if shard >= self.0.shards {
             return Err(GateStartError::NoSuchShard { shard });
@@ -429,14 +440,14 @@ impl Topology {
         queue.ok_or(GateStartError::QueuesAreShared { disk }).inspect_err(|_| self.mailboxes().close(shard))
     }
 
-    /// Whoever looks at all shards is to find this one.
+    /// Registers a gate, so that a look at all shards finds it.
     pub(crate) fn add_gate(&self, gate: &Arc<gate::Inner>) {
         let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.retain(|gate| gate.strong_count() > 0);
         gates.push(Arc::downgrade(gate));
     }
 
-    /// The gates that there are.
+    /// Returns the gates in use.
     #[cfg(feature = "metrics")]
     pub(crate) fn gates(&self) -> Vec<Arc<gate::Inner>> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -464,7 +475,7 @@ mod tests {
 
     type Coordinators = Result<Vec<u16>, TopologyError>;
 
-    /// The coordinator of each shard, with a shard on each of `nodes`.
+    /// Returns the coordinator of each shard, with a shard on each of `nodes`.
     fn coordinators(nodes: &[u16], queues: u16) -> Coordinators {
         let disks = vec![DiskSetup { num_io_queues: Some(queues), ..DiskSetup::unlimited() }];
         let topology = Topology::on_nodes(nodes.to_vec(), Classes::new(), disks, ReactorConfig::default())?;

@@ -1,15 +1,14 @@
-//! What the controller did and why, kept for whoever asks later.
+//! The controller's decisions with their reasons, kept for later questions.
 //!
 //! # Why
-//! A window that changes by itself must be able to explain itself. Every change is an event with its reason.
+//! A window that changes by itself must explain itself, so every change is an event with its reason.
 //!
 //! # How it works
-//! A ring of the last [`EVENTS_KEPT`] events, allocated once. Events are numbered from 1 on without gaps, so a reader
-//! that remembers the last number it has seen gets what is new and notices what it has missed.
+//! A ring of the last [`EVENTS_KEPT`] events, allocated once. Events are numbered from 1 without gaps, so a reader that
+//! remembers the last number it has seen gets only new events and notices those that it has missed.
 //!
 //! # Limits
-//! The alternation of the window around its centre while it is being probed is no event, and neither are changes of
-//! `capacity_scale` of less than 5 %.
+//! The probe's alternation around the centre makes no events, nor do changes of `capacity_scale` of less than 5 %.
 //!
 //! # Example
 //! An event prints as one line:
@@ -17,10 +16,10 @@
 
 use core::fmt;
 
-/// How many events are kept; older ones are overwritten.
+/// Events kept; older ones are overwritten.
 pub const EVENTS_KEPT: usize = 256;
 
-/// What happened.
+/// Kind of a decision of the closed loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -28,29 +27,31 @@ pub enum EventKind {
     WindowRaised,
     /// The last part of the window gave hardly any throughput: it has shrunk.
     WindowLowered,
-    /// The rate fell suddenly. The window was cut in proportion; whether that was right is being measured.
+    /// The rate fell suddenly. The window was cut in proportion; a measurement decides whether the cut stays.
     Fall,
-    /// The cut after a fall cost throughput, or the disk came back meanwhile: the window before is restored.
+    /// The cut after a fall cost throughput, or the disk recovered meanwhile: the window before it is restored.
     FallReverted,
-    /// The rate rose suddenly: the window is being sought anew.
+    /// The rate rose suddenly: the search for the window starts anew.
     Recovery,
-    /// Nothing completes although requests are in flight: nothing is learnt until that ends.
+    /// Nothing completes although requests are in flight: the controller learns nothing until the stall ends.
     Stall,
     /// Requests complete again.
     StallOver,
     /// `capacity_scale` moved by 5 % or more since the last such event.
     ScaleChanged,
-    /// The window reached the largest one allowed, while more would have given more throughput.
+    /// The window reached the largest one allowed, although a larger one would give more throughput.
     Bound,
-    /// A latency target was missed in the device: the classes with looser targets get less (part of its time).
+    /// A latency target was missed in the device: classes with looser targets get less. Values: part of the device
+    /// time.
     OthersGiveWay,
-    /// A latency target is met with room: the classes with looser targets get more (part of the device's time).
+    /// A latency target is met with room: classes with looser targets get more. Values: part of the device time.
     OthersComeBack,
-    /// A latency target was missed in the queue: its classes' shares count so many times.
+    /// A latency target was missed in the queue: the shares of its classes are multiplied. Values: the factor.
     WeightRaised,
-    /// A latency target is met with room: its classes' shares count so many times.
+    /// A latency target is met with room: the factor on the shares of its classes falls. Values: the factor.
     WeightLowered,
-    /// A latency target is missed although the classes with looser targets use hardly anything (part of the device's time).
+    /// A latency target is missed although classes with looser targets use hardly any device time. Values: the part
+    /// that they use.
     TargetUnreachable,
 }
 
@@ -75,31 +76,31 @@ impl EventKind {
     }
 }
 
-/// Why it happened.
+/// Reason of a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventReason {
-    /// By how many per cent throughput changes for one per cent of window: 1 below the knee, 0 far above.
+    /// Percent by which throughput changes per percent of window: 1 below the knee, 0 far above.
     Elasticity(f64),
     /// Completion rates in model device seconds per second.
     Rate {
-        /// What it was, or what was compared with.
+        /// The rate before, or the rate compared with.
         before: f64,
-        /// What it is.
+        /// The rate now.
         after: f64,
     },
-    /// For this many nanoseconds nothing has completed.
+    /// Nanoseconds without a completion.
     SilenceNs(u64),
     /// Tokens were missing while the window had room.
     TokensMissing,
-    /// So many of the requests with a latency target missed it, and so many may (parts of all).
+    /// Part of the requests with a latency target that missed it, and the part that may.
     Missed {
-        /// The part that missed it.
+        /// The part that missed the target.
         part: f64,
-        /// The part that may.
+        /// The part that may miss it.
         allowed: f64,
     },
-    /// A class has too little outstanding to hold its share of a larger window.
+    /// A class has too few outstanding requests to hold its share of a larger window.
     Outstanding,
 }
 
@@ -123,17 +124,18 @@ impl fmt::Display for EventReason {
 /// One decision of the controller. Its `Display` is one plain line with units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControlEvent {
-    /// When, on the clock of the caller, in nanoseconds.
+    /// Time on the clock of the caller, in nanoseconds.
     pub at_ns: u64,
-    /// Number of the event, from 1 on, without gaps.
+    /// Number of the event, from 1 without gaps.
     pub seq: u64,
-    /// What happened.
+    /// The decision.
     pub kind: EventKind,
-    /// The value before: the window in nanoseconds of model device time, or (`ScaleChanged`) the scale, a pure number.
+    /// Value before: the window in nanoseconds of model device time, or for some kinds a pure number (see
+    /// [`EventKind`]).
     pub from: f64,
     /// The value after, in the unit of `from`.
     pub to: f64,
-    /// Why.
+    /// The reason.
     pub reason: EventReason,
 }
 
@@ -149,7 +151,7 @@ impl fmt::Display for ControlEvent {
     }
 }
 
-/// The ring.
+/// A ring of the last events.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     ring: Vec<ControlEvent>,
@@ -171,7 +173,7 @@ impl EventLog {
         }
     }
 
-    /// The kept events with a number above `seq`, oldest first.
+    /// Returns the kept events with a number above `seq`, oldest first.
     pub(crate) fn since(&self, seq: u64) -> impl Iterator<Item = &ControlEvent> {
         let oldest = self.last_seq.saturating_sub(self.ring.len() as u64);
         (seq.max(oldest)..self.last_seq).filter_map(|before| self.ring.get((before % EVENTS_KEPT as u64) as usize))

@@ -1,22 +1,22 @@
-//! The rate of a disk between two steps, and whether it can be believed.
+//! The rate of a disk between two steps, and whether it is trustworthy.
 //!
 //! # Why
-//! A rate says something about the disk only if the disk was offered enough all the time. A meter measures both.
+//! A rate tells about the disk only if the disk was offered enough all the time. A meter measures both.
 //!
 //! # How it works
-//! A meter remembers the totals at its start. Work is counted when it completes, plus half of what is in flight:
-//! what is being served is half done on average, and so a long request does not count all at once.
+//! A meter remembers the totals at its start. Work counts when it completes, plus half of the work in flight: a piece
+//! being served is half done on average, so a long request does not count all at once.
 //! The disk *was offered enough* if
 //! * at most an eighth of the completions fell into steps in which no queue found the window full, and
 //! * the mean number in flight, which is the sum of latencies over time (Little's law), is at least 0.6 of the number
 //!   that was in flight at the steps at which the window had been full. Pauses between bursts fail this test.
 //!
-//! On a duplex disk the same is asked of each direction: it *was held back* if the disk was offered enough, and the window was
-//! full for it too. The work of both is divided by what has completed of each.
+//! On a duplex disk each direction has the same test: it *was held back* if the disk was offered enough and the window
+//! was full for that direction too. The work of both is divided in proportion to the completions of each.
 //!
 //! # Limits
-//! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses; the interval is
-//! then not used. That is the safe side.
+//! Latencies are clipped (see `Controller::latency_clip_ns`), so very uneven ones look like pauses, and the interval is
+//! not used. That is the safe side.
 //!
 //! # Example
 //! 64 completions worth 640 us of device time in 1 ms, as much in flight at the end as at the start: rate 0.64.
@@ -24,14 +24,14 @@
 use super::Totals;
 use crate::bucket::TICKS_PER_NS;
 
-/// Of the completions, at most 1 in this many may fall into steps without a full window.
+/// At most 1 in this many completions may fall into steps without a full window.
 const UNBLOCKED_PART: u64 = 8;
-/// The least mean number in flight, as a part of the number when full.
+/// Smallest mean number in flight, as a part of the number at a full window.
 const FULLNESS_MIN: f64 = 0.6;
-/// How much of the work in flight counts as done.
+/// Part of the work in flight that counts as done.
 const IN_FLIGHT_DONE: f64 = 0.5;
 
-/// See the module's documentation.
+/// A measurement in progress; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     start_ns: u64,
@@ -42,22 +42,22 @@ pub(crate) struct Meter {
     full_steps: f64,
 }
 
-/// What a meter has measured.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// Model device time completed, in nanoseconds.
     pub(crate) work_ns: f64,
-    /// Model device time per time; on a duplex disk in the busier direction.
+    /// Model device time completed per time; on a duplex disk that of the busier direction.
     pub(crate) rate: f64,
-    /// The same in each direction.
+    /// The rate of each direction.
     pub(crate) rates: [f64; 2],
     /// Mean number of requests in flight, by Little's law.
     pub(crate) requests: f64,
-    /// Whether the window was what limited the disk.
+    /// Whether the window limited the disk.
     pub(crate) offered: bool,
-    /// The part of the latencies, 0 to 1, in which what was in flight had certainly not come back.
+    /// Part of the latencies, 0 to 1, in which the work in flight had certainly not come back.
     pub(crate) certain: f64,
-    /// Whether the window was what limited the disk in each direction.
+    /// Whether the window limited each direction.
     pub(crate) held: [bool; 2],
 }
 
@@ -66,7 +66,7 @@ impl Meter {
         Meter { start_ns: now_ns, start: *totals, ..Meter::default() }
     }
 
-    /// Takes note of a step.
+    /// Counts a step.
     pub(crate) fn note(&mut self, completions: u64, window_was_full: bool, was_full_for: [bool; 2], totals: &Totals) {
         if window_was_full {
             self.full_requests += f64::from(totals.in_flight_requests);
@@ -84,12 +84,15 @@ impl Meter {
         let completed_ns =
             totals.completed_ticks.saturating_sub(self.start.completed_ticks) as f64 / TICKS_PER_NS as f64;
         let in_flight_change = totals.in_flight_ns as f64 - self.start.in_flight_ns as f64;
+
         let work_ns = (completed_ns + IN_FLIGHT_DONE * in_flight_change).max(0.0);
         let mean_requests = totals.latency_ns.saturating_sub(self.start.latency_ns) as f64 / elapsed;
         let is_seldom = |unblocked: u64| unblocked.saturating_mul(UNBLOCKED_PART) <= self.completions(totals);
+
         let offered = self.full_steps > 0.0
             && is_seldom(self.unblocked)
             && mean_requests * self.full_steps >= FULLNESS_MIN * self.full_requests;
+
         let latency_ns = totals.latency_ns.saturating_sub(self.start.latency_ns);
         let late_ns = totals.late_ns.saturating_sub(self.start.late_ns);
         let certain = if latency_ns == 0 { 1.0 } else { 1.0 - late_ns.min(latency_ns) as f64 / latency_ns as f64 };
@@ -113,7 +116,7 @@ impl Meter {
         totals.lanes[lane].completed_ticks.saturating_sub(self.start.lanes[lane].completed_ticks)
     }
 
-    /// Whether tokens were missing since the start, in each direction.
+    /// Returns whether tokens were missing since the start, in each direction.
     pub(crate) fn tokens_missing(&self, totals: &Totals) -> [bool; 2] {
         [0, 1].map(|lane| totals.lanes[lane].token_blocks > self.start.lanes[lane].token_blocks)
     }

@@ -1,50 +1,50 @@
-//! The search for the window: which way to go, how far, and when enough is known.
+//! The search for the window: in which direction to step, how far, and after how much evidence.
 //!
 //! # Why
-//! A pair of probes tells how much throughput more window gives, and hardly ever exactly: services vary, and so does the whole
-//! disk. A search that follows each pair is carried off by noise, upwards above all, since a disk with too much in it shows no
-//! more than a little noise around an elasticity of 0. A search that waits for certainty never arrives.
+//! A pair of probes tells how much throughput a larger window gains, but hardly ever exactly: services vary, and so
+//! does the whole disk. A search that follows each pair is carried off by noise, mostly upwards, since an overfull disk
+//! shows only a little noise around an elasticity of 0. A search that waits for certainty never arrives.
 //!
 //! # How it works
-//! * **Whether.** What pairs gain beyond the goal is summed until the sum is two standard errors away from 0 (a sequential
-//!   test). The error is learnt from what successive pairs differ by. A pair far away decides alone; at the knee of a noisy disk
-//!   it takes tens. Where even [`PAIRS_MAX`] say nothing, the window is right.
-//! * **How far.** The step grows as long as decisions agree, and shrinks when they turn (resilient propagation, Riedmiller and
-//!   Braun 1993). Only signs count, so no outlier carries the window away.
-//! * **Downwards with patience.** A step too low costs throughput at once, one too high nearly nothing: short steps downwards
-//!   take some pairs in any case, and more after each that had to be taken back.
+//! * **Whether.** The gains of pairs beyond the goal are summed until the sum is two standard errors away from 0 (a
+//!   sequential test). The error is learnt from the differences of successive pairs. A pair far away decides alone; at
+//!   the knee of a noisy disk it takes tens. If even [`PAIRS_MAX`] decide nothing, the window is right.
+//! * **How far.** The step grows as long as decisions agree, and shrinks when they turn (resilient propagation,
+//!   Riedmiller and Braun 1993). Only signs count, so no outlier carries the window away.
+//! * **Downwards with patience.** A step too low costs throughput at once, one too high nearly nothing. So short steps
+//!   downwards need a minimum of pairs, and more after each one that had to be taken back.
 //! * **How wide.** The noisier the disk, the farther apart the two windows of a pair, so that noise hides less.
 //!
 //! # Limits
-//! What a pair says counts for at most [`OUTLIER`] times the noise, so a change that comes in leaps is learnt slowly.
+//! A pair's gain counts for at most [`OUTLIER`] times the noise, so a change that comes in leaps is learnt slowly.
 //!
 //! # Example
-//! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 say up by 0.7 each time; one of 0 says
-//! down by 0.25; the next of 0 says nothing yet: short steps downwards take three pairs at least.
+//! The goal is 0.08, windows of a pair differ by 0.5 in ln(window). Elasticities of 1 and 1 each step up by 0.7; one of
+//! 0 steps down by 0.25; the next of 0 decides nothing yet, because short steps downwards need at least three pairs.
 
 use super::tuning::*;
 
-/// See the module's documentation.
+/// The state of the search; see the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// Since the last step: how many pairs, the sum of what they gained beyond the goal, and what they could have gained at
-    /// an elasticity of 1.
+    /// Since the last step: the number of pairs, the sum of their gains beyond the goal, and their possible gain at an
+    /// elasticity of 1.
     pairs: f64,
     excess: f64,
     range: f64,
     last_gain: Option<f64>,
-    /// Standard deviation of what a pair gains, in ln(rate).
+    /// Standard deviation of a pair's gain, in ln(rate).
     noise: f64,
-    /// The least half distance of the windows of a pair, in ln(window).
+    /// Smallest half distance of the windows of a pair, in ln(window).
     probe: f64,
     /// Length of the next step, in ln(window).
     step: f64,
     was_upwards: Option<bool>,
-    /// Least pairs before a short step downwards.
+    /// Fewest pairs before a short step downwards.
     patience: f64,
 }
 
-/// What a decision says: the change of ln(window), and the mean elasticity that led to it.
+/// A decision: the change of ln(window), and the mean elasticity that led to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Step {
     pub(super) ln_change: f64,
@@ -52,7 +52,7 @@ pub(super) struct Step {
 }
 
 impl Search {
-    /// Returns the search at its beginning: nothing is known, so steps are long.
+    /// Returns a search that knows nothing, so its steps are long.
     pub(super) fn new() -> Search {
         Search {
             pairs: 0.0,
@@ -67,42 +67,44 @@ impl Search {
         }
     }
 
-    /// Returns whether steps are so long that rough figures do.
+    /// Returns whether steps are long enough that rough figures suffice.
     pub(super) fn is_far(&self) -> bool {
         self.step >= STEP_IS_FAR
     }
 
-    /// Returns how far the windows of a pair lie from the centre, in ln(window).
+    /// Returns the distance of a pair's windows from the centre, in ln(window).
     pub(super) fn probe_ln(&self) -> f64 {
         let wide = if self.is_far() { PROBE_LN_MAX } else { self.noise * PROBE_PER_NOISE };
         wide.clamp(self.probe, PROBE_LN_MAX)
     }
 
-    /// Moves the windows of a pair apart: they admitted the same requests.
+    /// Moves the windows of a pair apart, because they admitted the same requests.
     pub(super) fn widen(&mut self) {
         self.probe = (self.probe * PROBE_WIDEN).min(PROBE_LN_MAX);
     }
 
-    /// Begins anew with steps of `step`, because the disk has changed.
+    /// Restarts with steps of `step`, because the disk has changed.
     pub(super) fn begin_anew(&mut self, step: f64) {
         *self = Search { noise: self.noise, step, ..Search::new() };
     }
 
-    /// Forgets the evidence, but neither the noise of the disk nor the length of the step.
+    /// Forgets the evidence, but neither the disk's noise nor the length of the step.
     pub(super) fn forget(&mut self) {
         (self.pairs, self.excess, self.range, self.last_gain) = (0.0, 0.0, 0.0, None);
     }
 
-    /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`, and returns the step that
-    /// follows, if enough is known. `goal` is the elasticity sought.
+    /// Takes a pair of probes whose windows differ by `ln_window` and whose rates by `ln_rate`. Returns the next step,
+    /// if there is enough evidence. `goal` is the elasticity sought.
     pub(super) fn pair(&mut self, ln_rate: f64, ln_window: f64, goal: f64) -> Option<Step> {
         let most = OUTLIER * self.noise;
         let gain = ln_rate - goal * ln_window;
+
         if let Some(last) = self.last_gain.replace(gain) {
             let difference = (gain - last).abs().min(most * 2.0);
             self.noise += (difference * DEVIATION_PER_DIFFERENCE - self.noise) * NOISE_SMOOTHING;
             self.noise = self.noise.max(NOISE_MIN);
         }
+
         self.probe = (self.probe * PROBE_NARROW).max(PROBE_LN);
         self.pairs += 1.0;
         self.range += ln_window;
@@ -120,15 +122,16 @@ impl Search {
                 elasticity,
             });
         }
+
         if self.pairs >= PAIRS_MAX {
-            // As good as can be told. What was seen long ago counts less.
+            // No better window can be told. Old evidence counts less.
             (self.pairs, self.excess, self.range) = (self.pairs / 2.0, self.excess / 2.0, self.range / 2.0);
             self.stopped();
         }
         None
     }
 
-    /// Shortens the steps: the last one ended at a bound, or nothing is left to find.
+    /// Shortens the steps, because the last one ended at a bound or nothing is left to find.
     pub(super) fn stopped(&mut self) {
         self.step = (self.step * STEP_SHRINK).max(STEP_MIN);
     }
@@ -167,7 +170,7 @@ mod tests {
     fn clear_pairs_decide_alone_and_steps_shorten_at_the_knee() {
         let mut search = Search::new();
         assert_eq!(steps(&mut search, &[1.0, 1.0]), [0.7, 0.7]);
-        // A quarter at the most downwards.
+        // At most a quarter downwards.
         assert_eq!(steps(&mut search, &[-1.0]), [-0.25]);
         let short = steps(&mut search, &[1.0]);
         assert!(short[0] > 0.0 && short[0] < 0.2, "{short:?}");

@@ -45,7 +45,7 @@ fn mean_cost_ns(device: &Device) -> f64 {
     device.sizes.iter().map(|(cost_ns, of_100)| (cost_ns * of_100) as f64 / 100.0).sum()
 }
 
-/// What a steady device must give: throughput over drained (worst seed), queue over knee (mean), oscillation (worst).
+/// Figures of a steady device: throughput over drained (worst seed), queue over knee (mean), oscillation (worst).
 struct Steady {
     rate: f64,
     queue: f64,
@@ -152,8 +152,8 @@ fn a_fall_is_contained_and_a_return_is_used() {
     check_fall("8 channels", &device(8, 1, 0, 0.3, SMALL), quarter, full, 0.80);
 }
 
-/// A turnover that straddled the return raised a suspicion just when tokens became the limit: it must not last, and the
-/// scale must grow meanwhile. With this seed the rate once stayed at 0.28.
+/// Regression: a turnover that straddled the return raised a suspicion just when tokens became the limit. It must not
+/// last, and the scale must grow meanwhile. With this seed the rate once stayed at 0.28.
 #[test]
 fn missing_tokens_do_not_keep_a_suspicion_alive() {
     let changes = [(SECOND, Change::Speed(0.25)), (2 * SECOND, Change::Speed(1.0))];
@@ -199,7 +199,7 @@ fn a_stall_is_no_collapse() {
             let run = run(&stalling, control(&device, 1.5), ENDLESS, seed, 1500 * MS);
             worst = worst.min(run.rate(SECOND + 110 * MS, SECOND + 210 * MS) / drained);
             let kinds: Vec<EventKind> = run.events().iter().map(|event| event.kind).collect();
-            // 100 ms are no more than a few latencies where sizes are mixed and the window is large.
+            // With mixed sizes and a large window, 100 ms are only a few latencies.
             let noticed = kinds.contains(&EventKind::Stall) && kinds.contains(&EventKind::StallOver);
             assert!(noticed || device.sizes == MIXED, "{name}: {kinds:?}");
         }
@@ -375,8 +375,8 @@ fn events_are_numbered_kept_and_printed() {
     }
 }
 
-/// The whole device is faster or slower by 10 % from one 20 ms to the next, and services vary, too: the window stays near the
-/// knee. It once followed the noise upwards, to 60 times the knee.
+/// The whole device is faster or slower by 10 % from one 20 ms to the next, and services vary, too: the window stays
+/// near the knee. It once followed the noise upwards, to 60 times the knee.
 #[test]
 fn noise_does_not_carry_the_window_away() {
     let table = [

@@ -11,14 +11,14 @@ use super::*;
 
 pub(super) const MS: u64 = 1_000_000;
 
-/// Costs in nanoseconds of model device time, and how often of 100.
+/// Costs in nanoseconds of model device time, each with its share in 100.
 pub(super) type Sizes = &'static [(u64, u64)];
 /// 4 KiB at 100,000 IOPS.
 pub(super) const SMALL: Sizes = &[(10_000, 100)];
 /// 4 KiB to 1 MiB at 100,000 IOPS and 2 GB/s, mostly small.
 pub(super) const MIXED: Sizes = &[(10_000, 50), (16_000, 20), (41_000, 15), (139_000, 10), (532_000, 5)];
 
-/// What happens to the device at a given time.
+/// A change of the device at a given time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Speed(f64),
@@ -43,14 +43,14 @@ pub(super) struct Device {
 pub(super) enum Policy {
     Control(ControlConfig, Limits),
     Window(u64),
-    /// So many requests in the device, whatever they cost.
+    /// This many requests in the device, whatever they cost.
     Drain(u32),
 }
 
-/// What the source does.
+/// Behaviour of the source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
-    /// Work comes in the first part of each period only: (period, part) in nanoseconds.
+    /// Work arrives only in the first part of each period: (period, part) in nanoseconds.
     pub(super) on_off_ns: Option<(u64, u64)>,
     pub(super) cap_ns: Option<u64>,
 }
@@ -61,7 +61,7 @@ pub(super) const ENDLESS: Source = Source { on_off_ns: None, cap_ns: None };
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bin {
     pub(super) work_ns: f64,
-    /// Integral of what is in flight over the bin.
+    /// Integral of the work in flight over the bin.
     in_flight_ns2: f64,
 }
 
@@ -83,7 +83,7 @@ impl Run {
     pub(super) fn in_flight_ns(&self, from_ns: u64, to_ns: u64) -> f64 {
         self.part(from_ns, to_ns).iter().map(|b| b.in_flight_ns2).sum::<f64>() / (to_ns - from_ns) as f64
     }
-    /// Relative root mean square of the rates of 100 ms around their mean.
+    /// Returns the relative root mean square of the rates of 100 ms around their mean.
     pub(super) fn oscillation(&self, from_ns: u64, to_ns: u64) -> f64 {
         let mean = self.rate(from_ns, to_ns);
         let rates: Vec<f64> = self
@@ -104,7 +104,7 @@ impl Rng {
     pub(super) fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
-    /// splitmix64.
+    /// Returns the next number of splitmix64.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -115,7 +115,7 @@ impl Rng {
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-    /// Lognormal with mean 1, the normal number being a sum of 12 uniform ones.
+    /// Returns a lognormal number with mean 1; its normal number is a sum of 12 uniform ones.
     fn lognormal(&mut self, sigma: f64) -> f64 {
         if sigma == 0.0 {
             return 1.0;
@@ -149,7 +149,7 @@ struct World<'a> {
     next_cost_ns: Option<u64>,
     totals: Totals,
     tat_ns: f64,
-    /// When tokens will be asked for again, if in the future.
+    /// Time at which tokens will be asked for again, if in the future.
     wake_ns: u64,
     last_step: (u64, u64),
     run: Run,
@@ -183,6 +183,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         last_step: (0, 0),
         run: Run { bins, controller },
     };
+
     let mut changes = device.changes.iter().copied().peekable();
     world.dispatch();
     while let Some(Reverse((at_ns, _, event))) = world.events.pop() {
@@ -200,6 +201,7 @@ pub(super) fn run(device: &Device, policy: Policy, source: Source, seed: u64, fo
         if at_ns >= for_ns {
             break;
         }
+
         world.advance(at_ns);
         world.handle(event);
         world.dispatch();
@@ -237,8 +239,8 @@ impl World<'_> {
         }
     }
 
-    /// The stalled device does nothing: what would have ended meanwhile ends as much later as it would have been
-    /// early.
+    /// Returns the later time of an event that a stall delays: it ends as much after the stall as it would have been
+    /// after the stall's begin.
     fn delayed(&self, at_ns: u64) -> Option<u64> {
         let (from_ns, to_ns) = self.stall;
         (from_ns..to_ns).contains(&at_ns).then(|| to_ns + (at_ns - from_ns))
@@ -307,7 +309,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether the disk takes another request now, and if not, who says so.
+    /// Returns whether the disk takes another request now. If not, counts the reason.
     fn has_room(&mut self, cost_ns: u64) -> bool {
         let Some(controller) = &self.run.controller else {
             return match self.policy {
@@ -316,11 +318,13 @@ impl World<'_> {
                 Policy::Control(..) => false,
             };
         };
+
         if self.totals.in_flight_ns >= controller.window_ns() {
             self.totals.window_blocks += 1;
             self.totals.lanes[0].window_blocks += 1;
             return false;
         }
+
         let Policy::Control(_, limits) = self.policy else { return false };
         let cost = cost_ns as f64 / controller.capacity_scale()[0];
         let depth = (limits.bound_ns as f64).max(cost);
@@ -334,6 +338,7 @@ impl World<'_> {
             }
             return false;
         }
+
         self.tat_ns = start + cost;
         true
     }
@@ -348,6 +353,7 @@ impl World<'_> {
             }
             return;
         }
+
         loop {
             let cost_ns = match self.next_cost_ns {
                 Some(cost_ns) => cost_ns,

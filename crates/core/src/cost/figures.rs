@@ -1,12 +1,12 @@
 //! Four figures of a disk, and the line with a floor that they make.
 //!
 //! # Why
-//! Operations and bytes a second, for reads and writes, are what data sheets state, clouds promise and tools measure.
-//! How they go together is a question of form: charging both in full throws away a third to a half of the disk at 4
-//! to 8 KiB, because the operations a second were themselves measured with requests of some length.
+//! Operations and bytes per second, for reads and writes, are the figures that data sheets state, clouds promise and
+//! tools measure. How to combine them is a question of form: charging both in full wastes a third to a half of the disk
+//! at 4 to 8 KiB, because the operations per second were themselves measured with requests of some length.
 //!
 //! # How it works
-//! With I operations and B bytes a second and `block` the length at which I was measured:
+//! With I operations and B bytes per second, and `block` the length at which I was measured:
 //!
 //! | form | floor | base | cost |
 //! |---|---|---|---|
@@ -14,11 +14,11 @@
 //! | additive | 0 | 1/I | base + length/B |
 //! | max | 1/I | 0 | max(floor, length/B) |
 //!
-//! The knee is the linear model of the Linux kernel's `io.cost` controller, with requests below the block as dear as
-//! one block.
+//! The knee is the linear model of the Linux kernel's `io.cost` controller, with requests below the block as expensive
+//! as one block.
 //!
 //! # Limits
-//! The slope is kept in steps of 2^-14 femtoseconds a byte: good to 0.5 % up to 10^17 bytes a second.
+//! The slope is kept in steps of 2^-14 femtoseconds a byte: precise to 0.5 % up to 10^17 bytes per second.
 //!
 //! # Example
 //! I = 200 000, B = 2 * 10^9, block 4096: knee 5 us, additive 7.048 us, max 5 us for a read of 4096 bytes.
@@ -28,10 +28,10 @@ use core::str::FromStr;
 
 use crate::units::{Cost, FS_PER_S, Rate};
 
-/// Fraction bits of a slope; the most with which 1 byte a second (10^15 fs a byte) still fits into 64 bits.
+/// Fraction bits of a slope: the most with which 1 byte per second (10^15 fs a byte) still fits into 64 bits.
 const SLOPE_FRACTION_BITS: u32 = 14;
 
-/// How operations and bytes a second make a cost; `L` is the length.
+/// How operations and bytes per second combine into a cost; `L` is the length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CostForm {
     /// max(1/IOPS, base + L/bandwidth), where base makes one block cost exactly 1/IOPS. The default.
@@ -49,7 +49,7 @@ impl CostForm {
     /// All forms, the default first.
     pub const ALL: [CostForm; 4] = [CostForm::Knee, CostForm::Additive, CostForm::Max, CostForm::Seastar];
 
-    /// The name on a command line and in a file.
+    /// Returns the name used on a command line and in a file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl fmt::Display for CostForm {
     }
 }
 
-/// A name that is none of a [`CostForm`].
+/// A name that belongs to no [`CostForm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseCostFormError;
 
@@ -87,16 +87,16 @@ impl FromStr for CostForm {
     }
 }
 
-/// What a disk yields a second.
+/// Operations and bytes per second that a disk yields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FourFigures {
-    /// Read operations a second.
+    /// Read operations per second.
     pub read_iops: Rate,
-    /// Write operations a second.
+    /// Write operations per second.
     pub write_iops: Rate,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bandwidth: Rate,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bandwidth: Rate,
 }
 
@@ -109,14 +109,14 @@ impl FourFigures {
         write_bandwidth: Rate::Unlimited,
     };
 
-    /// Whether no figure is limited.
+    /// Returns whether no figure is limited.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         *self == FourFigures::UNLIMITED
     }
 
-    /// Every limited figure times `rate_factor`, rounded down, at least 1; unlimited ones stay so. A factor that is not
-    /// positive and finite changes nothing.
+    /// Returns every limited figure times `rate_factor`, rounded down, at least 1; unlimited ones stay unlimited. If
+    /// the factor is not positive and finite, changes nothing.
     #[must_use]
     pub fn scaled(&self, rate_factor: f64) -> FourFigures {
         if !(rate_factor > 0.0 && rate_factor.is_finite()) || rate_factor == 1.0 {
@@ -135,16 +135,16 @@ impl FourFigures {
     }
 }
 
-/// The four figures as they follow from a model's costs; infinite where something costs nothing.
+/// The four figures as they follow from a model's costs; infinite if something costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecoveredRates {
-    /// Reads of length 0 a second.
+    /// Reads of length 0 per second.
     pub read_iops: f64,
-    /// Writes of length 0 a second.
+    /// Writes of length 0 per second.
     pub write_iops: f64,
-    /// Bytes read a second in long requests.
+    /// Bytes read per second in long requests.
     pub read_bandwidth: f64,
-    /// Bytes written a second in long requests.
+    /// Bytes written per second in long requests.
     pub write_bandwidth: f64,
 }
 
@@ -153,12 +153,12 @@ pub struct RecoveredRates {
 pub(super) struct Line {
     floor_fs: u64,
     base_fs: u64,
-    /// Femtoseconds a byte, times 2^[`SLOPE_FRACTION_BITS`].
+    /// Femtoseconds per byte, times 2^[`SLOPE_FRACTION_BITS`].
     slope: u64,
 }
 
 impl Line {
-    /// The line of one direction; `form` is not [`CostForm::Seastar`] (which would be taken as additive).
+    /// Returns the line of one direction; `form` is not [`CostForm::Seastar`] (which would count as additive).
     pub(super) fn new(iops: Rate, bandwidth: Rate, form: CostForm, block_bytes: u32) -> Line {
         let operation_fs = fs_per_unit(iops, 0);
         let slope = fs_per_unit(bandwidth, SLOPE_FRACTION_BITS);
@@ -178,20 +178,21 @@ impl Line {
         Cost::from_fs(line_fs.max(self.floor_fs))
     }
 
-    /// Bytes a second of long requests, infinite where bytes cost nothing.
+    /// Returns the bytes per second of long requests, infinite if bytes cost nothing.
     pub(super) fn bytes_per_s(&self) -> f64 {
         FS_PER_S as f64 * f64::from(1u32 << SLOPE_FRACTION_BITS) / self.slope as f64
     }
 }
 
-/// Femtoseconds of `len_bytes` at `slope`, saturating.
+/// Returns the femtoseconds of `len_bytes` at `slope`, saturating.
 #[inline]
 fn transfer_fs(slope: u64, len_bytes: u32) -> u64 {
     let fs = (u128::from(slope) * u128::from(len_bytes)) >> SLOPE_FRACTION_BITS;
     u64::try_from(fs).unwrap_or(u64::MAX)
 }
 
-/// Femtoseconds of one unit times 2^`fraction_bits`, rounded to the nearest; at most [`SLOPE_FRACTION_BITS`] of them.
+/// Returns the femtoseconds of one unit times 2^`fraction_bits`, rounded to the nearest. `fraction_bits` is at most
+/// [`SLOPE_FRACTION_BITS`].
 fn fs_per_unit(rate: Rate, fraction_bits: u32) -> u64 {
     match rate {
         Rate::Unlimited => 0,

@@ -1,14 +1,14 @@
-//! How much a disk carries when reads and writes come together.
+//! How much a disk carries if reads and writes come together.
 //!
 //! # Why
-//! Reads and writes do not simply add up. On some disks half the reads and half the writes is all there is; on others
-//! both go at nearly full speed, since flash programs in one place while it reads in another; on a few they are worse
-//! together than one after the other. One number tells these apart.
+//! Reads and writes do not simply add up. Some disks carry at most half the reads and half the writes together; others
+//! carry both at nearly full speed, since flash programs in one place while it reads in another; a few are worse with
+//! both together than one after the other. One number tells these apart.
 //!
 //! # How it works
-//! With R reads a second alone and W writes a second alone, the mixes (r, w) that a disk sustains are described by
-//! (r/R)^p + (w/W)^p = 1. If f is the share of writes in the device time of the present mix, the disk yields
-//! T(f) = ((1-f)^p + f^p)^(-1/p) times what the linear rule p = 1 promises. T is kept at 65 points, with straight lines
+//! With R reads per second alone and W writes per second alone, the mixes (r, w) that a disk sustains are described by
+//! (r/R)^p + (w/W)^p = 1. If f is the share of writes in the device time of the present mix, the disk yields T(f) =
+//! ((1-f)^p + f^p)^(-1/p) times the promise of the linear rule p = 1. T is kept at 65 points, with straight lines
 //! between.
 //!
 //! # Limits
@@ -30,7 +30,7 @@ use crate::math;
 
 /// Intervals of the table.
 const STEPS: usize = 64;
-/// The least capacity of any mix, so that dividing by it is always possible.
+/// Smallest capacity of any mix, so that dividing by it is always possible.
 const CAPACITY_MIN: f64 = 1.0 / 1024.0;
 
 /// The exponent p, with its table of T. See the module's documentation.
@@ -47,8 +47,8 @@ impl MixExponent {
     /// p infinite: reads and writes do not disturb each other.
     pub const FULL_DUPLEX: MixExponent = MixExponent { p: f64::INFINITY, capacity: full_duplex() };
 
-    /// The exponent `p`, positive (infinite included); `None` for anything else. Measured disks lie between 0.6 and
-    /// infinity.
+    /// Returns the exponent `p`, positive (infinite included); `None` for anything else. Measured disks lie between 0.6
+    /// and infinity.
     #[must_use]
     pub fn new(p: f64) -> Option<MixExponent> {
         if p.is_nan() || p <= 0.0 {
@@ -67,14 +67,14 @@ impl MixExponent {
         Some(MixExponent { p, capacity })
     }
 
-    /// The exponent p, in (0, infinity].
+    /// Returns the exponent p, in (0, infinity].
     #[must_use]
     pub const fn p(&self) -> f64 {
         self.p
     }
 
-    /// T: what the disk carries when writes make up `write_share` (0 to 1, clamped; NaN counts as 0) of the device
-    /// time, as a multiple of what p = 1 promises. From 1/1024 to 2.
+    /// Returns T: the disk's capacity when writes make up `write_share` (0 to 1, clamped; NaN counts as 0) of the
+    /// device time, as a multiple of the capacity for p = 1. From 1/1024 to 2.
     #[inline]
     #[must_use]
     pub fn capacity(&self, write_share: f64) -> f64 {
@@ -92,7 +92,7 @@ impl Default for MixExponent {
     }
 }
 
-/// The table follows from p.
+/// Compares p alone: the table follows from it.
 impl PartialEq for MixExponent {
     fn eq(&self, other: &MixExponent) -> bool {
         self.p == other.p
@@ -105,7 +105,7 @@ impl fmt::Debug for MixExponent {
     }
 }
 
-/// T for a finite p. The larger part is taken out of the sum, so that no power under- or overflows.
+/// Returns T for a finite p. The larger part is taken out of the sum, so that no power under- or overflows.
 fn capacity_at(p: f64, write_share: f64) -> f64 {
     let larger = write_share.max(1.0 - write_share);
     let ratio = (1.0 - larger) / larger;
@@ -113,7 +113,7 @@ fn capacity_at(p: f64, write_share: f64) -> f64 {
     (1.0 / norm).max(CAPACITY_MIN)
 }
 
-/// T for p infinite: one over the larger part.
+/// Returns T for p infinite: one over the larger part.
 const fn full_duplex() -> [f64; STEPS + 1] {
     let mut capacity = [1.0; STEPS + 1];
     let mut step = 0;

@@ -1,8 +1,8 @@
 //! The cost of a request as Seastar computes it.
 //!
 //! # Why
-//! Whoever moves from Seastar wants to see the same numbers first, and then the better ones. And a figure that
-//! Seastar's `ioinfo` prints is only comparable if it comes from the same arithmetic.
+//! A user who moves from Seastar wants to see the same numbers first, and then the better ones. And a figure that
+//! Seastar's `ioinfo` prints is comparable only if it comes from the same arithmetic.
 //!
 //! # How it works
 //! One second of the disk is 1000 * 2^24 units of capacity. A read of one operation weighs 128, one block of 512
@@ -11,9 +11,9 @@
 //! rounded down to blocks. (Seastar, `io_queue::request_tokens` and the `io_group` that configures it.)
 //!
 //! # Limits
-//! The weights' truncation makes writes cheaper than configured, by up to 1/weight; where writes are more than 128
-//! times as fast as reads they become free, as they do in Seastar. A limited write rate beside an unlimited read rate
-//! has no weight that an integer could express; it is charged exactly.
+//! The weights' truncation makes writes cheaper than configured, by up to 1/weight; if writes are more than 128 times
+//! as fast as reads they become free, as they do in Seastar. A limited write rate beside an unlimited read rate has no
+//! weight that an integer could express; it is charged exactly.
 //!
 //! # Example
 //! ```
@@ -38,26 +38,26 @@ const READ_WEIGHT: u32 = 128;
 const BLOCK_SHIFT: u32 = 9;
 /// Milliseconds in a second: Seastar's bucket counts in milliseconds.
 const MS_PER_S: f64 = 1000.0;
-/// Femtoseconds of one unit of capacity are 10^12 / 2^24 = 5^12 / 2^12: this over 2^[`UNIT_FS_SHIFT`].
+/// Femtoseconds of one unit of capacity, 10^12 / 2^24 = 5^12 / 2^12: this over 2^[`UNIT_FS_SHIFT`].
 const UNIT_FS_NUMERATOR: u64 = 244_140_625;
 const UNIT_FS_SHIFT: u32 = 12;
 
 /// Rates and weights that Seastar derives from four figures, under the names that its `ioinfo` prints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SeastarUnits {
-    /// Weight of operations a second: 128 times the read operations.
+    /// Weight of operations per second: 128 times the read operations.
     pub req_count_rate: Rate,
-    /// Weight of 512-byte blocks a second: 128 times those read.
+    /// Weight of 512-byte blocks per second: 128 times the blocks read.
     pub blocks_count_rate: Rate,
-    /// Weight of a write operation where a read weighs 128.
+    /// Weight of a write operation if a read weighs 128.
     pub disk_req_write_to_read_multiplier: u32,
-    /// Weight of a block written where one read weighs 128.
+    /// Weight of a block written if a block read weighs 128.
     pub disk_blocks_write_to_read_multiplier: u32,
     read: Tokens,
     write: Tokens,
 }
 
-/// Seconds of the disk that one direction takes: request_s + blocks * block_weight / block_rate.
+/// Device time of one direction: request_s + blocks * block_weight / block_rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Tokens {
     request_s: f64,
@@ -66,16 +66,17 @@ struct Tokens {
 }
 
 impl SeastarUnits {
-    /// Units of capacity that a disk yields in a millisecond.
+    /// Units of capacity that a disk yields per millisecond.
     pub const RATE_PER_MS: u64 = 1 << 24;
 
-    /// Seastar's rates and weights of a disk, for one I/O group.
+    /// Returns Seastar's rates and weights of a disk, for one I/O group.
     #[must_use]
     pub fn from_figures(figures: &FourFigures) -> SeastarUnits {
         let request_weight = write_weight(figures.read_iops, figures.write_iops);
         let block_weight = write_weight(figures.read_bandwidth, figures.write_bandwidth);
         let req_count_rate = weighted(figures.read_iops, 0);
         let blocks_count_rate = weighted(figures.read_bandwidth, BLOCK_SHIFT);
+
         let tokens = |iops: Rate, bandwidth: Rate, request_weight: u32, block_weight: u32| {
             let request_s = match req_count_rate.get() {
                 Some(rate) => f64::from(request_weight) / rate as f64,
@@ -87,6 +88,7 @@ impl SeastarUnits {
             };
             Tokens { request_s, block_weight, block_rate }
         };
+
         SeastarUnits {
             req_count_rate,
             blocks_count_rate,
@@ -97,48 +99,49 @@ impl SeastarUnits {
         }
     }
 
-    /// Units of capacity that a request of `len_bytes` takes, 2^24 a millisecond; what is neither read nor write takes
-    /// those of a write of length 0.
+    /// Returns the units of capacity that a request of `len_bytes` takes, 2^24 per millisecond. Operations that are
+    /// neither read nor write take those of a write of length 0.
     #[must_use]
     pub fn capacity(&self, op: Op, len_bytes: u32) -> u64 {
         let (direction, len_bytes) = accounted_as(op, len_bytes);
         let tokens = self.tokens(direction);
         let blocks = f64::from(len_bytes >> BLOCK_SHIFT);
-        // Divided, not multiplied by an inverse: the result is truncated, and must be Seastar's to the last bit.
+        // Divides instead of multiplying by an inverse: the result is truncated, and must be Seastar's to the last bit.
         let seconds = tokens.request_s + tokens.block_weight * blocks / tokens.block_rate;
         (seconds * MS_PER_S * SeastarUnits::RATE_PER_MS as f64) as u64
     }
 
-    /// Depth of the token bucket in units: the latency goal's, or those of the dearer request of 64 KiB.
+    /// Returns the depth of the token bucket in units: the latency goal's, or if that is more, the dearer request's of
+    /// 64 KiB.
     #[must_use]
     pub fn bucket_limit(&self, goal_ns: u64) -> u64 {
         let needed = self.capacity(Op::Read, 64 << 10).max(self.capacity(Op::Write, 64 << 10));
         SeastarUnits::capacity_of_cost(Cost::from_ns(goal_ns)).max(needed)
     }
 
-    /// The fewest units by which Seastar's token bucket is refilled: those of the cheapest request of 512 bytes, at
-    /// least 1 and at most [`SeastarUnits::bucket_limit`].
+    /// Returns the fewest units by which Seastar's token bucket is refilled: those of the cheapest request of 512
+    /// bytes, at least 1 and at most [`SeastarUnits::bucket_limit`].
     #[must_use]
     pub fn bucket_threshold(&self, goal_ns: u64) -> u64 {
         let cheapest = self.capacity(Op::Read, 512).min(self.capacity(Op::Write, 512));
         cheapest.min(self.bucket_limit(goal_ns)).max(1)
     }
 
-    /// Device time of `capacity` units, rounded down, saturating.
+    /// Returns the device time of `capacity` units, rounded down, saturating.
     #[must_use]
     pub fn cost_of_capacity(capacity: u64) -> Cost {
         let fs = (u128::from(capacity) * u128::from(UNIT_FS_NUMERATOR)) >> UNIT_FS_SHIFT;
         Cost::from_fs(u64::try_from(fs).unwrap_or(u64::MAX))
     }
 
-    /// Units of capacity in `cost`, rounded down.
+    /// Returns the units of capacity in `cost`, rounded down.
     #[must_use]
     pub fn capacity_of_cost(cost: Cost) -> u64 {
         let units = (u128::from(cost.as_fs()) << UNIT_FS_SHIFT) / u128::from(UNIT_FS_NUMERATOR);
         u64::try_from(units).unwrap_or(u64::MAX)
     }
 
-    /// Bytes a second of long requests, infinite where bytes cost nothing.
+    /// Returns the bytes per second of long requests, infinite if bytes cost nothing.
     pub(super) fn bytes_per_s(&self, direction: Direction) -> f64 {
         let tokens = self.tokens(direction);
         f64::from(1u32 << BLOCK_SHIFT) * tokens.block_rate / tokens.block_weight
@@ -152,7 +155,7 @@ impl SeastarUnits {
     }
 }
 
-/// Weight a second of `rate`: 128 times, divided by 2^`shift`, at least 1.
+/// Returns the weight per second of `rate`: 128 times it, divided by 2^`shift`, at least 1.
 fn weighted(rate: Rate, shift: u32) -> Rate {
     match rate {
         Rate::Unlimited => Rate::Unlimited,
@@ -163,8 +166,8 @@ fn weighted(rate: Rate, shift: u32) -> Rate {
     }
 }
 
-/// Weight of a write where a read weighs 128: as many times more as reads are faster, rounded down. Unlimited writes
-/// weigh nothing; where only reads are unlimited, the weight is unused and the largest there is.
+/// Returns the weight of a write if a read weighs 128: larger by the factor by which reads are faster, rounded down.
+/// Unlimited writes weigh nothing; if only reads are unlimited, the weight is unused and the largest there is.
 fn write_weight(read: Rate, write: Rate) -> u32 {
     match (read.get(), write.get()) {
         (None, None) => READ_WEIGHT,

@@ -1,13 +1,13 @@
-//! A measured curve: operations a second at some lengths.
+//! A measured curve: operations per second at some lengths.
 //!
 //! # Why
-//! Four figures cannot describe a disk that is slow below its physical block, or fast up to a buffer's size. A table
-//! of measurements can.
+//! Four figures cannot describe a disk that is slow below its physical block, or fast up to a buffer's size; a table of
+//! measurements can.
 //!
 //! # How it works
-//! Each point starts a segment with a cost and a slope. The segment of a length is found by bisection: six
-//! comparisons at the most, since a table has at most 64 points. Costs are `f64` femtoseconds, whose addition and
-//! multiplication give the same bits everywhere.
+//! Each point starts a segment with a cost and a slope. The segment of a length is found by bisection: at most six
+//! comparisons, since a table has at most 64 points. Costs are `f64` femtoseconds, whose addition and multiplication
+//! give the same bits everywhere.
 //!
 //! # Limits
 //! The slope of the last segment is never negative, whatever noise the last two points have.
@@ -21,7 +21,7 @@ use core::fmt;
 use crate::request::Direction;
 use crate::units::{Cost, FS_PER_S};
 
-/// The most points of one direction in [`CostModel::from_table`](super::CostModel::from_table).
+/// Most points of one direction in [`CostModel::from_table`](super::CostModel::from_table).
 pub const MAX_TABLE_POINTS: usize = 64;
 
 /// Why a table makes no model.
@@ -29,25 +29,25 @@ pub const MAX_TABLE_POINTS: usize = 64;
 pub enum ModelError {
     /// Fewer than two points, or more than [`MAX_TABLE_POINTS`].
     PointCount {
-        /// In which table.
+        /// Direction of the table.
         direction: Direction,
-        /// Points there are.
+        /// Its number of points.
         points: usize,
     },
     /// The lengths do not rise from point to point.
     LengthNotRising {
-        /// In which table.
+        /// Direction of the table.
         direction: Direction,
         /// The length that is not above its predecessor.
         len_bytes: u32,
     },
     /// A rate that is not positive and finite.
     BadRate {
-        /// In which table.
+        /// Direction of the table.
         direction: Direction,
         /// The length of the point.
         len_bytes: u32,
-        /// Its operations a second.
+        /// Its operations per second.
         ops_per_s: f64,
     },
 }
@@ -101,11 +101,13 @@ impl Table {
         if points.len() < 2 || points.len() > MAX_TABLE_POINTS {
             return Err(ModelError::PointCount { direction, points: points.len() });
         }
+
         let mut segments: Vec<Segment> = Vec::with_capacity(points.len());
         for &(len_bytes, ops_per_s) in points {
             if !(ops_per_s > 0.0 && ops_per_s.is_finite()) {
                 return Err(ModelError::BadRate { direction, len_bytes, ops_per_s });
             }
+
             let start_fs = FS_PER_S as f64 / ops_per_s;
             let mut fs_per_byte = 0.0;
             if let Some(previous) = segments.last_mut() {
@@ -114,7 +116,7 @@ impl Table {
                 }
                 let gap_bytes = f64::from(len_bytes - previous.start_bytes);
                 previous.fs_per_byte = (start_fs - previous.start_fs) / gap_bytes;
-                // Kept by the last segment only: any other is overwritten by its successor.
+                // Only the last segment keeps this; in any other its successor overwrites it.
                 fs_per_byte = previous.fs_per_byte.max(0.0);
             }
             segments.push(Segment { start_bytes: len_bytes, start_fs, fs_per_byte });
@@ -131,7 +133,7 @@ impl Table {
         })
     }
 
-    /// Bytes a second of long requests, infinite where the last two points cost the same.
+    /// Returns the bytes per second of long requests, infinite if the last two points cost the same.
     pub(super) fn bytes_per_s(&self) -> f64 {
         FS_PER_S as f64 / self.segments.last().map_or(0.0, |segment| segment.fs_per_byte)
     }

@@ -1,24 +1,24 @@
 //! Linux AIO: the kernel's older asynchronous interface, for direct I/O.
 //!
 //! # Why
-//! Where io_uring is forbidden, this still keeps many operations at the disk at once without threads.
+//! If io_uring is forbidden, AIO still keeps many operations at the disk at once without threads.
 //!
 //! # How it works
 //! `submit` fills control blocks, `flush` hands all of them over with one `io_submit`, `reap` takes completions with
-//! one `io_getevents`, and makes no system call when the kernel's ring, which is mapped into our memory, shows none.
-//! Every control block names the doorbell's eventfd, so that sleeping is one `ppoll`. What `io_submit` does not accept
-//! now (`EAGAIN`, or fewer than offered) stays queued and is offered again by the next `flush` or `wait`. What the
-//! interface cannot do (`fallocate`, discard, and `fsync` on older kernels) goes to one helper thread, started when
-//! first needed.
+//! one `io_getevents`, and makes no system call if the kernel's ring, which is mapped into our memory, is empty. Every
+//! control block names the doorbell's eventfd, so sleeping is one `ppoll`. Blocks that `io_submit` does not accept now
+//! (`EAGAIN`, or fewer than offered) stay queued until the next `flush` or `wait` offers them again. Operations that
+//! the interface lacks (`fallocate`, discard, and `fsync` on older kernels) go to one helper thread, started at the
+//! first of them.
 //!
 //! # Limits
 //! Only direct I/O is asynchronous: a buffered read or write blocks inside `io_submit`. So may a direct write that
-//! extends its file. A waiting shard gets up for every completion to count them, whatever its batch. The number of
-//! control blocks on the whole machine is bounded by `fs.aio-max-nr`.
+//! extends its file. A waiting shard wakes for every single completion. The number of control blocks on the whole
+//! machine is bounded by `fs.aio-max-nr`.
 //!
 //! # Example
 //! 32 reads: 32 control blocks, one `io_submit`. It answers 30: two stay queued. `wait` sleeps in `ppoll`, the first
-//! completion makes the eventfd readable, `reap` gives back what there is, the next `flush` offers the two again.
+//! completion makes the eventfd readable, `reap` returns all completions, the next `flush` offers the two again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,10 +35,10 @@ use super::{
 };
 use crate::sys::clock;
 
-/// Control blocks when the caller has no opinion.
+/// Control blocks if the caller has no preference.
 pub const DEFAULT_ENTRIES: u32 = 256;
 
-/// How long to sleep before offering refused control blocks again when no completion is on its way.
+/// Sleep before refused control blocks are offered again while no completion is on its way.
 const RETRY_NS: u64 = 1_000_000;
 
 // Commands and flag of `linux/aio_abi.h`.
@@ -81,8 +81,8 @@ struct IoEvent {
     result2: i64,
 }
 
-/// Head of the completion ring that the kernel maps at the context's address (`struct aio_ring` of `fs/aio.c`; what
-/// user space may read of it is fixed by the magic number).
+/// Head of the completion ring that the kernel maps at the context's address (`struct aio_ring` of `fs/aio.c`; the
+/// magic number fixes its layout for user space).
 #[repr(C)]
 struct RingHead {
     id: u32,
@@ -94,7 +94,7 @@ struct RingHead {
 
 const RING_MAGIC: u32 = 0xa10a_10a1;
 
-/// A kernel AIO context: the five system calls, and nothing else.
+/// A kernel AIO context and its system calls.
 struct Context(libc::c_ulong);
 
 impl Context {
@@ -105,7 +105,7 @@ impl Context {
         if answer == 0 { Ok(Self(context)) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// How many of `blocks` were accepted.
+    /// Submits `blocks`. Returns how many were accepted.
     ///
     /// # Safety
     /// The pointers must be valid until the call returns (the kernel copies the blocks), the memory that the blocks
@@ -117,7 +117,7 @@ impl Context {
         usize::try_from(answer).map_err(|_| last_errno())
     }
 
-    /// Takes the events there are, up to the length of `events`, without waiting; with `block` waits for one.
+    /// Takes the available events, up to the length of `events`, without waiting; with `block` waits for one.
     fn events(&self, events: &mut [IoEvent], block: bool) -> Result<usize, i32> {
         let (count, least) = (events.len() as libc::c_long, libc::c_long::from(block));
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -128,7 +128,7 @@ impl Context {
         usize::try_from(answer).map_err(|_| last_errno())
     }
 
-    /// Whether an event may be waiting: asks the ring in our memory, and answers yes when it is not as expected.
+    /// Returns whether an event may be waiting: reads the ring in our memory, and answers yes if it is not as expected.
     fn may_have_events(&self) -> bool {
         let ring = self.0 as *const RingHead;
         // SAFETY: the context's number is the address of the ring, mapped until `io_destroy` in our drop; the kernel
@@ -152,12 +152,12 @@ struct Flight {
     operation: Operation,
 }
 
-/// See the module's documentation.
+/// The AIO backend; see the module's documentation.
 pub struct AioBackend {
     context: Context,
     doorbell: Arc<Doorbell>,
     files: FileTable<Arc<OsFile>>,
-    /// By `Iocb::data`.
+    /// Indexed by `Iocb::data`.
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
     /// Filled and not yet accepted by the kernel.
@@ -169,10 +169,10 @@ pub struct AioBackend {
 }
 
 impl AioBackend {
-    /// A context for `entries` operations at once (1 to 65 536, clamped).
+    /// Returns a backend for `entries` operations at once (1 to 65 536, clamped).
     ///
     /// # Errors
-    /// `EAGAIN` when `fs.aio-max-nr` is used up, `ENOSYS` when the kernel is built without AIO.
+    /// `EAGAIN` if `fs.aio-max-nr` is used up, `ENOSYS` if the kernel is built without AIO.
     pub fn new(entries: u32) -> io::Result<Self> {
         let entries = entries.clamp(1, 65_536);
         let capacity = entries as usize;
@@ -194,7 +194,7 @@ impl AioBackend {
         self.capacity - self.free.len()
     }
 
-    /// Operations that the kernel has accepted and whose events have not been taken.
+    /// Returns the number of operations that the kernel has accepted and whose events have not been taken.
     fn in_kernel(&self) -> usize {
         self.in_context() - self.waiting.len()
     }
@@ -224,8 +224,10 @@ impl AioBackend {
             (Kind::Sync { data_only: false }, _) => (IOCB_CMD_FSYNC, 0, 0),
             _ => return None,
         };
+
         // The kernel insists on an offset, address and length of 0 for a sync.
         let offset = if matches!(operation.kind, Kind::Sync { .. }) { 0 } else { operation.offset as i64 };
+
         Some(Iocb {
             data: index as u64,
             opcode,
@@ -246,7 +248,7 @@ impl AioBackend {
         Some(flight)
     }
 
-    /// Takes the first waiting block out, which the kernel has refused with `errno`.
+    /// Removes the first waiting block, which the kernel has refused with `errno`.
     fn refuse_first(&mut self, errno: i32) {
         if self.waiting.is_empty() {
             return;
@@ -306,7 +308,8 @@ impl AioBackend {
                 Ok(count) => drop(self.waiting.drain(..count.min(self.waiting.len()))),
                 Err(libc::EINTR) => {}
                 Err(errno @ (libc::ENOSYS | libc::EPERM)) => return Err(io::Error::from_raw_os_error(errno)),
-                // Only the first block is to blame: when a later one is bad, the call answers how many came before it.
+                // Only the first block is at fault: for a bad later one, the call returns the number of blocks before
+                // it.
                 Err(errno) => self.refuse_first(errno),
             }
         }
@@ -314,8 +317,8 @@ impl AioBackend {
     }
 }
 
-// SAFETY: an operation keeps its place in `flights` (or with the helper) until its one event has been taken, and after that its
-// memory is named nowhere; `drop` waits for the events, `io_destroy` for what would be left.
+// SAFETY: an operation keeps its place in `flights` (or with the helper) until its one event has been taken; afterwards
+// no structure names its memory. `drop` waits for the events, `io_destroy` for any left.
 unsafe impl Backend for AioBackend {
     fn name(&self) -> &'static str {
         "aio"
@@ -352,9 +355,11 @@ unsafe impl Backend for AioBackend {
         }
         let Some(file) = self.files.get(operation.file) else { return Submit::Done(Err(libc::EBADF)) };
         let file = Arc::clone(file);
+
         if self.in_flight() >= self.capacity {
             return Submit::Busy;
         }
+
         let Some(index) = self.free.last().copied() else { return Submit::Busy };
         let Some(block) = self.block(index, &operation, &file) else {
             // SAFETY: passed on from our caller.
@@ -363,6 +368,7 @@ unsafe impl Backend for AioBackend {
                 Err(errno) => Submit::Done(Err(errno)),
             };
         };
+
         let Some(flight) = self.flights.get_mut(index) else { return Submit::Busy };
         *flight = Some(Flight { key: operation.key, file, operation });
         self.free.pop();
@@ -415,22 +421,24 @@ unsafe impl Backend for AioBackend {
 }
 
 impl Drop for AioBackend {
-    /// Carries out what had been accepted, and waits for it: the kernel must not write to memory after this. The helper
-    /// thread is joined by its own drop.
+    /// Carries out the accepted operations, and waits for them: the kernel must not write to memory after this. The
+    /// helper thread is joined by its own drop.
     fn drop(&mut self) {
         while self.in_context() > 0 {
             if self.offer().is_err() {
-                // The kernel takes no more of them, so what waits will never touch memory.
+                // The kernel takes no more of them, so the waiting ones will never touch memory.
                 while !self.waiting.is_empty() {
                     self.refuse_first(libc::ECANCELED);
                 }
             }
+
             if self.in_kernel() == 0 {
                 if !self.waiting.is_empty() {
                     std::thread::sleep(Duration::from_nanos(RETRY_NS));
                 }
                 continue;
             }
+
             let mut event = [IoEvent::default()];
             match self.context.events(&mut event, true) {
                 Ok(_) => event.iter().for_each(|event| self.land(event)),

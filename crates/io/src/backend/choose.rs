@@ -1,16 +1,15 @@
-//! Which backend: asked for by name, or the best that this machine allows, with the reason.
+//! The choice of a backend: the one asked for by name, or the best that this machine allows, with the reason.
 //!
 //! # Why
-//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then go on with the next
+//! Containers, sandboxes and limits deny io_uring or AIO more often than not. A tool must then continue with the next
 //! best, and say so; but a backend that was asked for by name is never silently replaced.
 //!
 //! # How it works
-//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. What each refusal means and what to
-//! do about it is read off the error number.
+//! [`probe`] tries io_uring, Linux AIO and the pool in this order, by making them. The error number of a refusal tells
+//! its meaning and its remedy.
 //!
 //! # Limits
-//! A backend that can be made may still fail for a certain file (direct I/O on some file systems): that is `open`'s
-//! error.
+//! A backend that can be made may still fail for a certain file (direct I/O on some file systems); `open` reports that.
 //!
 //! # Example
 //! ```
@@ -46,7 +45,7 @@ pub enum BackendKind {
     Pool,
     /// Files in memory.
     Memory,
-    /// Nothing at all, at once.
+    /// Does nothing, at once.
     Null,
     /// Simulated disks in virtual time.
     #[cfg(feature = "sim")]
@@ -54,10 +53,10 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
-    /// All that work in real time (all but `sim`), the default order of [`probe`] first.
+    /// All kinds that work in real time (all but `sim`), the default order of [`probe`] first.
     pub const ALL: [Self; 5] = [Self::Uring, Self::Aio, Self::Pool, Self::Memory, Self::Null];
 
-    /// Whatever has a name on the command line.
+    /// Returns all kinds with a name on the command line.
     fn named() -> impl Iterator<Item = Self> {
         #[cfg(feature = "sim")]
         let virtual_time = [Self::Sim];
@@ -66,7 +65,7 @@ impl BackendKind {
         Self::ALL.into_iter().chain(virtual_time)
     }
 
-    /// Name as on the command line.
+    /// Returns the name used on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,7 +83,7 @@ impl BackendKind {
     /// upper bound, see its `new`).
     ///
     /// # Errors
-    /// When this machine does not allow it: why, and what to do.
+    /// If this machine does not allow it: the reason, and the remedy.
     pub fn make(self, entries: u32) -> Result<Box<dyn Backend>, OpenBackendError> {
         let made: io::Result<Box<dyn Backend>> = match self {
             Self::Uring => UringBackend::new(entries).map(|backend| Box::new(backend) as _),
@@ -105,10 +104,10 @@ impl fmt::Display for BackendKind {
     }
 }
 
-/// A name that is no backend's.
+/// A name that belongs to no backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownBackend {
-    /// What was given.
+    /// The given name.
     pub name: String,
 }
 
@@ -135,25 +134,25 @@ impl FromStr for BackendKind {
 /// The backend that [`probe`] settled on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which one.
+    /// The backend.
     pub kind: BackendKind,
-    /// Why this one: asked for, first choice, or what kept the better ones away. One line.
+    /// Reason of the choice: asked for, first choice, or what ruled out the better ones. One line.
     pub reason: String,
 }
 
 /// Why one backend cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which one.
+    /// The backend.
     pub kind: BackendKind,
-    /// What the system said, what it usually means, and what to do. One line.
+    /// The system's error, its usual meaning, and the remedy. One line.
     pub why: String,
 }
 
 /// No backend could be made; see [`Refusal`] for each that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBackendError {
-    /// What was tried, in order; at least one.
+    /// The attempts in order; at least one.
     pub refusals: Vec<Refusal>,
 }
 
@@ -174,10 +173,10 @@ fn write_refusals(out: &mut dyn fmt::Write, refusals: &[Refusal]) -> fmt::Result
 }
 
 /// Makes `preference`, or without one the first of io_uring, AIO and the pool that this machine allows. `entries` is
-/// how many operations it takes at once (256 suits most disks).
+/// the number of operations that it takes at once (256 suits most disks).
 ///
 /// # Errors
-/// When the backend asked for, or every one of the three, is refused.
+/// If the backend asked for, or every one of the three, is refused.
 pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn Backend>, Choice), OpenBackendError> {
     if let Some(kind) = preference {
         return Ok((kind.make(entries)?, Choice { kind, reason: "asked for by name".to_owned() }));
@@ -185,7 +184,7 @@ pub fn probe(preference: Option<BackendKind>, entries: u32) -> Result<(Box<dyn B
     first_that_works(&[BackendKind::Uring, BackendKind::Aio, BackendKind::Pool], |kind| kind.make(entries))
 }
 
-/// The world of `--backend sim`: one plain, faultless SSD, and a thread for each shard.
+/// Returns the world of `--backend sim`: one plain, faultless SSD, and a thread for each shard.
 ///
 /// # Errors
 /// None today; the signature is that of the other backends' `new`.
@@ -194,7 +193,8 @@ pub(crate) fn default_world() -> io::Result<SimWorld> {
     SimWorld::for_threads(&SimConfig::default()).map_err(io::Error::other)
 }
 
-/// Split from [`probe`] so that refusals can be tested on a machine that refuses nothing.
+/// Returns the first backend that `make` makes. Split from [`probe`], so that tests can refuse what their machine
+/// allows.
 fn first_that_works<B>(
     order: &[BackendKind],
     make: impl Fn(BackendKind) -> Result<B, OpenBackendError>,
@@ -219,7 +219,7 @@ fn reason(refusals: &[Refusal]) -> String {
     text
 }
 
-/// What the system said, what it usually means for this backend, and what to do.
+/// Returns the system's error, its usual meaning for this backend, and the remedy.
 fn explain(kind: BackendKind, error: &io::Error) -> String {
     let hint = match (kind, error.raw_os_error()) {
         (BackendKind::Uring, Some(libc::EPERM | libc::EACCES)) => {

@@ -1,18 +1,18 @@
-//! How a sleeping backend is woken, without a system call when it is awake.
+//! Wakes a sleeping backend, without a system call if it is awake.
 //!
 //! # Why
-//! Other threads hand work to a shard. If it sleeps they must get it out of the kernel; if it is awake (the busy case)
-//! a system call per message would be waste. And a wake-up that arrives just before the sleep must not be lost.
+//! Other threads hand work to a shard. If it sleeps, they must wake it from the kernel; if it is awake (the busy case),
+//! a system call per message would be waste. A wake-up that arrives just before the sleep must not be lost.
 //!
 //! # How it works
-//! One word with three states: awake, sleeping, rung. A ringer swaps in `rung` and writes to the eventfd only when it
-//! found `sleeping`. The owner moves from awake to sleeping with a compare-and-swap, which fails when somebody rang in
-//! between; it then does not sleep. All of it is sequentially consistent: what the ringer wrote before ringing is
-//! visible to the owner after it has seen the ring.
-//! A second flag tells a wake-up by a user ([`Wake::wake`]) from a worker thread that reports a completion.
+//! One word with three states: awake, sleeping, rung. A ringer swaps in `rung` and writes to the eventfd only if it
+//! found `sleeping`. The owner moves from awake to sleeping with a compare-and-swap, which fails if a ring came in
+//! between; it then does not sleep. All of it is sequentially consistent: writes before a ring are visible to the owner
+//! after it has seen the ring. A second flag tells a wake-up by a user ([`Wake::wake`]) from a worker thread that
+//! reports a completion.
 //!
 //! # Limits
-//! One owner. A write to the eventfd may arrive after the owner has got up by itself: the next sleep is then short.
+//! One owner. A write to the eventfd may arrive after the owner has woken by itself: the next sleep is then short.
 //!
 //! # Example
 //! Two rings while the owner is awake: state rung, no system call. The owner wants to sleep: the swap fails, it looks
@@ -33,7 +33,7 @@ const AWAKE: u8 = 0;
 const SLEEPING: u8 = 1;
 const RUNG: u8 = 2;
 
-/// See the module's documentation.
+/// The doorbell of one backend; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     state: AtomicU8,
@@ -48,7 +48,7 @@ impl Doorbell {
         Ok(Arc::new(Self { state: AtomicU8::new(AWAKE), woken: AtomicBool::new(false), event }))
     }
 
-    /// There is something to look at. Called from any thread.
+    /// Tells the owner, from any thread, that there is something to do.
     pub(crate) fn ring(&self) {
         if self.state.swap(RUNG, SeqCst) == SLEEPING {
             self.signal();
@@ -61,12 +61,12 @@ impl Doorbell {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Whether somebody called [`Wake::wake`] since the last time this was asked.
+    /// Returns whether [`Wake::wake`] was called since the last call.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap(false, SeqCst)
     }
 
-    /// The owner is about to sleep. `false`: somebody rang meanwhile, look for work again instead.
+    /// Marks the owner as about to sleep. Returns `false` if a ring came meanwhile: look for work again instead.
     pub(crate) fn begin_sleep(&self) -> bool {
         if self.state.compare_exchange(AWAKE, SLEEPING, SeqCst, SeqCst).is_ok() {
             return true;
@@ -75,20 +75,20 @@ impl Doorbell {
         false
     }
 
-    /// The owner got up.
+    /// Marks the owner as awake.
     pub(crate) fn end_sleep(&self) {
         self.state.swap(AWAKE, SeqCst);
     }
 
-    /// For backends whose kernel interface watches the eventfd itself.
+    /// Returns the eventfd, for backends whose kernel interface watches it.
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }
 
-    /// Sleeps until `enough()` says so after a ring, a user's wake-up, or the deadline.
+    /// Sleeps until `enough()` returns true after a ring, a user's wake-up, or the deadline.
     ///
     /// # Errors
-    /// What `ppoll` said, interruptions apart.
+    /// The error of `ppoll`, except interruptions.
     pub(crate) fn wait_for(&self, deadline_ns: Option<u64>, mut enough: impl FnMut() -> bool) -> io::Result<()> {
         loop {
             if self.take_woken() || enough() || deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns) {
@@ -98,10 +98,10 @@ impl Doorbell {
         }
     }
 
-    /// One sleep: until rung, signalled, interrupted, or the deadline.
+    /// Sleeps once: until rung, signalled, interrupted, or the deadline.
     ///
     /// # Errors
-    /// What `ppoll` said, interruptions apart.
+    /// The error of `ppoll`, except interruptions.
     pub(crate) fn sleep(&self, deadline_ns: Option<u64>) -> io::Result<()> {
         if !self.begin_sleep() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Doorbell {
         match polled {
             Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
             Ok(_) => {
-                // Readable, and this is the only reader, so it does not block. Empties the counter.
+                // Empties the counter. Readable, and this is the only reader, so it does not block.
                 let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
                 Ok(())
             }

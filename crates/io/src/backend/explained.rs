@@ -1,11 +1,11 @@
 //! Errors in words that keep the system's error number.
 //!
 //! # Why
-//! People want a sentence that says what to do; programs want `EMFILE` and `ENOSPC` told apart. An [`io::Error`] with a
-//! message has no number, and its kinds are fewer than the numbers.
+//! Users want a sentence with a remedy; programs must tell `EMFILE` from `ENOSPC`. An [`io::Error`] with a message has
+//! no number, and its kinds are fewer than the numbers.
 //!
 //! # How it works
-//! [`explained`] makes an error that carries both; [`error_number`] finds the number again.
+//! [`explained`] makes an error that carries both; [`error_number`] returns the number.
 //!
 //! # Limits
 //! `io::Error::raw_os_error` does not see the number.
@@ -20,7 +20,7 @@
 
 use std::io;
 
-/// The number and the words.
+/// An error number with a message.
 #[derive(Debug)]
 struct Explained {
     errno: i32,
@@ -35,15 +35,15 @@ impl std::fmt::Display for Explained {
 
 impl std::error::Error for Explained {}
 
-/// Makes an error that reads as `message`, with the kind that belongs to the system's error number `errno`, which
-/// [`error_number`] gives back.
+/// Returns an error that reads as `message` and has the kind of the system's error number `errno`; [`error_number`]
+/// returns the number.
 #[must_use]
 pub fn explained(errno: i32, message: String) -> io::Error {
     io::Error::new(io::Error::from_raw_os_error(errno).kind(), Explained { errno, message })
 }
 
-/// Returns the system's error number of `error`: its own, or that of an [`explained`] error. For any other error it is the
-/// number that fits the kind best, `EIO` where none does.
+/// Returns the system's error number of `error`: its own, or that of an [`explained`] error. For any other error,
+/// returns the number that fits the kind best, or `EIO`.
 #[must_use]
 pub fn error_number(error: &io::Error) -> i32 {
     if let Some(errno) = error.raw_os_error() {

@@ -1,17 +1,17 @@
-//! Files of the backends that work on the operating system's: opening, alignment, numbering.
+//! Files of the backends that use the operating system's files: opening, alignment, numbering.
 //!
 //! # Why
-//! io_uring, Linux AIO and the pool open files in the same way; what the file system says about direct I/O, and what to
-//! do when it refuses, must read the same everywhere.
+//! io_uring, Linux AIO and the pool open files in the same way, and must report in the same words what the file system
+//! allows for direct I/O, and the remedy if it refuses.
 //!
 //! # How it works
-//! [`OsFile::open`] opens without ever truncating; with `create_new` it creates exclusively. The alignment is asked
-//! with `statx` (`STATX_DIOALIGN`, Linux 6.1); a block device of an older kernel gives its sector size; else a page is
-//! assumed. [`FileTable`] gives out numbers that carry a generation, so that the number of a closed file is not taken
-//! for the next one in the same place.
+//! [`OsFile::open`] opens without ever truncating; with `create_new` it creates exclusively. The alignment comes from
+//! `statx` (`STATX_DIOALIGN`, Linux 6.1); on an older kernel, a block device gives its sector size, and for a file a
+//! page is assumed. [`FileTable`] gives out numbers that carry a generation, so that the number of a closed file does
+//! not name the next file in the same place.
 //!
 //! # Limits
-//! 65 535 files per backend. A generation comes round after 65 536 uses of the same place.
+//! 65 535 files per backend. A generation recurs after 65 536 uses of the same place.
 //!
 //! # Example
 //! The first file has number 0. It is closed; the next one takes the same place with generation 1: number 65 536. An
@@ -29,13 +29,13 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, ioctl_bl
 use super::{AlignSource, FileId, FileInfo, Kind, Memory, OpenOptions, OpenedFile, Operation, error_number, explained};
 use crate::sys::statfs;
 
-/// Alignment when the kernel does not say: a page.
+/// Alignment if the kernel does not report one: a page.
 pub(crate) const ASSUMED_ALIGN_BYTES: u32 = 4096;
 
 /// Most pieces of a vectored operation (`IOV_MAX` of Linux).
 const IOV_MAX: u32 = 1024;
 
-/// An open file and what the backends need to know of it.
+/// An open file with the properties that backends need.
 #[derive(Debug)]
 pub(crate) struct OsFile {
     pub(crate) file: File,
@@ -56,20 +56,20 @@ impl OsFile {
         }
     }
 
-    /// As [`OsFile::open`], for the backends of several shards.
+    /// Opens as [`OsFile::open`], for the backends of several shards.
     pub(crate) fn open_shared(path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
         let (file, info) = Self::open(path, options)?;
         Ok(OpenedFile::new(Arc::new(file), info))
     }
 
-    /// Returns the file that was opened by [`OsFile::open_shared`], and what is known of it now.
+    /// Returns the file that [`OsFile::open_shared`] opened, and its properties now.
     pub(crate) fn shared(opened: &OpenedFile) -> io::Result<(Arc<Self>, FileInfo)> {
         let file: Arc<Self> = opened.file()?;
         let info = FileInfo { len_bytes: file.len_bytes()?, ..opened.info() };
         Ok((file, info))
     }
 
-    /// Length in bytes now; of a block device its size.
+    /// Returns the length in bytes now; for a block device, its size.
     pub(crate) fn len_bytes(&self) -> io::Result<u64> {
         len_bytes(&self.file, self.is_block_device)
     }
@@ -79,7 +79,7 @@ impl OsFile {
     }
 }
 
-/// The error for a file number that is not open.
+/// Returns the error for a file number that is not open.
 pub(crate) fn unknown_file(file: FileId) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("file number {} is not open in this backend", file.0))
 }
@@ -89,9 +89,11 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
         let message = format!("cannot open {}: a directory is opened with `directory` alone", path.display());
         return Err(explained(libc::EINVAL, message));
     }
-    // A new file is made without O_DIRECT, which is then switched on: a file system that refuses it would otherwise
-    // leave the new file behind and look like a failed open.
+
+    // A new file is made without O_DIRECT, which is then switched on. Otherwise a file system that refuses it would
+    // leave the new file behind although the open failed.
     let direct_at_open = options.direct && !options.create_new;
+
     let mut flags = 0;
     if direct_at_open {
         flags |= libc::O_DIRECT;
@@ -102,9 +104,11 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
     if options.directory {
         flags |= libc::O_DIRECTORY;
     }
+
     // O_NONBLOCK: opening a named pipe must not hang. It is switched off below, because io_uring answers EAGAIN for
     // files that have it, instead of waiting.
     flags |= libc::O_NONBLOCK;
+
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .write(options.write || options.create_new)
@@ -112,6 +116,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<File> {
         .custom_flags(flags)
         .open(path);
     let file = opened.map_err(|error| open_error(path, options, direct_at_open, &error))?;
+
     let added = if options.direct && options.create_new { OFlags::DIRECT } else { OFlags::empty() };
     if let Err(errno) = fcntl_getfl(&file).and_then(|now| fcntl_setfl(&file, (now - OFlags::NONBLOCK) | added)) {
         remove_if_created(path, options);
@@ -172,7 +177,7 @@ fn describe(path: &Path, file: &File, options: &OpenOptions) -> io::Result<FileI
     })
 }
 
-/// Memory alignment, offset alignment (bytes), and where they come from.
+/// Returns memory alignment, offset alignment (bytes), and their source.
 fn alignment(path: &Path, file: &File, is_block_device: bool, direct: bool) -> io::Result<(u32, u32, AlignSource)> {
     if !direct {
         return Ok((1, 1, AlignSource::NotNeeded));
@@ -182,7 +187,7 @@ fn alignment(path: &Path, file: &File, is_block_device: bool, direct: bool) -> i
         && answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0
     {
         return match (answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
-            // The kernel's way of saying that this file cannot do it, though the open went through.
+            // Zeros mean that this file cannot do direct I/O, although the open succeeded.
             (0, _) | (_, 0) => Err(direct_refused(path)),
             (memory, offset) => Ok((memory, offset, AlignSource::Kernel)),
         };
@@ -195,7 +200,7 @@ fn alignment(path: &Path, file: &File, is_block_device: bool, direct: bool) -> i
 
 fn len_bytes(file: &File, is_block_device: bool) -> io::Result<u64> {
     if is_block_device {
-        // The position of the file is not used by anything: all transfers name their offset.
+        // The position of the file is unused: all transfers name their offset.
         let mut file = file;
         return file.seek(SeekFrom::End(0));
     }
@@ -203,7 +208,7 @@ fn len_bytes(file: &File, is_block_device: bool) -> io::Result<u64> {
 }
 
 /// Refuses operations that no backend can carry out, before they reach the kernel (which would read some of them
-/// differently: an io_uring offset of `u64::MAX` means "where the file stands").
+/// differently: an io_uring offset of `u64::MAX` means the current file position).
 pub(crate) fn validate(operation: &Operation) -> Result<(), i32> {
     let len_bytes = match (operation.kind, operation.memory) {
         (Kind::Read | Kind::Write, Memory::None) => return Err(libc::EINVAL),
@@ -237,7 +242,7 @@ impl<T> FileTable<T> {
     /// Gives `value` a number.
     ///
     /// # Errors
-    /// When all 65 535 places are taken.
+    /// If all 65 535 places are taken.
     pub(crate) fn insert(&mut self, value: T) -> io::Result<FileId> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -275,7 +280,7 @@ impl<T> FileTable<T> {
         Some(value)
     }
 
-    /// The place of a number: small, and used again after a close.
+    /// Returns the place of a number: small, and reused after a close.
     pub(crate) fn index(id: FileId) -> u32 {
         id.0 & 0xffff
     }

@@ -1,16 +1,16 @@
-//! Files in memory: a backend for tests and demonstrations that needs no disk and forgets everything.
+//! Files in memory: a backend for tests and demonstrations that needs no disk and keeps nothing.
 //!
 //! # Why
-//! Tests of shards and tools want real data without real files, and two ways of completing: at once, and later.
+//! Tests of shards and tools need real data without real files, and both ways of completing: at once, and later.
 //!
 //! # How it works
 //! A [`MemoryStore`] maps paths to contents; several backends (of several shards) can share one. Contents are kept in
-//! pages of 64 KiB, and a page that was never written or has been discarded whole takes no memory and reads as zeros.
+//! pages of 64 KiB. A page that was never written, or was discarded whole, takes no memory and reads as zeros.
 //! [`MemoryBackend::new`] finishes every operation inside `submit`; [`MemoryBackend::deferred`] takes them in `submit`,
-//! carries them out in `flush` and gives them back in `reap`, as a ring would, with a bound.
+//! carries them out in `flush` and returns them in `reap`, as a ring would, with a bound.
 //!
 //! # Limits
-//! Nothing survives the store. Any address and offset will do, also for direct I/O. One lock per file.
+//! Nothing survives the store. Any address and offset will do, even for direct I/O. One lock per file.
 //!
 //! # Example
 //! ```
@@ -37,10 +37,10 @@ use super::{
 };
 use crate::sys::clock;
 
-/// Contents are kept in pieces of this size.
+/// Unit in which contents are kept.
 const PAGE_BYTES: usize = 64 * 1024;
 
-/// Operations that a backend finishing at once says it takes; it never has one in flight.
+/// Capacity reported by a backend that finishes operations at once and never has one in flight.
 const AT_ONCE_CAPACITY: usize = 1024;
 
 /// Files in memory by path; clones share them.
@@ -52,7 +52,8 @@ pub struct MemoryStore {
 type SharedContents = Arc<Mutex<Contents>>;
 
 impl MemoryStore {
-    /// Forgets the file at `path`. Backends that have it open keep it until they close it. Whether it was there.
+    /// Removes the file at `path`. Backends that have it open keep it until they close it. Returns whether it was
+    /// there.
     pub fn remove(&self, path: &Path) -> bool {
         lock(&self.files).remove(path).is_some()
     }
@@ -95,7 +96,7 @@ impl Contents {
         }
     }
 
-    /// Fills `into` from `offset`, as far as the file goes; returns how far.
+    /// Fills `into` from `offset` on, up to the end of the file. Returns the bytes read.
     fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         let left_bytes = self.len_bytes.saturating_sub(offset);
         let len = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(into.len());
@@ -121,7 +122,7 @@ impl Contents {
         }
     }
 
-    /// Zeros, without changing the length. Only pages that exist are visited.
+    /// Zeroes a range without changing the length. Visits only pages that exist.
     fn discard(&mut self, offset: u64, len_bytes: u64) {
         let end = offset.saturating_add(len_bytes);
         let page_bytes = PAGE_BYTES as u64;
@@ -150,7 +151,7 @@ struct OpenFile {
     write: bool,
 }
 
-/// See the module's documentation.
+/// The memory backend; see the module's documentation.
 pub struct MemoryBackend {
     store: MemoryStore,
     doorbell: Arc<Doorbell>,
@@ -162,10 +163,10 @@ pub struct MemoryBackend {
 }
 
 impl MemoryBackend {
-    /// A backend over `store` that finishes every operation inside `submit`.
+    /// Returns a backend over `store` that finishes every operation inside `submit`.
     ///
     /// # Errors
-    /// When the system refuses an eventfd.
+    /// If the system refuses an eventfd.
     pub fn new(store: &MemoryStore) -> io::Result<Self> {
         Ok(Self {
             store: store.clone(),
@@ -177,10 +178,10 @@ impl MemoryBackend {
         })
     }
 
-    /// A backend over `store` that takes up to `capacity` operations (at least 1) and finishes them in `flush`.
+    /// Returns a backend over `store` that takes up to `capacity` operations (at least 1) and finishes them in `flush`.
     ///
     /// # Errors
-    /// When the system refuses an eventfd.
+    /// If the system refuses an eventfd.
     pub fn deferred(store: &MemoryStore, capacity: u32) -> io::Result<Self> {
         let mut backend = Self::new(store)?;
         backend.deferred_capacity = Some(capacity.max(1) as usize);
@@ -196,8 +197,8 @@ impl MemoryBackend {
     }
 }
 
-// SAFETY: memory is touched inside `submit`, or for what was collected in `flush`, `wait` and `drop`, before the one completion
-// of each operation is made known.
+// SAFETY: memory is touched inside `submit`, or for collected operations in `flush`, `wait` and `drop`, before the one
+// completion of each operation is published.
 unsafe impl Backend for MemoryBackend {
     fn name(&self) -> &'static str {
         "memory"
@@ -209,7 +210,7 @@ unsafe impl Backend for MemoryBackend {
 
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile> {
         let contents = match options.directory {
-            // Names in memory need nothing to be durable.
+            // Names in memory are never durable: there is nothing to sync.
             true => SharedContents::default(),
             false => self.store.open(path, options.create_new)?,
         };
@@ -302,11 +303,12 @@ impl Drop for MemoryBackend {
 }
 
 /// # Safety
-/// The operation's memory must be valid, and nobody else may touch it until the call returns.
+/// The operation's memory must be valid, and no other code may touch it until the call returns.
 unsafe fn execute(operation: &Operation, file: &OpenFile) -> OpResult {
     if !file.write && !matches!(operation.kind, Kind::Read | Kind::Sync { .. }) {
         return Err(libc::EBADF);
     }
+
     let mut contents = lock(&file.contents);
     match operation.kind {
         Kind::Sync { .. } => Ok(0),
@@ -343,20 +345,22 @@ unsafe fn transfer(operation: &Operation, contents: &mut Contents) -> OpResult {
         // SAFETY: the caller promises `count` elements at `iov` until we return.
         Memory::Vectored { iov, count } => unsafe { std::slice::from_raw_parts(iov, count as usize) },
     };
+
     let total = pieces.iter().try_fold(0_usize, |sum, piece| sum.checked_add(piece.iov_len)).ok_or(libc::EINVAL)?;
     if operation.offset.checked_add(total as u64).is_none() || u32::try_from(total).is_err() {
         return Err(libc::EINVAL);
     }
+
     let mut moved = 0;
     for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
         let at = operation.offset + moved as u64;
         if operation.kind == Kind::Write {
-            // SAFETY: the caller promises that every piece is readable and left alone until we return.
+            // SAFETY: the caller promises that every piece is readable and not written until we return.
             let from = unsafe { std::slice::from_raw_parts(piece.iov_base.cast_const().cast::<u8>(), piece.iov_len) };
             contents.write(at, from);
             moved += piece.iov_len;
         } else {
-            // SAFETY: the caller promises that every piece is writable and left alone until we return.
+            // SAFETY: the caller promises that every piece is writable and not accessed until we return.
             let into = unsafe { std::slice::from_raw_parts_mut(piece.iov_base.cast::<u8>(), piece.iov_len) };
             let step = contents.read(at, into);
             moved += step;
@@ -368,7 +372,7 @@ unsafe fn transfer(operation: &Operation, contents: &mut Contents) -> OpResult {
     Ok(moved as u32)
 }
 
-/// Contents are sound at every moment, so a panic elsewhere does not spoil them.
+/// Locks. Contents are sound at every moment, so a panic elsewhere does not spoil them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

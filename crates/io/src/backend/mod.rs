@@ -1,23 +1,24 @@
-//! Backends: the one narrow seam between a shard and whatever carries out its I/O.
+//! Backends: the one narrow seam between a shard and the systems that carry out its I/O.
 //!
 //! # Why
-//! The scheduler decides *when* a request goes to the disk; a backend only carries it there and says when it came
-//! back. io_uring, Linux AIO, a thread pool, memory, nothing at all (null) and a simulated disk do the same job behind
-//! [`Backend`], and one conformance kit (module `conformance`, feature `conformance`) holds them all to the same
-//! contract. Time is read through the backend too, so that a whole shard can run on virtual time.
+//! The scheduler decides *when* a request is sent to the disk; a backend only carries it there and reports when it came
+//! back. io_uring, Linux AIO, a thread pool, memory, null and a simulated disk do the same job behind [`Backend`], and
+//! one conformance kit (module `conformance`, feature `conformance`) tests them all against the same contract. Time is
+//! read through the backend too, so that a whole shard can run on virtual time.
 //!
 //! # How it works
-//! A shard opens files through its backend, then loops: [`Backend::submit`] for everything the scheduler dispatched,
-//! [`Backend::flush`] once per turn, [`Backend::reap`] for what came back, and [`Backend::wait`] when there is nothing
-//! to do. A submission has three answers ([`Submit`]): done, queued, busy. Nothing blocks but `wait` (and `open`).
+//! A shard opens files through its backend, then loops: [`Backend::submit`] for every piece that the scheduler
+//! dispatched, [`Backend::flush`] once per turn, [`Backend::reap`] for completions, and [`Backend::wait`] when there is
+//! nothing to do. A submission has three answers ([`Submit`]): done, queued, busy. Nothing blocks but `wait` (and
+//! `open`).
 //!
 //! # Who owns the memory
 //! An [`Operation`] carries raw pointers. The caller keeps the memory alive and untouched until the completion with the
-//! same key has come out of `reap` (or `submit` answered done or busy), whatever happens to the future that wanted it.
-//! A backend that is dropped waits for its operations in flight first.
+//! same key has come out of `reap` (or `submit` answered done or busy), whatever happens to the future that waits for
+//! it. A backend that is dropped first waits for its operations in flight.
 //!
 //! # Limits
-//! A backend belongs to one thread (it is `!Send` where the kernel wants that); only its [`WakeHandle`] crosses
+//! A backend belongs to one thread (it is `!Send` if the kernel requires that); only its [`WakeHandle`] crosses
 //! threads.
 //!
 //! # Example
@@ -58,78 +59,79 @@ pub use explained::{error_number, explained};
 pub use opened::OpenedFile;
 pub use region::{Region, RegionId, Returned};
 
-/// A file that a backend has opened; valid for that backend only, until [`Backend::close`].
+/// A file opened by a backend; valid for that backend only, until [`Backend::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(pub u32);
 
-/// How to open a file.
+/// Options for opening a file.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Open for writing as well as reading.
+    /// Whether to open for writing as well as reading.
     pub write: bool,
-    /// Create the file; it is an error when it exists already (never opens what was there).
+    /// Whether to create the file; an error if it exists already.
     pub create_new: bool,
-    /// `O_DIRECT`: past the page cache. Refused with a clear error where the file system cannot.
+    /// `O_DIRECT`: bypasses the page cache. A clear error if the file system cannot.
     pub direct: bool,
     /// `O_DSYNC`: a write completes when its data is durable.
     pub dsync: bool,
-    /// Open a directory, which can be synced and nothing else: that makes the names in it durable. Stands alone.
+    /// Whether to open a directory, which can only be synced: that makes the names in it durable. Excludes the other
+    /// options.
     pub directory: bool,
 }
 
-/// What is known of an opened file.
+/// Properties of an opened file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Length in bytes (of a block device: its size).
+    /// Length in bytes; for a block device, its size.
     pub len_bytes: u64,
-    /// Memory addresses of direct I/O must be multiples of this.
+    /// Memory addresses of direct I/O must be multiples of this, in bytes.
     pub memory_align_bytes: u32,
-    /// Offsets and lengths of direct reads and writes must be multiples of this.
+    /// Offsets and lengths of direct reads and writes must be multiples of this, in bytes.
     pub offset_align_bytes: u32,
-    /// How the alignment was found: asked of the kernel, or assumed and why.
+    /// Where the alignment comes from.
     pub align_source: AlignSource,
     /// Whether this is a block device.
     pub is_block_device: bool,
-    /// Device number of the disk that holds it (`st_dev`, or `st_rdev` of a block device).
+    /// Device number of the disk that holds it (`st_dev`; for a block device `st_rdev`).
     pub device: u64,
 }
 
-/// Where an alignment comes from.
+/// Source of an alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlignSource {
-    /// The kernel said so (`statx` with `STATX_DIOALIGN`, or the block device's own figures).
+    /// The kernel reported it (`statx` with `STATX_DIOALIGN`, or the block device's own figures).
     Kernel,
-    /// The kernel does not say (tmpfs, old kernels): a page, 4096 bytes, is assumed.
+    /// The kernel does not report it (tmpfs, old kernels): a page, 4096 bytes, is assumed.
     AssumedPage,
     /// Buffered I/O: any address and length will do.
     NotNeeded,
 }
 
-/// What to do.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Read into `memory` from `offset`.
+    /// Reads into `memory` from `offset`.
     Read,
-    /// Write `memory` at `offset`.
+    /// Writes `memory` at `offset`.
     Write,
-    /// Make the data (and, unless `data_only`, the metadata) of the file durable.
+    /// Makes the data (and, unless `data_only`, the metadata) of the file durable.
     Sync {
-        /// As `fdatasync`: leave out metadata that is not needed to read the data back.
+        /// As `fdatasync`: leaves out metadata that reading back does not need.
         data_only: bool,
     },
-    /// Give the range back: `fallocate(PUNCH_HOLE)` on a file, `BLKDISCARD` semantics on a device.
+    /// Gives the range back: `fallocate(PUNCH_HOLE)` on a file, `BLKDISCARD` on a device.
     Discard {
         /// Length in bytes.
         len_bytes: u64,
     },
-    /// Reserve space for the range (`fallocate`), growing the file unless `keep_size`.
+    /// Reserves space for the range (`fallocate`), growing the file unless `keep_size`.
     Allocate {
         /// Length in bytes.
         len_bytes: u64,
-        /// Leave the file's length as it is.
+        /// Whether the file's length stays as it is.
         keep_size: bool,
     },
-    /// Set the length of the file (`ftruncate`): what is beyond is gone, what is added reads as zeros. The offset means nothing.
+    /// Sets the length of the file (`ftruncate`): cuts off the bytes beyond it, or adds zeros. The offset is ignored.
     SetLen {
         /// The new length in bytes.
         len_bytes: u64,
@@ -139,7 +141,7 @@ pub enum Kind {
 /// The memory of an operation. Raw: see "Who owns the memory" in the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {
-    /// No memory: everything but reads and writes.
+    /// No memory: every operation but reads and writes.
     None,
     /// One contiguous piece.
     Contiguous {
@@ -147,7 +149,8 @@ pub enum Memory {
         ptr: *mut u8,
         /// Length in bytes.
         len_bytes: u32,
-        /// The region holding it, if [`Backend::register_memory`] has registered one. One of another backend does no harm.
+        /// The region that holds it, if [`Backend::register_memory`] has registered one. A region of another backend
+        /// does no harm.
         region: Option<RegionId>,
     },
     /// Several pieces, as `readv`/`writev` take them.
@@ -162,19 +165,19 @@ pub enum Memory {
 /// One operation on its way to a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// The caller's name for it, given back in [`Completion::key`]. Never `u64::MAX`.
+    /// The caller's name for the operation, given back in [`Completion::key`]. Never `u64::MAX`.
     pub key: u64,
-    /// Which file.
+    /// The file to operate on.
     pub file: FileId,
-    /// What to do.
+    /// The operation's kind.
     pub kind: Kind,
-    /// Where in the file, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// With which memory.
+    /// Its memory.
     pub memory: Memory,
 }
 
-/// How an operation ended: bytes moved (0 for sync, discard, allocate), or the system's error number (positive errno).
+/// Result of an operation: bytes moved (0 for sync, discard, allocate), or the system's error number (positive errno).
 pub type OpResult = Result<u32, i32>;
 
 /// An operation that has come back.
@@ -182,7 +185,7 @@ pub type OpResult = Result<u32, i32>;
 pub struct Completion {
     /// [`Operation::key`].
     pub key: u64,
-    /// How it ended. A short read or write is reported as it is; the shard continues it.
+    /// Its result. A short read or write is reported as such; the shard continues it.
     pub result: OpResult,
 }
 
@@ -193,57 +196,57 @@ pub enum Submit {
     Done(OpResult),
     /// Accepted; its completion comes out of `reap`.
     Queued,
-    /// No room now: nothing was taken, try again after the next `reap`.
+    /// No room now: nothing was taken; try again after the next `reap`.
     Busy,
 }
 
 /// Wakes a shard out of [`Backend::wait`] from any thread. Cheap when the shard is awake.
 pub trait Wake: Send + Sync {
-    /// Make the present or the next `wait` return at once.
+    /// Makes the present or the next `wait` return at once.
     fn wake(&self);
 }
 
 /// A shared [`Wake`].
 pub type WakeHandle = Arc<dyn Wake>;
 
-/// Carries operations to a disk and back; see the module's documentation for how it is used.
+/// Carries operations to a disk and back. The module's documentation explains how to use it.
 ///
 /// # Safety
 /// Code that looks safe from outside (a [`Reactor`](crate::Reactor), buffers) gives memory back to its owner because a
-/// backend says that it may. Whoever implements this trait promises:
-/// * Memory is touched, by itself, its threads or the system, only from [`Backend::submit`] until the completion with the
-///   operation's key is given to the sink of [`Backend::reap`]; where `submit` answers [`Submit::Done`] or
-///   [`Submit::Busy`] only until it returns. A list of pieces ([`Memory::Vectored`]) is memory too.
-/// * A read writes inside the operation's memory only, a write does not change it, and a result never says more bytes
-///   than that memory has.
-/// * Each operation answered with [`Submit::Queued`] comes out of `reap` exactly once, under its own key; no other key comes.
-///   It is counted by [`Backend::in_flight`] until then.
-/// * Errors change nothing of this: after an error of [`Backend::flush`] or [`Backend::wait`] what had been queued may
-///   still be carried out, and is still counted.
-/// * Dropping it waits until nothing can touch the memory of operations any more, and does not return before.
-/// * An operation that names a [`Region`] of this backend uses memory of that region only; one that names another backend's is
-///   carried out as if it named none.
+/// backend says that it may. An implementer of this trait promises:
+/// * The backend, its threads and the system touch memory only from [`Backend::submit`] until the completion with the
+///   operation's key is given to the sink of [`Backend::reap`]; if `submit` answers [`Submit::Done`] or
+///   [`Submit::Busy`], only until it returns. A list of pieces ([`Memory::Vectored`]) is memory too.
+/// * A read writes only inside the operation's memory, a write does not change it, and a result never reports more
+///   bytes than that memory has.
+/// * Each operation answered with [`Submit::Queued`] comes out of `reap` exactly once, under its own key; no other key
+///   comes out. [`Backend::in_flight`] counts it until then.
+/// * Errors change none of this: after an error of [`Backend::flush`] or [`Backend::wait`], queued operations may still
+///   be carried out, and are still counted.
+/// * Dropping the backend returns only when nothing can touch the memory of operations any more.
+/// * An operation that names a [`Region`] of this backend uses only memory of that region; one that names another
+///   backend's is carried out as if it named none.
 ///
-/// The module `conformance` (feature `conformance`) tests what of this can be tested.
+/// The module `conformance` (feature `conformance`) tests the testable part of this.
 pub unsafe trait Backend {
-    /// Name as on the command line: `uring`, `aio`, `pool`, `memory`, `null`, `sim`.
+    /// Returns the name used on the command line: `uring`, `aio`, `pool`, `memory`, `null`, `sim`.
     fn name(&self) -> &'static str;
 
-    /// Monotonic time in nanoseconds. All times of a shard come from here.
+    /// Returns monotonic time in nanoseconds. All times of a shard come from here.
     fn now_ns(&self) -> u64;
 
-    /// Opens `path` for all backends that are to [`attach`](Backend::attach) it; here, too, it is used only after that.
-    /// May block.
+    /// Opens `path` for all backends that will [`attach`](Backend::attach) it; this one, too, can use it only after
+    /// that. May block.
     ///
     /// # Errors
-    /// What the system said, with the path and what to do about it in the message; [`error_number`] has its number.
+    /// The system's error, with the path and a remedy in the message; [`error_number`] returns its number.
     fn open_shared(&mut self, path: &Path, options: &OpenOptions) -> io::Result<OpenedFile>;
 
-    /// Gives a file that was opened once, here or by another backend, a number here. The backend holds a clone of what
-    /// `file` holds until it is closed.
+    /// Gives a file that this or another backend opened a number in this backend. The backend holds a clone of the
+    /// contents of `file` until it is closed.
     ///
     /// # Errors
-    /// When a backend of another kind has opened it, or this one has no number left.
+    /// If a backend of another kind opened it, or this one has no number left.
     fn attach(&mut self, file: &OpenedFile) -> io::Result<(FileId, FileInfo)>;
 
     /// Opens `path` for this backend alone. May block.
@@ -258,64 +261,63 @@ pub unsafe trait Backend {
     /// Forgets `file`. Operations in flight on it still complete. Unknown files are ignored.
     fn close(&mut self, file: FileId);
 
-    /// Length of `file` in bytes now.
+    /// Returns the length of `file` in bytes now.
     ///
     /// # Errors
-    /// What the system said; unknown files are `NotFound`.
+    /// The system's error; `NotFound` for an unknown file.
     fn file_len(&mut self, file: FileId) -> io::Result<u64>;
 
     /// Sets the length of `file`. May block.
     ///
     /// # Errors
-    /// What the system said; unknown files are `NotFound`.
+    /// The system's error; `NotFound` for an unknown file.
     fn set_file_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()>;
 
-    /// Tells the kernel of a memory region that will be used for many operations, where that makes them cheaper. When the
-    /// [`Region`] is dropped the backend forgets it, on its own thread, when it next looks for completions.
+    /// Registers a memory region for many operations with the kernel, if that makes them cheaper. When the [`Region`]
+    /// is dropped, the backend forgets it, on its own thread, at the next `reap` or `wait`.
     ///
     /// # Errors
-    /// `Unsupported` where the backend has no such thing, else why it was refused. Operations just name no region then.
+    /// `Unsupported` if the backend has no registered memory, otherwise the refusal. Operations then name no region.
     ///
     /// # Safety
-    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that names
-    /// it has come back.
+    /// The memory must stay allocated as long as the region lives, and the region must live until every operation that
+    /// names it has come back.
     unsafe fn register_memory(&mut self, ptr: *mut u8, len_bytes: usize) -> io::Result<Region> {
         let _ = (ptr, len_bytes);
         let what = format!("the backend {} has no registered memory", self.name());
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
 
-    /// Takes one operation.
+    /// Submits one operation.
     ///
     /// # Safety
-    /// `operation.memory` must be valid for the transfer, and nobody may touch it until the completion has been reaped
-    /// (for [`Submit::Done`] and [`Submit::Busy`]: until the call returns).
+    /// `operation.memory` must be valid for the transfer, and no other code may touch it until the completion has been
+    /// reaped (for [`Submit::Done`] and [`Submit::Busy`]: until the call returns).
     unsafe fn submit(&mut self, operation: Operation) -> Submit;
 
-    /// Hands over to the system whatever `submit` has only collected. Does not block. At most one system call where
+    /// Hands the operations that `submit` has only collected to the system. Does not block. At most one system call if
     /// possible.
     ///
     /// # Errors
-    /// Only when the backend itself is broken; a failed operation is a completion.
+    /// Only if the backend itself is broken; a failed operation is a completion.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Gives every operation that has come back to `sink`, and returns how many there were. Does not block.
+    /// Passes every completion to `sink`, and returns their number. Does not block.
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize;
 
-    /// Flushes, then sleeps until an operation has come back, somebody called [`Wake::wake`], or the clock reaches
-    /// `deadline_ns`. May return early. With `None` it sleeps as long as it
-    /// takes. Never spins: a sleeping shard uses no CPU.
+    /// Flushes, then sleeps until an operation has come back, [`Wake::wake`] was called, or the clock reaches
+    /// `deadline_ns` (`None`: no deadline). May return early. Never spins: a sleeping shard uses no CPU.
     ///
     /// # Errors
     /// As [`Backend::flush`].
     fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()>;
 
-    /// A handle that wakes this backend.
+    /// Returns a handle that wakes this backend.
     fn wake_handle(&self) -> WakeHandle;
 
-    /// Operations accepted and not yet reaped.
+    /// Returns the number of operations accepted and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// How many operations it takes at once; beyond, `submit` answers busy.
+    /// Returns the number of operations that it takes at once; beyond it, `submit` answers busy.
     fn capacity(&self) -> usize;
 }

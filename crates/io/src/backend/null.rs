@@ -1,13 +1,13 @@
 //! The backend that does nothing, at once.
 //!
 //! # Why
-//! What a shard and its scheduler cost by themselves is measured with a disk that costs nothing.
+//! The cost of a shard and its scheduler is measured with a disk that costs nothing.
 //!
 //! # How it works
-//! Every operation is done in full inside `submit`; reads leave the memory as it was. Every path opens.
+//! Every operation is done in full inside `submit`; reads leave the memory unchanged. Every path opens.
 //!
 //! # Limits
-//! Data written is gone. A file is said to be [`NULL_FILE_LEN_BYTES`] long, whatever is done to it.
+//! Written data is lost. A file is always [`NULL_FILE_LEN_BYTES`] long.
 //!
 //! # Example
 //! ```
@@ -33,26 +33,27 @@ use crate::sys::clock;
 /// Length of every file of this backend: 1 PiB, larger than any working set and far from overflowing an offset.
 pub const NULL_FILE_LEN_BYTES: u64 = 1 << 50;
 
-/// Operations it takes at once. None is ever in flight, so the figure only has to suit a shard that sizes its queues.
+/// Operations it takes at once. None is ever in flight, so the figure only has to suit a shard that sizes its queues by
+/// it.
 const CAPACITY: usize = 1024;
 
-/// See the module's documentation.
+/// The null backend; see the module's documentation.
 pub struct NullBackend {
     doorbell: Arc<Doorbell>,
     files: FileTable<()>,
 }
 
 impl NullBackend {
-    /// A null backend.
+    /// Returns a null backend.
     ///
     /// # Errors
-    /// When the system refuses an eventfd.
+    /// If the system refuses an eventfd.
     pub fn new() -> io::Result<Self> {
         Ok(Self { doorbell: Doorbell::new()?, files: FileTable::new() })
     }
 }
 
-// SAFETY: memory is not touched at all, and the list of pieces only inside `submit`.
+// SAFETY: no memory is touched; the list of pieces is read only inside `submit`.
 unsafe impl Backend for NullBackend {
     fn name(&self) -> &'static str {
         "null"

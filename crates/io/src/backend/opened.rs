@@ -1,13 +1,14 @@
-//! A file that was opened once, for the backends of several shards.
+//! A file that is opened once, for the backends of several shards.
 //!
 //! # Why
 //! A path may lead to another file a moment later. Shards that each open it may read different files under one name.
 //!
 //! # How it works
-//! One backend opens the path ([`Backend::open_shared`](super::Backend::open_shared)); each backend that is to use the file
-//! attaches it ([`Backend::attach`](super::Backend::attach)) and gets a number of its own. What an [`OpenedFile`] holds (a
-//! descriptor, contents in memory, a file of a simulated world) is counted by its clones: each backend keeps one until the
-//! file is closed there, and its operations in flight keep their own. The last one closes the file.
+//! One backend opens the path ([`Backend::open_shared`](super::Backend::open_shared)); each backend that will use the
+//! file attaches it ([`Backend::attach`](super::Backend::attach)) and gets a number of its own. The contents of an
+//! [`OpenedFile`] (a descriptor, contents in memory, a file of a simulated world) are counted by its clones: each
+//! backend keeps one until the file is closed there, and its operations in flight keep their own. Dropping the last one
+//! closes the file.
 //!
 //! # Limits
 //! Backends of one family share: io_uring, AIO and the pool; those in memory; those of one simulated world.
@@ -35,7 +36,7 @@ use std::sync::Arc;
 
 use super::{FileInfo, explained};
 
-/// See the module's documentation. Clones are the same open file.
+/// A file that a backend has opened; see the module's documentation. Clones are the same open file.
 #[derive(Clone)]
 pub struct OpenedFile {
     file: Arc<dyn Any + Send + Sync>,
@@ -43,22 +44,23 @@ pub struct OpenedFile {
 }
 
 impl OpenedFile {
-    /// An open file of a backend: `file` is whatever the backend knows it by, and closes it when the last clone goes.
+    /// Returns an open file of a backend. `file` is the backend's own object, which closes the file when the last clone
+    /// is dropped.
     #[must_use]
     pub fn new<T: Any + Send + Sync>(file: Arc<T>, info: FileInfo) -> OpenedFile {
         OpenedFile { file, info }
     }
 
-    /// Returns what was known of the file when it was opened.
+    /// Returns the file's properties at the time of opening.
     #[must_use]
     pub fn info(&self) -> FileInfo {
         self.info
     }
 
-    /// Returns what the backend that opened the file knows it by.
+    /// Returns the object of the backend that opened the file.
     ///
     /// # Errors
-    /// `EXDEV` where that backend is of another family than the one that asks, which knows files as `T`.
+    /// `EXDEV` if that backend is of another family than the caller, whose object is a `T`.
     pub fn file<T: Any + Send + Sync>(&self) -> io::Result<Arc<T>> {
         Arc::clone(&self.file).downcast().map_err(|_| {
             let message = "cannot use a file that a backend of another kind has opened: give all shards of a topology the \

@@ -4,12 +4,12 @@
 //! Containers often forbid io_uring, and Linux AIO can be used up; `pread` is always there.
 //!
 //! # How it works
-//! Every operation is a job for one of N threads (module `worker`). The threads ring the owner's doorbell for each
-//! result; nothing is collected by `flush`, because a job starts as soon as a thread is free.
+//! Every operation is a job for one of N threads (module `worker`), which ring the owner's doorbell for each result.
+//! `flush` does nothing, because a job starts as soon as a thread is free.
 //!
 //! # Limits
-//! No more operations run at the disk at once than there are threads; the others, up to the capacity, queue here. Two
-//! thread switches per operation.
+//! At most as many operations run at the disk at once as there are threads; the others, up to the capacity, queue here.
+//! Two thread switches per operation.
 //!
 //! # Example
 //! ```
@@ -30,13 +30,13 @@ use super::worker::Workers;
 use super::{Backend, Completion, FileId, FileInfo, OpenOptions, OpenedFile, Operation, Submit, WakeHandle};
 use crate::sys::clock;
 
-/// Threads when the caller has no opinion.
+/// Threads if the caller has no preference.
 pub const DEFAULT_THREADS: usize = 8;
 
 /// Most threads that one backend starts.
 pub const THREADS_MAX: usize = 256;
 
-/// See the module's documentation.
+/// The pool backend; see the module's documentation.
 pub struct PoolBackend {
     workers: Workers,
     doorbell: Arc<Doorbell>,
@@ -46,10 +46,11 @@ pub struct PoolBackend {
 }
 
 impl PoolBackend {
-    /// Starts `threads` threads (1 to [`THREADS_MAX`], clamped) that take up to `capacity` operations (at least 1).
+    /// Returns a backend of `threads` threads (1 to [`THREADS_MAX`], clamped) that takes up to `capacity` operations
+    /// (at least 1).
     ///
     /// # Errors
-    /// When the system refuses a thread or an eventfd.
+    /// If the system refuses a thread or an eventfd.
     pub fn new(threads: usize, capacity: u32) -> io::Result<Self> {
         let doorbell = Doorbell::new()?;
         let workers = Workers::start(threads.clamp(1, THREADS_MAX), &doorbell)?;
@@ -58,8 +59,8 @@ impl PoolBackend {
     }
 }
 
-// SAFETY: a worker touches memory before it makes the one completion known, and never after; the workers' drop carries out what
-// is queued and joins them.
+// SAFETY: a worker touches memory before it publishes the one completion, and never after; dropping the workers carries
+// out everything queued and joins them.
 unsafe impl Backend for PoolBackend {
     fn name(&self) -> &'static str {
         "pool"

@@ -1,15 +1,15 @@
-//! Memory that a backend has registered with the system, and how it is given back.
+//! Memory that a backend has registered with the system, and its release.
 //!
 //! # Why
-//! Registered memory is pinned, and places for it are few: it must be forgotten with the last buffer in it. That buffer may go
-//! on any thread, and after the backend; the system wants to hear of it from the backend's own thread.
+//! Registered memory is pinned, and places for it are few: it must be forgotten with the last buffer in it. That buffer
+//! may be dropped on any thread, even after the backend, but the system must be told on the backend's own thread.
 //!
 //! # How it works
-//! [`Backend::register_memory`](super::Backend::register_memory) gives a [`Region`]. Dropping it writes its number on the list of
-//! the backend ([`Returned`]) and wakes the backend, which takes the list when it next looks for completions.
+//! [`Backend::register_memory`](super::Backend::register_memory) returns a [`Region`]. Dropping it puts its number on
+//! the list of the backend ([`Returned`]) and wakes the backend, which takes the list at the next `reap` or `wait`.
 //!
 //! # Limits
-//! 2^32 - 1 regions in the life of a process; numbers are never used again.
+//! 2^32 - 1 regions in the life of a process; numbers are never reused.
 //!
 //! # Example
 //! ```
@@ -30,12 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::{Wake, WakeHandle};
 
-/// Name of a registered region. No other region of the process ever has it, so memory that one backend has registered is
-/// recognised as unknown by another.
+/// Name of a registered region. No two regions of a process share one, so a backend recognises memory registered with
+/// another backend as unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionId(NonZeroU32);
 
-/// A region that a backend has registered. Dropping it, on any thread, has the backend forget it.
+/// A region that a backend has registered. Dropping it, on any thread, makes the backend forget it.
 #[derive(Debug)]
 pub struct Region {
     id: RegionId,
@@ -43,7 +43,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Its name, for [`Memory::Contiguous`](super::Memory::Contiguous).
+    /// Returns its name, for [`Memory::Contiguous`](super::Memory::Contiguous).
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.id
@@ -61,11 +61,11 @@ impl Drop for Region {
     }
 }
 
-/// The regions of one backend that nobody needs any more.
+/// The dropped regions of one backend.
 pub struct Returned {
     ids: Mutex<Vec<RegionId>>,
     is_any: AtomicBool,
-    /// The backend may be gone.
+    /// Weak, because the backend may be dropped first.
     wake: Weak<dyn Wake>,
 }
 
@@ -76,13 +76,13 @@ impl std::fmt::Debug for Returned {
 }
 
 impl Returned {
-    /// The list of the backend that `wake` wakes.
+    /// Returns the list of the backend that `wake` wakes.
     #[must_use]
     pub fn new(wake: &WakeHandle) -> Arc<Returned> {
         Arc::new(Returned { ids: Mutex::default(), is_any: AtomicBool::new(false), wake: Arc::downgrade(wake) })
     }
 
-    /// A region with a new name; `None` when there are no names left.
+    /// Returns a region with a new name, or `None` if no names are left.
     #[must_use]
     pub fn region(self: &Arc<Returned>) -> Option<Region> {
         static LAST: AtomicU32 = AtomicU32::new(0);
@@ -92,13 +92,13 @@ impl Returned {
         Some(Region { id, returned: Arc::clone(self) })
     }
 
-    /// Whether [`Returned::take`] would give any. Costs no more than a load.
+    /// Returns whether [`Returned::take`] would return any. Costs no more than a load.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)
     }
 
-    /// The regions that were dropped since the last call.
+    /// Returns the regions dropped since the last call.
     pub fn take(&self) -> Vec<RegionId> {
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_any.store(false, Ordering::Relaxed);

@@ -1,19 +1,19 @@
 //! Threads that carry out operations with ordinary blocking calls.
 //!
 //! # Why
-//! The pool backend is nothing else; and the kernel interfaces have no asynchronous form of some operations (discard on
-//! a block device, `fallocate` under Linux AIO), which must not block a shard either.
+//! The pool backend consists of them. The kernel interfaces need them too, for operations without an asynchronous form
+//! (discard on a block device, `fallocate` under Linux AIO), which must not block a shard either.
 //!
 //! # How it works
 //! A queue of jobs under a mutex, threads that take from it, a list of results that the owner collects, and the owner's
-//! [`Doorbell`] rung for every result. A job holds its file open.
+//! [`Doorbell`], rung for every result. A job holds its file open.
 //!
 //! # Limits
 //! The owner bounds the queue (it knows its capacity). Dropping carries out everything queued, then joins the threads.
 //!
 //! # Example
-//! Eight threads, ten reads: eight `pread`s run at once and two wait. Each result rings; the owner takes all results
-//! there are when it gets up.
+//! Eight threads, ten reads: eight `pread`s run at once and two wait. Each result rings; the owner takes all results at
+//! once when it wakes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -68,7 +68,7 @@ struct Shared {
     doorbell: Arc<Doorbell>,
 }
 
-/// See the module's documentation.
+/// The threads and their queue; see the module's documentation.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl Workers {
     /// Starts `threads` threads.
     ///
     /// # Errors
-    /// When the system refuses a thread.
+    /// If the system refuses a thread.
     pub(crate) fn start(threads: usize, doorbell: &Arc<Doorbell>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -106,7 +106,7 @@ impl Workers {
         self.shared.job_ready.notify_one();
     }
 
-    /// Moves the results there are to `ready`.
+    /// Moves the finished results to `ready`.
     pub(crate) fn collect(&mut self, ready: &mut VecDeque<Completion>) {
         if self.pending > 0 {
             let mut done = lock(&self.shared.done);
@@ -115,7 +115,7 @@ impl Workers {
         }
     }
 
-    /// Operations queued and not yet collected.
+    /// Returns the number of operations queued and not yet collected.
     pub(crate) fn pending(&self) -> usize {
         self.pending
     }
@@ -143,14 +143,14 @@ fn work(shared: &Shared) {
             }
         };
         drop(queue);
-        // SAFETY: the submitter keeps the memory until the completion, which is only made known below.
+        // SAFETY: the submitter keeps the memory until the completion, which is only published below.
         let result = unsafe { execute(&job.operation, &job.file) };
         lock(&shared.done).push(Completion { key: job.operation.key, result });
         shared.doorbell.ring();
     }
 }
 
-/// The data under these locks is sound at every moment, so a panic elsewhere does not spoil it.
+/// Locks. The data is sound at every moment, so a panic elsewhere does not spoil it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -158,7 +158,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Carries out one operation with blocking calls.
 ///
 /// # Safety
-/// The operation's memory must be valid, and nobody else may touch it until the call returns.
+/// The operation's memory must be valid, and no other code may touch it until the call returns.
 unsafe fn execute(operation: &Operation, file: &OsFile) -> OpResult {
     loop {
         // SAFETY: passed on from the caller.
@@ -174,6 +174,7 @@ unsafe fn execute(operation: &Operation, file: &OsFile) -> OpResult {
 unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
     let fd = file.raw_fd();
     let offset = i64::try_from(operation.offset).map_err(|_| libc::EINVAL)?;
+
     let moved = match (operation.kind, operation.memory) {
         (Kind::Read, Memory::Contiguous { ptr, len_bytes, .. }) => {
             // SAFETY: the caller promises `len_bytes` writable bytes at `ptr` until we return.
@@ -196,10 +197,11 @@ unsafe fn execute_once(operation: &Operation, file: &OsFile) -> OpResult {
             return change(operation, file);
         }
     };
+
     u32::try_from(moved).map_err(|_| last_errno())
 }
 
-/// The operations without memory.
+/// Carries out an operation without memory.
 fn change(operation: &Operation, file: &OsFile) -> OpResult {
     let done = match operation.kind {
         Kind::Sync { data_only: true } => fdatasync(&file.file),
@@ -227,7 +229,7 @@ fn discard_device(file: &OsFile, offset: u64, len_bytes: u64) -> OpResult {
     if answer == 0 { Ok(0) } else { Err(last_errno()) }
 }
 
-/// The error number of the system call that has just failed on this thread.
+/// Returns the error number of the system call that has just failed on this thread.
 pub(crate) fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

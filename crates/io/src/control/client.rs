@@ -1,17 +1,18 @@
-//! The other end of the control socket: what `plimsoll attach` uses, for any program.
+//! The client end of the control socket, as used by `plimsoll attach`, for any program.
 //!
 //! # Why
-//! Whoever asks must be sure who answers, and must not wait for ever.
+//! A client must be sure that the right program answers, and must not wait for ever.
 //!
 //! # How it works
-//! [`Client::connect`] sees that the socket belongs to a process of this user or to root (where this user is root: to whoever
-//! owns the process that the name `PID.sock` says, or else the process that listens) and says hello; another version of the protocol is an error. Each request waits for its answer for [`PATIENCE`].
+//! [`Client::connect`] checks that the socket belongs to a process of this user or of root. (If this user is root: to
+//! the owner of the process that the name `PID.sock` states, or else of the process that listens.) It then says hello;
+//! another version of the protocol is an error. Each request waits for its answer for at most [`PATIENCE`].
 //!
 //! # Limits
 //! One request at a time.
 //!
 //! # Example
-//! See [`super`].
+//! [`super`] has an example.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,43 +23,43 @@ use super::place;
 use super::protocol::{Answer, ErrorCode, Hello, PROTOCOL, Request, Snapshot, TraceStopped};
 use crate::metrics::ProgramMetrics;
 
-/// How long to wait for an answer.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer at the most.
+/// Longest answer, in bytes.
 const ANSWER_MAX_BYTES: u64 = 64 << 20;
 
-/// Why a program could not be asked, or said no.
+/// Why a program could not be asked, or refused.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is no such socket, or nobody listens.
+    /// There is no such socket, or no process listens.
     NotServed {
         /// The socket.
         path: PathBuf,
     },
-    /// It is another user's.
+    /// It belongs to another user.
     NotAllowed {
         /// The socket.
         path: PathBuf,
     },
-    /// Whatever answers is not a Plimsoll program.
+    /// The process that answers is not a Plimsoll program.
     NotPlimsoll {
-        /// What was wrong.
+        /// The fault in its answer.
         reason: String,
     },
-    /// It speaks another version of the protocol.
+    /// The program uses another version of the protocol.
     Version {
         /// Its version.
         theirs: u32,
     },
-    /// It said no.
+    /// The program refused.
     Refused {
-        /// What kind of error.
+        /// Kind of the error.
         code: ErrorCode,
-        /// What and why.
+        /// Its explanation.
         message: String,
     },
-    /// It has ended, or does not answer.
+    /// The program has ended, or does not answer.
     Io(io::Error),
 }
 
@@ -118,13 +119,13 @@ impl Client {
         Ok(Client { stream, hello })
     }
 
-    /// What the program said of itself when it was attached to.
+    /// Returns the program's description of itself, as of the last hello.
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
-    /// Asks again who the program is: its classes, their shares and limits as they are now.
+    /// Asks for the program's description again: its classes, their shares and limits as they are now.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -133,7 +134,7 @@ impl Client {
         Ok(&self.hello)
     }
 
-    /// What is going on. Rates are those since the last call.
+    /// Returns a snapshot of the program. Its rates are those since the last call.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -144,8 +145,8 @@ impl Client {
         }
     }
 
-    /// All counters of the program, for [`encode`](crate::metrics::encode). A program of an older version of the library
-    /// refuses ([`ErrorCode::BadRequest`]).
+    /// Returns all counters of the program, for [`encode`](crate::metrics::encode). A program of an older version of
+    /// the library refuses ([`ErrorCode::BadRequest`]).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -156,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Changes something.
+    /// Sends a request that changes something.
     ///
     /// # Errors
     /// See [`ClientError`]; then nothing has changed.
@@ -167,7 +168,7 @@ impl Client {
         }
     }
 
-    /// Ends the record that a `trace-start` began.
+    /// Stops the trace that a `trace-start` began.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -179,13 +180,13 @@ impl Client {
     }
 }
 
-/// Whether this user (`ours`) trusts that the user who answers (`theirs`) does so for a process of `owner`.
+/// Checks whether this user (`ours`) may trust an answer by user `theirs` for a process of `owner`.
 fn check_peer(path: &Path, theirs: u32, ours: u32, owner: Option<u32>) -> Result<(), ClientError> {
     match (theirs == ours || theirs == 0, ours == 0) {
         (true, _) => Ok(()),
         (false, false) => Err(ClientError::NotAllowed { path: path.to_owned() }),
         (false, true) if owner == Some(theirs) => Ok(()),
-        // Root may attach to anybody, and must not be led to somebody else.
+        // Root may attach to any user's program, and must not be led to another user's.
         (false, true) => {
             let reason = format!("user {theirs} answers at {}, and the process is not that user's", path.display());
             Err(ClientError::NotPlimsoll { reason })
@@ -196,7 +197,7 @@ fn check_peer(path: &Path, theirs: u32, ours: u32, owner: Option<u32>) -> Result
 fn say_hello(stream: &mut BufReader<UnixStream>) -> Result<Hello, ClientError> {
     send(stream, &Request::Hello {})?;
     let line = receive(stream)?;
-    // The version first: all else may look different there.
+    // The version first: in another one the rest may look different.
     let value: serde_json::Value = serde_json::from_slice(&line).map_err(|error| not_plimsoll(&error))?;
     let theirs = value.get("protocol").and_then(serde_json::Value::as_u64);
     if let Some(theirs) = theirs.and_then(|theirs| u32::try_from(theirs).ok()).filter(|theirs| *theirs != PROTOCOL) {
@@ -222,7 +223,7 @@ fn send(stream: &mut BufReader<UnixStream>, request: &Request) -> Result<(), Cli
     let mut line = serde_json::to_vec(request).map_err(|error| ClientError::Io(error.into()))?;
     line.push(b'\n');
     match stream.get_mut().write_all(&line) {
-        // It has hung up; why is in what it said before.
+        // It has hung up; the reason is in its earlier answer.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ClientError::Io(error)),
         _ => Ok(()),
     }
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn only_the_owner_of_a_process_answers_for_it() {
-        // Who answers, who asks, whose the process is.
+        // The user who answers, the user who asks, the owner of the process.
         let table = [
             (7, 7, Some(7), true),
             (0, 7, Some(7), true),

@@ -1,15 +1,16 @@
-//! One client of the control socket: its half-read line, and its answers that it has not taken yet.
+//! One client of the control socket: its incomplete line, and its unsent answers.
 //!
 //! # Why
-//! One thread serves all clients, so none may make it wait: not one that sends half a line, and not one that reads nothing.
+//! One thread serves all clients, so none may make it wait: not one that sends half a line, and not one that reads
+//! nothing.
 //!
 //! # How it works
-//! Everything is nonblocking. What has come is kept until its line is whole; what cannot be sent is kept until the client
-//! takes it. A client that sends a longer line than is allowed gets an error; one that lets answers pile up is dropped
-//! without; both are closed.
+//! Everything is nonblocking. Received bytes are kept until their line is whole; unsent bytes are kept until the client
+//! takes them. A client that sends too long a line gets an error and is closed; one that lets answers pile up is closed
+//! without.
 //!
 //! # Limits
-//! [`LINE_MAX_BYTES`] in, [`UNSENT_MAX_BYTES`] out. While answers lie there, no more requests of the client are read.
+//! [`LINE_MAX_BYTES`] in, [`UNSENT_MAX_BYTES`] out. While answers are unsent, no more requests of the client are read.
 //!
 //! # Example
 //! `he` arrives, nothing happens; `llo\n` arrives, the line `hello` is whole.
@@ -18,24 +19,24 @@ use std::io::{self, Read, Write};
 
 use super::protocol::LINE_MAX_BYTES;
 
-/// Answers that a client has not taken: more, and it is closed.
+/// Most bytes of unsent answers; beyond, the client is closed.
 pub(super) const UNSENT_MAX_BYTES: usize = 4 << 20;
 
-/// See the module's documentation.
+/// One client; see the module's documentation.
 pub(super) struct Connection<S> {
     pub(super) stream: S,
     received: Vec<u8>,
     unsent: Vec<u8>,
-    /// No more is read; what is unsent goes, and then the client.
+    /// Nothing more is read; the client is closed once everything is sent.
     is_ending: bool,
 }
 
-/// What a client has sent.
+/// A line from a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A whole line, without its end.
     Whole(Vec<u8>),
-    /// More than a line may have.
+    /// Longer than allowed.
     TooLong,
 }
 
@@ -44,7 +45,7 @@ impl<S: Read + Write> Connection<S> {
         Connection { stream, received: Vec::new(), unsent: Vec::new(), is_ending: false }
     }
 
-    /// Whether it is time to look for more requests.
+    /// Returns whether to read more requests.
     pub(super) fn wants_to_read(&self) -> bool {
         !self.is_ending && self.unsent.is_empty()
     }
@@ -53,15 +54,15 @@ impl<S: Read + Write> Connection<S> {
         !self.unsent.is_empty()
     }
 
-    /// Nothing is left to do with it.
+    /// Returns whether the client can be closed.
     pub(super) fn is_over(&self) -> bool {
         self.is_ending && self.unsent.is_empty()
     }
 
-    /// Takes what has come, at most a line's worth.
+    /// Receives what has arrived, at most a line's worth.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub(super) fn receive(&mut self) -> io::Result<()> {
         let mut part = [0; 4096];
         while self.received.len() < LINE_MAX_BYTES {
@@ -80,7 +81,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// The next line, if it is whole, or too long.
+    /// Returns the next line, if it is whole or too long.
     pub(super) fn next_line(&mut self) -> Option<Line> {
         match self.received.iter().position(|byte| *byte == b'\n') {
             Some(end) if end < LINE_MAX_BYTES => {
@@ -97,7 +98,7 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// After this answer nothing more is said.
+    /// Closes the connection after the answers so far and the next one.
     pub(super) fn end(&mut self) {
         self.is_ending = true;
     }
@@ -105,7 +106,7 @@ impl<S: Read + Write> Connection<S> {
     /// Sends an answer, or keeps it.
     ///
     /// # Errors
-    /// When the connection is broken, or too much has piled up.
+    /// If the connection is broken, or too much has piled up.
     pub(super) fn answer(&mut self, line: &str) -> io::Result<()> {
         self.unsent.extend_from_slice(line.as_bytes());
         self.unsent.push(b'\n');
@@ -115,10 +116,10 @@ impl<S: Read + Write> Connection<S> {
         self.send()
     }
 
-    /// Sends what the client takes.
+    /// Sends as much as the client takes.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// If the connection is broken.
     pub(super) fn send(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Gives its parts one after the other, and takes `room` bytes.
+    /// Returns its parts one after the other, and takes `room` bytes.
     #[derive(Default)]
     struct Script {
         parts: VecDeque<Vec<u8>>,

@@ -1,17 +1,16 @@
-//! A snapshot: what is going on, from two looks at the shards.
+//! A snapshot of the program, made from two looks at the shards.
 //!
 //! # Why
-//! Counters say what has happened since the program began; whoever attaches wants to know what happens now.
+//! Counters tell what has happened since the program began; a user who attaches wants to know what happens now.
 //!
 //! # How it works
-//! The looks are [`crate::metrics::look`]'s. Rates and latencies are of what the later one has counted and the earlier
-//! had not.
+//! [`crate::metrics::look`] takes the looks. Rates and latencies come from the difference of their counters.
 //!
 //! # Limits
-//! With a shard missing in one of them, there are no rates.
+//! If a shard is missing in either, there are no rates.
 //!
 //! # Example
-//! 50 reads at the first look and 250 two seconds later: 100 a second.
+//! 50 reads at the first look and 250 two seconds later: 100 per second.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,7 @@ use crate::metrics::look::Look;
 use crate::queues::ClassView;
 use crate::topology::Topology;
 
-/// `now` in words, with rates since `before`.
+/// Returns the look `now` as a snapshot, with rates since `before`.
 pub(super) fn snapshot(topology: &Topology, now: &Look, before: Option<&Look>) -> Snapshot {
     // With a shard missing, differences mean nothing.
     let is_whole = |look: &&Look| look.missing_shards.is_empty();
@@ -66,21 +65,22 @@ fn disk_state(
     })
 }
 
-/// One of the stages of a request.
+/// Picks one of the stages of a request.
 type Pick = fn(&Latencies) -> &Histogram;
 
-/// Of reads and of writes.
+/// Returns the histograms of reads and of writes.
 fn histograms(view: &ClassView, pick: Pick) -> Vec<&Histogram> {
     view.latencies.iter().flatten().map(|latencies| pick(latencies)).collect()
 }
 
 fn class_state(info: &ClassInfo, view: &ClassView, before: Option<&ClassView>, seconds: f64) -> ClassState {
     let stats = &view.stats;
-    // Counters that have become less began anew.
+    // Counters that have fallen were reset.
     let before = before.filter(|old| {
         old.stats.read.requests <= stats.read.requests && old.stats.write.requests <= stats.write.requests
     });
     let of = |pick: Pick| percentiles(&histograms(view, pick), &before.map_or(Vec::new(), |old| histograms(old, pick)));
+
     ClassState {
         class: info.name.to_string(),
         shares: info.shares,
@@ -116,7 +116,7 @@ fn recent(now: &ClassStats, before: &ClassStats, seconds: f64) -> Recent {
     }
 }
 
-/// Of what `now` has counted and `before` had not; of reads and writes together.
+/// Returns percentiles of the durations that `now` has counted and `before` had not, reads and writes together.
 fn percentiles(now: &[&Histogram], before: &[&Histogram]) -> Percentiles {
     let sum = |histograms: &[&Histogram]| {
         let mut sum: BTreeMap<u64, u64> = BTreeMap::new();
@@ -125,12 +125,14 @@ fn percentiles(now: &[&Histogram], before: &[&Histogram]) -> Percentiles {
         }
         sum
     };
+
     let old = sum(before);
     let new: Vec<(u64, u64)> = sum(now)
         .into_iter()
         .map(|(ns, count)| (ns, count.saturating_sub(old.get(&ns).copied().unwrap_or(0))))
         .filter(|(_, count)| *count > 0)
         .collect();
+
     let count: u64 = new.iter().map(|(_, count)| count).sum();
     let at = |part: f64| {
         let rank = ((part * count as f64).ceil() as u64).max(1);
@@ -141,6 +143,7 @@ fn percentiles(now: &[&Histogram], before: &[&Histogram]) -> Percentiles {
         };
         new.iter().find(reaches).map_or(0, |(ns, _)| *ns)
     };
+
     Percentiles { count, p50_ns: at(0.5), p99_ns: at(0.99), p99_9_ns: at(0.999) }
 }
 

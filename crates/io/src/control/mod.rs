@@ -1,26 +1,28 @@
-//! A local socket through which a running program is looked at and changed.
+//! A local socket to inspect and change a running program.
 //!
 //! # Why
-//! When a program is slow, the questions come now: which class waits, and for what? What if it had more shares, a limit, no
-//! scheduler at all? A program that must be started anew to answer them will not be asked.
+//! When a program is slow, the questions come now: which class waits, and for what? Would more shares help, a limit, no
+//! scheduler at all? If a program must be restarted for the answers, the questions will not be asked.
 //!
 //! # How it works
-//! A program makes a [`Server`] beside its shards. It listens at `PID.sock` in the [`directory`] of its user, which nobody
-//! else can enter; each client is seen to be the same user, or root. One thread serves all clients, line by line
-//! ([`Request`], [`Answer`]). Changes go into the registries that shards follow on their own
-//! ([`Classes`](crate::Classes), [`Topology::set_mode`](crate::Topology::set_mode), [`Topology::trace`](crate::Topology::trace));
-//! for a snapshot the shards are asked, and have 200 ms to answer. No shard ever waits for a client.
+//! A program makes a [`Server`] beside its shards. It listens at `PID.sock` in the [`directory`] of its user, which
+//! other users cannot enter; each client is checked to be the same user, or root. One thread serves all clients, line
+//! by line ([`Request`], [`Answer`]). Changes go into the registries that shards follow on their own
+//! ([`Classes`](crate::Classes), [`Topology::set_mode`](crate::Topology::set_mode),
+//! [`Topology::trace`](crate::Topology::trace)). For a snapshot the shards are asked, and have 200 ms to answer. No
+//! shard ever waits for a client.
 //!
-//! `plimsoll attach` is a client; [`Client`] makes others, and a line of JSON sent by any tool will do. The protocol is in
-//! docs/formats.md.
+//! `plimsoll attach` is a client; [`Client`] makes others, and a line of JSON sent by any tool will do. docs/formats.md
+//! describes the protocol.
 //!
 //! # Limits
-//! One socket a process, 16 clients: one more takes the place of one that asks nothing. A client has the program record a
-//! trace only into the directory of its socket, and 1 GiB at most lies there. Linux's peer credentials are those of the moment of connecting.
+//! One socket per process, 16 clients: a further one takes the place of an idle one. A client can make the program
+//! record a trace only into the directory of its socket, which holds at most 1 GiB of traces. Linux's peer credentials
+//! are those of the moment of connecting.
 //!
 //! # Example
-//! A program that serves its socket, and a client (here in the same process) that finds out what is going on, and
-//! gives a class more.
+//! A program that serves its socket, and a client (here in the same process) that reads the state and gives a class
+//! more shares.
 //! ```
 //! # let directory = std::env::temp_dir().join(format!("plimsoll-control-{}", std::process::id()));
 //! use plimsoll::backend::choose::BackendKind;

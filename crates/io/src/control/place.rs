@@ -1,19 +1,19 @@
-//! Where the sockets of running programs are: a directory of their owner alone.
+//! The directory of the sockets of running programs, which belongs to their owner alone.
 //!
 //! # Why
-//! Whoever reaches a socket can slow a program down. The directory keeps others out before they can try, and tells a client
-//! which programs there are.
+//! A user who reaches a socket can slow a program down. The directory keeps others out before they can try, and lists
+//! the programs for a client.
 //!
 //! # How it works
-//! `$XDG_RUNTIME_DIR/plimsoll`, or where there is no such variable `/tmp/plimsoll-UID`, with mode 0700. A directory that
-//! is somebody else's, or open to others, is refused: in `/tmp` anybody may have made it first. Each program has
-//! `PID.sock` in it, with mode 0600. A program that died leaves its socket; the next that begins removes it.
+//! `$XDG_RUNTIME_DIR/plimsoll`, or if there is no such variable `/tmp/plimsoll-UID`, with mode 0700. A directory that
+//! belongs to another user, or is open to others, is refused: in `/tmp` any user may have made it first. Each program
+//! has `PID.sock` in it, with mode 0600. A program that died leaves its socket; the next one that starts removes it.
 //!
 //! # Limits
-//! One socket a process. Processes in other PID namespaces that share the directory are not listed.
+//! One socket per process. Processes in other PID namespaces that share the directory are not listed.
 //!
 //! # Example
-//! A program with number 4711, run by user 1000 on a desktop, is at `/run/user/1000/plimsoll/4711.sock`.
+//! Process 4711, run by user 1000 on a desktop, is at `/run/user/1000/plimsoll/4711.sock`.
 
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The directory of this user's sockets.
+/// Returns the directory of this user's sockets.
 #[must_use]
 pub fn directory() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -39,13 +39,13 @@ pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The socket of process `pid` in `directory`.
+/// Returns the socket of process `pid` in `directory`.
 pub(super) fn socket_in(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The socket of process `pid`, which may be another user's, if there is one that this user may see, in a directory of that
-/// user's alone.
+/// Returns the socket of process `pid`, which may be another user's, if this user may see it and it is in a directory
+/// of its owner's alone.
 #[must_use]
 pub fn socket_of(pid: u32) -> Option<PathBuf> {
     let of_owner =
@@ -54,13 +54,13 @@ pub fn socket_of(pid: u32) -> Option<PathBuf> {
     places.find_map(|(place, uid)| socket_of_user(&place, uid, pid))
 }
 
-/// The socket of process `pid` in a directory that is user `uid`'s alone.
+/// Returns the socket of process `pid` in a directory that must be user `uid`'s alone.
 pub(super) fn socket_of_user(directory: &Path, uid: u32, pid: u32) -> Option<PathBuf> {
     check(directory, uid).ok()?;
     Some(socket_in(directory, pid)).filter(|path| is_socket(path))
 }
 
-/// Whose process it is.
+/// Returns the owner of a process.
 pub(super) fn owner_of(pid: u32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok()
 }
@@ -69,10 +69,10 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
-/// This user's running programs that can be attached to, by number.
+/// Returns this user's running programs that serve a socket, by process number.
 ///
 /// # Errors
-/// When the directory cannot be read, or is not this user's alone; there being none is no error.
+/// If the directory cannot be read, or is not this user's alone. A missing directory is no error.
 pub fn programs() -> io::Result<Vec<(u32, PathBuf)>> {
     programs_in(&directory())
 }
@@ -101,7 +101,7 @@ fn is_running(pid: u32) -> bool {
 /// Makes `directory` if it is missing, and checks that it is this user's alone: owner, mode, and that it is no link.
 ///
 /// # Errors
-/// What the system said, and `PermissionDenied` with a sentence if it is not.
+/// The system's error; `PermissionDenied` with an explanation if it is not this user's alone.
 pub fn prepare(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -110,9 +110,9 @@ pub fn prepare(directory: &Path) -> io::Result<()> {
     check(directory, own_uid())
 }
 
-/// Sees that the directory is user `uid`'s alone.
+/// Checks that the directory is user `uid`'s alone.
 fn check(directory: &Path, uid: u32) -> io::Result<()> {
-    // Not through a link: what it points to may be changed later.
+    // Does not follow a link, whose target could be changed later.
     let meta = std::fs::symlink_metadata(directory)?;
     let refused = |reason: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     match why_unsafe(&meta, uid) {
@@ -134,14 +134,14 @@ fn why_unsafe(meta: &Metadata, uid: u32) -> Option<String> {
     }
 }
 
-/// Removes the sockets of processes that are gone.
+/// Removes the sockets of processes that have ended.
 pub(super) fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_dead = pid_of(&path).is_some_and(|pid| !is_running(pid)) && is_socket(&path);
-        // In another PID namespace it may live nevertheless.
+        // It may be running in another PID namespace.
         if is_dead && UnixStream::connect(&path).is_err() {
-            // Another program may have done it meanwhile.
+            // Another program may have removed it meanwhile.
             let _ = std::fs::remove_file(&path);
         }
     }

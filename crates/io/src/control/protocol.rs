@@ -1,13 +1,13 @@
-//! What is said over the control socket: requests, answers, and how they are written.
+//! The protocol of the control socket: requests, answers, and their encoding.
 //!
 //! # Why
-//! Programs of other versions and other languages must be able to ask, so the words are JSON, one object a line, with a
-//! version.
+//! Programs of other versions and in other languages must be able to ask, so messages are JSON, one object a line, with
+//! a version.
 //!
 //! # How it works
-//! A client sends a [`Request`] a line and gets an [`Answer`] a line for each, in order. Names of keys carry their units.
-//! A request with a key that does not exist is refused, so that nobody believes a misspelled limit to hold; in answers,
-//! clients pass over keys that they do not know.
+//! A client sends a [`Request`] per line and gets an [`Answer`] per line, in order. Names of keys carry their units. A
+//! request with an unknown key is refused, so that a misspelled limit is not believed to hold; in answers, clients
+//! ignore unknown keys.
 //!
 //! # Limits
 //! A request has at most [`LINE_MAX_BYTES`].
@@ -31,55 +31,55 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::metrics::ProgramMetrics;
 use crate::topology::DiskMode;
 
-/// Version of the protocol: it rises when a key changes its meaning or goes.
+/// Version of the protocol: it rises when a key changes its meaning or is removed.
 pub const PROTOCOL: u32 = 2;
 
-/// Bytes of a request at the most, the end of the line included.
+/// Longest request in bytes, with the end of the line.
 pub const LINE_MAX_BYTES: usize = 64 << 10;
 
-/// What a client may ask.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// Who are you? Answered with [`Answer::Hello`].
+    /// Asks for a description of the program. Answered with [`Answer::Hello`].
     Hello {},
-    /// What is going on? Answered with [`Answer::Snapshot`].
+    /// Asks for the present state. Answered with [`Answer::Snapshot`].
     Snapshot {},
-    /// All counters. Answered with [`Answer::Metrics`].
+    /// Asks for all counters. Answered with [`Answer::Metrics`].
     Metrics {},
-    /// Gives a class or group other shares.
+    /// Sets the shares of a class or group.
     SetShares {
         /// Its name.
         class: String,
-        /// At least 1.
+        /// Its shares, at least 1.
         shares: u32,
     },
-    /// Gives a class or group other limits.
+    /// Sets limits of a class or group.
     SetLimits {
         /// Its name.
         class: String,
-        /// Which.
+        /// The limits to change.
         limits: LimitsChange,
     },
-    /// Lets something else hold a disk's requests back.
+    /// Sets the mode of a disk.
     SetMode {
-        /// Number of the disk; all disks without it.
+        /// Number of the disk; all disks if missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         disk: Option<u16>,
-        /// What from now on.
+        /// The mode.
         mode: Mode,
     },
-    /// Records what happens to every request, until `trace-stop`, or until the connection that asked for it ends.
+    /// Records the stations of every request, until `trace-stop`, or until the connection that asked for it ends.
     TraceStart {
         /// The file, which must not exist: a plain name that ends in `.plt`, in the directory of the socket.
         name: String,
     },
-    /// Ends the record that `trace-start` began.
+    /// Stops the trace that `trace-start` began.
     TraceStop {},
 }
 
-/// Limits to change; what is not named stays.
+/// Limits to change; those not named stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsChange {
@@ -104,7 +104,7 @@ pub struct LimitsChange {
 }
 
 impl LimitsChange {
-    /// `limits` with the changes; `None` when a change is 0 a second, at which nothing would ever end.
+    /// Returns `limits` with the changes; `None` if one is 0 per second, at which requests would never end.
     #[must_use]
     pub fn applied_to(self, limits: Limits) -> Option<Limits> {
         let rate = |change: Option<Limit>, old: Rate| match change {
@@ -124,17 +124,17 @@ impl LimitsChange {
         })
     }
 
-    /// Whether it changes nothing.
+    /// Returns whether it changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == LimitsChange::default()
     }
 }
 
-/// A rate that may not be exceeded: a number, or `"unlimited"`.
+/// An upper limit of a rate: a number, or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// So many a second, at least 1.
+    /// Units per second, at least 1.
     PerSecond(u64),
     /// No limit.
     Unlimited,
@@ -179,15 +179,15 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// What holds requests back: `"scheduled"`, `"drain"` or `{"depth": N}`.
+/// The rule by which a disk holds requests back: `"scheduled"`, `"drain"` or `{"depth": N}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The disk model.
+    /// By the disk model.
     Scheduled,
-    /// So many requests in flight in all, at least 1.
+    /// By depth: this many requests in flight over all queues, at least 1.
     Depth(u32),
-    /// Nothing.
+    /// Not at all.
     Drain,
 }
 
@@ -211,26 +211,26 @@ impl From<Mode> for DiskMode {
     }
 }
 
-/// What the program says.
+/// An answer of the program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// To `hello`.
+    /// Answer to `hello`.
     Hello(Hello),
-    /// To `snapshot`.
+    /// Answer to `snapshot`.
     Snapshot(Snapshot),
-    /// To `metrics`.
+    /// Answer to `metrics`.
     Metrics(ProgramMetrics),
-    /// It is done; shards follow within 100 ms.
+    /// The change is made; shards follow within 100 ms.
     Done {},
-    /// The record has ended.
+    /// The trace has ended.
     TraceStopped(TraceStopped),
-    /// It was not done, and nothing has changed.
+    /// The request failed, and nothing has changed.
     Error {
-        /// What kind of error.
+        /// Kind of the error.
         code: ErrorCode,
-        /// What and why, for people.
+        /// Explanation for people.
         message: String,
     },
 }
@@ -246,33 +246,33 @@ pub enum ErrorCode {
     UnknownClass,
     /// No such disk.
     UnknownDisk,
-    /// The value makes no sense.
+    /// The value is out of range.
     BadValue,
     /// A trace is being recorded already, or none that `trace-start` began.
     Trace,
     /// The program has as many clients as it takes.
     Busy,
-    /// Anything that this version does not know.
+    /// A code that this version does not know.
     #[serde(other)]
     Other,
 }
 
-/// Who a program is.
+/// Description of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the protocol, [`PROTOCOL`].
     pub protocol: u32,
     /// Version of the library.
     pub plimsoll: String,
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
-    /// What the program calls itself.
+    /// The program's own name.
     pub program: String,
-    /// How many shards.
+    /// Number of shards.
     pub shards: u16,
     /// The disks, by number.
     pub disks: Vec<DiskInfo>,
-    /// The classes and groups that there are.
+    /// The present classes and groups.
     pub classes: Vec<ClassInfo>,
     /// Whether a trace is being recorded.
     pub is_tracing: bool,
@@ -283,9 +283,9 @@ pub struct Hello {
 pub struct DiskInfo {
     /// Its number.
     pub disk: u16,
-    /// What holds its requests back.
+    /// Its mode.
     pub mode: Mode,
-    /// Whether it has no model, so that nothing holds requests back in mode `scheduled`.
+    /// Whether it has no model, so that mode `scheduled` holds no requests back.
     pub is_unlimited: bool,
 }
 
@@ -294,13 +294,13 @@ pub struct DiskInfo {
 pub struct ClassInfo {
     /// Its name.
     pub class: String,
-    /// The group it is in; null for none.
+    /// Its group; null for none.
     pub group: Option<String>,
     /// Whether it is a group itself.
     pub is_group: bool,
     /// Its shares.
     pub shares: u32,
-    /// Its limits; all are named.
+    /// Its limits; all keys are present.
     pub limits: LimitsChange,
 }
 
@@ -317,15 +317,15 @@ impl From<Limits> for LimitsChange {
     }
 }
 
-/// What is going on.
+/// State of a program at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Time by the shards' clock, in nanoseconds.
     pub at_ns: u64,
-    /// Time since this client's last snapshot, to which rates and latencies refer; null in the first, where latencies are
-    /// those since the program's counters began.
+    /// Time since this client's last snapshot, over which rates and latencies are taken. Null in the first snapshot,
+    /// whose latencies are those since the program's counters began.
     pub over_ns: Option<u64>,
-    /// Shards that did not answer in time: their part is that of their last answer, nothing where there was none.
+    /// Shards that did not answer in time: their part is that of their last answer, or nothing if they never answered.
     pub missing_shards: Vec<u16>,
     /// The disks, by number.
     pub disks: Vec<DiskState>,
@@ -336,22 +336,22 @@ pub struct Snapshot {
 pub struct DiskState {
     /// Its number.
     pub disk: u16,
-    /// What holds its requests back.
+    /// Its mode.
     pub mode: Mode,
-    /// How much device time may be in the device, in nanoseconds by the model; null where the disk has no model, as are all
-    /// figures of the model.
+    /// The window: device time by the model that may be in flight, in nanoseconds. Null if the disk has no model, as
+    /// are all figures of the model.
     pub window_ns: Option<u64>,
-    /// The largest window.
+    /// The largest window, in nanoseconds.
     pub window_max_ns: Option<u64>,
-    /// Device time in the device.
+    /// Device time in flight, in nanoseconds.
     pub in_flight_ns: Option<u64>,
-    /// Rate of the disk over that of its model.
+    /// Rate of the disk over the rate of its model.
     pub capacity_scale: Option<f64>,
-    /// Device time for which there are tokens; below 0 where they were taken ahead.
+    /// Device time for which there are tokens, in nanoseconds; below 0 if some were taken ahead.
     pub tokens_ns: Option<i64>,
-    /// Depth of the bucket of tokens.
+    /// Depth of the token bucket, in nanoseconds.
     pub tokens_max_ns: Option<u64>,
-    /// The classes that there are.
+    /// The present classes.
     pub classes: Vec<ClassState>,
 }
 
@@ -366,9 +366,9 @@ pub struct ClassState {
     pub queued: u64,
     /// Pieces in the device.
     pub in_flight: u64,
-    /// How long the oldest queued request has waited.
+    /// Wait of the oldest queued request so far, in nanoseconds.
     pub oldest_wait_ns: u64,
-    /// What it waits for at this moment: `fairness`, `tokens`, `limit`, `depth`, `backend`; null for nothing.
+    /// What the class waits for now: `fairness`, `tokens`, `limit`, `depth`, `backend`; null for nothing.
     pub waits_for: Option<String>,
     /// Reads that ended, since the program's counters began.
     pub reads: u64,
@@ -382,13 +382,13 @@ pub struct ClassState {
     pub errors: u64,
     /// Time waited with work queued, by reason, in nanoseconds.
     pub waited_ns: BTreeMap<String, u64>,
-    /// What changed since this client's last snapshot; null in the first, and when the program's counters began anew.
+    /// Rates since this client's last snapshot; null in the first, and after the program's counters were reset.
     pub recent: Option<Recent>,
-    /// From being queued to going to the device.
+    /// Time from being queued to dispatch.
     pub queue_latency: Percentiles,
-    /// From there until it was back.
+    /// Time from dispatch to completion.
     pub device_latency: Percentiles,
-    /// Of whole requests.
+    /// Time of whole requests.
     pub total_latency: Percentiles,
 }
 
@@ -410,26 +410,26 @@ pub struct Recent {
 /// Latencies in nanoseconds, since the last snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many; where it is 0, so are the others.
+    /// Number of latencies; if 0, so are the others.
     pub count: u64,
-    /// Half are not longer.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 % are not longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % are not longer.
+    /// 99.9th percentile.
     pub p99_9_ns: u64,
 }
 
-/// What became of a record.
+/// Result of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStopped {
     /// The file.
     pub path: PathBuf,
     /// Events in it.
     pub events: u64,
-    /// Events that came too fast.
+    /// Events dropped because they came too fast.
     pub dropped_events: u64,
-    /// Why it ended before it was stopped, if so.
+    /// Why it ended before it was stopped; null if it did not.
     pub error: Option<String>,
 }
 

@@ -1,18 +1,19 @@
 //! The thread that serves a program's control socket.
 //!
 //! # Why
-//! Whatever clients do, the program's own threads must not notice.
+//! Clients must not affect the program's own threads, whatever they do.
 //!
 //! # How it works
-//! One thread polls the socket and all clients. Settings go into the program's registries, which shards follow on their own;
-//! snapshots and metrics are asked of the shards ([`crate::metrics::look`]).
+//! One thread polls the socket and all clients. Settings go into the program's registries, which shards follow on their
+//! own. For snapshots and metrics, it asks the shards ([`crate::metrics::look`]).
 //!
 //! # Limits
-//! [`CLIENTS_MAX`] clients. One more takes the place of one that has asked nothing yet, or nothing for [`IDLE_AFTER`], but
-//! not of the one whose record runs; where all are busy it is refused. While the shards are asked (200 ms at the most) other clients wait.
+//! At most [`CLIENTS_MAX`] clients. A further one takes the place of one that has asked nothing yet, or nothing for
+//! [`IDLE_AFTER`], except the one whose trace is running. If all are busy, it is refused. While the shards are asked
+//! (at most 200 ms) other clients wait.
 //!
 //! # Example
-//! See [`super`].
+//! [`super`] has an example.
 
 use std::fs::Permissions;
 use std::io::{self, BufWriter, Write};
@@ -39,13 +40,13 @@ use crate::topology::Topology;
 use crate::trace::format::{Clock, Writer};
 use crate::trace::{TraceConfig, TraceSummary};
 
-/// Clients at a time.
+/// Most clients at a time.
 const CLIENTS_MAX: usize = 16;
-/// A client that has asked nothing for so long may have to make room.
+/// Time without a request after which a client may have to make room.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// How long to wait after a client could not be accepted.
+/// Pause after a client could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(10);
-/// Bytes of a trace that go to the file at once.
+/// Bytes of a trace written to the file at once.
 const TRACE_BUFFER_BYTES: usize = 1 << 18;
 
 /// Why a program's socket could not be made.
@@ -56,10 +57,10 @@ pub enum ServeError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// This process serves one already.
+    /// This process serves a socket already.
     AlreadyServed {
         /// The socket.
         path: PathBuf,
@@ -100,37 +101,40 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the program that runs on `topology`, and calls itself `program`, in the [directory](super::directory) of this
-    /// user's sockets.
+    /// Serves the program that runs on `topology`, under the name `program`, in the [directory](super::directory) of
+    /// this user's sockets.
     ///
     /// # Errors
-    /// See [`ServeError`]. A program can do without.
+    /// See [`ServeError`]. A program can run without a socket.
     pub fn start(topology: &Topology, program: &str) -> Result<Server, ServeError> {
         Server::start_in(&place::directory(), topology, program)
     }
 
-    /// As [`Server::start`], in a directory of the caller's, which is made with mode 0700 where it is missing.
+    /// Serves as [`Server::start`], in a directory of the caller's choice. If it is missing, makes it with mode 0700.
     ///
     /// # Errors
     /// See [`ServeError`].
     pub fn start_in(directory: &Path, topology: &Topology, program: &str) -> Result<Server, ServeError> {
         place::prepare(directory).map_err(|error| ServeError::Directory { path: directory.to_owned(), error })?;
         place::remove_stale(directory);
+
         let path = place::socket_in(directory, std::process::id());
         let listener = match UnixListener::bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if UnixStream::connect(&path).is_ok() {
                     return Err(ServeError::AlreadyServed { path });
                 }
-                // Of a dead process that had our number.
+                // Left by a dead process with our number.
                 std::fs::remove_file(&path)?;
                 UnixListener::bind(&path)?
             }
             other => other?,
         };
-        // Nobody else could come through the directory before this.
+
+        // Until here the directory has kept other users out.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
+
         let (end, ended) = UnixStream::pair()?;
         let office = Office::new(topology, program, directory);
         let serve = move || Desk { listener, ended, office, clients: Vec::new(), accepted: 0 }.serve();
@@ -138,7 +142,7 @@ impl Server {
         Ok(Server { path, end: Some(end), thread: Some(thread) })
     }
 
-    /// The socket.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -151,19 +155,19 @@ impl Drop for Server {
         let _ = std::fs::remove_file(&self.path);
         self.end = None;
         if let Some(thread) = self.thread.take() {
-            // If it failed, there is nothing to tell.
+            // If it failed, there is nothing to report.
             let _ = thread.join();
         }
     }
 }
 
 struct Client {
-    /// No other has it, also after this one has gone.
+    /// Never used again, even after this client has gone.
     number: u64,
     connection: Connection<UnixStream>,
-    /// When it asked last.
+    /// Time of its last request.
     asked: Option<Instant>,
-    /// What it was shown last.
+    /// The last look that it was shown.
     seen: Option<Arc<Look>>,
     is_broken: bool,
 }
@@ -174,7 +178,7 @@ struct Desk {
     ended: UnixStream,
     office: Office,
     clients: Vec<Client>,
-    /// Clients that have come so far.
+    /// Clients accepted so far.
     accepted: u64,
 }
 
@@ -190,11 +194,11 @@ impl Desk {
             }
             self.accept();
         }
-        // A record that nobody will stop any more.
+        // A trace that no client can stop any more.
         drop(self.office.stop_trace());
     }
 
-    /// What each client is ready for, when something is; `None` at the end.
+    /// Waits until something is ready. Returns what each client is ready for, or `None` at the end.
     fn wait(&self) -> Option<Vec<PollFlags>> {
         let mut fds = vec![PollFd::new(&self.ended, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
         for client in &self.clients {
@@ -207,7 +211,7 @@ impl Desk {
             match poll(&mut fds, None) {
                 Ok(_) => break,
                 Err(rustix::io::Errno::INTR) => {}
-                // Without memory for it there is nothing to serve with.
+                // Without memory for it, serving is impossible.
                 Err(_) => return None,
             }
         }
@@ -222,14 +226,16 @@ impl Desk {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // No descriptors are left, perhaps: the client goes on waiting, and this thread must not spin.
+                    // Perhaps no descriptors are left: the client keeps waiting, and this thread must not spin.
                     std::thread::sleep(ACCEPT_RETRY);
                     return;
                 }
             };
+
             if stream.set_nonblocking(true).is_err() || !is_allowed(&stream) {
                 continue;
             }
+
             self.accepted += 1;
             let connection = Connection::new(stream);
             let mut client = Client { number: self.accepted, connection, asked: None, seen: None, is_broken: false };
@@ -242,7 +248,7 @@ impl Desk {
         }
     }
 
-    /// Closes the connection of a client that asks nothing. Returns whether there was one.
+    /// Disconnects an idle client. Returns whether there was one.
     fn displace_one(&mut self) -> bool {
         let clients: Vec<_> = self.clients.iter().map(|client| (client.number, client.asked)).collect();
         let recording = self.office.trace.as_ref().map(|trace| trace.client);
@@ -254,15 +260,16 @@ impl Desk {
     }
 }
 
-/// Returns which of `clients` (number, and when it asked last), in the order in which they came, makes room for another:
-/// the one that has asked nothing for longest, if that is long enough.
+/// Returns the index of the client that makes room for another: the one without a request for longest, if that is long
+/// enough. `clients` has numbers and times of the last requests, in the order of arrival.
 fn idlest(clients: &[(u64, Option<Instant>)], recording: Option<u64>, now: Instant) -> Option<usize> {
     let others = clients.iter().enumerate().filter(|(_, (number, _))| Some(*number) != recording);
     let (at, (_, asked)) = others.min_by_key(|(_, (_, asked))| *asked)?;
     asked.is_none_or(|asked| now.saturating_duration_since(asked) >= IDLE_AFTER).then_some(at)
 }
 
-/// The same user, or root: the permissions say so too, but a descriptor can be handed on.
+/// Returns whether the client is the same user, or root. The permissions ensure that too, but a descriptor can be
+/// passed on.
 fn is_allowed(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| {
         let uid = peer.uid.as_raw();
@@ -275,13 +282,15 @@ impl Client {
         if ready.is_empty() {
             return;
         }
-        // What it said before it hung up still counts.
+
+        // Requests sent before it hung up still count.
         let has_gone = ready.intersects(PollFlags::HUP | PollFlags::ERR);
         let result = match ready.contains(PollFlags::OUT) {
             true => self.connection.send(),
             false => self.connection.receive(),
         };
         self.is_broken |= result.is_err();
+
         while !self.is_broken && !self.connection.wants_to_write() {
             match self.connection.next_line() {
                 None => break,
@@ -313,22 +322,22 @@ fn refusal(code: ErrorCode, message: String) -> Answer {
     Answer::Error { code, message }
 }
 
-/// Knows the program, and what a request means.
+/// Answers requests about the program.
 struct Office {
     topology: Topology,
     program: String,
-    /// Where records go.
+    /// The directory for traces.
     directory: PathBuf,
     looker: Looker,
     trace: Option<Trace>,
 }
 
-/// A record that was started here.
+/// A trace that was started here.
 struct Trace {
     path: PathBuf,
-    /// Number of the client that started it: it ends when that one goes.
+    /// Number of the client that started it; the trace ends when that client goes.
     client: u64,
-    /// Number of the record: the program may have ended it and begun one of its own.
+    /// Number of the trace: the program may have ended it and begun one of its own.
     record: u64,
 }
 
@@ -370,10 +379,12 @@ impl Office {
 
     fn hello(&self) -> Hello {
         let topology = &self.topology;
+
         let disk = |disk: u16| {
             let is_unlimited = topology.disk(disk)?.is_unlimited();
             Some(DiskInfo { disk, mode: topology.mode(disk)?.into(), is_unlimited })
         };
+
         let table = topology.classes().list();
         let class = |info: &crate::class::ClassInfo| ClassInfo {
             class: info.name.to_string(),
@@ -382,6 +393,7 @@ impl Office {
             shares: info.shares,
             limits: LimitsChange::from(info.qos.limits),
         };
+
         Hello {
             protocol: PROTOCOL,
             plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
@@ -447,30 +459,33 @@ impl Office {
             return Err(trace("a trace is being recorded already: stop it first".to_owned()));
         }
         let cannot = |error: &dyn std::fmt::Display| trace(format!("cannot record {}: {error}", path.display()));
+
         let file = traces::create(&self.directory, name).map_err(|error| cannot(&error))?;
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(TRACE_BUFFER_BYTES, file));
         let writer = Writer::new(out, Clock::Monotonic, unix_ns.saturating_sub(now_ns()));
+
         let started = writer.map_err(|error| cannot(&error)).and_then(|writer| {
             self.topology.trace().start_numbered(writer, TraceConfig::default()).map_err(|e| cannot(&e))
         });
         let record = started.inspect_err(|_| {
-            // Nothing is in it.
+            // It is empty.
             let _ = std::fs::remove_file(&path);
         })?;
+
         self.trace = Some(Trace { path, client, record });
         Ok(Answer::Done {})
     }
 
-    /// A client has gone: a record that it started would go on until the disk is full.
+    /// Stops the trace of a client that has gone; otherwise it would grow until the disk is full.
     fn forget(&mut self, client: u64) {
         if self.trace.as_ref().is_some_and(|trace| trace.client == client) {
-            // Nobody is left to be told.
+            // No client is left to be told.
             drop(self.stop_trace());
         }
     }
 
-    /// Ends the record that was started here.
+    /// Stops the trace that was started here.
     fn stop_trace(&mut self) -> Option<TraceStopped> {
         let Trace { path, record, .. } = self.trace.take()?;
         let TraceSummary { events, dropped_events, error, mut writer, .. } =
@@ -488,7 +503,7 @@ mod tests {
     fn the_idlest_client_makes_room_unless_it_records() {
         let start = Instant::now();
         let at = |s: u64| Some(start + Duration::from_secs(s));
-        // Clients, whose record runs, the time in seconds, and who goes.
+        // Clients, the one whose trace runs, the time in seconds, and the one to disconnect.
         let check = |asked: &[Option<Instant>], recording, now_s, expected| {
             let clients: Vec<_> = (0..).zip(asked.iter().copied()).collect();
             assert_eq!(

@@ -15,7 +15,7 @@ use crate::buffer::AlignedBuf;
 use crate::core::{CostForm, CostModel, DiskConfig, FourFigures, Rate};
 use crate::{Class, Classes, Data, DiskMode, DiskSetup, Reactor, RequestKind, Runtime, ShardOptions, Topology};
 
-/// A directory that goes with it.
+/// A directory, removed when dropped.
 struct Place(PathBuf);
 
 impl Place {
@@ -64,7 +64,7 @@ fn memory(topology: &Topology) -> Runtime {
     Runtime::start(topology, &options).unwrap()
 }
 
-/// What the program answers to these bytes, a line each, until there are `lines` or it hangs up.
+/// Returns the program's answers to these bytes, one per line, until there are `lines` or it hangs up.
 fn raw(path: &Path, parts: &[&[u8]], lines: usize) -> Vec<String> {
     let mut stream = UnixStream::connect(path).unwrap();
     // It may hang up in the middle.
@@ -147,7 +147,7 @@ fn garbage_half_lines_and_long_lines_harm_nobody() {
     assert!(answers[2].contains("\"protocol\":2"), "{answers:?}");
     let answers = raw(server.path(), &[&vec![b'x'; 3 * LINE_MAX_BYTES]], 2);
     assert!(answers.len() <= 1 && answers.iter().all(|line| line.contains("at most")), "{answers:?}");
-    // Half a line, and gone.
+    // Half a line, then it hangs up.
     UnixStream::connect(server.path()).unwrap().write_all(b"{\"request\":\"set-shares\"").unwrap();
     assert!(other.refresh().is_ok());
 }
@@ -179,7 +179,7 @@ fn a_shard_that_does_not_answer_is_named_and_asked_once() {
         assert_eq!(client.snapshot().unwrap().missing_shards, [0, 1]);
     }
     assert!(topology.mailboxes().receive(1).is_some() && topology.mailboxes().receive(1).is_none());
-    // The question is over, answered or not: when what was learned is old both are asked again, and one of them answers.
+    // The question is over, answered or not: once its result is stale both are asked again, and one of them answers.
     std::thread::sleep(std::time::Duration::from_millis(20));
     let asking = std::thread::spawn(move || client.snapshot());
     while !asking.is_finished() {
@@ -200,7 +200,7 @@ fn a_client_that_never_reads_stops_neither_shards_nor_clients() {
     deaf.set_nonblocking(true).unwrap();
     let line = b"{\"request\":\"hello\"}\n".repeat(100);
     while (&deaf).write(&line).is_ok() {}
-    // All that it may wait for is its own disk.
+    // It may wait only for its own disk.
     let mut client = Client::connect(server.path()).unwrap();
     let asking = std::thread::spawn(move || client.refresh().map(|hello| hello.shards));
     assert_eq!(read_all(reactor, &topology, 500, |_| {}), 500);
@@ -236,7 +236,7 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
         let _ = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
         done.recv().unwrap();
     }
-    // What was learned before is old by then.
+    // The earlier result is stale by then.
     std::thread::sleep(std::time::Duration::from_millis(20));
     let metrics = client.metrics().unwrap();
     assert!(metrics.missing_shards.is_empty() && metrics.disks[0].model.is_some());
@@ -250,7 +250,7 @@ fn metrics_tell_reads_from_writes_and_shards_add_up() {
     assert_eq!((query.total_latency.count, query.reads, query.writes), (62, 2, 60));
 }
 
-/// A shard that is busy for longer than anybody waits.
+/// A shard that is busy for longer than any caller waits.
 #[test]
 fn counters_do_not_fall_while_a_shard_does_not_answer() {
     let topology = topology(2, DiskSetup::unlimited());
@@ -272,7 +272,7 @@ fn counters_do_not_fall_while_a_shard_does_not_answer() {
     let take = |reactors: &mut [Reactor]| {
         std::thread::scope(|scope| {
             let taking = scope.spawn(|| {
-                // What was learned before is old by then.
+                // The earlier result is stale by then.
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 metrics.take()
             });
@@ -285,7 +285,7 @@ fn counters_do_not_fall_while_a_shard_does_not_answer() {
     };
     let requests = |taken: &crate::metrics::ProgramMetrics| taken.disks[0].classes[0].write.requests;
     let mut all = take(&mut reactors);
-    // A slow machine may take longer than a shard has.
+    // A slow machine may take longer than a shard's deadline.
     while !all.missing_shards.is_empty() {
         all = take(&mut reactors);
     }
@@ -298,7 +298,7 @@ fn counters_do_not_fall_while_a_shard_does_not_answer() {
     }
 }
 
-/// Reads `count` blocks, many at a time; how many came back whole. `between` is called each turn.
+/// Reads `count` blocks, many at a time. Returns how many came back whole. `between` is called each turn.
 fn read_all(mut reactor: Reactor, topology: &Topology, count: u64, between: impl Fn(u64)) -> u64 {
     let how = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
     let file = topology.file("file".as_ref(), how, 0);
@@ -381,7 +381,7 @@ fn sockets_of_dead_processes_are_removed() {
     let place = Place::new();
     let topology = topology(1, DiskSetup::unlimited());
     drop(serve(&place, &topology));
-    // No process has so high a number; and our own, of a process that had it before.
+    // No process has so high a number; the other is our own number, as left by an earlier process.
     let dead = [place.sockets().join("4294967295.sock"), place::socket_in(&place.sockets(), std::process::id())];
     for path in &dead {
         drop(UnixListener::bind(path).unwrap());
@@ -412,7 +412,7 @@ fn a_trace_is_started_and_stopped_from_outside() {
     let meta = std::fs::metadata(&path).unwrap();
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
     assert!(meta.len() >= 40 * stopped.events);
-    // Never over what is there.
+    // Never over an existing file.
     assert_eq!(code(client.change(&Request::TraceStart { name: "run.plt".into() }).unwrap_err()), ErrorCode::Trace);
 }
 
@@ -424,7 +424,7 @@ fn a_trace_ends_with_the_client_that_started_it_and_with_no_other() {
     let [one, mut two, mut three] = [0; 3].map(|_| Client::connect(server.path()).unwrap());
     two.change(&Request::TraceStart { name: "run.plt".into() }).unwrap();
     drop(one);
-    // Two rounds: what has hung up is seen in the first at the latest.
+    // Two rounds: a hang-up is noticed at the latest in the first.
     assert!((0..2).all(|_| three.refresh().unwrap().is_tracing));
     drop(two);
     assert!(three.refresh().is_ok());

@@ -1,16 +1,16 @@
-//! Where a record that was asked for over the socket goes, and how much of it.
+//! Place and size of traces that are recorded on request over the socket.
 //!
 //! # Why
-//! Whoever reaches the socket may make the program write. It must not choose where, nor fill a disk.
+//! A user who reaches the socket may make the program write. That user must not choose where, nor fill a disk.
 //!
 //! # How it works
-//! Records are files in the directory of the socket, which is the program's user's alone. A client gives a plain name that
-//! ends in `.plt`; the file is created exclusively, with mode 0600. All records in the directory together take at most
-//! [`TRACES_MAX_BYTES`]: a record that reaches the bound ends there, and says so when it is stopped.
+//! Traces are files in the directory of the socket, which belongs to the program's user alone. A client gives a plain
+//! name that ends in `.plt`; the file is created exclusively, with mode 0600. All traces in the directory together take
+//! at most [`TRACES_MAX_BYTES`]: a trace that reaches the bound ends there, and the answer to `trace-stop` tells so.
 //!
 //! # Limits
-//! Programs that share the directory may exceed the bound together: each looks when its record begins. Nothing removes
-//! records but whoever fetches them, as `plimsoll attach` does.
+//! Programs that share the directory may exceed the bound together: each checks it when its trace begins. Only clients
+//! remove traces, when they fetch them, as `plimsoll attach` does.
 //!
 //! # Example
 //! `run.plt` is made at `/run/user/1000/plimsoll/run.plt`; `../run.plt`, `/tmp/run.plt` and `4711.sock` are refused.
@@ -21,29 +21,29 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Bytes that the records of a directory take together: 1 GiB, some 26 million events.
+/// Most bytes of all traces in a directory: 1 GiB, some 26 million events.
 const TRACES_MAX_BYTES: u64 = 1 << 30;
 
-/// What a record counts for at least: a block of a file system.
+/// Smallest size that a trace counts for: a block of a file system.
 const TRACE_MIN_BYTES: u64 = 4096;
 
-/// A file that takes so many bytes and no more.
+/// A file that takes a bounded number of bytes.
 #[derive(Debug)]
 pub(super) struct BoundedFile {
     file: File,
     left_bytes: u64,
 }
 
-/// Returns whether `name` is the plain name of a record: no path, and `.plt` at its end.
+/// Returns whether `name` is the plain name of a trace: no path, and `.plt` at its end.
 pub(super) fn is_plain_name(name: &str) -> bool {
     let path = Path::new(name);
     path.file_name() == Some(OsStr::new(name)) && path.extension() == Some(OsStr::new("plt"))
 }
 
-/// Creates the record `name` in `directory`, with the room that the others leave.
+/// Creates the trace `name` in `directory`, with the space that the others leave.
 ///
 /// # Errors
-/// What the system said; `StorageFull` where the others leave no room.
+/// The system's error; `StorageFull` if the others leave no space.
 pub(super) fn create(directory: &Path, name: &str) -> io::Result<BoundedFile> {
     let left_bytes = TRACES_MAX_BYTES.saturating_sub(taken_bytes(directory)?);
     if left_bytes == 0 {
@@ -53,13 +53,13 @@ pub(super) fn create(directory: &Path, name: &str) -> io::Result<BoundedFile> {
     Ok(BoundedFile { file, left_bytes })
 }
 
-/// Bytes that the records in `directory` take.
+/// Returns the bytes that the traces in `directory` take.
 fn taken_bytes(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0_u64;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(is_plain_name) {
-            // One that went meanwhile takes nothing.
+            // One that was removed meanwhile takes none.
             bytes = bytes.saturating_add(entry.metadata().map_or(0, |meta| meta.len().max(TRACE_MIN_BYTES)));
         }
     }

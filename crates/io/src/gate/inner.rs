@@ -1,21 +1,21 @@
-//! What is behind a gate: the queue, who waits for it, and who keeps the time for them.
+//! The state behind a gate: the queue, the calls that wait for it, and the thread that keeps the time.
 //!
 //! # Why
-//! Threads that sleep can be forgotten. Everything that decides who is woken is in this file.
+//! A sleeping thread can be forgotten. All decisions about wake-ups are in this file.
 //!
 //! # How it works
-//! One lock. Whoever holds it and has changed something lets the queue dispatch ([`State::run`]): each piece goes to the
-//! thread whose call it is of. A thread that got pieces is called; what is left of its call is cut off. Before the lock is
-//! let go [`State::appoint`] sees to it that somebody keeps the time while anybody waits: the thread that looks again when
-//! the queue wants it, and at least every [`LOOK_NS`], for shares and limits that were changed meanwhile. The futexes are
-//! woken when the lock is free.
+//! One lock. A thread that holds it and has changed something lets the queue dispatch ([`State::run`]): each piece is
+//! added to its call. A thread that got pieces is called; the rest of its call is cut off. Before the lock is released,
+//! [`State::appoint`] makes sure that one thread keeps the time while any waits: it looks again at the queue's next
+//! wake-up, and at least every [`LOOK_NS`], because shares and limits may have changed meanwhile. The futexes are woken
+//! after the lock is released.
 //!
 //! # Limits
-//! The lock is held for as long as the queue needs to dispatch all that may go.
+//! The lock is held for as long as the queue needs to dispatch everything that may be admitted.
 //!
 //! # Example
-//! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first ends
-//! its permit, dispatches the second's piece, and wakes it.
+//! Two calls of one class on a disk that takes one at a time: the second thread sleeps and keeps the time; the first
+//! ends its permit, dispatches the second's piece, and wakes it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -30,10 +30,10 @@ use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 use crate::trace::Tracer;
 
-/// While threads wait, the classes are looked at so often.
+/// Longest time between two looks at the classes while threads wait.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Pieces of one call that go together: they follow each other, from the beginning of the call on.
+/// Pieces of one call that are admitted together: consecutive, from the beginning of the call.
 pub(crate) struct Pieces {
     first: Dispatch,
     more: Vec<Dispatch>,
@@ -50,29 +50,29 @@ impl Pieces {
     }
 }
 
-/// A call at the gate, until it is over.
+/// A call at the gate, until it ends.
 pub(super) struct Entry {
     pub(super) call: Call,
     id: RequestId,
     /// Its number in traces.
     pub(super) number: u64,
     asked_ns: u64,
-    /// That of its thread while it sleeps.
+    /// The parker of its thread while it sleeps.
     parker: Option<Arc<Parker>>,
-    /// What may go of it; none while it waits.
+    /// Its admitted pieces; `None` while it waits.
     pub(super) pieces: Option<Pieces>,
-    /// Its class was removed.
+    /// Whether its class was removed.
     is_stopped: bool,
 }
 
-/// A call that may go.
+/// An admitted call.
 #[derive(Clone, Copy)]
 pub(crate) struct Admitted {
     key: usize,
     pub(super) len_bytes: u32,
 }
 
-/// The thread that keeps the time, and until when it sleeps at the longest.
+/// The thread that keeps the time, and the latest time at which it wakes.
 #[derive(Clone, Copy)]
 struct Keeper {
     key: usize,
@@ -84,9 +84,9 @@ pub(super) struct State {
     calls: Slab<Entry>,
     keeper: Option<Keeper>,
     classes_epoch: u64,
-    /// Threads that got pieces in this round.
+    /// Calls that got pieces in this round.
     granted: Vec<usize>,
-    /// Whom to wake when the lock is free.
+    /// Parkers to wake after the lock is released.
     to_wake: Vec<Arc<Parker>>,
     pub(super) tracer: Tracer,
     number: u64,
@@ -122,7 +122,7 @@ impl Inner {
         &self.topology
     }
 
-    /// The disk that it is the gate of.
+    /// Returns the disk of the gate.
     pub(crate) fn disk(&self) -> u16 {
         self.disk
     }
@@ -133,11 +133,11 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics half-way on input; a broken invariant elsewhere must not stop all threads of a program.
+        // No code under the lock panics on input; a broken invariant elsewhere must not stop all threads of a program.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `call` may go; `None` at `until_ns`.
+    /// Waits until `call` is admitted. Returns `None` at `until_ns`.
     pub(super) fn enter(&self, call: &Call, until_ns: Option<u64>) -> Result<Option<Admitted>, GateError> {
         let mut now_ns = now_ns();
         let mut state = self.lock();
@@ -151,6 +151,7 @@ impl Inner {
                 return Err(error);
             }
         };
+
         let mut parker: Option<Arc<Parker>> = None;
         loop {
             state.run(now_ns, self.disk);
@@ -158,11 +159,13 @@ impl Inner {
                 self.release(state, now_ns, None);
                 return Ok(Some(admitted));
             }
+
             if state.calls.get(key).is_none_or(|entry| entry.is_stopped) {
                 state.forget(key);
                 self.release(state, now_ns, None);
                 return Err(GateError::ClassRemoved);
             }
+
             if until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
                 state.give_up(key, now_ns);
                 // Its place may be what others of its class waited for.
@@ -170,14 +173,17 @@ impl Inner {
                 self.release(state, now_ns, None);
                 return Ok(None);
             }
+
             let parker = parker.get_or_insert_with(Parker::mine);
             parker.quiet();
             if let Some(entry) = state.calls.get_mut(key) {
                 entry.parker = Some(Arc::clone(parker));
             }
+
             let keeps_until_ns = self.release(state, now_ns, Some(key));
             let wakes_ns = keeps_until_ns.into_iter().chain(until_ns).min();
             parker.wait(wakes_ns);
+
             now_ns = crate::sys::clock::now_ns();
             state = self.lock();
             if let Some(entry) = state.calls.get_mut(key) {
@@ -189,7 +195,7 @@ impl Inner {
         }
     }
 
-    /// The call is over.
+    /// Ends a call.
     pub(super) fn leave(&self, admitted: Admitted, result: Result<u32, i32>) -> Passed {
         let now_ns = now_ns();
         let mut state = self.lock();
@@ -198,15 +204,18 @@ impl Inner {
             debug_assert!(false, "a permit without a call");
             return Passed::default();
         };
+
         if state.tracer.is_on() {
             state.note_over(now_ns, &call, number, &pieces, result, self.disk);
         }
+
         let Pieces { first, more } = pieces;
         let passed = Passed {
             waited_ns: first.dispatched_ns().saturating_sub(asked_ns),
             total_ns: now_ns.saturating_sub(asked_ns),
             at_ns: now_ns,
         };
+
         for piece in std::iter::once(first).chain(more) {
             let outcome = outcome(&piece, result);
             if let Progress::Continue(rest) = state.queue.complete(now_ns, 0, piece, outcome) {
@@ -214,9 +223,11 @@ impl Inner {
                 let _ = state.queue.refuse(now_ns, rest, libc::ECANCELED);
             }
         }
+
         if state.queue.queued() == 0 {
             return passed;
         }
+
         if state.is_behind(&self.topology) {
             self.follow(&mut state, now_ns);
         }
@@ -225,7 +236,8 @@ impl Inner {
         passed
     }
 
-    /// Lets the lock go and wakes whom it concerns. Until when `key`, who is about to sleep, keeps the time, if it does.
+    /// Releases the lock and wakes the threads concerned. If `key`, whose thread is about to sleep, keeps the time,
+    /// returns until when.
     fn release(&self, mut state: MutexGuard<'_, State>, now_ns: u64, key: Option<usize>) -> Option<u64> {
         state.appoint(now_ns, key);
         let keeps = state.keeper.filter(|keeper| Some(keeper.key) == key).map(|keeper| keeper.until_ns);
@@ -235,7 +247,8 @@ impl Inner {
         keeps
     }
 
-    /// Brings the queue up to the registry of classes and the mode of the disk, and the trace to its switch.
+    /// Brings the queue up to date with the registry of classes and the mode of the disk, and the trace with its
+    /// switch.
     fn follow(&self, state: &mut State, now_ns: u64) {
         if let Some(after) = state.tracer.follow() {
             state.number = state.number.max(after);
@@ -245,12 +258,14 @@ impl Inner {
             return;
         }
         state.classes_epoch = epoch;
+
         let table = self.topology.classes().list();
         let mut stopped = Vec::new();
         if let Some((classes, per_shard)) = self.topology.disk_classes(usize::from(self.disk)) {
             state.queue.follow_classes(classes, epoch, &table, per_shard, &mut stopped);
         }
         state.queue.set_mode(now_ns, self.topology.queue_mode(self.disk, self.shard));
+
         for stopped in stopped {
             state.stop(stopped.user_data as usize, now_ns);
         }
@@ -264,7 +279,7 @@ impl Inner {
         self.lock().queue.class_latencies(class, visit);
     }
 
-    /// What a look at all shards wants to know of this one.
+    /// Returns the figures of the classes, for a look at all shards.
     #[cfg(feature = "metrics")]
     pub(crate) fn class_views(&self, now_ns: u64) -> Vec<crate::queues::ClassView> {
         self.lock().queue.class_views(now_ns)
@@ -280,7 +295,7 @@ impl Drop for Inner {
 }
 
 impl State {
-    /// Whether classes, modes or the trace have changed since the queue followed them.
+    /// Returns whether classes, modes or the trace have changed since the queue followed them.
     fn is_behind(&self, topology: &Topology) -> bool {
         topology.classes().epoch() != self.classes_epoch || !self.tracer.is_current()
     }
@@ -294,6 +309,7 @@ impl State {
             QueueError::Overloaded { expected_ns } => GateError::Overloaded { expected_ns },
             _ => GateError::UnknownClass,
         })?;
+
         self.number = self.number.wrapping_add(1);
         let number = self.number;
         place.insert(Entry {
@@ -305,13 +321,14 @@ impl State {
             pieces: None,
             is_stopped: false,
         });
+
         if self.tracer.is_on() {
             self.note_queued(now_ns, call, number, disk);
         }
         Ok(key)
     }
 
-    /// Lets the queue dispatch until nothing more may go.
+    /// Lets the queue dispatch until nothing more may be dispatched.
     fn run(&mut self, now_ns: u64, disk: u16) {
         loop {
             while let Some(piece) = self.queue.poll_dispatch(now_ns) {
@@ -328,10 +345,12 @@ impl State {
                         self.granted.push(key);
                     }
                 }
+
                 if self.queue.queued() == 0 {
                     break;
                 }
             }
+
             let mut any_cut = false;
             for at in 0..self.granted.len() {
                 let key = self.granted[at];
@@ -347,8 +366,9 @@ impl State {
                     self.note_granted(now_ns, key, is_cut, disk);
                 }
             }
+
             self.granted.clear();
-            // What was cut off held back the calls behind it.
+            // The parts cut off held back the calls behind them.
             if !any_cut {
                 break;
             }
@@ -358,7 +378,8 @@ impl State {
         }
     }
 
-    /// Sees to it that somebody keeps the time while anybody waits. `key`: who is about to sleep anyway.
+    /// Makes sure that one thread keeps the time while any waits. `key`: the call whose thread is about to sleep
+    /// anyway.
     fn appoint(&mut self, now_ns: u64, key: Option<usize>) {
         if self.queue.queued() == 0 {
             self.keeper = None;
@@ -366,6 +387,7 @@ impl State {
         }
         let latest_ns = now_ns.saturating_add(LOOK_NS);
         let until_ns = self.queue.next_wakeup().map_or(latest_ns, |at_ns| at_ns.min(latest_ns));
+
         match (self.keeper, key) {
             (Some(keeper), Some(key)) if keeper.key == key => self.keeper = Some(Keeper { key, until_ns }),
             (Some(keeper), _) if keeper.until_ns <= until_ns => {}
@@ -380,7 +402,7 @@ impl State {
         }
     }
 
-    /// Has the thread of `key` look, and keep the time from then on.
+    /// Makes the thread of `key` look again, and keep the time from then on.
     fn call_keeper(&mut self, key: usize, until_ns: u64) {
         self.keeper = Some(Keeper { key, until_ns });
         // Without a parker it is awake, and will take the lock.
@@ -390,7 +412,7 @@ impl State {
         }
     }
 
-    /// Returns what may go of the call under `key`; `None` while it waits.
+    /// Returns the admitted part of the call under `key`, or `None` while it waits.
     fn admitted(&self, key: usize) -> Option<Admitted> {
         let pieces = self.calls.get(key)?.pieces.as_ref()?;
         Some(Admitted { key, len_bytes: pieces.len_bytes() })
@@ -401,7 +423,7 @@ impl State {
         let _ = self.calls.try_remove(key);
     }
 
-    /// The call of `key` does not go.
+    /// Withdraws the call of `key`.
     fn give_up(&mut self, key: usize, now_ns: u64) {
         if let Some(entry) = self.calls.get(key) {
             let (id, call, number) = (entry.id, entry.call, entry.number);
@@ -413,7 +435,7 @@ impl State {
         self.forget(key);
     }
 
-    /// The class of `key`'s call was removed.
+    /// Stops the call of `key`, whose class was removed.
     fn stop(&mut self, key: usize, now_ns: u64) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         entry.is_stopped = true;
@@ -437,7 +459,7 @@ impl State {
     }
 }
 
-/// What of the call's result is `piece`'s.
+/// Returns the part of the call's result that belongs to `piece`.
 fn outcome(piece: &Dispatch, result: Result<u32, i32>) -> Outcome {
     match result {
         Err(errno) => Outcome::Failed(errno),

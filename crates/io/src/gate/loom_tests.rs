@@ -5,8 +5,8 @@
 //! ```
 //!
 //! # Limits
-//! The futex is a condition variable that never times out, so a lost wake-up is a deadlock, which loom finds. The queue's own
-//! atomics are the standard ones: they are only touched under the lock. At most three preemptions.
+//! The futex is a condition variable that never times out, so a lost wake-up is a deadlock, which loom finds. The
+//! queue's own atomics are the standard ones: they are only touched under the lock. At most three preemptions.
 
 use loom::thread;
 
@@ -23,7 +23,7 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
     builder.check(check);
 }
 
-/// A gate that lets one call in at a time.
+/// Returns a gate that admits one call at a time.
 fn gate() -> Gate {
     let setup = DiskSetup { mode: DiskMode::Depth { max_io_requests: 1 }, ..DiskSetup::unlimited() };
     let topology = Topology::new(1, Classes::new(), vec![setup]).expect("one disk");

@@ -1,16 +1,16 @@
-//! How a thread sleeps at a gate until somebody wants it to look, or a time comes.
+//! Sleep of a thread at a gate, until it is called or a time comes.
 //!
 //! # Why
-//! Exactly one thread is to be woken, whatever it was waiting for, and a wake-up that comes before the sleep must count.
+//! Exactly the intended thread must wake, whatever it waits for, and a wake-up that comes before the sleep must count.
 //!
 //! # How it works
-//! One word a thread: 0, or 1 when it is to look. Whoever wants a thread to look sets the word under the gate's lock
-//! ([`Parker::call`]) and wakes the thread after it ([`Parker::wake`]); the thread takes the word back under the lock
-//! ([`Parker::quiet`]) before it lets the lock go to sleep, and the futex sleeps only while the word is 0.
+//! One word per thread: 0, or 1 if it is called. The caller sets the word under the gate's lock ([`Parker::call`]) and
+//! wakes the thread after releasing it ([`Parker::wake`]). The thread clears the word under the lock
+//! ([`Parker::quiet`]) before it releases the lock to sleep, and the futex sleeps only while the word is 0.
 //!
 //! # Limits
-//! A thread waits at one gate at a time. Under loom a condition variable without times stands for the futex: its models
-//! hold without them.
+//! A thread waits at one gate at a time. Under loom a condition variable without timeouts replaces the futex: the
+//! models hold without them.
 //!
 //! # Example
 //! ```text
@@ -42,7 +42,7 @@ mod real {
     }
 
     impl Parker {
-        /// That of this thread; one of its own for a thread that ends.
+        /// Returns the parker of this thread; a new one for a thread that is ending.
         pub(in crate::gate) fn mine() -> Arc<Parker> {
             MINE.try_with(Arc::clone).unwrap_or_default()
         }
@@ -52,7 +52,7 @@ mod real {
         }
 
         pub(in crate::gate) fn wake(&self) {
-            // It cannot fail: the word is there.
+            // It cannot fail: the word exists.
             let _ = futex::wake(&self.0, futex::Flags::PRIVATE, 1);
         }
 
@@ -60,7 +60,7 @@ mod real {
             self.0.store(0, Release);
         }
 
-        /// Sleeps until it is called, or `until_ns` on the system's monotonic clock.
+        /// Sleeps until it is called, or until `until_ns` on the system's monotonic clock.
         pub(in crate::gate) fn wait(&self, until_ns: Option<u64>) {
             if self.0.load(Acquire) != 0 {
                 return;
@@ -69,7 +69,7 @@ mod real {
                 let (seconds, rest_ns) = until(at_ns);
                 Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: rest_ns.into() }
             });
-            // Called meanwhile, a signal, the time: all of them mean to look.
+            // A call, a signal or the timeout: each makes the caller look again.
             let _ = futex::wait(&self.0, futex::Flags::PRIVATE, 0, left.as_ref());
         }
     }
@@ -97,7 +97,7 @@ mod looms {
         }
 
         pub(in crate::gate) fn wake(&self) {
-            // As a futex: whoever sleeps has seen the word as it was before.
+            // As with a futex: a sleeper has seen the earlier word.
             let _word = self.is_called.lock().expect("not poisoned");
             self.changed.notify_one();
         }

@@ -1,14 +1,14 @@
-//! What a trace tells of calls through a gate: the stations that the requests of a reactor have, too.
+//! The stations of calls through a gate, for traces: the same as those of a reactor's requests.
 //!
 //! # Why
-//! Whoever reads a trace must not have to know how the program reached the scheduler.
+//! A reader of a trace must not have to know how the program reached the scheduler.
 //!
 //! # How it works
-//! All events are made under the gate's lock, so their times never go back. A call whose permit is for its beginning only
-//! ends there (`Cancelled` is said of the rest); what follows is another call.
+//! All events are made under the gate's lock, so their times never go back. A call whose permit covers only its
+//! beginning ends there (`Cancelled` stands for the rest); the continuation is another call.
 //!
 //! # Limits
-//! A piece is `Submitted` when it may go, which is before its thread has woken.
+//! A piece is `Submitted` when it is admitted, before its thread has woken.
 //!
 //! # Example
 //! A read that did not wait: `Queued`, `Dispatched` and `Submitted` at one time; `Completed`, `Reaped`, `Finished`,
@@ -32,7 +32,7 @@ impl State {
         self.record(Event { detail: call.file, ..event });
     }
 
-    /// The queue lets nothing go now.
+    /// Records that the queue admits nothing now.
     pub(super) fn note_blocked(&mut self, now_ns: u64, disk: u16) {
         let (reason, wakeup_ns) = self.blocked();
         let Some(on) = self.tracer.on() else { return };
@@ -55,7 +55,7 @@ impl State {
         });
     }
 
-    /// The call under `key` may go; what is left of it was cut off.
+    /// Records that the call under `key` is admitted, and whether its rest was cut off.
     pub(super) fn note_granted(&mut self, now_ns: u64, key: usize, is_cut: bool, disk: u16) {
         let Some(Entry { call, number, pieces: Some(pieces), .. }) = self.entry(key) else { return };
         let mut events = Vec::new();
@@ -78,7 +78,7 @@ impl State {
         events.into_iter().for_each(|event| self.record(event));
     }
 
-    /// The call is over, and its thread knows.
+    /// Records the end of a call, from the completion of its pieces to the callback, at one time.
     pub(super) fn note_over(
         &mut self,
         now_ns: u64,

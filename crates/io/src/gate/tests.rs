@@ -20,12 +20,12 @@ fn gate_of(setup: DiskSetup) -> Gate {
     Gate::new(&topology, 0, 0).expect("its shard is free")
 }
 
-/// So many calls at a time.
+/// Concurrent calls.
 fn deep(depth: u32) -> Gate {
     gate_of(DiskSetup { mode: DiskMode::Depth { max_io_requests: depth }, ..DiskSetup::unlimited() })
 }
 
-/// Pieces of 12 KiB or so, and little room in the device.
+/// Pieces of about 12 KiB, and little room in the device.
 fn small_disk() -> DiskSetup {
     let rate = Rate::per_second(200_000_000);
     let iops = Rate::per_second(100_000);
@@ -119,7 +119,7 @@ fn calls_of_a_removed_class_end_and_unknown_ones_are_refused() {
         let waiting = scope.spawn(|| gate.enter(doomed, Op::Read, 4096).map(drop));
         waits(&gate, doomed, 1);
         classes.remove(doomed).unwrap();
-        // Nothing else happens at the gate: whoever keeps the time sees it.
+        // Nothing else happens at the gate: the thread that keeps the time sees it.
         assert_eq!(waiting.join().unwrap(), Err(GateError::ClassRemoved));
     });
     drop(held);

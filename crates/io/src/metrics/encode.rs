@@ -1,16 +1,16 @@
-//! Programs' metrics as Prometheus text: which names, which labels.
+//! Programs' metrics as Prometheus text: names and labels.
 //!
 //! # Why
-//! Names are what dashboards and alert rules hold on to. They all stand here, in tables.
+//! Dashboards and alert rules depend on the names. They are all in this file, in tables.
 //!
 //! # How it works
-//! A family's samples must stand together, so the families are outside and the programs inside. Every sample has the
-//! labels `program` and `pid`; of a disk also `disk` (its number); of a class also `class`, and `group` where it is in
-//! one.
+//! A family's samples must be contiguous, so the outer loop is over families and the inner over programs. Every sample
+//! has the labels `program` and `pid`; that of a disk also `disk` (its number); that of a class also `class`, and
+//! `group` if it is in one.
 //!
 //! Seastar's names: those with `total_`, `_sec`, `queue_length`, `disk_queue_length`, `shares`, `consumption`,
-//! `starvation_time_sec`, `activations`. Bytes and operations count when they come back, Seastar's when they go; both
-//! agree but for what is under way. `consumption` and `activations` have `stream="rw"`, reads and writes together, also
+//! `starvation_time_sec`, `activations`. Bytes and operations count at completion, Seastar's at dispatch; they differ
+//! only by the requests under way. `consumption` and `activations` have `stream="rw"`, reads and writes together, even
 //! on a disk whose directions have a bucket each.
 //!
 //! # Limits
@@ -24,13 +24,13 @@ use super::figures::{
 };
 use super::text::{Exposition, Kind};
 
-/// Name (after the prefix), what it means, kind, and the figure.
+/// Name (after the prefix), help text, kind, and the figure.
 type Family<T> = (&'static str, &'static str, Kind, fn(&T) -> f64);
 
 const CLASS: &str = "plimsoll_io_queue_";
 const DISK: &str = "plimsoll_io_disk_";
 
-/// In Seastar's words.
+/// Families with Seastar's names.
 const LIKE_SEASTAR: [Family<ClassMetrics>; 16] = [
     ("total_bytes", "Bytes moved by requests that came back.", Kind::Counter, |class| {
         (class.read.bytes + class.write.bytes) as f64
@@ -111,8 +111,8 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The metrics of `programs` as one page, to be sent with [`CONTENT_TYPE`](super::CONTENT_TYPE). Each should have a
-/// number (`pid`) of its own.
+/// Returns the metrics of `programs` as one page, to be sent with [`CONTENT_TYPE`](super::CONTENT_TYPE). Each should
+/// have a process number (`pid`) of its own.
 #[must_use]
 pub fn encode(programs: &[ProgramMetrics]) -> String {
     let programs: Vec<Named> = programs.iter().map(Named::new).collect();
@@ -127,7 +127,7 @@ pub fn encode(programs: &[ProgramMetrics]) -> String {
     page.finish()
 }
 
-/// A program, and its number as a word.
+/// A program, with its process number as text.
 struct Named<'a> {
     metrics: &'a ProgramMetrics,
     pid: String,
@@ -144,7 +144,7 @@ impl Named<'_> {
         vec![("program", &self.metrics.program), ("pid", &self.pid)]
     }
 
-    /// Visits all disks, each with the labels of its samples.
+    /// Calls `visit` with all disks, each with the labels of its samples.
     fn each_disk(&self, mut visit: impl FnMut(&DiskMetrics, &Labels)) {
         for disk in &self.metrics.disks {
             let number = disk.disk.to_string();
@@ -154,7 +154,7 @@ impl Named<'_> {
         }
     }
 
-    /// Visits all classes of all disks, each with the labels of its samples.
+    /// Calls `visit` with all classes of all disks, each with the labels of its samples.
     fn each_class(&self, mut visit: impl FnMut(&ClassMetrics, &Labels)) {
         self.each_disk(|disk, labels| {
             for class in &disk.classes {
@@ -176,15 +176,18 @@ fn of_programs(page: &mut Exposition, programs: &[Named]) {
     for program in programs {
         page.sample(&with(&program.labels(), &[("version", &program.metrics.plimsoll)]), 1.0);
     }
+
     page.family("plimsoll_program_shards", "Shards of the program.", Kind::Gauge);
     for program in programs {
         page.sample(&program.labels(), f64::from(program.metrics.shards));
     }
+
     let help = "Shards that did not answer in time: their part of all figures is that of their last answer.";
     page.family("plimsoll_program_missing_shards", help, Kind::Gauge);
     for program in programs {
         page.sample(&program.labels(), program.metrics.missing_shards.len() as f64);
     }
+
     let help = "Jobs of handles refused because too many waited for their shard.";
     page.family("plimsoll_program_refused_jobs_total", help, Kind::Counter);
     for program in programs {
@@ -201,6 +204,7 @@ fn of_disks(page: &mut Exposition, programs: &[Named]) {
             }
         });
     }
+
     for (name, help, kind, of) in OF_MODELS {
         page.family(&format!("{DISK}{name}"), help, kind);
         for program in programs {
@@ -233,7 +237,7 @@ fn waits(page: &mut Exposition, programs: &[Named]) {
     }
 }
 
-/// Directions that were never used are left out.
+/// Writes the latency histograms. Leaves out directions that were never used.
 fn latencies(page: &mut Exposition, programs: &[Named]) {
     let help = "Durations of requests: waiting in the queue, in the device (of pieces), and in total.";
     page.family(&format!("{CLASS}latency_seconds"), help, Kind::Histogram);

@@ -1,12 +1,12 @@
 //! The metrics of a program as plain data.
 //!
 //! # Why
-//! They cross the control socket as JSON and become text elsewhere; both ends, and whoever wants the figures
+//! They cross the control socket as JSON and become text elsewhere. Both ends, and callers who want the figures
 //! themselves, share these types.
 //!
 //! # How it works
 //! Made from a look at all shards and from the registries. Counters count from the program's start, or from the last
-//! time that its statistics were reset. Times are nanoseconds.
+//! reset of its statistics. Times are nanoseconds.
 //!
 //! # Limits
 //! Device time is rounded down from the model's femtoseconds.
@@ -24,7 +24,7 @@ use crate::queues::ClassView;
 use crate::topology::{DiskMode, Topology};
 
 /// Upper bounds of the latency histograms in nanoseconds: 2^13 (8.2 us) to 2^33 (8.6 s), two for each power of two.
-/// Each is also a border of the fine histograms' buckets, so that nothing is counted in parts.
+/// Each is also a border of the fine histograms' buckets, so no bucket is split.
 pub const LATENCY_BOUNDS_NS: [u64; 41] = {
     let mut bounds = [0; 41];
     let mut at = 0;
@@ -36,19 +36,19 @@ pub const LATENCY_BOUNDS_NS: [u64; 41] = {
     bounds
 };
 
-/// A program.
+/// Metrics of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "control", derive(Serialize, Deserialize))]
 pub struct ProgramMetrics {
-    /// What it calls itself.
+    /// Its own name.
     pub program: String,
-    /// Number of its process.
+    /// Its process number.
     pub pid: u32,
     /// Version of the library in it.
     pub plimsoll: String,
-    /// How many shards.
+    /// Number of shards.
     pub shards: u16,
-    /// Shards that did not answer in time: their part is that of their last answer, nothing where there was none.
+    /// Shards that did not answer in time: their part is that of their last answer, or nothing if they never answered.
     pub missing_shards: Vec<u16>,
     /// Jobs of handles refused because too many waited for their shard.
     #[cfg_attr(feature = "control", serde(default))]
@@ -57,45 +57,45 @@ pub struct ProgramMetrics {
     pub disks: Vec<DiskMetrics>,
 }
 
-/// A disk of a program.
+/// Metrics of a disk of a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "control", derive(Serialize, Deserialize))]
 pub struct DiskMetrics {
     /// Its number.
     pub disk: u16,
-    /// What holds its requests back: `scheduled`, `depth` or `drain`.
+    /// Its mode: `scheduled`, `depth` or `drain`.
     pub mode: String,
-    /// What its model says; null where it has none.
+    /// Figures of its model; null if it has none.
     pub model: Option<ModelMetrics>,
-    /// The classes that there are, in the order of their making; no groups.
+    /// The present classes, in the order of their creation; no groups.
     pub classes: Vec<ClassMetrics>,
 }
 
-/// What the model of a disk allows.
+/// Figures of the model of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "control", derive(Serialize, Deserialize))]
 pub struct ModelMetrics {
-    /// How much device time may be in the device.
+    /// The window: device time that may be in flight.
     pub window_ns: u64,
     /// The largest window.
     pub window_max_ns: u64,
-    /// Device time in the device.
+    /// Device time in flight.
     pub in_flight_ns: u64,
-    /// Rate of the disk over that of its model.
+    /// Rate of the disk over the rate of its model.
     pub capacity_scale: f64,
-    /// Device time for which there are tokens; below 0 where they were taken ahead.
+    /// Device time for which there are tokens; below 0 if some were taken ahead.
     pub tokens_ns: i64,
-    /// Depth of the bucket of tokens.
+    /// Depth of the token bucket.
     pub tokens_max_ns: u64,
 }
 
-/// A class on a disk.
+/// Metrics of a class on a disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "control", derive(Serialize, Deserialize))]
 pub struct ClassMetrics {
     /// Its name.
     pub class: String,
-    /// The group it is in; null for none.
+    /// Its group; null for none.
     pub group: Option<String>,
     /// Its shares.
     pub shares: u32,
@@ -103,7 +103,7 @@ pub struct ClassMetrics {
     pub queued: u64,
     /// Pieces in the device.
     pub in_flight: u64,
-    /// How long the oldest queued request has waited.
+    /// Wait of the oldest queued request so far.
     pub oldest_wait_ns: u64,
     /// Reads that came back.
     pub read: DirectionMetrics,
@@ -125,7 +125,7 @@ pub struct ClassMetrics {
     pub reserved: u64,
     /// Pieces dispatched because they had waited as long as the class allows.
     pub aged: u64,
-    /// How often it woke up from idleness.
+    /// Times it woke up from idleness.
     pub activations: u64,
     /// Time with work queued and nothing in the device.
     pub starved_ns: u64,
@@ -139,7 +139,7 @@ pub struct ClassMetrics {
 pub struct ReasonMetrics {
     /// `fairness`, `tokens`, `limit`, `depth`, `backend`.
     pub reason: String,
-    /// How long.
+    /// Time waited.
     pub waited_ns: u64,
 }
 
@@ -151,11 +151,11 @@ pub struct DirectionMetrics {
     pub requests: u64,
     /// Bytes moved by them.
     pub bytes: u64,
-    /// From being queued to going to the device.
+    /// Time from being queued to dispatch.
     pub queue: LatencyMetrics,
-    /// From there until it was back, of each piece.
+    /// Time from dispatch to completion, of each piece.
     pub device: LatencyMetrics,
-    /// Of whole requests.
+    /// Time of whole requests.
     pub total: LatencyMetrics,
 }
 
@@ -163,23 +163,25 @@ pub struct DirectionMetrics {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "control", derive(Serialize, Deserialize))]
 pub struct LatencyMetrics {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Their sum.
     pub sum_ns: u64,
-    /// Pairs of a bound of [`LATENCY_BOUNDS_NS`] and how many are not above it and above the bound before it; pairs of
-    /// none are left out, and so are those above all bounds.
+    /// Pairs of a bound of [`LATENCY_BOUNDS_NS`] and the number of durations above the bound before it and not above
+    /// it. Pairs with none are left out, and so are durations above all bounds.
     pub buckets: Vec<(u64, u64)>,
 }
 
 impl LatencyMetrics {
-    /// The fine buckets stop counting when they are full. What they miss is known as a sum, and counts as the shortest
-    /// that is full: then every count still only grows, and the few long durations stay the few.
+    /// Returns the metrics of a histogram. Its fine buckets stop counting when they are full; the durations they miss
+    /// are known only in sum, and count in the shortest full bucket. So every count only grows, and the few long
+    /// durations stay few.
     fn of(histogram: &Histogram) -> LatencyMetrics {
         let mut buckets: Vec<(u64, u64)> = Vec::new();
         let counted: u64 = histogram.iter().map(|(_, count)| u64::from(count)).sum();
         let mut missing = histogram.count().saturating_sub(counted);
         let mut bounds = LATENCY_BOUNDS_NS.iter().copied().peekable();
+
         for (longest_ns, count) in histogram.iter() {
             let more = if count == u32::MAX { std::mem::take(&mut missing) } else { 0 };
             let count = u64::from(count) + more;
@@ -190,12 +192,13 @@ impl LatencyMetrics {
                 None => buckets.push((bound_ns, count)),
             }
         }
+
         let sum_ns = u64::try_from(histogram.sum_ns()).unwrap_or(u64::MAX);
         LatencyMetrics { count: histogram.count(), sum_ns, buckets }
     }
 }
 
-/// What `look` has seen of the shards of `topology`.
+/// Returns the metrics of `topology`'s shards from `look`.
 pub(crate) fn of_program(program: &str, topology: &Topology, look: &Look) -> ProgramMetrics {
     let table = topology.classes().list();
     ProgramMetrics {
@@ -216,6 +219,7 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
         DiskMode::Depth { .. } => "depth",
         DiskMode::Drain => "drain",
     };
+
     let model = disk.tokens_ns(look.at_ns).map(|tokens_ns| {
         let now = disk.snapshot();
         ModelMetrics {
@@ -227,10 +231,12 @@ fn of_disk(number: u16, topology: &Topology, look: &Look, table: &[ClassInfo]) -
             tokens_max_ns: disk.effective_goal_ns(),
         }
     });
+
     let classes = look.disks.get(usize::from(number))?.iter().filter_map(|(at, view)| {
         let info = table.get(*at).filter(|info| !info.removed)?;
         Some(of_class(info, view, table))
     });
+
     Some(DiskMetrics { disk: number, mode: mode.to_owned(), model, classes: classes.collect() })
 }
 
@@ -252,8 +258,10 @@ fn of_class(info: &ClassInfo, view: &ClassView, table: &[ClassInfo]) -> ClassMet
             total: of(|latencies| &latencies.total),
         }
     };
+
     let waited =
         |reason: WaitReason| ReasonMetrics { reason: reason.name().to_owned(), waited_ns: stats.waited_for_ns(reason) };
+
     ClassMetrics {
         class: info.name.to_string(),
         group: info.parent.and_then(|group| table.get(group.index())).map(|group| group.name.to_string()),
@@ -285,7 +293,7 @@ mod tests {
     fn fine_buckets_fall_into_the_bound_that_holds_all_of_them() {
         let mut histogram = Histogram::new();
         let (first_ns, second_ns) = (LATENCY_BOUNDS_NS[0], LATENCY_BOUNDS_NS[1]);
-        // A bound is the first duration of a fine bucket, so itself it counts with the next.
+        // A bound is the first duration of a fine bucket, so a duration equal to it counts in the next.
         let beyond_ns = LATENCY_BOUNDS_NS[LATENCY_BOUNDS_NS.len() - 1] + 1;
         for ns in [1, first_ns - 1, first_ns, second_ns - 1, beyond_ns] {
             histogram.record(ns);

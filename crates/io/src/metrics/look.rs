@@ -1,18 +1,18 @@
-//! Asking the shards what is going on, without holding one up.
+//! Asks the shards for their counters, without holding one up.
 //!
 //! # Why
-//! What a shard knows of its classes lies in its own memory. It must be asked, and it must not matter if it does not
-//! answer.
+//! The counters of a shard's classes are in the shard's own memory. It must be asked, and a shard that does not answer
+//! must not matter.
 //!
 //! # How it works
-//! Each shard gets a message and looks when it reads its mail; it copies its counters and goes on. Whoever asks waits
-//! until all have answered or [`DEADLINE`] is over; shards without an answer are named, and not asked again before they
-//! have answered the last question. Their part is that of their last answer, so that counters do not fall while a shard is
-//! busy; an answer that comes too late for one look counts in the next. What was learned less than [`FRESH`] ago is told
-//! again, so that many clients cost no more than one.
+//! Each shard gets a message, and copies its counters when it reads its mail. The caller waits until all have answered
+//! or [`DEADLINE`] has passed. Shards without an answer are listed, and not asked again before they have answered the
+//! last question. Their part is that of their last answer, so that counters do not fall while a shard is busy; an
+//! answer that comes too late for one look counts in the next. A look less than [`FRESH`] old is returned again, so
+//! that many clients cost no more than one.
 //!
 //! # Limits
-//! The shards are looked at one after the other, not at one moment. A shard that never answered has no part.
+//! The shards are read one after the other, not at one moment. A shard that never answered has no part.
 //!
 //! # Example
 //! A client asks 1000 times a second: each shard is asked 100 times a second.
@@ -29,14 +29,14 @@ use crate::reactor::Reactor;
 use crate::sys::clock::now_ns;
 use crate::topology::Topology;
 
-/// How long the shards have for their answers.
+/// Time that the shards have for their answers.
 const DEADLINE: Duration = Duration::from_millis(200);
-/// How long an answer is good enough for the next question.
+/// Age up to which a look is returned again.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// What was learned at one time.
+/// The figures of one look.
 pub(crate) struct Look {
-    /// By the shards' clock.
+    /// Time on the shards' clock.
     pub(crate) at_ns: u64,
     pub(crate) missing_shards: Vec<u16>,
     /// By disk, then by number of the class.
@@ -49,7 +49,7 @@ struct ShardView {
     disks: Vec<Vec<ClassView>>,
 }
 
-/// A question under way; asked or dropped unread, it is over.
+/// A question under way. Dropping it, answered or not, ends it.
 struct Question {
     is_asked: Arc<AtomicBool>,
     answers: Sender<ShardView>,
@@ -58,7 +58,7 @@ struct Question {
 impl Question {
     fn answer(&self, reactor: &Reactor) {
         let disks = (0..reactor.topology().disks()).map(|disk| reactor.class_views(disk)).collect();
-        // Whoever asked may have gone meanwhile.
+        // The caller may have stopped waiting.
         let _ = self.answers.send(ShardView { shard: reactor.shard(), now_ns: reactor.now_ns(), disks });
     }
 }
@@ -69,13 +69,13 @@ impl Drop for Question {
     }
 }
 
-/// See the module's documentation.
+/// Looks at the shards; see the module's documentation.
 pub(crate) struct Looker {
     topology: Topology,
     is_asked: Vec<Arc<AtomicBool>>,
     /// The last answer of each shard.
     views: Vec<Option<ShardView>>,
-    /// Where answers to earlier questions may still come.
+    /// Channels on which answers to earlier questions may still come.
     late: Vec<Receiver<ShardView>>,
     last: Option<(Instant, Arc<Look>)>,
 }
@@ -102,7 +102,7 @@ impl Looker {
         look
     }
 
-    /// Takes what has come since the last look; drops the ways on which nothing can come any more.
+    /// Takes the answers since the last look; drops the channels on which none can come any more.
     fn take_late(&mut self) {
         for answers in std::mem::take(&mut self.late) {
             let is_over = loop {
@@ -123,7 +123,7 @@ impl Looker {
         }
     }
 
-    /// Gates need not be asked. Returns the shards whose place they have.
+    /// Reads the gates, which need not be asked. Returns the shards whose place they have.
     fn look_at_gates(&mut self) -> Vec<u16> {
         let gates = self.topology.gates();
         for gate in &gates {
@@ -151,7 +151,7 @@ impl Looker {
         answers
     }
 
-    /// Asks, and keeps what is answered by `until`. Returns the shards that have not answered.
+    /// Asks, and keeps the answers that come by `until`. Returns the shards that have not answered.
     fn collect(&mut self, until: Instant) -> Vec<u16> {
         let gates = self.look_at_gates();
         let answers = self.ask(&gates);
@@ -162,7 +162,7 @@ impl Looker {
                     missing.retain(|shard| *shard != view.shard);
                     self.keep(view);
                 }
-                // Nobody is left who could answer.
+                // No shard is left that could answer.
                 Err(RecvTimeoutError::Disconnected) => return missing,
                 Err(RecvTimeoutError::Timeout) => {
                     self.late.push(answers);

@@ -1,29 +1,29 @@
-//! What a program's disks and classes have done, for Prometheus and whatever reads its text.
+//! Counters and latencies of a program's disks and classes, for Prometheus and other readers of its text.
 //!
 //! # Why
-//! Yesterday's slow hour is explained from what was recorded then. A monitoring system records if it is given counters,
-//! and whoever has watched Seastar's `io_queue` metrics should find them under the same names.
+//! Explaining yesterday's slow hour requires figures recorded then. A monitoring system records them if it is given
+//! counters, and a user of Seastar's `io_queue` metrics should find them under the same names.
 //!
 //! # How it works
 //! [`Metrics::take`] asks all shards, as a client of the control socket does, and makes one [`ProgramMetrics`] of their
 //! answers: plain data, sums over shards. [`encode`] writes one or several as text (Prometheus text format 0.0.4,
-//! [`CONTENT_TYPE`]). A program hands that out at `/metrics` with whatever HTTP server it has; one that serves a
-//! control socket need not even do that: `plimsoll serve` asks it (request `metrics`).
+//! [`CONTENT_TYPE`]). A program serves that at `/metrics` with any HTTP server; if it serves a control socket it need
+//! not even do that: `plimsoll serve` asks it (request `metrics`).
 //!
-//! Names: `PREFIX_io_queue_` and Seastar's word where the meaning is Seastar's, the labels `class` and `stream` too;
-//! all else by Prometheus's rules: base units, `_total` for counters. What is called so in Seastar and means something
-//! else here is left out: `delay`, `flow_ratio`, `adjusted_consumption`.
+//! Names: `PREFIX_io_queue_` and Seastar's word if the meaning is Seastar's, with the labels `class` and `stream` too.
+//! All others follow Prometheus's rules: base units, `_total` for counters. Names that mean something else in Seastar
+//! are not used: `delay`, `flow_ratio`, `adjusted_consumption`.
 //!
 //! # Limits
 //! Sums over shards: there is no label `shard`. A program gives its disks no names, so their label is the number.
 //! Bounds of latencies are [`LATENCY_BOUNDS_NS`]. A fine histogram's bucket stops counting at 4 294 967 295 (see
-//! [`Histogram`](crate::core::Histogram)); from then on what it misses counts with the shortest that is full, so
-//! medians may come out too short, high percentiles do not. OpenMetrics would want other names (its counters end in
-//! `_total`), so the text says what it is by its content type. Over the control socket, an answer has room for about
-//! 500 classes with both directions in wide use.
+//! [`Histogram`](crate::core::Histogram)); from then on further durations count with the shortest full bucket, so
+//! medians may come out too short, high percentiles do not. OpenMetrics requires other names (its counters end in
+//! `_total`), so the content type states the format. Over the control socket, an answer has room for about 500 classes
+//! with both directions in wide use.
 //!
 //! # Example
-//! What any HTTP server answers to `GET /metrics`. Taking waits for shards, so it belongs on no shard's thread.
+//! The answer of any HTTP server to `GET /metrics`. Taking waits for shards, so it belongs on no shard's thread.
 //! ```
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll::metrics::{CONTENT_TYPE, Metrics, encode};
@@ -69,15 +69,15 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Of the shards that run on `topology`; `program` is what it calls itself, the label of that name.
+    /// Returns the metrics of the shards on `topology`; `program` is the program's own name, the value of that label.
     #[must_use]
     pub fn new(topology: &Topology, program: &str) -> Metrics {
         Metrics { looker: Mutex::new(look::Looker::new(topology)), program: program.to_owned() }
     }
 
-    /// The counters as they are now. Waits for all shards to answer, for 200 ms at the most; those that have not are
-    /// named in [`ProgramMetrics::missing_shards`], and their part is that of their last answer, so that no counter falls
-    /// because a shard was busy. What was taken less than 10 ms ago is given again.
+    /// Returns the counters as they are now. Waits at most 200 ms for all shards to answer. Shards that have not are
+    /// listed in [`ProgramMetrics::missing_shards`], and their part is that of their last answer, so that no counter
+    /// falls because a shard was busy. A result less than 10 ms old is returned again.
     ///
     /// Call it on a thread that is no shard: a shard that waits here cannot answer itself.
     #[must_use]

@@ -1,15 +1,15 @@
 //! Prometheus's text format 0.0.4: families of samples, with labels and values escaped.
 //!
 //! # Why
-//! Seastar's counters are called `total_bytes`, not `bytes_total`. Exporters that know OpenMetrics add what is missing,
-//! and then the dashboards of years find nothing. The format itself is five rules.
+//! Seastar's counters are called `total_bytes`, not `bytes_total`. Exporters that know OpenMetrics add the missing
+//! suffix, and existing dashboards then find nothing. The format itself is five rules.
 //!
 //! # How it works
-//! A family is named once, with its help and kind; its samples follow. A family without samples leaves no trace. Names
+//! A family is named once, with its help and kind; its samples follow. A family without samples writes nothing. Names
 //! are the program's own words; label values may be anything.
 //!
 //! # Limits
-//! Names are not checked: letters, digits and `_` are the caller's duty, and so is that no family is begun twice.
+//! Names are not checked: the caller uses only letters, digits and `_`, and begins no family twice.
 //!
 //! # Example
 //! ```
@@ -23,15 +23,15 @@
 
 use std::fmt::Write;
 
-/// What to send as `Content-Type` with the text.
+/// The `Content-Type` of the text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What kind of figures a family has.
+/// Kind of a family's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the program begins anew.
+    /// Only grows, until the program restarts.
     Counter,
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge,
     /// Counts by upper bound.
     Histogram,
@@ -57,20 +57,20 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Begins the family `name`; `help` says in a sentence what its figures mean.
+    /// Begins the family `name`; `help` explains its figures in a sentence.
     pub fn family(&mut self, name: &str, help: &str, kind: Kind) {
         name.clone_into(&mut self.name);
         let help = help.replace('\\', "\\\\").replace('\n', "\\n");
         self.head = Some(format!("# HELP {name} {help}\n# TYPE {name} {}\n", kind.name()));
     }
 
-    /// A sample of the present family.
+    /// Writes a sample of the present family.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
         self.line("", labels, None, value);
     }
 
-    /// A histogram of the present family: how many are not above each bound (rising, in the family's unit), how many in
-    /// all, and their sum.
+    /// Writes a histogram of the present family: the number of values not above each bound (rising, in the family's
+    /// unit), the number of all, and their sum.
     pub fn histogram(&mut self, labels: &[(&str, &str)], at_most: &[(f64, u64)], count: u64, sum: f64) {
         for (bound, below) in at_most {
             self.line("_bucket", labels, Some(&number(*bound)), *below as f64);
@@ -80,7 +80,7 @@ impl Exposition {
         self.line("_count", labels, None, count as f64);
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     #[must_use]
     pub fn finish(self) -> String {
         self.text
@@ -92,6 +92,7 @@ impl Exposition {
         }
         self.text.push_str(&self.name);
         self.text.push_str(suffix);
+
         let labels = labels.iter().copied().chain(le.map(|le| ("le", le)));
         let mut opening = '{';
         for (label, value) in labels {
@@ -105,6 +106,7 @@ impl Exposition {
         if opening == ',' {
             self.text.push('}');
         }
+
         // Writing to a String does not fail.
         let _ = writeln!(self.text, " {}", number(value));
     }
@@ -121,7 +123,7 @@ fn push_escaped(text: &mut String, value: &str) {
     }
 }
 
-/// As the format writes numbers; Rust's own form but for the infinities.
+/// Formats a number: as Rust does, except for the infinities.
 fn number(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

@@ -1,19 +1,18 @@
-//! Block devices that a program uses raw: who else uses one, and keeping others off it.
+//! Block devices that a program uses raw: finding their other users, and excluding them.
 //!
 //! # Why
-//! Writing to a device that is mounted, or part of an array, destroys what is on it; a device that somebody mounts
-//! while it is measured comes to the same.
+//! Writing to a device that is mounted, or part of an array, destroys its contents; so does mounting a device while it
+//! is being measured.
 //!
 //! # How it works
 //! [`uses`] looks for mounts, swap and holders (arrays, LVM, caches) of the device and of its partitions, so that an
-//! error can name them and say what to do. [`claim`] then opens it with `O_EXCL`: for block devices that is the
-//! kernel's own claim, which `mount`, `mdadm`, `swapon` and LVM take as well; it fails while they have it, and they
-//! fail while we do. It holds for the whole disk as well as its partitions. Opening the device without `O_EXCL` goes on
-//! to work.
+//! error can name them with a remedy. [`claim`] then opens it with `O_EXCL`: for block devices that is the kernel's own
+//! claim, which `mount`, `mdadm`, `swapon` and LVM take as well. It fails while they hold it, and they fail while we
+//! do. It covers the whole disk and its partitions. Opening the device without `O_EXCL` still works.
 //!
 //! # Limits
-//! The claim is the authority: mounts in other containers are not listed, but hold their claim. Somebody who opens the
-//! device without `O_EXCL` (`dd`) is not kept off.
+//! The claim is the authority: mounts in other containers are not listed, but hold their claim. Programs that open the
+//! device without `O_EXCL` (`dd`) are not excluded.
 //!
 //! # Example
 //! ```no_run
@@ -36,14 +35,14 @@ use std::path::Path;
 
 use super::{mounts, sysfs};
 
-/// Somebody who uses a block device. As text it says who, and what to do.
+/// A use of a block device. As text it names the user and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
     /// A file system on it is mounted.
     Mounted {
         /// The device or partition: `nvme0n1p1`.
         device: String,
-        /// Where.
+        /// Its mount point.
         mountpoint: String,
     },
     /// The system swaps to it.
@@ -57,14 +56,14 @@ pub enum Use {
     Held {
         /// The device or partition.
         device: String,
-        /// The device that is made of it: `md0`, `dm-3`.
+        /// The device made of it: `md0`, `dm-3`.
         holder: String,
-        /// What device mapper calls the holder, if it is one of its devices.
+        /// The holder's name in device mapper, if it is one of its devices.
         dm_name: Option<String>,
     },
 }
 
-/// All of them in one line.
+/// Returns all uses in one line.
 #[must_use]
 pub fn uses_text(uses: &[Use]) -> String {
     uses.iter().map(Use::to_string).collect::<Vec<_>>().join("; ")
@@ -88,17 +87,18 @@ impl fmt::Display for Use {
     }
 }
 
-/// Who uses the device `name` (a disk or a partition) or one of its partitions, as far as the kernel tells; empty where
-/// nobody does. `sys_root` is `/sys`, `proc_root` is `/proc`.
+/// Returns the uses of the device `name` (a disk or a partition) and of its partitions, as far as the kernel lists
+/// them. `sys_root` is `/sys`, `proc_root` is `/proc`.
 ///
 /// # Errors
-/// When the mounts or the swap spaces cannot be read: then nobody knows. (Kernels without swap have no `swaps`.)
+/// If the mounts or the swap spaces cannot be read, so that uses are unknown. (Kernels without swap have no `swaps`.)
 pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use>> {
     let mounts = mounts::read(proc_root)?;
     let swaps = read_swaps(proc_root)?;
     let mut found = Vec::new();
     let mut devices = vec![name.to_owned()];
     devices.extend(sysfs::partitions(sys_root, name));
+
     for device in devices {
         let number = sysfs::number(sys_root, &device);
         let dm_name = sysfs::dm_name(sys_root, &device);
@@ -106,6 +106,7 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
             Some(node) => node == device || dm_name.as_deref().is_some_and(|n| node.strip_prefix("mapper/") == Some(n)),
             None => false,
         };
+
         let mounted = mounts.iter().filter(|mount| Some(mount.number) == number || is_it(&mount.source));
         found
             .extend(mounted.map(|mount| Use::Mounted { device: device.clone(), mountpoint: mount.mountpoint.clone() }));
@@ -117,10 +118,12 @@ pub fn uses(sys_root: &Path, proc_root: &Path, name: &str) -> io::Result<Vec<Use
             holder,
         }));
     }
+
     Ok(found)
 }
 
-/// Paths of the swap spaces that are devices: lines of `path type size used priority` after a header (`proc(5)`).
+/// Returns the paths of swap spaces that are devices: lines of `path type size used priority` after a header
+/// (`proc(5)`).
 fn read_swaps(proc_root: &Path) -> io::Result<Vec<String>> {
     let path = proc_root.join("swaps");
     let text = match std::fs::read_to_string(&path) {
@@ -136,22 +139,24 @@ fn read_swaps(proc_root: &Path) -> io::Result<Vec<String>> {
     Ok(text.lines().skip(1).filter_map(device).collect())
 }
 
-/// Claims the block device at `path`: until the file is dropped nobody can mount it, put it into an array, or swap to
-/// it. The file can be read from; what is written goes through an opening of its own.
+/// Claims the block device at `path`: until the file is dropped, it cannot be mounted, put into an array, or swapped
+/// to. The file is for reading; to write, open the device again.
 ///
 /// # Errors
-/// `InvalidInput` when it is not a block device, `ResourceBusy` when somebody has claimed it or one of its partitions
-/// ([`uses`] may know who), and what else the system said; each with the path and what to do.
+/// `InvalidInput` if it is not a block device, `ResourceBusy` if it or one of its partitions is claimed ([`uses`] may
+/// know by whom), or the system's error; each with the path and a remedy.
 pub fn claim(path: &Path) -> io::Result<File> {
     let failed = |error: &io::Error, remedy: &str| {
         io::Error::new(error.kind(), format!("cannot claim {}: {error}{remedy}", path.display()))
     };
-    // `O_EXCL` means a claim for block devices only, and opening other kinds may wait for ever.
+
+    // `O_EXCL` means a claim only for block devices, and opening other kinds may block for ever.
     let metadata = std::fs::metadata(path).map_err(|error| failed(&error, ""))?;
     if !metadata.file_type().is_block_device() {
         let message = format!("cannot claim {}: it is not a block device", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path);
     let file = opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => {
@@ -160,6 +165,7 @@ pub fn claim(path: &Path) -> io::Result<File> {
         io::ErrorKind::PermissionDenied => failed(&error, ": run as root, and in a container give it the device"),
         _ => failed(&error, ""),
     })?;
+
     if file.metadata()?.rdev() != metadata.rdev() {
         let message = format!("cannot claim {}: it became another device meanwhile; try again", path.display());
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));

@@ -1,14 +1,14 @@
 //! The one clock of the real backends.
 //!
 //! # Why
-//! Time is an argument everywhere else (a simulated shard runs on virtual time), so the real clock has exactly one
-//! door.
+//! Time is an argument everywhere else (a simulated shard runs on virtual time), so the real clock is read in one place
+//! only.
 //!
 //! # How it works
-//! `CLOCK_MONOTONIC`, which the kernel answers from user space without a system call on the usual machines.
+//! `CLOCK_MONOTONIC`, which usual machines read in user space without a system call.
 //!
 //! # Limits
-//! The zero point is arbitrary (the boot, roughly), and the clock stands still while the machine is suspended.
+//! The zero point is arbitrary (roughly the boot), and the clock stops while the machine is suspended.
 //!
 //! # Example
 //! ```
@@ -23,20 +23,20 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Nanoseconds per second.
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Monotonic time in nanoseconds since an arbitrary point.
+/// Returns monotonic time in nanoseconds since an arbitrary point.
 #[must_use]
 pub fn now_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// A non-negative `timespec` as nanoseconds; negative values give 0.
+/// Returns a `timespec` in nanoseconds; negative values count as 0.
 pub(crate) fn timespec_ns(time: Timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let rest_ns = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds.saturating_mul(NS_PER_S).saturating_add(rest_ns)
 }
 
-/// How long from now until `deadline_ns`, as (seconds, nanoseconds); zero when it has passed.
+/// Returns the time until `deadline_ns`, as (seconds, nanoseconds); zero if it has passed.
 pub(crate) fn until(deadline_ns: u64) -> (u64, u32) {
     let left_ns = deadline_ns.saturating_sub(now_ns());
     (left_ns / NS_PER_S, (left_ns % NS_PER_S) as u32)

@@ -1,15 +1,15 @@
-//! Which device holds a path.
+//! The device that holds a path.
 //!
 //! # Why
-//! Disks are described by directories on them. Two directories are on one disk when their device numbers are the same,
-//! whatever their names say.
+//! Disks are described by directories on them. Two directories are on one disk if their device numbers are the same,
+//! whatever their names.
 //!
 //! # How it works
-//! `stat`: the device that holds the path, or the device itself where the path is its node.
+//! Uses `stat`: the device that holds the path, or if the path is a device node, the device itself.
 //!
 //! # Limits
-//! One file system is one device: two partitions of a disk are two, and so are the subvolumes of btrfs. Asking may wait for
-//! the file system.
+//! One file system is one device: two partitions of a disk are two, and so are the subvolumes of btrfs. The call may
+//! block on the file system.
 //!
 //! # Example
 //! ```
@@ -22,7 +22,7 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Returns the number of the device that holds `path`, its own if it is a device node; `None` where nothing is there.
+/// Returns the number of the device that holds `path`, its own if it is a device node; `None` if nothing is there.
 #[must_use]
 pub fn device_of(path: &Path) -> Option<u64> {
     let meta = std::fs::metadata(path).ok()?;
@@ -30,7 +30,7 @@ pub fn device_of(path: &Path) -> Option<u64> {
     Some(if is_node { meta.rdev() } else { meta.dev() })
 }
 
-/// As [`device_of`], also for a path that is yet to be made: then the device of the directory that would hold it.
+/// Returns the device as [`device_of`]; for a path that does not exist yet, that of the directory that would hold it.
 #[must_use]
 pub fn device_for(path: &Path) -> Option<u64> {
     let directory = || match path.parent()? {

@@ -1,28 +1,27 @@
-//! What each block device has done since it appeared, from `/proc/diskstats`.
+//! The kernel's counters of each block device, from `/proc/diskstats`.
 //!
 //! # Why
-//! The kernel counts what really reached a device, whoever asked for it: rates, mean latencies and concurrency of any
-//! program follow from two readings, and so does how much of the traffic was not ours.
+//! The kernel counts the requests that really reached a device, from all programs. Two readings give the rates, mean
+//! latencies and concurrency of any program, and the part of the traffic that was not ours.
 //!
 //! # How it works
-//! A line is `major minor name` and counters that only grow (but for [`Counters::in_flight`]). Kernel 2.6 has 11 of
-//! them, 4.18 brought 4 for discards, 5.5 brought 2 for flushes; partitions had 4 before 2.6.25. What a kernel does not
-//! count is `None`, not 0. Counters that later kernels append are left out.
+//! A line is `major minor name` and counters that only grow (except [`Counters::in_flight`]). Kernel 2.6 has 11 of
+//! them, 4.18 added 4 for discards, 5.5 added 2 for flushes; partitions had 4 before 2.6.25. A counter that a kernel
+//! lacks is `None`, not 0. Counters that later kernels append are ignored.
 //!
-//! [`Counters::since`] takes the difference of two readings. Numbers of requests and sectors are machine words, so they
-//! wrap at 2^32 on a 32-bit kernel; times are printed with 32 bits by every kernel, so they wrap after 49.7 days of
-//! (added up) time. A value that falls has wrapped where the distance modulo 2^32 is below 2^31; otherwise the device
-//! is another one, or was reset, and there is no difference.
+//! [`Counters::since`] subtracts two readings. Numbers of requests and sectors are machine words, so they wrap at 2^32
+//! on a 32-bit kernel; every kernel prints times with 32 bits, so they wrap after 49.7 days of (added up) time. A value
+//! that falls has wrapped if the distance modulo 2^32 is below 2^31; otherwise the device was replaced or reset, and
+//! there is no difference.
 //!
 //! Source: `Documentation/admin-guide/iostats.rst` and `diskstats_show` in `block/genhd.c` of Linux.
 //!
 //! # Limits
-//! * A request counts when it completes; one that is refused or fails counts, too.
-//! * [`Counters::busy_ms`] is the time with any request in flight. For a device that works on many at a time it says
-//!   nothing about how much more it can do; and from 5.0 on it is sampled in timer ticks, and too high for short
-//!   requests.
+//! * A request counts when it completes, even if it is refused or fails.
+//! * [`Counters::busy_ms`] is the time with any request in flight. For a device that serves many at a time it does not
+//!   show how much more it can do. From 5.0 on it is sampled in timer ticks, and too high for short requests.
 //! * [`Counters::in_flight`] and the times are wrong for some drivers of some kernels. Paths of a multipath device
-//!   count apart; some kernels leave the device on top at 0.
+//!   count separately; some kernels leave the device on top at 0.
 //! * A flush and its data may both count (`flush_ms` overlaps `write_ms`).
 //!
 //! # Example
@@ -42,7 +41,7 @@ use std::{fmt, io};
 /// A sector of these counters, in bytes, whatever the device's blocks are.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Where counters of 32 bits begin again.
+/// Modulus of 32-bit counters.
 const WRAP: u64 = 1 << 32;
 
 /// A device and its counters.
@@ -54,14 +53,14 @@ pub struct DiskStats {
     pub minor: u32,
     /// `nvme0n1`, `nvme0n1p1`, `md0`.
     pub name: String,
-    /// What it has done.
+    /// Its counters.
     pub counters: Counters,
 }
 
-/// What a device has done since it appeared, or ([`Counters::since`]) between two readings.
+/// Counts since the device appeared, or ([`Counters::since`]) between two readings.
 ///
-/// `None` where the kernel does not count it. Unless said otherwise, every kernel since 2.6 has it for disks, and since
-/// 2.6.25 for partitions.
+/// `None` if the kernel does not count it. Unless stated otherwise, every kernel since 2.6 counts it for disks, and
+/// since 2.6.25 for partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads completed. For partitions before 2.6.25: issued.
@@ -70,7 +69,7 @@ pub struct Counters {
     pub read_merges: Option<u64>,
     /// Sectors of 512 bytes read.
     pub read_sectors: u64,
-    /// Time that the completed reads took, added up, in milliseconds; waiting in the kernel's queue included.
+    /// Total time of the completed reads in milliseconds, with the wait in the kernel's queue.
     pub read_ms: Option<u64>,
     /// Writes completed.
     pub writes: u64,
@@ -78,14 +77,14 @@ pub struct Counters {
     pub write_merges: Option<u64>,
     /// Sectors of 512 bytes written.
     pub write_sectors: u64,
-    /// Time that the completed writes took, added up, in milliseconds.
+    /// Total time of the completed writes in milliseconds.
     pub write_ms: Option<u64>,
-    /// Requests under way at the reading: the only value that falls as well. Never a difference.
+    /// Requests under way at the reading: the only value that also falls. Never a difference.
     pub in_flight: Option<u64>,
     /// Time with at least one request under way, in milliseconds.
     pub busy_ms: Option<u64>,
-    /// Time of all requests under way, added up, in milliseconds: grows by `in_flight` milliseconds each millisecond.
-    /// Over an interval, divided by its length, it is the mean concurrency.
+    /// Total time of all requests under way in milliseconds: grows by `in_flight` milliseconds each millisecond. Over
+    /// an interval, divided by its length, it is the mean concurrency.
     pub weighted_ms: Option<u64>,
     /// Discards (TRIM) completed. Since 4.18.
     pub discards: Option<u64>,
@@ -93,18 +92,18 @@ pub struct Counters {
     pub discard_merges: Option<u64>,
     /// Sectors of 512 bytes discarded. Since 4.18.
     pub discard_sectors: Option<u64>,
-    /// Time that the completed discards took, added up, in milliseconds. Since 4.18.
+    /// Total time of the completed discards in milliseconds. Since 4.18.
     pub discard_ms: Option<u64>,
     /// Flushes (of the device's cache) completed. Since 5.5, for whole disks; partitions show 0.
     pub flushes: Option<u64>,
-    /// Time that the completed flushes took, added up, in milliseconds. Since 5.5.
+    /// Total time of the completed flushes in milliseconds. Since 5.5.
     pub flush_ms: Option<u64>,
 }
 
 impl Counters {
-    /// What happened between `earlier` and `self`, which is the later reading of the same device. `in_flight` is that
-    /// of `self`. `None` where a number of requests or sectors says that the device was replaced or reset; a time or a
-    /// count of merges that cannot be subtracted is `None` by itself.
+    /// Returns the difference between `self` and `earlier`, a reading of the same device. `in_flight` is that of
+    /// `self`. Returns `None` if the numbers of requests or sectors show that the device was replaced or reset; a time
+    /// or a count of merges that cannot be subtracted is `None` by itself.
     #[must_use]
     pub fn since(&self, earlier: &Counters) -> Option<Counters> {
         let optional = |later: Option<u64>, earlier: Option<u64>| difference(later?, earlier?);
@@ -129,25 +128,25 @@ impl Counters {
         })
     }
 
-    /// Bytes read.
+    /// Returns the bytes read.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.read_sectors.saturating_mul(SECTOR_BYTES)
     }
 
-    /// Bytes written.
+    /// Returns the bytes written.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.write_sectors.saturating_mul(SECTOR_BYTES)
     }
 
-    /// Bytes discarded; 0 where the kernel does not count them.
+    /// Returns the bytes discarded; 0 if the kernel does not count them.
     #[must_use]
     pub fn discard_bytes(&self) -> u64 {
         self.discard_sectors.unwrap_or(0).saturating_mul(SECTOR_BYTES)
     }
 
-    /// From the numbers of a line; 4, or at least 11.
+    /// Returns the counters of a line of 4, or at least 11, numbers.
     fn from_numbers(numbers: &[u64]) -> Option<Counters> {
         if let [reads, read_sectors, writes, write_sectors] = *numbers {
             return Some(Counters { reads, read_sectors, writes, write_sectors, ..Counters::default() });
@@ -155,6 +154,7 @@ impl Counters {
         if numbers.len() < 11 {
             return None;
         }
+
         let at = |index: usize| numbers.get(index).copied();
         Some(Counters {
             reads: at(0)?,
@@ -178,7 +178,7 @@ impl Counters {
     }
 }
 
-/// How far a counter came, unless it cannot have grown.
+/// Returns the growth of a counter, or `None` if it cannot have grown.
 fn difference(later: u64, earlier: u64) -> Option<u64> {
     if later >= earlier {
         return Some(later - earlier);
@@ -188,12 +188,12 @@ fn difference(later: u64, earlier: u64) -> Option<u64> {
     (wrapped < WRAP / 2).then_some(wrapped)
 }
 
-/// A line that is none of `/proc/diskstats`.
+/// A malformed line of `/proc/diskstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault in it.
     pub reason: String,
 }
 
@@ -205,7 +205,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Parses a text like `/proc/diskstats`; empty lines are left out. The order is that of the text.
+/// Parses a text like `/proc/diskstats`; skips empty lines. Keeps the order of the text.
 ///
 /// # Errors
 /// The first line that is not `major minor name` and 4 or at least 11 whole numbers.
@@ -234,7 +234,7 @@ fn parse_line(line: &str) -> Result<DiskStats, String> {
 /// Reads all devices. `proc_root` is `/proc`.
 ///
 /// # Errors
-/// What the system said, or `InvalidData` with the line that is not understood; both with the path.
+/// The system's error, or `InvalidData` with the line that is not understood; both with the path.
 pub fn read(proc_root: &Path) -> io::Result<Vec<DiskStats>> {
     let path = proc_root.join("diskstats");
     let text = std::fs::read_to_string(&path)
@@ -245,7 +245,7 @@ pub fn read(proc_root: &Path) -> io::Result<Vec<DiskStats>> {
 /// Reads the device with this number. `proc_root` is `/proc`.
 ///
 /// # Errors
-/// As for [`read`]; `NotFound` when the device is not listed.
+/// As for [`read`]; `NotFound` if the device is not listed.
 pub fn of_device(proc_root: &Path, major: u32, minor: u32) -> io::Result<DiskStats> {
     let found = read(proc_root)?.into_iter().find(|disk| (disk.major, disk.minor) == (major, minor));
     found.ok_or_else(|| {

@@ -1,11 +1,11 @@
-//! What the operating system is asked, in one place: the clock, processors, CPU time, space, and block devices.
+//! All questions to the operating system: the clock, processors, CPU time, space, and block devices.
 //!
 //! # Why
 //! The rest of the library stays free of system calls and of platform details; tools reuse these readers.
 //!
 //! # How it works
-//! One small module per question. Whatever reads a kernel file tree takes the root of that tree as a parameter, so that
-//! the tests read a tree they have made themselves.
+//! One small module per question. Functions that read a kernel file tree take its root as a parameter, so that tests
+//! read a tree that they have made.
 //!
 //! # Limits
 //! Linux only.

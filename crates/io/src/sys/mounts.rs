@@ -1,14 +1,14 @@
-//! What is mounted where, from `/proc/self/mountinfo`.
+//! The mounts, from `/proc/self/mountinfo`.
 //!
 //! # Why
-//! io-properties name a mount point, and a device that is mounted must not be written to.
+//! io-properties name a mount point, and a mounted device must not be written to.
 //!
 //! # How it works
-//! One line for each mount, in the order of mounting (`proc(5)`): device number, mount point, options, and behind ` - `
-//! the kind of file system, what was mounted, and the options of the file system.
+//! One line per mount, in the order of mounting (`proc(5)`): device number, mount point, options, and after ` - ` the
+//! kind of file system, the source, and the options of the file system.
 //!
 //! # Limits
-//! Only the mounts that this process sees; those of other containers are not listed. A name that is not UTF-8 is shown
+//! Only mounts visible to this process; those of other containers are not listed. A name that is not UTF-8 is shown
 //! with replacement characters.
 //!
 //! # Example
@@ -31,20 +31,20 @@ use std::path::Path;
 pub struct Mount {
     /// Major and minor number of the device; major 0 for file systems without one (tmpfs, network, btrfs).
     pub number: (u32, u32),
-    /// Where it is mounted.
+    /// Its mount point.
     pub mountpoint: String,
     /// Kind of the file system: `ext4`, `xfs`.
     pub file_system: String,
-    /// What is mounted: `/dev/nvme0n1p1`, `tmpfs`.
+    /// Its source: `/dev/nvme0n1p1`, `tmpfs`.
     pub source: String,
     /// Options of the mount and of the file system (`noatime`, `discard`), each once.
     pub options: Vec<String>,
 }
 
-/// Reads the mounts that this process sees, in the order of mounting. `proc_root` is `/proc`.
+/// Reads the mounts visible to this process, in the order of mounting. `proc_root` is `/proc`.
 ///
 /// # Errors
-/// What the system said, with the path.
+/// The system's error, with the path.
 pub fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
     let path = proc_root.join("self/mountinfo");
     let text = std::fs::read_to_string(&path)
@@ -52,18 +52,18 @@ pub fn read(proc_root: &Path) -> io::Result<Vec<Mount>> {
     Ok(parse(&text))
 }
 
-/// The mounts in a text like `/proc/self/mountinfo`. Lines that are none are left out.
+/// Parses a text like `/proc/self/mountinfo`. Skips lines that are no mounts.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// The mount that holds `path` (absolute, links followed): the deepest; of several on the same place the last, which
-/// hides the others.
+/// Returns the mount that holds `path` (absolute, links followed): the deepest one; of several at the same place the
+/// last, which hides the others.
 #[must_use]
 pub fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let candidates = mounts.iter().filter(|mount| path.starts_with(&mount.mountpoint));
-    // Of equal ones `max_by_key` gives the last.
+    // Of equal ones `max_by_key` returns the last.
     candidates.max_by_key(|mount| Path::new(&mount.mountpoint).components().count())
 }
 
@@ -84,7 +84,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     Some(Mount { number: (major.parse().ok()?, minor.parse().ok()?), mountpoint, file_system, source, options })
 }
 
-/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+/// Decodes a name: the kernel writes space, tab, newline and backslash as a backslash and three octal digits.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

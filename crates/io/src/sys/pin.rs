@@ -1,14 +1,14 @@
-//! Which processors this thread may use, and tying a thread to one of them.
+//! The processors that a thread may use, and pinning a thread to one of them.
 //!
 //! # Why
 //! A shard is a thread that stays on its processor; measurements are steadier that way as well.
 //!
 //! # How it works
-//! `sched_getaffinity` and `sched_setaffinity` on the calling thread. The allowed list respects containers and
-//! `taskset`, where the number of processors of the machine would not.
+//! Calls `sched_getaffinity` and `sched_setaffinity` on the calling thread. The allowed list respects containers and
+//! `taskset`; the machine's number of processors does not.
 //!
 //! # Limits
-//! Processor numbers at or above [`rustix::thread::CpuSet::MAX_CPU`] (1024) are not seen.
+//! Processor numbers from [`rustix::thread::CpuSet::MAX_CPU`] (1024) on are not seen.
 //!
 //! # Example
 //! ```
@@ -24,16 +24,16 @@ use std::path::Path;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Processors that the calling thread may run on, ascending.
+/// Returns the processors that the calling thread may run on, ascending.
 ///
 /// # Errors
-/// What the system said (more than 1024 processors: `InvalidInput`).
+/// The system's error (more than 1024 processors: `InvalidInput`).
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Processors that the calling thread may run on, by NUMA node. Those of which the kernel does not say are on node 0.
+/// Returns the processors that the calling thread may run on, by NUMA node. Those without a listed node are on node 0.
 ///
 /// # Errors
 /// As [`allowed_cpus`].
@@ -46,10 +46,10 @@ pub(crate) fn allowed_cpus_by_node() -> io::Result<BTreeMap<u16, Vec<usize>>> {
     Ok(by_node)
 }
 
-/// Ties the calling thread to `cpu`.
+/// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// `InvalidInput` when there is no such processor or this thread may not use it; the message lists the allowed ones.
+/// `InvalidInput` if there is no such processor or this thread may not use it; the message lists the allowed ones.
 pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     let allowed = allowed_cpus()?;
     if !allowed.contains(&cpu) {
@@ -61,11 +61,11 @@ pub fn pin_current_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Keeps the calling thread, and those that it starts, on `cpus`. Tokio's workers do so in `on_thread_start`, with the CPUs
-/// that the shards leave them ([`Runtime::other_cpus`](crate::Runtime::other_cpus)).
+/// Restricts the calling thread, and those that it starts, to `cpus`. Call it in Tokio's `on_thread_start` with the
+/// CPUs that the shards leave free ([`Runtime::other_cpus`](crate::Runtime::other_cpus)).
 ///
 /// # Errors
-/// `InvalidInput` when `cpus` is empty; what the system said, for one that is not there or not allowed.
+/// `InvalidInput` if `cpus` is empty; the system's error if a CPU does not exist or is not allowed.
 pub fn restrict_current_thread(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         let message = "cannot keep a thread on no processor: where each has a shard, start fewer or do not pin them";
@@ -78,11 +78,11 @@ pub fn restrict_current_thread(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets timers of the calling thread fire on time: the kernel otherwise adds up to 50 us so that wake-ups coincide, longer
-/// than a fast disk takes for a request.
+/// Makes timers of the calling thread fire on time: otherwise the kernel delays them by up to 50 us so that wake-ups
+/// coincide, longer than a fast disk takes for a request.
 ///
 /// # Errors
-/// What the system said.
+/// The system's error.
 pub fn sharpen_timers() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?)
 }

@@ -1,16 +1,16 @@
-//! CPU time that the process and the calling thread have used, and how often the thread has gone to sleep.
+//! CPU time of the process and of the calling thread, and the number of the thread's sleeps.
 //!
 //! # Why
-//! What an I/O path costs is CPU time per operation; and a sleeping shard must use none, which a test can only hold it
-//! to by asking. A call that must not block is found out by the context switches it causes.
+//! The cost of an I/O path is its CPU time per operation. A sleeping shard must use none, which a test can check only
+//! with this. A call that must not block is caught by the context switches that it causes.
 //!
 //! # How it works
 //! The kernel's CPU-time clocks, user and system time together, in nanoseconds. Context switches are those that
 //! `getrusage(2)` counts for one thread.
 //!
 //! # Limits
-//! Work the kernel does in its own threads on our behalf (io_uring workers apart, which count as ours) is not seen. A
-//! sandbox that plays the kernel may leave the context switches at 0 for ever.
+//! Work of the kernel's own threads on our behalf is not seen (except io_uring workers, which count as ours). A sandbox
+//! that emulates the kernel may leave the context switches at 0 for ever.
 //!
 //! # Example
 //! ```
@@ -29,34 +29,34 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::clock::timespec_ns;
 
-/// CPU time of the whole process so far, in nanoseconds.
+/// Returns the CPU time of the whole process so far, in nanoseconds.
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// CPU time of the calling thread so far, in nanoseconds.
+/// Returns the CPU time of the calling thread so far, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time of the whole process so far, in seconds.
+/// Returns the CPU time of the whole process so far, in seconds.
 #[must_use]
 pub fn process_cpu_s() -> f64 {
     process_cpu_ns() as f64 / 1e9
 }
 
-/// CPU time of the calling thread so far, in seconds.
+/// Returns the CPU time of the calling thread so far, in seconds.
 #[must_use]
 pub fn thread_cpu_s() -> f64 {
     thread_cpu_ns() as f64 / 1e9
 }
 
-/// How often the calling thread has given up its processor of its own accord so far, which is to say, slept.
+/// Returns how often the calling thread has voluntarily given up its processor so far, that is, slept.
 ///
 /// # Errors
-/// Where the kernel has no `RUSAGE_THREAD` (older than Linux 2.6.26), or a sandbox forbids `getrusage`.
+/// If the kernel has no `RUSAGE_THREAD` (older than Linux 2.6.26), or a sandbox forbids `getrusage`.
 pub fn thread_voluntary_switches() -> io::Result<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel writes one `rusage` to `usage`, which is ours and outlives the call; it keeps no pointer.
@@ -64,7 +64,7 @@ pub fn thread_voluntary_switches() -> io::Result<u64> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has answered 0, so it has filled `usage`, which nobody else has seen.
+    // SAFETY: the call has answered 0, so it has filled `usage`, which no other code has seen.
     let usage = unsafe { usage.assume_init() };
     Ok(u64::try_from(usage.ru_nvcsw).unwrap_or(0))
 }

@@ -1,10 +1,10 @@
-//! File systems: what kind, and how much room is left.
+//! File systems: their kind and their free space.
 //!
 //! # Why
-//! A measurement must not fill the disk, and an error about direct I/O is only useful when it names the file system.
+//! A measurement must not fill the disk, and an error about direct I/O must name the file system.
 //!
 //! # How it works
-//! `statfs`. The kind is a number (`statfs(2)` lists them); the usual ones are given names here.
+//! Uses `statfs`. The kind is a number (`statfs(2)` lists them); the usual ones get names here.
 //!
 //! # Limits
 //! ext2, ext3 and ext4 share one number. An unknown kind is shown as its number in hexadecimal.
@@ -20,7 +20,7 @@
 use std::io;
 use std::path::Path;
 
-/// What is known of a file system.
+/// Kind and space of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSystem {
     /// Its kind: `ext4`, `xfs`, `tmpfs`, or a hexadecimal number.
@@ -29,14 +29,14 @@ pub struct FileSystem {
     pub available_bytes: u64,
     /// Its size in bytes.
     pub total_bytes: u64,
-    /// The block that it allocates in, in bytes; 0 where it does not say.
+    /// Allocation block in bytes; 0 if it does not report one.
     pub block_bytes: u64,
 }
 
-/// Looks at the file system that holds `path` (which must exist).
+/// Returns kind and space of the file system that holds `path` (which must exist).
 ///
 /// # Errors
-/// What the system said, with the path.
+/// The system's error, with the path.
 pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     let stat = rustix::fs::statfs(path).map_err(|errno| {
         let error = io::Error::from(errno);
@@ -51,13 +51,13 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     })
 }
 
-/// The name of the file system that holds `path` or its directory, for messages.
+/// Returns the name of the file system that holds `path` or its directory, for messages.
 pub(crate) fn name_for_message(path: &Path) -> String {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     file_system(path).or_else(|_| file_system(parent)).map_or_else(|_| "unknown".to_owned(), |found| found.name)
 }
 
-/// Numbers from `statfs(2)`.
+/// Returns the name of a kind; the numbers are from `statfs(2)`.
 fn kind_name(magic: u64) -> String {
     let name = match magic & 0xffff_ffff {
         0xef53 => "ext4",

@@ -1,28 +1,29 @@
-//! What a file system does with asynchronous direct I/O: does submitting block, what does a flush cost, and a discard?
+//! Behaviour of asynchronous direct I/O on a file system: whether submitting blocks, and the cost of a flush and a
+//! discard.
 //!
 //! # Why
-//! A shard hands its writes to the kernel and goes on with other work. Some file systems make it wait inside that call
-//! instead: for the journal, for a lock another write holds, or for the disk itself. The whole shard stands still then,
-//! and no scheduler can help. Whether this happens depends on the file system, its options and the kind of write
-//! (appending, overwriting, first touch of reserved space), so it is measured on the spot.
+//! A shard hands its writes to the kernel and continues with other work. Some file systems make it wait inside that
+//! call instead: for the journal, for a lock that another write holds, or for the disk itself. Then the whole shard
+//! stands still, and no scheduler can help. Whether this happens depends on the file system, its options and the kind
+//! of write (appending, overwriting, first touch of reserved space), so it is measured on the spot.
 //!
 //! # How it works
 //! [`probe_submissions`] makes a new scratch file for every kind of write and writes single blocks through Linux AIO,
-//! one `io_submit` for each. Around that call alone it takes the time and counts how often the thread has slept
-//! (`ru_nvcsw` of `getrusage`). A call that never blocks causes no context switch; [`BLOCKING_SWITCHES`] or more per
-//! write say that it does. The measure and its threshold are those of fsqual, the file system test that came with
-//! Seastar. Some writes more, with `RWF_NOWAIT`, tell how often the kernel itself says that it would have to block.
-//! [`probe_flush`] overwrites a block and takes the time of the `fdatasync` behind it; [`probe_discard`] punches holes
-//! into a file, and [`probe_discard_device`] discards a range of a block device. [`probe_reads`] tells what a read costs in
-//! CPU time by io_uring, Linux AIO and `pread`.
+//! one `io_submit` each. Around that call alone it measures the time and counts the thread's sleeps (`ru_nvcsw` of
+//! `getrusage`). A call that never blocks causes no context switch; [`BLOCKING_SWITCHES`] or more per write mean that
+//! it does. The measure and its threshold are those of fsqual, the file system test that came with Seastar. A few more
+//! writes, with `RWF_NOWAIT`, show how often the kernel itself reports that it would have to block. [`probe_flush`]
+//! overwrites a block and times the `fdatasync` after it; [`probe_discard`] punches holes into a file, and
+//! [`probe_discard_device`] discards a range of a block device. [`probe_reads`] measures the CPU time of a read by
+//! io_uring, Linux AIO and `pread`.
 //!
-//! Scratch files are created exclusively, and lose their name before the first byte is written: nothing is left behind
-//! even when the process is killed. Every probe stops by time or by count, whichever comes first.
+//! Scratch files are created exclusively, and unlinked before the first byte is written: nothing is left behind even if
+//! the process is killed. Every probe stops by time or by count, whichever comes first.
 //!
 //! # Limits
 //! An operation that the disk never answers cannot be taken back: the probe waits for it. With few operations (a slow
-//! disk) the figures are coarse: one switch in five operations is 0.2. Nothing is seen of what happens only on a full or
-//! aged file system. A file system answers a punched hole before the disk has heard of it; only a block device shows the
+//! disk) the figures are coarse: one switch in five operations is 0.2. Effects that appear only on a full or aged file
+//! system are not seen. A file system answers a punched hole before it tells the disk; only a block device shows the
 //! disk's own figures.
 //!
 //! # Example
@@ -35,7 +36,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //! 500 appending writes, one at a time, slept 398 times inside `io_submit`: 0.796 switches each, so appending blocks;
-//! reserve the space ahead. 500 overwriting writes slept once: 0.002, overwriting does not block.
+//! reserve the space ahead. 500 overwriting writes slept once: 0.002, so overwriting does not block.
 
 mod read;
 mod scratch;
@@ -57,25 +58,25 @@ pub use read::{READ_FILE_BYTES, READS_AT_A_TIME, ReadCost, ReadPath, probe_reads
 use scratch::{PIECE_BYTES, Scratch};
 pub use space::{DiscardCost, probe_discard, probe_discard_device, probe_flush};
 
-/// From so many context switches per write on, submitting counts as blocking (the threshold of fsqual, and of iotune's
-/// own check).
+/// Context switches per write from which on submitting counts as blocking (the threshold of fsqual, and of iotune's own
+/// check).
 pub const BLOCKING_SWITCHES: f64 = 0.1;
 
-/// Appending writes at a time of [`SubmissionKind::AppendConcurrent`] (as fsqual).
+/// Concurrent writes of [`SubmissionKind::AppendConcurrent`] (as fsqual).
 const APPENDS_AT_A_TIME: u32 = 3;
-/// Overwriting writes at a time of [`SubmissionKind::OverwriteConcurrent`] (as fsqual).
+/// Concurrent writes of [`SubmissionKind::OverwriteConcurrent`] (as fsqual).
 const OVERWRITES_AT_A_TIME: u32 = 7;
 /// Most `RWF_NOWAIT` writes of a kind.
 const NOWAIT_OPERATIONS: u32 = 100;
 /// Most operations of one probe.
 const OPERATIONS_MAX: u32 = 100_000;
 
-/// Where a probe stops; whichever comes first. At least one operation of each kind is carried out.
+/// Bounds of a probe; it stops at whichever comes first, after at least one operation of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeLimits {
     /// Operations of each kind, 1 to 100 000 (clamped).
     pub operations: u32,
-    /// Time of the whole probe in nanoseconds, apart from making the scratch files and the last operation.
+    /// Time of the whole probe in nanoseconds, without making the scratch files and the last operation.
     pub time_ns: u64,
 }
 
@@ -95,11 +96,11 @@ impl ProbeLimits {
 /// Kinds of writes that file systems treat differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubmissionKind {
-    /// Each write makes the file longer; one at a time.
+    /// Each write extends the file; one at a time.
     Append,
     /// As `Append`, several at a time.
     AppendConcurrent,
-    /// Over what had been written before; one at a time.
+    /// Over data written before; one at a time.
     Overwrite,
     /// As `Overwrite`, several at a time.
     OverwriteConcurrent,
@@ -112,7 +113,7 @@ impl SubmissionKind {
     pub const ALL: [Self; 5] =
         [Self::Append, Self::AppendConcurrent, Self::Overwrite, Self::OverwriteConcurrent, Self::FirstTouch];
 
-    /// Name for people and reports.
+    /// Returns the name for people and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,7 +125,7 @@ impl SubmissionKind {
         }
     }
 
-    /// Writes at a time.
+    /// Returns the number of concurrent writes.
     const fn depth(self) -> u32 {
         match self {
             Self::Append | Self::Overwrite | Self::FirstTouch => 1,
@@ -134,51 +135,51 @@ impl SubmissionKind {
     }
 }
 
-/// What one kind of write does in `io_submit`.
+/// Behaviour of one kind of write in `io_submit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubmissionProbe {
-    /// Which kind.
+    /// The kind of write.
     pub kind: SubmissionKind,
-    /// Bytes of a write: 4096, or what direct I/O asks for where that is more.
+    /// Bytes of a write: 4096, or the requirement of direct I/O if that is more.
     pub block_bytes: u32,
-    /// Writes at a time.
+    /// Concurrent writes.
     pub depth: u32,
-    /// Writes that were measured; fewer than asked for when time ran out.
+    /// Writes measured; fewer than asked for if time ran out.
     pub operations: u32,
-    /// Context switches inside `io_submit` that the thread wanted, divided by `operations`.
+    /// Voluntary context switches inside `io_submit`, divided by `operations`.
     pub context_switches_per_operation: f64,
-    /// Half of the `io_submit` calls took no longer, in nanoseconds.
+    /// Median time of `io_submit`, in nanoseconds.
     pub submit_p50_ns: u64,
-    /// 99 % of the `io_submit` calls took no longer, in nanoseconds.
+    /// 99th percentile of the time of `io_submit`, in nanoseconds.
     pub submit_p99_ns: u64,
-    /// The longest `io_submit` call, in nanoseconds.
+    /// Longest time of `io_submit`, in nanoseconds.
     pub submit_max_ns: u64,
-    /// Share (0 to 1) of `RWF_NOWAIT` writes that the kernel refused because they would have blocked; `None` where it
-    /// does not know the flag for this file.
+    /// Share (0 to 1) of `RWF_NOWAIT` writes that the kernel refused because they would have blocked; `None` if it does
+    /// not support the flag for this file.
     pub nowait_refused: Option<f64>,
     /// Whether submitting blocks: [`BLOCKING_SWITCHES`] context switches per operation or more.
     pub blocks: bool,
 }
 
-/// What one operation costs.
+/// Duration of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperationCost {
-    /// Half of the operations took no longer, in nanoseconds.
+    /// Median, in nanoseconds.
     pub p50_ns: u64,
-    /// 99 % of the operations took no longer, in nanoseconds.
+    /// 99th percentile, in nanoseconds.
     pub p99_ns: u64,
-    /// Operations that were measured; fewer than asked for when time ran out.
+    /// Operations measured; fewer than asked for if time ran out.
     pub operations: u32,
 }
 
-/// Whether submitting direct writes blocks, for each kind in the order of [`SubmissionKind::ALL`], in scratch files in
-/// `directory`. `FirstTouch` is missing where the file system cannot reserve space.
+/// Measures whether submitting direct writes blocks, for each kind in the order of [`SubmissionKind::ALL`], in scratch
+/// files in `directory`. `FirstTouch` is missing if the file system cannot reserve space.
 ///
 /// Writes at most about 1200 blocks of each kind with [`ProbeLimits::SUBMISSIONS`], some 15 MiB in all.
 ///
 /// # Errors
-/// When the directory cannot be written to, its file system has no direct I/O, or Linux AIO is denied: what happened,
-/// why, and what to do. `Unsupported` where the kernel does not count context switches. A write that fails or is short.
+/// If the directory cannot be written to, its file system has no direct I/O, or Linux AIO is denied: each with reason
+/// and remedy. `Unsupported` if the kernel does not count context switches. A write that fails or is short.
 pub fn probe_submissions(directory: &Path, limits: ProbeLimits) -> io::Result<Vec<SubmissionProbe>> {
     check_switches_are_counted()?;
     let share_ns = limits.time_ns / SubmissionKind::ALL.len() as u64;
@@ -192,7 +193,7 @@ pub fn probe_submissions(directory: &Path, limits: ProbeLimits) -> io::Result<Ve
     Ok(probes)
 }
 
-/// Without counts every file system would look as if it never blocked.
+/// Checks that the kernel counts context switches: without, every file system would seem never to block.
 fn check_switches_are_counted() -> io::Result<()> {
     let before = thread_voluntary_switches()?;
     std::thread::sleep(Duration::from_millis(1));
@@ -204,7 +205,7 @@ fn check_switches_are_counted() -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, message))
 }
 
-/// `None` where the file system cannot do what the kind needs.
+/// Probes one kind. Returns `None` if the file system cannot do what the kind needs.
 fn probe_kind(
     directory: &Path,
     kind: SubmissionKind,
@@ -217,6 +218,7 @@ fn probe_kind(
         io::Error::new(io::ErrorKind::Unsupported, format!("{error}; {remedy}"))
     })?;
     let Some(mut writer) = Writer::prepare(directory, backend, kind, operations)? else { return Ok(None) };
+
     let mut switches = 0;
     let mut times_ns = Vec::with_capacity(operations as usize);
     let submit_end_ns = start_ns.saturating_add(time_ns / 5 * 4);
@@ -226,8 +228,10 @@ fn probe_kind(
         times_ns.push(submission.time_ns);
         writer.wait_below(kind.depth())?;
     }
+
     let nowait_refused = writer.nowait_refused(kind.depth(), start_ns.saturating_add(time_ns))?;
     writer.wait_below(1)?;
+
     let OperationCost { p50_ns, p99_ns, operations } = cost(&times_ns);
     let context_switches_per_operation = switches as f64 / f64::from(operations);
     Ok(Some(SubmissionProbe {
@@ -244,21 +248,21 @@ fn probe_kind(
     }))
 }
 
-/// What one `io_submit` did.
+/// Time and context switches of one `io_submit`.
 struct Submission {
     time_ns: u64,
     switches: u64,
 }
 
 /// Writes single blocks to a scratch file, each at the next place. The backend is dropped before the block that its
-/// writes read from, and waits for them when it is.
+/// writes read from, and its drop waits for them.
 struct Writer {
     backend: Box<dyn Backend>,
     scratch: Scratch,
     block: AlignedBuf,
     /// Writes begun, with or without the backend.
     begun: u64,
-    /// The places start again from 0 after so many.
+    /// Number of places, after which they start again from 0.
     blocks: u64,
 }
 
@@ -286,11 +290,12 @@ impl Writer {
                 }
             }
         };
+
         let block = scratch.data(scratch.block_bytes())?;
         Ok(Some(Self { backend, scratch, block, begun: 0, blocks: blocks.max(1) }))
     }
 
-    /// Where the next write goes.
+    /// Returns the offset of the next write.
     fn next_offset(&mut self) -> u64 {
         let place = self.begun % self.blocks;
         self.begun += 1;
@@ -303,8 +308,8 @@ impl Writer {
         let len_bytes = self.scratch.block_bytes();
         let memory = Memory::Contiguous { ptr: self.block.as_mut_ptr(), len_bytes, region: None };
         let write = Operation { key: self.begun, file: self.scratch.id, kind: Kind::Write, offset, memory };
-        // SAFETY: `self.block` holds `len_bytes` bytes; it belongs to this value, which never writes to it again, and is
-        // freed only after the drop of `self.backend`, which waits for all completions, also after an error.
+        // SAFETY: `self.block` holds `len_bytes` bytes; it belongs to this value, which never writes to it again, and
+        // is freed only after the drop of `self.backend`, which waits for all completions, even after an error.
         match unsafe { self.backend.submit(write) } {
             Submit::Queued => {}
             Submit::Done(result) => check_moved(result, len_bytes)?,
@@ -332,8 +337,8 @@ impl Writer {
         checked
     }
 
-    /// Share of the `RWF_NOWAIT` writes that are refused while `depth - 1` others are under way; `None` where the
-    /// kernel does not know the flag for this file.
+    /// Returns the share of `RWF_NOWAIT` writes that are refused while `depth - 1` others are under way; `None` if the
+    /// kernel does not support the flag for this file.
     fn nowait_refused(&mut self, depth: u32, end_ns: u64) -> io::Result<Option<f64>> {
         let (mut tried, mut refused) = (0, 0);
         while tried == 0 || (tried < NOWAIT_OPERATIONS && now_ns() < end_ns) {
@@ -367,7 +372,7 @@ fn check_moved(result: OpResult, len_bytes: u32) -> io::Result<()> {
     }
 }
 
-/// The error with what was tried, and where; its kind stays.
+/// Returns the error with the attempt and the path; its kind stays.
 fn explain(what: &str, path: &Path, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": make room, or name another directory",
@@ -384,7 +389,7 @@ fn cost(times_ns: &[u64]) -> OperationCost {
     OperationCost { p50_ns: percentile(&sorted_ns, 50), p99_ns: percentile(&sorted_ns, 99), operations }
 }
 
-/// The smallest value that `percent` of them do not exceed (nearest rank); 0 of none.
+/// Returns the smallest value that `percent` of them do not exceed (nearest rank); 0 if there are none.
 fn percentile(sorted_ns: &[u64], percent: usize) -> u64 {
     let rank = (sorted_ns.len() * percent).div_ceil(100);
     sorted_ns.get(rank.saturating_sub(1)).copied().unwrap_or(0)

@@ -2,20 +2,20 @@
 //!
 //! # Why
 //! A file has a device number; a disk has a name, a queue, and (for RAID and LVM) disks below it. Tuning reports all of
-//! that, and wrong figures often come from measuring a stack without knowing it is one.
+//! them: wrong figures often come from measuring a stack without knowing that it is one.
 //!
 //! # How it works
-//! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition has a file `partition` in it and its disk
-//! is the directory above. `slaves/` lists what a stacked device is made of; following it down gives the leaf disks.
+//! `dev/block/MAJOR:MINOR` is a link to the device's directory. A partition's directory has a file `partition`, and its
+//! disk is the directory above. `slaves/` lists the parts of a stacked device; following it down gives the leaf disks.
 //! Every function takes the root (`/sys`), so tests use a tree of their own.
 //!
-//! [`hardware`] tells what a disk is (model, firmware, size, PCIe link, whether its data outlives the machine),
-//! [`raid`] the md array in a stack and its members, and [`dm_name`] and [`backing_file`] what device mapper and loop
-//! devices call themselves.
+//! [`hardware`] describes a disk (model, firmware, size, PCIe link, whether its data outlives the machine), [`raid`]
+//! the md array in a stack and its members; [`dm_name`] and [`backing_file`] give the names of device mapper and loop
+//! devices.
 //!
 //! # Limits
-//! Read-only. btrfs and other file systems with several devices have an anonymous device number that leads nowhere.
-//! Stacks deeper than [`DEPTH_MAX`] are cut off there.
+//! Read-only. btrfs and other file systems on several devices have an anonymous device number that leads to none of
+//! them. Stacks deeper than [`DEPTH_MAX`] are cut off there.
 //!
 //! # Example
 //! ```
@@ -41,7 +41,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::{fs, str::FromStr};
 
-/// How many layers (RAID over LVM over ...) are followed down.
+/// Most layers (RAID over LVM over ...) that are followed down.
 pub const DEPTH_MAX: usize = 16;
 
 /// A block device.
@@ -55,26 +55,27 @@ pub struct Device {
     pub is_partition: bool,
 }
 
-/// Settings of a disk's queue (`/sys/block/DISK/queue`); `None` where the kernel has no such file.
+/// Settings of a disk's queue (`/sys/block/DISK/queue`); `None` if the kernel has no such file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     /// The active elevator: `none`, `mq-deadline`, `bfq`, `kyber`.
     pub scheduler: Option<String>,
     /// Requests that the queue holds per hardware queue.
     pub nr_requests: Option<u64>,
-    /// Sector size that the device works in, in bytes.
+    /// Sector size in which the device works, in bytes.
     pub physical_block_size_bytes: Option<u64>,
-    /// Sector size that the device is addressed in, in bytes.
+    /// Sector size by which the device is addressed, in bytes.
     pub logical_block_size_bytes: Option<u64>,
     /// Largest request that the kernel sends without splitting it, in bytes (`max_sectors_kb` times 1024).
     pub max_request_bytes: Option<u64>,
-    /// What the kernel reads ahead of buffered readers, in bytes (`read_ahead_kb` times 1024). Direct I/O has none.
+    /// Bytes that the kernel reads ahead for buffered readers (`read_ahead_kb` times 1024). Direct I/O has no
+    /// read-ahead.
     pub read_ahead_bytes: Option<u64>,
     /// `write back` (the device has a volatile cache) or `write through`.
     pub write_cache: Option<String>,
-    /// 0: requests are merged; 1: only the cheap way; 2: never.
+    /// 0: all merges of requests; 1: only cheap ones; 2: none.
     pub nomerges: Option<u64>,
-    /// Whether the device says that it is a spinning disk.
+    /// Whether the device reports itself as a spinning disk.
     pub rotational: Option<bool>,
 }
 
@@ -84,10 +85,10 @@ pub fn major_minor(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// Finds the block device with this number.
+/// Returns the block device with this number.
 ///
 /// # Errors
-/// `NotFound` (in a message that says what it may mean) when the kernel lists no such block device.
+/// `NotFound` (with the likely cause in the message) if the kernel lists no such block device.
 pub fn device(root: &Path, major: u32, minor: u32) -> io::Result<Device> {
     let link = root.join("dev/block").join(format!("{major}:{minor}"));
     let directory = fs::canonicalize(&link).map_err(|error| {
@@ -103,7 +104,7 @@ pub fn device(root: &Path, major: u32, minor: u32) -> io::Result<Device> {
     Ok(Device { name, disk, is_partition })
 }
 
-/// Reads the queue settings of `disk` (a whole disk's name). Files that are missing or odd give `None`.
+/// Reads the queue settings of `disk` (a whole disk's name). Missing or unreadable files give `None`.
 #[must_use]
 pub fn queue(root: &Path, disk: &str) -> Queue {
     let directory = root.join("block").join(disk).join("queue");
@@ -120,8 +121,8 @@ pub fn queue(root: &Path, disk: &str) -> Queue {
     }
 }
 
-/// The disks at the bottom of `disk`: those a RAID or LVM volume is made of (partitions replaced by their disks), or
-/// `disk` itself when nothing lies below. Sorted, each once.
+/// Returns the disks at the bottom of `disk`: those of which a RAID or LVM volume is made (partitions replaced by their
+/// disks), or `disk` itself if nothing lies below. Sorted, each once.
 #[must_use]
 pub fn leaf_disks(root: &Path, disk: &str) -> Vec<String> {
     let mut leaves = BTreeSet::new();
@@ -140,7 +141,7 @@ fn collect_leaves(root: &Path, name: &str, depth_left: usize, leaves: &mut BTree
     }
 }
 
-/// The number of `name` (a disk or a partition), as (major, minor).
+/// Returns the number of `name` (a disk or a partition), as (major, minor).
 #[must_use]
 pub fn number(root: &Path, name: &str) -> Option<(u32, u32)> {
     let line = text(&root.join("class/block").join(name), "dev")?;
@@ -148,14 +149,14 @@ pub fn number(root: &Path, name: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The size of `name` (a disk or a partition) in bytes.
+/// Returns the size of `name` (a disk or a partition) in bytes.
 #[must_use]
 pub fn size_bytes(root: &Path, name: &str) -> Option<u64> {
     // Always in units of 512 bytes, whatever the disk's blocks are.
     parsed::<u64>(&root.join("class/block").join(name), "size")?.checked_mul(512)
 }
 
-/// How many NUMA nodes the machine has; 1 where the kernel does not say.
+/// Returns the number of NUMA nodes of the machine; 1 if the kernel does not list any.
 #[must_use]
 pub fn numa_nodes(root: &Path) -> u16 {
     let is_node = |name: &String| name.strip_prefix("node").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
@@ -177,7 +178,7 @@ pub(crate) fn nodes_of_cpus(root: &Path) -> BTreeMap<usize, u16> {
     of_cpus
 }
 
-/// The numbers in a list such as `0-3,8`; what cannot be read is left out.
+/// Returns the numbers in a list such as `0-3,8`; skips unreadable parts.
 fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
     list.split(',')
         .filter_map(|part| {
@@ -187,7 +188,7 @@ fn cpus_in_list(list: &str) -> impl Iterator<Item = usize> + '_ {
         .flatten()
 }
 
-/// The whole disk that `name` (a disk or a partition) belongs to; `name` itself where the kernel does not list it.
+/// Returns the whole disk of `name` (a disk or a partition); `name` itself if the kernel does not list it.
 #[must_use]
 pub fn disk_of(root: &Path, name: &str) -> String {
     let directory = fs::canonicalize(root.join("class/block").join(name)).unwrap_or_default();
@@ -207,7 +208,7 @@ fn last_name(directory: &Path) -> io::Result<String> {
     name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{} has no name", directory.display())))
 }
 
-/// One line of a small kernel file, trimmed; `None` when it is missing or empty.
+/// Returns the content of a small kernel file, trimmed; `None` if it is missing or empty.
 fn text(directory: &Path, name: &str) -> Option<String> {
     let path: PathBuf = directory.join(name);
     let line = fs::read_to_string(path).ok()?.trim().to_owned();
@@ -222,7 +223,7 @@ fn kib_as_bytes(directory: &Path, name: &str) -> Option<u64> {
     parsed::<u64>(directory, name)?.checked_mul(1024)
 }
 
-/// The kernel brackets the active elevator: `none [mq-deadline] bfq`.
+/// Returns the active elevator, which the kernel puts in brackets: `none [mq-deadline] bfq`.
 fn active_scheduler(line: &str) -> String {
     let bracketed = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(line, |(active, _)| active).to_owned()

@@ -1,8 +1,8 @@
-//! The file of a trace: what is written, and what can still be read of it when a part is missing.
+//! The file format of a trace, and how much of a damaged file can be read.
 //!
 //! # Why
-//! A trace is often of a program that died, cut where the disk was full, or copied badly. What is whole must be read, and
-//! what is not must be said.
+//! A trace often comes from a program that died, was cut when the disk was full, or was copied badly. The whole parts
+//! must be read, and the missing ones reported.
 //!
 //! # How it works
 //! A head, then chunks, each with a head of its own and checksums (CRC-32C) over head and body. All numbers are
@@ -14,13 +14,13 @@
 //!         the body: events of 40 bytes (kind 1), or names (kind 2)
 //! ```
 //!
-//! Names are lines of text: `class NUMBER SHARES NAME`, `file NUMBER DISK PATH`, `disk NUMBER NAME`; a backslash or line
-//! feed in a name is written `\\`, `\n`. They come again whenever they have changed, in several chunks where one is too small; the
-//! last line of a number counts from there on. A line longer than a chunk is left out.
-//! Events of a chunk are of one shard and in order of time.
+//! Names are lines of text: `class NUMBER SHARES NAME`, `file NUMBER DISK PATH`, `disk NUMBER NAME`; a backslash or
+//! line feed in a name is written `\\`, `\n`. They are repeated whenever they have changed, in several chunks if one is
+//! too small; the last line of a number holds from there on. A line longer than a chunk is left out. Events of a chunk
+//! are of one shard and in order of time.
 //!
-//! [`Reader`] passes over a chunk whose body is damaged, looks for the next whole one where a head is damaged or a body cut,
-//! and counts what it passed over in [`Lost`].
+//! [`Reader`] skips a chunk whose body is damaged, looks for the next whole one if a head is damaged or a body cut, and
+//! counts what it skipped in [`Lost`].
 //!
 //! # Limits
 //! Bodies of at most [`BODY_MAX_BYTES`], so a reader needs no more memory than that.
@@ -55,7 +55,7 @@ const KIND_NAMES: u16 = 2;
 /// Longest body of a chunk, in bytes: a whole number of events.
 pub const BODY_MAX_BYTES: usize = 26_214 * EVENT_BYTES;
 
-/// What time stamps count.
+/// Clock of the time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// CLOCK_MONOTONIC of the machine.
@@ -64,7 +64,7 @@ pub enum Clock {
     Virtual,
 }
 
-/// A class of a trace.
+/// A class in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassName {
     /// Its name.
@@ -73,7 +73,7 @@ pub struct ClassName {
     pub shares: u32,
 }
 
-/// A file of a trace.
+/// A file in a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName {
     /// Its path.
@@ -82,7 +82,7 @@ pub struct FileName {
     pub disk: u16,
 }
 
-/// What the numbers in events stand for.
+/// Names of the numbers in events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Classes by number.
@@ -109,7 +109,7 @@ impl Names {
         text
     }
 
-    /// Lines that are not understood are passed over: a later version may have more kinds.
+    /// Parses names. Skips lines that it does not understand: a later version may have more kinds.
     fn from_text(text: &str) -> Names {
         let mut names = Names::default();
         for line in text.lines() {
@@ -169,10 +169,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a file. `unix_at_zero_ns`: unix time in ns when the clock was 0 (0 for a virtual clock).
+    /// Begins a file. `unix_at_zero_ns`: unix time in nanoseconds when the clock was 0 (0 for a virtual clock).
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn new(mut out: W, clock: Clock, unix_at_zero_ns: u64) -> io::Result<Writer<W>> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(MAGIC);
@@ -184,16 +184,16 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, clock, body: Vec::new() })
     }
 
-    /// What time stamps count.
+    /// Returns the clock of the time stamps.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Events of one shard in order of time, before which `dropped` events were lost for want of room.
+    /// Writes events of one shard in order of time. `dropped`: events dropped before them for lack of room.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn events(&mut self, shard: u16, dropped: u64, events: &[Event]) -> io::Result<()> {
         let mut dropped = Some(dropped);
         let mut rest = events;
@@ -207,11 +207,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What the numbers of the events that follow stand for, in as many chunks as it takes. A name whose line alone is longer
-    /// than a chunk is left out.
+    /// Writes the names of the numbers in later events, in as many chunks as needed. Leaves out a name whose line alone
+    /// is longer than a chunk.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn names(&mut self, names: &Names) -> io::Result<()> {
         self.body.clear();
         for line in names.to_text().split_inclusive('\n').filter(|line| line.len() <= BODY_MAX_BYTES) {
@@ -240,13 +240,13 @@ impl<W: Write> Writer<W> {
     /// Hands everything written so far to the system.
     ///
     /// # Errors
-    /// What writing says.
+    /// The error of writing.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }
 
-/// Why a file is no trace that this version reads.
+/// Why a file is not a trace that this version reads.
 #[derive(Debug)]
 pub enum OpenError {
     /// Reading failed.
@@ -280,35 +280,35 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// What of a file could not be read, and what was never in it.
+/// The unreadable parts of a file, and the events that were never in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Bytes that belong to no whole chunk.
     pub bytes: u64,
     /// Places with such bytes.
     pub places: u64,
-    /// Whether the last of them is at the end of the file: it was cut.
+    /// Whether the last of them is at the end of the file, so the file was cut.
     pub at_end: bool,
     /// Events for which the program had no room when it recorded.
     pub dropped_events: u64,
-    /// Events with numbers that have no meaning.
+    /// Events with unknown numbers.
     pub unknown_events: u64,
 }
 
 impl Lost {
-    /// Whether all is there.
+    /// Returns whether nothing was lost.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Lost::default()
     }
 }
 
-/// What a chunk holds.
+/// Content of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Events of one shard, in order of time.
     Events(Vec<Event>),
-    /// What numbers stand for from here on, besides those told before: chunks add up.
+    /// Names of numbers from here on, in addition to earlier ones.
     Names(Names),
 }
 
@@ -317,7 +317,7 @@ pub enum Body {
 pub struct Chunk {
     /// The shard.
     pub shard: u16,
-    /// What it holds.
+    /// Its content.
     pub body: Body,
 }
 
@@ -325,7 +325,7 @@ pub struct Chunk {
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
-    /// What has been read and not yet understood, from `at` on.
+    /// Bytes read and, from `at` on, not yet parsed.
     held: Vec<u8>,
     at: usize,
     ended: bool,
@@ -346,17 +346,21 @@ impl<R: Read> Reader<R> {
         if !head.starts_with(MAGIC) {
             return Err(OpenError::NotATrace);
         }
+
         let (Some(version), Some(clock), Some(unix_low), Some(unix_high), Some(crc)) =
             (word(&head, 8), word(&head, 12), word(&head, 16), word(&head, 20), word(&head, 24))
         else {
             return Err(OpenError::DamagedHead);
         };
+
         if crc32c::crc32c(&head[..HEAD_BYTES - 4]) != crc {
             return Err(OpenError::DamagedHead);
         }
+
         if version != VERSION {
             return Err(OpenError::Version(version));
         }
+
         Ok(Reader {
             input,
             held: Vec::new(),
@@ -369,28 +373,28 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What time stamps count.
+    /// Returns the clock of the time stamps.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Unix time in ns when the clock was 0; 0 for a virtual clock.
+    /// Returns the unix time in nanoseconds when the clock was 0; 0 for a virtual clock.
     #[must_use]
     pub fn unix_at_zero_ns(&self) -> u64 {
         self.unix_at_zero_ns
     }
 
-    /// What was lost up to here.
+    /// Returns what was lost up to here.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.lost
     }
 
-    /// The next whole chunk; `None` at the end.
+    /// Returns the next whole chunk, or `None` at the end.
     ///
     /// # Errors
-    /// What reading says.
+    /// The error of reading.
     pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
         loop {
             self.fill(CHUNK_HEAD_BYTES + BODY_MAX_BYTES)?;
@@ -399,6 +403,7 @@ impl<R: Read> Reader<R> {
                 self.lost.at_end = self.is_lost_here;
                 return Ok(None);
             }
+
             let bytes = chunk_bytes(rest);
             if let Some((chunk, dropped, unknown)) = bytes.and_then(chunk_of) {
                 self.at += bytes.map_or(0, <[u8]>::len);
@@ -407,8 +412,8 @@ impl<R: Read> Reader<R> {
                 self.lost.unknown_events = self.lost.unknown_events.saturating_add(unknown);
                 return Ok(Some(chunk));
             }
-            // Behind a damaged body, as long as its whole head says: what looks like heads in it is not tried one by one. Else
-            // to where the next chunk could begin.
+            // Skips a damaged body by the length in its whole head, so that bytes in it that look like heads are not
+            // tried one by one. Without a whole head, skips to where the next chunk could begin.
             let next_mark = || rest.get(1..).and_then(|rest| find(rest, CHUNK_MARK)).map_or(rest.len(), |at| at + 1);
             let skip = bytes.map_or_else(next_mark, <[u8]>::len);
             self.lost.bytes += skip as u64;
@@ -417,7 +422,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Holds at least `bytes`, or all there are.
+    /// Reads until at least `bytes` are held, or all there are.
     fn fill(&mut self, bytes: usize) -> io::Result<()> {
         if self.ended || self.held.len() - self.at >= bytes {
             return Ok(());
@@ -431,7 +436,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The chunk at the beginning of `bytes`, head and body, if its head is whole and its body not cut.
+/// Returns the chunk at the beginning of `bytes`, head and body, if its head is whole and its body not cut.
 fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
     let head = bytes.get(..CHUNK_HEAD_BYTES)?;
     let intact = head.starts_with(CHUNK_MARK) && crc32c::crc32c(&head[..CHUNK_HEAD_BYTES - 4]) == word(head, 24)?;
@@ -442,12 +447,14 @@ fn chunk_bytes(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..CHUNK_HEAD_BYTES + body_bytes)
 }
 
-/// The chunk of these bytes, events dropped before it and events without a meaning in it; `None` if its body is damaged.
+/// Returns the chunk of these bytes, the events dropped before it, and the unknown events in it; `None` if its body is
+/// damaged.
 fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
     let (head, body) = bytes.split_at_checked(CHUNK_HEAD_BYTES)?;
     if crc32c::crc32c(body) != word(head, 20)? {
         return None;
     }
+
     let (kind, shard) = ((word(head, 4)? & 0xffff) as u16, (word(head, 4)? >> 16) as u16);
     let dropped = u64::from(word(head, 12)?) | u64::from(word(head, 16)?) << 32;
     let (body, unknown) = match kind {
@@ -458,9 +465,10 @@ fn chunk_of(bytes: &[u8]) -> Option<(Chunk, u64, u64)> {
             (Body::Events(events), unknown)
         }
         KIND_NAMES => (Body::Names(Names::from_text(&String::from_utf8_lossy(body))), 0),
-        // Of a later version: nothing for this one.
+        // Of a later version: skipped by this one.
         _ => (Body::Events(Vec::new()), 0),
     };
+
     Some((Chunk { shard, body }, dropped, unknown))
 }
 
@@ -512,7 +520,7 @@ mod tests {
         file
     }
 
-    /// Everything that can be read: events, and what was lost.
+    /// Returns everything readable: events, and the losses.
     fn read(file: &[u8]) -> Result<(Vec<Event>, Option<Names>, Lost), OpenError> {
         let mut reader = Reader::new(file)?;
         let (mut events, mut names) = (Vec::new(), None);

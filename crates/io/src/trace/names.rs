@@ -1,15 +1,16 @@
-//! What the numbers in events stand for: which files there are, and what of it has not been written yet.
+//! The names of the numbers in events: the files of a program, and the names not yet written.
 //!
 //! # Why
-//! Events name classes and files by number. A trace must say what they were, also of what was made after it had begun.
+//! Events name classes and files by number. A trace must give their names, even of those made after it had begun.
 //!
 //! # How it works
 //! [`FileTable`] gives numbers to files and keeps the path of each number until another file gets it. Every entry
-//! remembers the count of changes at which it was made, so that [`NamesTold`] finds what is new since it looked last.
+//! remembers the count of changes at which it was made, so that [`NamesTold`] finds the new ones since its last call.
 //!
 //! # Limits
-//! A number is used again when [`USED_AGAIN_AFTER`] files have gone after its own: until then events of that file may lie in
-//! buffers, and would have the new file's name. A path is kept as text; what of it is no UTF-8 is told with a mark in its place.
+//! A number is used again once more than [`USED_AGAIN_AFTER`] are free. Until then events of the old file may be in
+//! buffers, and would get the new file's name. A path is kept as text; bytes of it that are not UTF-8 are replaced by a
+//! mark.
 //!
 //! # Example
 //! ```text
@@ -24,10 +25,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::format::{ClassName, FileName, Names};
 use crate::class::Classes;
 
-/// Files that go before the number of one that has gone is used again.
+/// Freed file numbers that are kept unused, so that buffered events of their files are written first.
 const USED_AGAIN_AFTER: usize = 64;
 
-/// The files of a program by number. A number that is given back is used again some time, the oldest first.
+/// The files of a program by number. A freed number is used again later, the oldest first.
 #[derive(Default)]
 pub(crate) struct FileTable(Mutex<Files>);
 
@@ -45,7 +46,7 @@ struct Entry {
 }
 
 impl FileTable {
-    /// A number for a file that has come.
+    /// Returns a number for a new file.
     pub(crate) fn take(&self, path: &Path, disk: u16) -> u32 {
         let mut files = self.files();
         files.changes += 1;
@@ -61,18 +62,18 @@ impl FileTable {
         files.entries.len() as u32 - 1
     }
 
-    /// The file of this number has gone.
+    /// Frees the number of a file.
     pub(crate) fn give_back(&self, number: u32) {
         self.files().free.push_back(number);
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        // The table is whole after every single change, whoever panicked.
+        // The table is whole after every single change, so a panic elsewhere leaves it sound.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a record has told so far.
+/// The names that a trace has written so far.
 #[derive(Default)]
 pub(super) struct NamesTold {
     has_begun: bool,
@@ -82,12 +83,14 @@ pub(super) struct NamesTold {
 }
 
 impl NamesTold {
-    /// Names that are new or have changed; `None` when there are none. The first time all, with the names of the disks.
+    /// Returns the new or changed names; `None` if there are none. The first call returns all, with the names of the
+    /// disks.
     pub(super) fn what_is_new(&mut self, classes: &Classes, files: &FileTable, disks: &[String]) -> Option<Names> {
         let mut names = Names::default();
         if !std::mem::replace(&mut self.has_begun, true) {
             names.disks = (0..).zip(disks.iter().cloned()).collect();
         }
+
         let epoch = classes.epoch();
         if epoch != self.classes_epoch {
             self.classes_epoch = epoch;
@@ -102,6 +105,7 @@ impl NamesTold {
                 }
             }
         }
+
         let table = files.files();
         if table.changes != self.file_changes {
             let is_new = |(_, entry): &(u32, &Entry)| entry.changed_at > self.file_changes;
@@ -110,6 +114,7 @@ impl NamesTold {
             names.files = new.collect();
             self.file_changes = table.changes;
         }
+
         (names != Names::default()).then_some(names)
     }
 }

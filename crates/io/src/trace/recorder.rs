@@ -1,23 +1,24 @@
-//! Carries events from the rings of the shards to a file, and switches that on and off.
+//! Carries events from the rings of the shards to a file, and starts and stops that.
 //!
 //! # Why
-//! Shards must not wait for a file, and whoever wants a record is on another thread, or nowhere near the shards.
+//! Shards must not wait for a file, and the caller who wants a trace is on another thread.
 //!
 //! # How it works
-//! A start makes a ring for each shard and moves an epoch; a shard that sees the epoch moved takes the writing end of its
-//! ring (or, after a stop, lets go of it). Every 10 ms a thread takes what is in the rings and writes it: first the
-//! names that are new, then the events. A stop moves the epoch again and writes the rest. In virtual time there is no thread:
-//! a shard whose ring is nearly full carries its events away itself, so that none is dropped because a thread was slow.
+//! A start makes a ring for each shard and raises an epoch; a shard that sees the new epoch takes the writing end of
+//! its ring (or, after a stop, releases it). Every 10 ms a thread takes the events from the rings and writes them:
+//! first the new names, then the events. A stop raises the epoch again and writes the rest. In virtual time there is no
+//! thread: a shard whose ring is nearly full carries its events away itself, so that none is dropped because a thread
+//! was slow.
 //!
-//! Two locks: the session (what is written where) and the spare ends of rings, always taken in this order. Shards take only
-//! the second, once a start or stop; in virtual time also the first.
+//! Two locks: the session (the file and its state) and the spare ends of rings, always taken in this order. Shards take
+//! only the second, once per start or stop; in virtual time also the first.
 //!
 //! # Limits
-//! When writing fails the record ends there; the program goes on, and [`Tracing::stop`] tells. A program that dies loses
-//! what was in the rings, 10 ms at the most.
+//! If writing fails, the trace ends there; the program continues, and [`Tracing::stop`] reports the error. A program
+//! that dies loses the events in the rings, at most 10 ms of them.
 //!
 //! # Example
-//! See [`crate::trace`].
+//! [`crate::trace`] has an example.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,23 +34,23 @@ use super::names::{FileTable, NamesTold};
 use super::ring::{RingReader, RingWriter, ring};
 use crate::class::Classes;
 
-/// How often the rings are emptied.
+/// Interval at which the rings are emptied.
 const PERIOD: Duration = Duration::from_millis(10);
 /// Events written at once: a chunk.
 const BATCH: usize = BODY_MAX_BYTES / plimsoll_core::trace::EVENT_BYTES;
 
-/// Where a record goes.
+/// Writer of a trace's file.
 pub type TraceWriter = Writer<Box<dyn Write + Send>>;
 
-/// How to record.
+/// Options of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceConfig {
-    /// Events that each shard's ring holds: 2 to 16,777,216, taken up to a power of two; 40 bytes each. A ring is emptied every
-    /// 10 ms, so 65,536 (the default) hold 6.5 million events a second and shard.
+    /// Events that each shard's ring holds: 2 to 16,777,216, rounded up to a power of two; 40 bytes each. A ring is
+    /// emptied every 10 ms, so 65,536 (the default) hold 6.5 million events per second and shard.
     pub ring_events: usize,
-    /// Names of the disks, by number; those without a name are known by number only.
+    /// Names of the disks, by number; those without a name are known only by number.
     pub disk_names: Vec<String>,
-    /// Requests get numbers above this one: what an earlier record in the same file has used ([`TraceSummary::last_request`]).
+    /// Requests get numbers above this: the last of an earlier trace in the same file ([`TraceSummary::last_request`]).
     pub after_request: u64,
 }
 
@@ -59,13 +60,13 @@ impl Default for TraceConfig {
     }
 }
 
-/// Why no record was started.
+/// Why no trace was started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceStartError {
-    /// One is being made.
+    /// A trace is being recorded already.
     AlreadyRecording,
-    /// The file could not be written, or the thread that writes it not be started.
+    /// The file could not be written, or the thread that writes it could not be started.
     Io(io::Error),
 }
 
@@ -86,21 +87,21 @@ impl From<io::Error> for TraceStartError {
     }
 }
 
-/// What a record was.
+/// Result of a trace.
 pub struct TraceSummary {
     /// Events written.
     pub events: u64,
-    /// Events for which there was no room in a ring.
+    /// Events for which a ring had no room.
     pub dropped_events: u64,
     /// The highest number of a request in it.
     pub last_request: u64,
-    /// Why it ended before it was stopped: what writing said.
+    /// The error of writing that ended it before it was stopped.
     pub error: Option<io::Error>,
-    /// Where it went; more can be written behind it unless there was an error.
+    /// The writer; more can be written with it unless there was an error.
     pub writer: TraceWriter,
 }
 
-/// Starts and stops the record of a program's requests, at any time and from any thread. Clones are the same switch.
+/// Starts and stops traces of a program's requests, at any time and from any thread. Clones are the same switch.
 #[derive(Clone)]
 pub struct Tracing(Arc<Recorder>);
 
@@ -109,7 +110,7 @@ impl Tracing {
         Tracing(recorder)
     }
 
-    /// Records from now on into `writer`. With [`Clock::Virtual`] nothing is dropped, and shards write themselves.
+    /// Starts a trace into `writer`. With [`Clock::Virtual`] no event is dropped, and shards write themselves.
     ///
     /// # Errors
     /// See [`TraceStartError`].
@@ -117,24 +118,25 @@ impl Tracing {
         Recorder::start(&self.0, writer, config).map(|_| ())
     }
 
-    /// As [`Tracing::start`]; gives the number of the record.
+    /// Starts a trace as [`Tracing::start`]. Returns its number.
     #[cfg(feature = "control")]
     pub(crate) fn start_numbered(&self, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
         Recorder::start(&self.0, writer, config)
     }
 
-    /// As [`Tracing::stop`], if this record is the one that was started last: nobody else's is ended.
+    /// Stops the trace as [`Tracing::stop`], but only if the last one started has this number, so that no other trace
+    /// is ended.
     #[cfg(feature = "control")]
     pub(crate) fn stop_numbered(&self, number: u64) -> Option<TraceSummary> {
         self.0.stop_if(|epoch| epoch == number)
     }
 
-    /// Ends the record and writes what is left. `None` when none was started.
+    /// Stops the trace and writes the rest. Returns `None` if none was started.
     pub fn stop(&self) -> Option<TraceSummary> {
         self.0.stop()
     }
 
-    /// Whether events are being recorded; no longer once writing has failed.
+    /// Returns whether events are being recorded; `false` once writing has failed.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.0.epoch() % 2 == 1
@@ -146,15 +148,15 @@ pub(crate) struct Recorder {
     classes: Classes,
     disks: Vec<Arc<Disk>>,
     files: FileTable,
-    /// Moves with every start and stop; odd while events are wanted. Changed under the lock of `spare`.
+    /// Rises with every start and stop; odd while a trace runs. Changed under the lock of `spare`.
     epoch: AtomicU64,
-    /// The last number of a request that each shard has used, while it has no reactor.
+    /// The last request number that each shard has used, while it has no reactor.
     numbers: Box<[AtomicU64]>,
     session: Mutex<Option<Session>>,
     spare: Mutex<Spare>,
 }
 
-/// The writing ends that no reactor has, by shard.
+/// The writing ends that no reactor has taken, by shard.
 #[derive(Default)]
 struct Spare {
     epoch: u64,
@@ -163,7 +165,7 @@ struct Spare {
     after_request: u64,
 }
 
-/// What a reactor gets when the epoch has moved.
+/// The state that a reactor takes when the epoch has risen.
 pub(super) struct Taken {
     pub(super) epoch: u64,
     pub(super) writer: Option<RingWriter>,
@@ -184,23 +186,23 @@ impl Recorder {
         }
     }
 
-    /// The files of the program.
+    /// Returns the files of the program.
     pub(crate) fn files(&self) -> &FileTable {
         &self.files
     }
 
-    /// Moves with every start and stop.
+    /// Returns the epoch, which rises with every start and stop.
     #[inline]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The number of the last request of `shard`, whose reactor begins.
+    /// Returns the number of the last request of `shard`, for a reactor that begins.
     pub(crate) fn last_number(&self, shard: u16) -> u64 {
         self.numbers.get(usize::from(shard)).map_or(0, |number| number.load(Ordering::Acquire))
     }
 
-    /// As [`Recorder::last_number`], told by a reactor that ends.
+    /// Sets [`Recorder::last_number`] when a reactor ends.
     pub(crate) fn set_last_number(&self, shard: u16, number: u64) {
         if let Some(place) = self.numbers.get(usize::from(shard)) {
             place.fetch_max(number, Ordering::AcqRel);
@@ -213,7 +215,7 @@ impl Recorder {
         Taken { epoch: spare.epoch, writer, is_virtual: spare.is_virtual, after_request: spare.after_request }
     }
 
-    /// A reactor ends while a record goes on: the next one of its shard writes behind it.
+    /// Gives a ring back when a reactor ends during a trace: the next reactor of the shard continues it.
     pub(super) fn give_back(&self, shard: u16, epoch: u64, writer: RingWriter) {
         let mut spare = self.spare();
         if spare.epoch == epoch
@@ -223,28 +225,32 @@ impl Recorder {
         }
     }
 
-    /// Gives the number of the record: the epoch that began with it.
+    /// Starts a trace. Returns its number: the epoch that began with it.
     fn start(this: &Arc<Recorder>, writer: TraceWriter, config: TraceConfig) -> Result<u64, TraceStartError> {
         let mut place = this.session();
         if this.epoch() % 2 == 1 {
             return Err(TraceStartError::AlreadyRecording);
         }
+
         let (writers, readers): (Vec<_>, Vec<_>) = this
             .numbers
             .iter()
             .map(|_| ring(config.ring_events))
             .map(|(writer, reader)| (Some(writer), reader))
             .unzip();
+
         let is_virtual = writer.clock() == Clock::Virtual;
         let after_request = config.after_request;
         let mut session = Session::new(this, writer, readers, config.disk_names);
         session.tell_names(this)?;
+
         let epoch = this.epoch() + 1;
         if !is_virtual {
             let recorder = Arc::clone(this);
             let thread = std::thread::Builder::new().name("plimsoll-trace".to_owned());
             session.thread = Some(thread.spawn(move || recorder.carry_until_over(epoch))?);
         }
+
         session.epoch = epoch;
         *place = Some(session);
         this.move_epoch(Spare { epoch, writers, is_virtual, after_request });
@@ -255,7 +261,7 @@ impl Recorder {
         self.stop_if(|_| true)
     }
 
-    /// Ends the record, if there is one and its number is wanted.
+    /// Stops the trace, if there is one and its number is wanted.
     fn stop_if(&self, is_wanted: impl Fn(u64) -> bool) -> Option<TraceSummary> {
         let mut session = self.session().take_if(|session| is_wanted(session.epoch))?;
         if session.error.is_none() {
@@ -263,7 +269,7 @@ impl Recorder {
             session.error = session.finish(self).err();
         }
         if let Some(thread) = &session.thread {
-            // It looks, finds that its session has gone, and ends.
+            // It finds that its session is gone, and ends.
             thread.thread().unpark();
         }
         let dropped_events = session.rings.iter().map(|ring| ring.reader.dropped()).sum();
@@ -277,7 +283,7 @@ impl Recorder {
         *spare = next;
     }
 
-    /// The life of the thread that writes.
+    /// Runs the thread that writes.
     fn carry_until_over(&self, epoch: u64) {
         loop {
             std::thread::park_timeout(PERIOD);
@@ -287,16 +293,18 @@ impl Recorder {
         }
     }
 
-    /// Writes what is in the ring of `shard`, or in all; `false` when the record of `epoch` is over.
+    /// Writes the events in the ring of `shard`, or in all. Returns `false` if the trace of `epoch` is over.
     pub(super) fn carry(&self, epoch: u64, shard: Option<u16>) -> bool {
         let mut place = self.session();
         let Some(session) = place.as_mut().filter(|session| session.epoch == epoch && session.error.is_none()) else {
             return false;
         };
+
         let carried = match shard {
             Some(shard) => session.carry(self, usize::from(shard)),
             None => session.carry_all(self),
         };
+
         if let Err(error) = carried {
             session.error = Some(error);
             self.move_epoch(Spare { epoch: epoch + 1, ..Spare::default() });
@@ -305,7 +313,7 @@ impl Recorder {
         true
     }
 
-    // A session is at worst in the middle of a chunk, which its reader passes over.
+    // A session is at worst in the middle of a chunk, which its reader skips.
     fn session(&self) -> MutexGuard<'_, Option<Session>> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -316,7 +324,7 @@ impl Recorder {
     }
 }
 
-/// A record that is being made.
+/// A running trace.
 struct Session {
     epoch: u64,
     out: TraceWriter,
@@ -334,7 +342,7 @@ struct Session {
 
 struct ShardRing {
     reader: RingReader,
-    /// Dropped events that the file knows of, and those that came behind what was written last.
+    /// Dropped events that the file already counts, and those after the events written last.
     told_dropped: u64,
     seen_dropped: u64,
 }
@@ -365,7 +373,7 @@ impl Session {
         self.out.flush()
     }
 
-    /// What is left, and what was dropped at the end.
+    /// Writes the remaining events, and the number of those dropped at the end.
     fn finish(&mut self, recorder: &Recorder) -> io::Result<()> {
         self.carry_all(recorder)?;
         for (shard, ring) in (0..).zip(&mut self.rings) {
@@ -377,19 +385,19 @@ impl Session {
         self.out.flush()
     }
 
-    /// Writes what is in the ring of `shard`.
+    /// Writes the events in the ring of `shard`.
     fn carry(&mut self, recorder: &Recorder, shard: usize) -> io::Result<()> {
         loop {
             let Some(ring) = self.rings.get_mut(shard) else { return Ok(()) };
             self.batch.clear();
-            // The count before the events: what was dropped up to then came behind the events that were in the ring then.
+            // Reads the count before the events: events dropped up to then came after the events then in the ring.
             let dropped = std::mem::replace(&mut ring.seen_dropped, ring.reader.dropped()) - ring.told_dropped;
             ring.reader.pop(&mut self.batch, BATCH);
             if self.batch.is_empty() {
                 return Ok(());
             }
             ring.told_dropped += dropped;
-            // Names after the events were taken: whatever they name is known by now.
+            // Names after the events were taken, so that everything they name is known by now.
             self.tell_names(recorder)?;
             self.out.events(shard as u16, dropped, &self.batch)?;
             self.events += self.batch.len() as u64;
@@ -408,7 +416,7 @@ impl Session {
         }
     }
 
-    /// Writes what the closed loops have decided since the last time.
+    /// Writes the decisions of the closed loops since the last call.
     fn carry_decisions(&mut self, recorder: &Recorder) -> io::Result<()> {
         self.batch.clear();
         for ((number, disk), last) in (0..).zip(&recorder.disks).zip(&mut self.decisions) {
@@ -426,7 +434,8 @@ impl Session {
     }
 }
 
-/// A decision with the window and the part of the capacity after it: what it changed is its own, the other as it is now.
+/// Returns a decision as an event with the window and the part of the capacity after it. The value that it changed is
+/// its own; the other is the present one.
 fn event_of(decision: &ControlEvent, number: u16, disk: &Disk) -> Event {
     let (mut window_ns, mut scale) = (disk.window_ns(), disk.capacity_scale());
     match (decision.kind, decision.reason) {

@@ -1,16 +1,16 @@
-//! A ring of events between a shard, which writes, and whoever carries them away.
+//! A ring of events between a shard, which writes, and the recorder, which reads.
 //!
 //! # Why
 //! A shard that records must not wait, lock or allocate, and must not slow down much.
 //!
 //! # How it works
-//! One writer, one reader. An event is five words in an array of atomic words, stored relaxed; then the head moves, with
-//! release, so that who sees the head sees the words. The reader moves the tail in the same way. Both count up for ever;
-//! the place is the count modulo the length. The writer remembers the tail that it saw last, and looks again only when the
-//! ring seems full. When it is, the event is dropped, and counted.
+//! One writer, one reader. An event is five words in an array of atomic words, stored relaxed; then the head moves,
+//! with release, so a reader that sees the head sees the words. The reader moves the tail in the same way. Both count
+//! up for ever; the place is the count modulo the length. The writer remembers the tail that it saw last, and reads it
+//! again only if the ring seems full. If it is full, the event is dropped and counted.
 //!
 //! # Limits
-//! The length is a power of two, of at least 2 events.
+//! The length is a power of two, at least 2 events.
 //!
 //! # Example
 //! ```text
@@ -29,11 +29,11 @@ const WORDS: usize = EVENT_BYTES / 8;
 
 struct Ring {
     words: Box<[AtomicU64]>,
-    /// Events in it at the most, less one.
+    /// Capacity in events, less one.
     mask: u64,
     head: AtomicU64,
     dropped: AtomicU64,
-    /// On a cache line of its own: the reader writes it, and the writer reads the others.
+    /// On a cache line of its own: the reader writes it, and the writer the others.
     tail: Apart,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct RingWriter {
     tail_seen: u64,
 }
 
-/// The other end.
+/// The recorder's end.
 pub(crate) struct RingReader {
     ring: Arc<Ring>,
     tail: u64,
 }
 
-/// A ring of at least `events` events.
+/// Returns the ends of a ring of at least `events` events.
 pub(crate) fn ring(events: usize) -> (RingWriter, RingReader) {
     let events = events.clamp(2, 1 << 24).next_power_of_two();
     let ring = Arc::new(Ring {
@@ -67,7 +67,7 @@ pub(crate) fn ring(events: usize) -> (RingWriter, RingReader) {
 }
 
 impl Ring {
-    /// The place of the event of this number.
+    /// Returns the place of the event of this number.
     #[inline]
     fn place(&self, number: u64) -> &[AtomicU64] {
         let at = (number & self.mask) as usize * WORDS;
@@ -94,7 +94,7 @@ impl RingWriter {
         ring.head.store(self.head, Release);
     }
 
-    /// Whether three quarters of it are full.
+    /// Returns whether at least three quarters of it are full.
     pub(crate) fn is_nearly_full(&mut self) -> bool {
         let enough = (self.ring.mask + 1) / 4 * 3;
         if self.head - self.tail_seen < enough {
@@ -106,7 +106,7 @@ impl RingWriter {
 }
 
 impl RingReader {
-    /// Moves what is in the ring, `most` events at the most, to the end of `events`.
+    /// Moves at most `most` events from the ring to the end of `events`.
     pub(crate) fn pop(&mut self, events: &mut Vec<Event>, most: usize) {
         let head = self.ring.head.load(Acquire);
         let until = head.min(self.tail.saturating_add(most as u64));
@@ -122,7 +122,7 @@ impl RingReader {
         self.ring.tail.0.store(until, Release);
     }
 
-    /// Events dropped so far.
+    /// Returns the number of events dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.ring.dropped.load(Relaxed)
     }

@@ -1,12 +1,12 @@
-//! A reactor's part in recording: whether it is on, and what a station needs to know beside its request.
+//! A reactor's part in recording: whether a trace runs, and the state that its stations need besides their requests.
 //!
 //! # Why
-//! The reactor's own code should say "this happened", and nothing more, and pay next to nothing while nobody listens.
+//! The reactor's own code should only say that something happened, at almost no cost while no trace runs.
 //!
 //! # How it works
-//! [`Tracer::follow`] compares an epoch, once a turn. While a record goes on, [`On`] holds the shard's end of its ring, and
-//! what waiting queues and hand-outs are told from. Times never go back within a shard: a time that a station has
-//! from earlier in its turn is taken up to that of the event before it.
+//! [`Tracer::follow`] compares an epoch, once a turn. While a trace runs, [`On`] holds the shard's end of its ring, and
+//! the state for events about waiting queues and ended requests. Times never go back within a shard: a time that a
+//! station has from earlier in its turn is raised to that of the event before it.
 //!
 //! # Limits
 //! One thread: the reactor's.
@@ -24,10 +24,10 @@ use plimsoll_core::trace::Event;
 use super::recorder::{Recorder, Taken};
 use super::ring::RingWriter;
 
-/// Requests that end in one turn, without allocating; more may.
+/// Requests that may end in one turn without allocating; more may end.
 const ENDED: usize = 1024;
 
-/// See the module's documentation.
+/// The recording part of one reactor; see the module's documentation.
 pub(crate) struct Tracer {
     recorder: Arc<Recorder>,
     shard: u16,
@@ -35,7 +35,7 @@ pub(crate) struct Tracer {
     on: Option<Box<On>>,
 }
 
-/// While a record goes on.
+/// State while a trace runs.
 pub(crate) struct On {
     recorder: Arc<Recorder>,
     shard: u16,
@@ -43,7 +43,7 @@ pub(crate) struct On {
     is_virtual: bool,
     writer: RingWriter,
     last_ns: u64,
-    /// What each disk's queue waits for, as was told last.
+    /// The last recorded wait of each disk's queue.
     waits_for: Vec<Option<WaitReason>>,
     /// Requests that have ended and were not yet handed out.
     ended: Vec<Event>,
@@ -54,25 +54,25 @@ impl Tracer {
         Tracer { recorder: Arc::clone(recorder), shard, epoch: 0, on: None }
     }
 
-    /// Whether events are wanted.
+    /// Returns whether a trace runs.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.on.is_some()
     }
 
-    /// Whether it knows of the record that goes on, or that none does.
+    /// Returns whether it has followed the last start or stop.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.recorder.epoch() == self.epoch
     }
 
-    /// Where events go, if they are wanted.
+    /// Returns the sink of events, if a trace runs.
     #[inline]
     pub(crate) fn on(&mut self) -> Option<&mut On> {
         self.on.as_deref_mut()
     }
 
-    /// Sees whether a record has begun or ended. With the numbers of requests that may not be used, if one has begun.
+    /// Follows a start or stop of a trace. If one has begun, returns the request number above which new ones must lie.
     #[inline]
     pub(crate) fn follow(&mut self) -> Option<u64> {
         if self.recorder.epoch() == self.epoch { None } else { self.change() }
@@ -107,7 +107,7 @@ impl Drop for Tracer {
 }
 
 impl On {
-    /// Records `event`, not before the last one.
+    /// Records `event`, with a time not before the last one's.
     #[inline]
     pub(crate) fn record(&mut self, mut event: Event) {
         event.time_ns = event.time_ns.max(self.last_ns);
@@ -118,13 +118,13 @@ impl On {
         }
     }
 
-    /// Time of the event that was recorded last, for another of the same moment.
+    /// Returns the time of the last event, for another of the same moment.
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// The queue of `disk` now waits for `reason`; whether that is new, and something.
+    /// Notes that the queue of `disk` waits for `reason`. Returns whether that is new, and a wait.
     pub(crate) fn is_new_wait(&mut self, disk: usize, reason: Option<WaitReason>) -> bool {
         if self.waits_for.len() <= disk {
             self.waits_for.resize(disk + 1, None);
@@ -133,18 +133,18 @@ impl On {
         std::mem::replace(told, reason) != reason && reason.is_some()
     }
 
-    /// `event` is to be recorded when what has ended is handed out.
+    /// Keeps `event` until the ended requests are handed out.
     #[inline]
     pub(crate) fn has_ended(&mut self, event: Event) {
         self.ended.push(event);
     }
 
-    /// Whether anything is to be handed out.
+    /// Returns whether anything is to be handed out.
     pub(crate) fn has_any_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// What has ended is handed out.
+    /// Records the kept events, because the ended requests are handed out.
     pub(crate) fn hand_out(&mut self, now_ns: u64) {
         let mut ended = std::mem::take(&mut self.ended);
         for event in ended.drain(..) {

@@ -1,24 +1,24 @@
-//! One disk of a simulated world: its device model, and the state that it is in.
+//! One disk of a simulated world: its device model and its state.
 //!
 //! # Why
-//! What runs on several disks must live on when one of them gets slow, refuses writes, dies, or is pulled out and put
-//! back. A test says when: [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
+//! Code that uses several disks must survive if one of them gets slow, refuses writes, dies, or is pulled out and put
+//! back. A test decides when: [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
 //!
 //! # How it works
-//! * *Slow* changes the capacity of the device model, every member of it: service times and latencies grow by the
-//!   factor, so the disk also does so many times less in a second, and a queue forms in it.
-//! * *Read-only* and the two ways of *not being there* are checked when an operation is submitted; what is refused
-//!   ends at once, and never enters the device.
-//! * When a disk leaves (failed or gone), what is in flight ends with the error. Whether a write, discard or
-//!   allocation among it has happened is drawn like at a crash
+//! * *Slow* changes the capacity of every member of the device model: service times and latencies grow by the factor,
+//!   so the disk's rate falls by it too, and a queue forms in the disk.
+//! * *Read-only*, *failed* and *gone* are checked when an operation is submitted; a refused one ends at once, and never
+//!   enters the device.
+//! * When a disk leaves (failed or gone), operations in flight end with the error. Whether a write, discard or
+//!   allocation among them has happened is drawn as at a crash
 //!   ([`SimFaults::unsynced_kept_probability`](super::SimFaults::unsynced_kept_probability), torn writes included).
-//!   Contents stay as they are then; when it is back, files opened before work again.
+//!   Contents then stay unchanged; when the disk is back, files opened before work again.
 //!
 //! # Limits
-//! A new speed counts for what is submitted from then on: what is inside the device returns as foreseen. Caps in
-//! series (a volume, an instance), the burst rate of a write buffer and the network's round trip are not the disk's,
-//! and stay as they are. Contents that were not synced when a disk left are still not synced when it returns: only a
-//! crash of the world loses them.
+//! A new speed applies to operations submitted from then on: those inside the device return as foreseen. Caps in series
+//! (a volume, an instance), the burst rate of a write buffer and the network's round trip do not belong to the disk,
+//! and are unchanged. Contents that were not synced when a disk left are still not synced when it returns: only a crash
+//! of the world loses them.
 //!
 //! # Example
 //! A write that ends after 50 us on the healthy disk takes 200 us with `Slow { factor: 4.0 }`:
@@ -54,35 +54,35 @@ const SLOW_FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 /// 2^64 / golden ratio (Knuth, The Art of Computer Programming 3, 6.4): neighbouring lives get far seeds.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a simulated disk can do at present; see [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
+/// State of a simulated disk; see [`SimWorld::set_disk_state`](super::SimWorld::set_disk_state).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum SimDiskState {
-    /// All that its model can.
+    /// As fast as its model.
     #[default]
     Healthy,
-    /// Every operation takes `factor` times as long, and the disk does so many times less in a second.
+    /// Every operation takes `factor` times as long, and the disk's rate falls by the same factor.
     Slow {
         /// From 1 to 1 000 000.
         factor: f64,
     },
     /// Writes, discards, allocations, new lengths and new files end with `EROFS`. Reads and syncs work, existing files
-    /// can be opened, for writing too. What is in flight at the change still takes effect.
+    /// can be opened, for writing too. Operations in flight at the change still take effect.
     ReadOnly,
-    /// Everything ends with `EIO`, what is in flight and opening files included.
+    /// Every operation ends with `EIO`, including those in flight and opening files.
     Failed,
-    /// Everything ends with `ENODEV`, what is in flight and opening files included.
+    /// Every operation ends with `ENODEV`, including those in flight and opening files.
     Gone,
 }
 
-/// See the module's documentation.
+/// One disk; see the module's documentation.
 pub(super) struct Disk {
     pub(super) device: Device,
     pub(super) spec: DeviceSpec,
     state: SimDiskState,
     seed: u64,
-    /// Which of the world's disks, from 0.
+    /// Number of the disk in its world, from 0.
     number: u64,
-    /// How often it was restarted.
+    /// Number of restarts.
     restarts: u64,
 }
 
@@ -92,7 +92,8 @@ impl Disk {
         Ok(Disk { device, spec: spec.clone(), state: SimDiskState::Healthy, seed, number, restarts: 0 })
     }
 
-    /// Whether an operation may go in, one that changes something or one that does not; if not, with what it ends.
+    /// Returns whether an operation is allowed, one that changes something or one that does not; if not, its error
+    /// number.
     pub(super) fn check(&self, is_change: bool) -> Result<(), i32> {
         match self.state {
             SimDiskState::ReadOnly if is_change => Err(libc::EROFS),
@@ -102,17 +103,17 @@ impl Disk {
         }
     }
 
-    /// The device begins anew, with nothing inside. The state stays.
+    /// Restarts the device with nothing inside. The state stays.
     pub(super) fn restart(&mut self) {
         self.restarts = self.restarts.wrapping_add(1);
-        // The same specification as when the disk was made, and a speed that was taken: neither can be refused now.
+        // The specification and the speed were accepted before, so neither can be refused now.
         if let Ok(device) = Device::new(&self.spec, device_seed(self.seed, self.number, self.restarts)) {
             self.device = device;
         }
         let _ = self.set_speed(self.state);
     }
 
-    /// If it is refused, with the reason, nothing has changed.
+    /// Sets the state. If it is refused, returns the reason and changes nothing.
     pub(super) fn set_state(&mut self, state: SimDiskState) -> Result<(), String> {
         if let SimDiskState::Slow { factor } = state
             && !SLOW_FACTORS.contains(&factor)
@@ -127,7 +128,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Slows every member down, on top of what its specification says about it.
+    /// Slows every member down, in addition to the faults of its specification.
     fn set_speed(&mut self, state: SimDiskState) -> Result<(), SpecError> {
         let raid0 = &self.spec.raid0;
         for member in 0..raid0.members {
@@ -139,12 +140,12 @@ impl Disk {
     }
 }
 
-/// The part of a disk's own speed that a state leaves.
+/// Returns the part of a disk's own speed that a state leaves.
 fn speed(state: SimDiskState) -> f64 {
     if let SimDiskState::Slow { factor } = state { 1.0 / factor } else { 1.0 }
 }
 
-/// The same world seed gives every disk, and every life of it, times of its own.
+/// Returns a seed such that every disk of a world, and every restart of it, has times of its own.
 fn device_seed(seed: u64, number: u64, restarts: u64) -> u64 {
     seed.wrapping_add(restarts.wrapping_mul(SEED_STEP)) ^ number.wrapping_add(1).rotate_left(32)
 }

@@ -1,16 +1,16 @@
-//! What goes wrong in a simulated world, as seeded data, and what has gone wrong so far.
+//! The faults of a simulated world, as seeded data, and counters of those that have occurred.
 //!
 //! # Why
-//! A store that was never run on a disk that lies has not been tested. Faults are probabilities in a struct, drawn from
-//! the world's seed: the same seed fails in the same way again, and counters tell the test how much it should have
-//! noticed.
+//! A store that was never run on a faulty disk has not been tested. Faults are probabilities in a struct, drawn from
+//! the world's seed: the same seed repeats the same faults, and counters tell the test how many it should have noticed.
 //!
 //! # How it works
-//! A fault is drawn when an operation comes back from the device (a crash's when it crashes). A probability of 0 draws
-//! nothing, so switching a fault off changes nothing else. A disk may have faults of its own instead of the world's.
+//! A fault is drawn when an operation comes back from the device (those of a crash, at the crash). A probability of 0
+//! draws nothing, so switching a fault off changes nothing else. A disk may have faults of its own instead of the
+//! world's.
 //!
 //! # Limits
-//! At most one fault of a kind an operation.
+//! At most one fault of a kind per operation.
 //!
 //! # Example
 //! ```
@@ -25,32 +25,32 @@ use std::collections::BTreeMap;
 
 use plimsoll_sim::rng::Rng;
 
-/// What goes wrong, and how often. Probabilities are from 0 to 1; the default is that nothing does.
+/// Faults and their probabilities, from 0 to 1. By default there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimFaults {
-    /// A read ends with `EIO`; the next one of the same place may succeed.
+    /// A read ends with `EIO`; the next one at the same place may succeed.
     pub read_error_probability: f64,
     /// A write ends with `EIO`, and nothing was written.
     pub write_error_probability: f64,
     /// A write succeeds and leaves one of its sectors unreadable: reads of it end with `EIO` until it is written again.
     pub latent_error_probability: f64,
-    /// A write is acknowledged and was never written: reads see what was there before.
+    /// A write is acknowledged but not written: reads return the earlier contents.
     pub lost_write_probability: f64,
-    /// A write is acknowledged and went elsewhere: to another sector of this or another file of the same disk. Nothing
-    /// happens where there is nowhere else.
+    /// A write is acknowledged but written elsewhere: to another sector of this or another file of the same disk. If
+    /// there is no other sector, nothing happens.
     pub misdirected_write_probability: f64,
-    /// One bit of what a read returns is wrong. The disk still holds the right one.
+    /// One bit of the data that a read returns is wrong. The disk still holds the right one.
     pub bit_flip_probability: f64,
-    /// A read or write of several sectors moves fewer, one at the least, and says so.
+    /// A read or write of several sectors moves fewer, at least one, and reports so.
     pub short_transfer_probability: f64,
     /// At a crash, an unsynced write of several sectors is torn: some of them are written and some are not. The same
     /// holds for a write in flight when its disk leaves.
     pub torn_write_probability: f64,
-    /// At a crash, an unsynced change that is not torn is kept whole; else it is dropped whole. The same holds for a
-    /// change in flight when its disk leaves. Without the other faults this is 0.5.
+    /// At a crash, an unsynced change that is not torn is kept whole; otherwise it is dropped whole. The same holds for
+    /// a change in flight when its disk leaves. The default is 0.5.
     pub unsynced_kept_probability: f64,
-    /// A disk is full when the lengths of its files add up to this (bytes; holes count in full): what would grow a file
-    /// further ends with `ENOSPC`. `None`: never full.
+    /// Sum of the lengths of a disk's files at which it is full (bytes; holes count in full): operations that would
+    /// grow a file further end with `ENOSPC`. `None`: never full.
     pub enospc_at_bytes: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Default for SimFaults {
 }
 
 impl SimFaults {
-    /// The name of the first probability that is none.
+    /// Returns the name of the first field that is not a probability.
     pub(super) fn first_bad(&self) -> Option<&'static str> {
         let all = [
             ("read_error_probability", self.read_error_probability),
@@ -89,20 +89,20 @@ impl SimFaults {
     }
 }
 
-/// How often what was injected since the world began.
+/// Faults since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SimCounters {
-    /// Reads that ended with an error by [`SimFaults::read_error_probability`].
+    /// Reads that failed by [`SimFaults::read_error_probability`].
     pub read_errors: u64,
-    /// Writes that ended with an error by [`SimFaults::write_error_probability`].
+    /// Writes that failed by [`SimFaults::write_error_probability`].
     pub write_errors: u64,
     /// Sectors that became unreadable.
     pub latent_errors: u64,
-    /// Reads that ended with an error because of such a sector.
+    /// Reads that failed because of such a sector.
     pub latent_error_reads: u64,
-    /// Writes acknowledged and never written.
+    /// Writes acknowledged but never written.
     pub lost_writes: u64,
-    /// Writes acknowledged and written elsewhere.
+    /// Writes acknowledged but written elsewhere.
     pub misdirected_writes: u64,
     /// Reads returned with a wrong bit.
     pub bit_flips: u64,
@@ -122,10 +122,10 @@ pub struct SimCounters {
     pub files_lost_at_crash: u64,
 }
 
-/// Where faults are drawn from.
+/// The source of random faults.
 pub(super) struct Dice {
     rng: Rng,
-    /// Of the disks that have none of their own.
+    /// Faults of the disks that have none of their own.
     pub(super) faults: SimFaults,
     /// By number of the disk.
     pub(super) disk_faults: BTreeMap<usize, SimFaults>,
@@ -137,17 +137,17 @@ impl Dice {
         Dice { rng: Rng::new(seed), faults, disk_faults: BTreeMap::new(), counters: SimCounters::default() }
     }
 
-    /// What goes wrong on a disk.
+    /// Returns the faults of a disk.
     pub(super) fn faults_of(&self, disk: usize) -> SimFaults {
         self.disk_faults.get(&disk).copied().unwrap_or(self.faults)
     }
 
     pub(super) fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits in 0..1.
+        // 53 random bits give a number in 0..1.
         probability > 0.0 && ((self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64) < probability
     }
 
-    /// Uniform in `0..bound`; 0 for a bound of 0.
+    /// Returns a uniform number in `0..bound`; 0 for a bound of 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.rng.below(bound)
     }

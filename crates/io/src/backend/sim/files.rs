@@ -1,24 +1,25 @@
-//! The file system of a simulated world: names, contents, and what of them survives a crash.
+//! The file system of a simulated world: names, contents, and their state after a crash.
 //!
 //! # Why
-//! A program that forgets a sync works perfectly until the power fails. Here the power fails whenever a test wants.
+//! A program that forgets a sync works perfectly until the power fails. Here the power fails whenever a test decides.
 //!
 //! # How it works
 //! A change (write, discard, new length) shows in the *volatile* image at once and is appended to the file's log. A
-//! sync marks what the log held when the sync was submitted as durable, and the durable head of the log moves into the
-//! *durable* image. At a crash the log is replayed in order onto the durable image: what is durable whole, everything
-//! else as the dice say (kept, dropped, torn by sectors). What comes out is both images of the next life.
+//! sync marks the log's entries at the time of its submission as durable, and the durable head of the log moves into
+//! the *durable* image. At a crash the log is replayed in order onto the durable image: durable entries whole, all
+//! others at random (kept, dropped, torn by sectors). The result is both images of the next boot.
 //!
-//! * A data-only sync covers everything up to the last write or discard before it; new lengths alone after that wait
-//!   for a full sync.
+//! * A data-only sync covers everything up to the last write or discard before it; later new lengths wait for a full
+//!   sync.
 //! * The creation of a file is durable after a full sync of the file (there are no directories to sync). Until then a
-//!   crash may undo it, and the contents with it, also what a data-only sync or an `O_DSYNC` write had made durable.
-//! * An `O_DSYNC` write is durable by itself when it completes; what was written before it is not.
+//!   crash may undo it together with the contents, even those that a data-only sync or an `O_DSYNC` write had made
+//!   durable.
+//! * An `O_DSYNC` write is durable by itself when it completes; earlier writes are not.
 //!
 //! # Limits
-//! The log of a file holds at most [`UNSYNCED_MAX_BYTES`] of data; beyond, the oldest changes become durable by
-//! themselves, as a kernel writes back. Replay keeps the order of changes: overlapping unsynced writes never end up
-//! with the older one on top.
+//! The log of a file holds at most [`UNSYNCED_MAX_BYTES`] of data; beyond it, the oldest changes become durable by
+//! themselves, as a kernel writes back. Replay keeps the order of changes: of overlapping unsynced writes, the older
+//! never ends up on top.
 //!
 //! # Example
 //! Write A, sync, write B at the same place, crash: the file holds A or B, or with tearing some sectors of each; never
@@ -30,10 +31,10 @@ use std::path::{Path, PathBuf};
 use super::faults::{Dice, SimFaults};
 use super::image::{Change, Image};
 
-/// Most data that waits for a sync in one file: 64 MiB.
+/// Most data of one file that waits for a sync: 64 MiB.
 const UNSYNCED_MAX_BYTES: usize = 64 << 20;
 
-/// Files lie this far apart on their disk, so that a file is contiguous there as far as it goes: 64 GiB.
+/// Distance of files on their disk, so that a file is contiguous there up to this length: 64 GiB.
 const FILE_STRIDE_BYTES: u64 = 64 << 30;
 
 struct Logged {
@@ -45,7 +46,7 @@ struct Logged {
 /// One file.
 pub(super) struct SimFile {
     pub(super) disk: usize,
-    /// Where it begins on its disk.
+    /// Its beginning on its disk.
     pub(super) base_bytes: u64,
     volatile: Image,
     durable: Image,
@@ -53,7 +54,7 @@ pub(super) struct SimFile {
     log: VecDeque<Logged>,
     log_bytes: usize,
     next_serial: u64,
-    /// Numbers of the sectors that cannot be read.
+    /// Numbers of the unreadable sectors.
     bad_sectors: BTreeSet<u64>,
 }
 
@@ -66,12 +67,12 @@ impl SimFile {
         self.volatile.read(offset, len)
     }
 
-    /// Everything logged so far has a smaller serial.
+    /// Returns the next serial; everything logged so far has a smaller one.
     pub(super) fn next_serial(&self) -> u64 {
         self.next_serial
     }
 
-    /// Makes `change` visible, and durable if `is_durable`, else with the next sync.
+    /// Makes `change` visible, and durable at once if `is_durable`, otherwise with the next sync.
     pub(super) fn apply(&mut self, change: Change, is_durable: bool) {
         self.volatile.apply(&change);
         self.append(change, is_durable);
@@ -90,7 +91,7 @@ impl SimFile {
         self.settle();
     }
 
-    /// A sync that was submitted when the next serial was `before`.
+    /// Applies a sync that was submitted when the next serial was `before`.
     pub(super) fn sync(&mut self, before: u64, data_only: bool) {
         let is_covered = |entry: &Logged| entry.serial < before;
         let covered = if data_only {
@@ -133,12 +134,12 @@ impl SimFile {
         len_bytes > 0 && self.bad_sectors.range(sectors(offset, len_bytes, sector_bytes)).next().is_some()
     }
 
-    /// Whether the sector could be read before.
+    /// Makes a sector unreadable. Returns whether it was readable before.
     pub(super) fn spoil(&mut self, sector: u64) -> bool {
         self.bad_sectors.insert(sector)
     }
 
-    /// What is written can be read again.
+    /// Makes the sectors of a range readable, because they are written again.
     pub(super) fn heal(&mut self, offset: u64, len_bytes: u64, sector_bytes: u64) {
         if len_bytes > 0 && !self.bad_sectors.is_empty() {
             let healed = sectors(offset, len_bytes, sector_bytes);
@@ -151,12 +152,12 @@ fn data_len(change: &Change) -> usize {
     if let Change::Write { data, .. } = change { data.len() } else { 0 }
 }
 
-/// Numbers of the sectors that a range touches.
+/// Returns the numbers of the sectors that a range touches.
 pub(super) fn sectors(offset: u64, len_bytes: u64, sector_bytes: u64) -> std::ops::Range<u64> {
     offset / sector_bytes..(offset + len_bytes).div_ceil(sector_bytes)
 }
 
-/// What an interruption leaves of a change: all of it, some sectors of a write, or nothing.
+/// Returns what an interruption leaves of a change: all of it, some sectors of a write, or nothing.
 fn what_survives(change: Change, faults: &SimFaults, dice: &mut Dice, sector_bytes: u64) -> Vec<Change> {
     if let Change::Write { offset, data } = &change
         && dice.chance(faults.torn_write_probability)
@@ -173,13 +174,14 @@ fn what_survives(change: Change, faults: &SimFaults, dice: &mut Dice, sector_byt
     Vec::new()
 }
 
-/// Some sectors of a write, not all and not none; `None` when it has one only.
+/// Returns some sectors of a write, neither all nor none; `None` if it has only one.
 fn tear(offset: u64, data: &[u8], dice: &mut Dice, sector_bytes: u64) -> Option<Vec<Change>> {
     let touched = sectors(offset, data.len() as u64, sector_bytes);
     let mut kept: Vec<bool> = touched.clone().map(|_| dice.chance(0.5)).collect();
     if kept.len() < 2 {
         return None;
     }
+
     let all_alike = kept.iter().all(|k| Some(k) == kept.first());
     if let Some(first) = kept.first_mut().filter(|_| all_alike) {
         *first = !*first;
@@ -230,14 +232,14 @@ impl FileSystem {
         self.files.get_mut(file)
     }
 
-    /// Lengths of the files of `disk`, added up.
+    /// Returns the sum of the lengths of `disk`'s files.
     pub(super) fn used_bytes(&self, disk: usize) -> u64 {
         let of_disk = self.names.values().filter_map(|file| self.files.get(*file)).filter(|file| file.disk == disk);
         of_disk.fold(0, |sum, file| sum.saturating_add(file.len_bytes()))
     }
 
-    /// Where a write of `len_bytes` at `offset` of `file` goes when it goes astray: another sector of the same disk
-    /// that lies within a file; `None` where there is none. Whole sectors are moved by whole sectors.
+    /// Returns the target of a misdirected write of `len_bytes` at `offset` of `file`: another sector of the same disk
+    /// within a file, or `None` if there is none. It is shifted by whole sectors.
     pub(super) fn elsewhere(
         &self,
         file: usize,
@@ -248,14 +250,17 @@ impl FileSystem {
     ) -> Option<(usize, u64)> {
         let disk = self.files.get(file)?.disk;
         let shift = offset % sector_bytes;
-        // How many places a file has for it.
+
+        // Number of places in a file for it.
         let places = |other: &SimFile| match other.len_bytes().checked_sub(shift + len_bytes) {
             Some(room) if other.disk == disk => room / sector_bytes + 1,
             _ => 0,
         };
+
         let candidates: Vec<(usize, u64)> =
             self.names.values().filter_map(|at| Some((*at, places(self.files.get(*at)?)))).collect();
         let total: u64 = candidates.iter().map(|(_, places)| places).sum();
+
         let mut pick = dice.below(total);
         for (other, places) in candidates {
             if pick < places {
@@ -267,14 +272,14 @@ impl FileSystem {
         None
     }
 
-    /// Adds what was in flight: as if it had reached the disk's own cache just then.
+    /// Appends a change that was in flight to the log, as if it had just reached the disk's own cache.
     pub(super) fn in_flight_at_crash(&mut self, file: usize, change: Change) {
         if let Some(file) = self.files.get_mut(file) {
             file.append(change, false);
         }
     }
 
-    /// What was in flight when its disk left: all of it shows, some sectors, or nothing.
+    /// Applies a change that was in flight when its disk left: all of it, some sectors, or nothing.
     pub(super) fn in_flight_when_disk_left(
         &mut self,
         file: usize,
@@ -289,7 +294,7 @@ impl FileSystem {
         survivors.into_iter().for_each(|change| file.apply(change, is_durable));
     }
 
-    /// The power fails.
+    /// Crashes all files.
     pub(super) fn crash(&mut self, dice: &mut Dice, sector_bytes: u64) {
         let files = &mut self.files;
         self.names.retain(|_, at| {
@@ -321,7 +326,8 @@ mod tests {
         Change::Write { offset, data: vec![byte; len] }
     }
 
-    /// What is left of these changes when all that is not durable is dropped: (is there a file, its bytes).
+    /// Returns the result of these changes when everything not durable is dropped: (whether there is a file, its
+    /// bytes).
     fn left(changes: &[(Change, bool)], sync: Option<bool>, late: Option<Change>) -> Option<Vec<u8>> {
         let (mut files, mut dice) = world(SimFaults { unsynced_kept_probability: 0.0, ..SimFaults::default() });
         let file = files.get_mut(0)?;
@@ -338,8 +344,8 @@ mod tests {
         files.find(Path::new("a")).and_then(|at| files.get(at)).map(|file| file.read(0, 4096))
     }
 
-    /// Changes and whether each is durable by itself, a sync (data only?), a change after its submission, and what is
-    /// left.
+    /// Changes, each with whether it is durable by itself; a sync (data only?); a change after the sync's submission;
+    /// and the result.
     type Case<'a> = (&'a [(Change, bool)], Option<bool>, Option<Change>, Option<&'a [u8]>);
 
     #[test]
@@ -350,13 +356,13 @@ mod tests {
             (&[(a.clone(), false)], None, None, None),
             (&[(a.clone(), false)], Some(false), None, Some(&[1, 1])),
             (&[(a.clone(), false)], Some(true), None, Some(&[1, 1])),
-            // What completes after the sync was submitted is not covered.
+            // A change that completes after the sync was submitted is not covered.
             (&[(a.clone(), false)], Some(false), Some(b.clone()), Some(&[1, 1])),
-            // A new length alone waits for a full sync; before a write it goes with it.
+            // A new length after the last write waits for a full sync; one before a write is covered with it.
             (&[(a.clone(), false), (cut.clone(), false)], Some(true), None, Some(&[1, 1])),
             (&[(a.clone(), false), (cut.clone(), false)], Some(false), None, Some(&[1])),
             (&[(a.clone(), false), (cut, false), (b.clone(), false)], Some(true), None, Some(&[1, 0, 2, 2])),
-            // A durable write over an unsynced one stays on top, and does not take it along.
+            // A durable write over an unsynced one stays on top, and does not make the other durable.
             (&[(a.clone(), false), (write(1, 9, 2), true)], Some(false), None, Some(&[1, 9, 9])),
         ];
         for (changes, sync, late, expect) in cases {

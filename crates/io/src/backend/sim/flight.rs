@@ -1,18 +1,18 @@
-//! An operation of a simulated world on its way: what it will do, and what comes of it.
+//! An operation of a simulated world on its way: its effect, and its result.
 //!
 //! # Why
-//! Whether an operation lands, is in flight when the power fails, or when its disk leaves, what it changes is the same;
-//! it is told here once.
+//! The effect of an operation is the same whether it lands, is in flight when the power fails, or when its disk leaves;
+//! it is defined here once.
 //!
 //! # How it works
-//! A backend makes a [`Flight`], the machine sends it into a device as [`Launched`], and what the backend gets back is
+//! A backend makes a [`Flight`], the machine launches it into a device as [`Launched`], and the backend gets back
 //! [`Landed`].
 //!
 //! # Limits
-//! A flight owns a copy of what it writes, unless the world keeps no contents.
+//! A flight owns a copy of the data it writes, unless the world keeps no contents.
 //!
 //! # Example
-//! A write of 8192 bytes at 4096 becomes a change that writes them, or without contents one that lets the file grow to
+//! A write of 8192 bytes at 4096 becomes a change that writes them, or without contents one that makes the file grow to
 //! 12 288 bytes.
 
 use super::image::Change;
@@ -22,7 +22,7 @@ use crate::backend::{Kind, OpResult};
 pub(super) struct Landed {
     pub(super) key: usize,
     pub(super) result: OpResult,
-    /// What a read has read.
+    /// The data of a read.
     pub(super) data: Vec<u8>,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Flight {
     pub(super) file: usize,
     pub(super) kind: Kind,
     pub(super) offset: u64,
-    /// Bytes to move; 0 for what moves none.
+    /// Bytes to move; 0 for operations that move none.
     pub(super) len_bytes: u32,
-    /// What is written; empty in a world that keeps no contents.
+    /// The data of a write; empty in a world that keeps no contents.
     pub(super) data: Vec<u8>,
     pub(super) is_dsync: bool,
 }
 
 impl Flight {
-    /// What it does to its file when all of it happens; `None`: nothing, or only to what was there before.
+    /// Returns the complete effect on its file, or `None` if it has none or only makes earlier changes durable.
     pub(super) fn into_change(self, keep_contents: bool) -> Option<Change> {
         let Flight { offset, len_bytes, data, .. } = self;
         match self.kind {
@@ -60,8 +60,8 @@ impl Flight {
 /// A flight under way.
 pub(super) struct Launched {
     pub(super) flight: Flight,
-    /// Rises from launch to launch.
+    /// Rises with every launch.
     pub(super) serial: u64,
-    /// Of a sync: what the log of its file held when it was submitted.
+    /// For a sync: the file's next log serial when it was submitted.
     pub(super) sync_before: u64,
 }

@@ -1,7 +1,7 @@
-//! What a simulated disk holds of one file: bytes in sparse pages, cheap to copy.
+//! Contents of one file on a simulated disk: bytes in sparse pages, cheap to copy.
 //!
 //! # Why
-//! Every simulated file has two images, what reads see and what survives a crash, and they are mostly the same.
+//! Every simulated file has two images, one that reads see and one that survives a crash, and they are mostly the same.
 //!
 //! # How it works
 //! Pages of [`PAGE_BYTES`] behind reference counts: a copy of an image shares all pages until one of the two writes. A
@@ -11,14 +11,14 @@
 //! No lock: the world that owns the images has one.
 //!
 //! # Example
-//! Writing 4 bytes at 8190 makes the pages 1 and 2; the length is then 8194. Discarding 4096 bytes at 8192 drops
-//! page 2; the length stays.
+//! Writing 4 bytes at 8190 makes pages 1 and 2; the length is then 8194. Discarding 4096 bytes at 8192 drops page 2;
+//! the length stays.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Contents are kept in pieces of this size.
+/// Unit in which contents are kept.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];
@@ -26,17 +26,17 @@ type Page = [u8; PAGE_BYTES];
 /// A change of a file's image.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// These bytes from `offset` on; the file grows to hold them.
+    /// Writes these bytes from `offset` on; the file grows to hold them.
     Write { offset: u64, data: Vec<u8> },
-    /// Zeros, without changing the length.
+    /// Zeroes a range without changing the length.
     Discard { offset: u64, len_bytes: u64 },
-    /// This length.
+    /// Sets the length.
     SetLen { len_bytes: u64 },
-    /// This length at the least.
+    /// Raises the length to at least this.
     Grow { len_bytes: u64 },
 }
 
-/// See the module's documentation.
+/// The contents of a file; see the module's documentation.
 #[derive(Clone, Default)]
 pub(super) struct Image {
     len_bytes: u64,
@@ -57,7 +57,7 @@ impl Image {
         }
     }
 
-    /// The bytes from `offset` on, `len` of them or as far as the file goes.
+    /// Returns `len` bytes from `offset` on, fewer at the end of the file.
     pub(super) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let left_bytes = self.len_bytes.saturating_sub(offset);
         let len = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(len);
@@ -83,7 +83,7 @@ impl Image {
         }
     }
 
-    /// Only pages that exist are visited.
+    /// Zeroes a range. Visits only pages that exist.
     fn discard(&mut self, offset: u64, len_bytes: u64) {
         const PAGE: u64 = PAGE_BYTES as u64;
         let end = offset.saturating_add(len_bytes);
@@ -109,7 +109,7 @@ impl Image {
     }
 }
 
-/// The pages of a transfer: page number, range within the page, range within the transfer.
+/// Returns the pages of a transfer: page number, range within the page, range within the transfer.
 fn pages_of(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

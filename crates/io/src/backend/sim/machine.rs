@@ -1,20 +1,20 @@
-//! The state of a simulated world behind its lock: clock, disks, files, and what is under way for whom.
+//! The state of a simulated world behind its lock: clock, disks, files, and the operations in flight.
 //!
 //! # Why
-//! Everything that the shards of a world share changes here and in one order, so that the same seed gives the same run.
+//! All shared state of a world's shards changes here and in one order, so that the same seed gives the same run.
 //!
 //! # How it works
-//! An operation is launched into the device of its disk with a copy of what it writes. The clock moves only in
-//! [`Machine::advance_to`]; what a device completes on the way *lands*: faults are drawn, the files change, and the
-//! result (with what was read) lies ready for the shard that asked. No pointer of a caller comes in here. A run may ask
-//! that no more than so many land; the others wait, still in flight, until the clock is moved again.
+//! An operation is launched into the device of its disk with a copy of the data it writes. The clock moves only in
+//! [`Machine::advance_to`]; operations that a device completes on the way *land*: faults are drawn, the files change,
+//! and the result (with the data read) lies ready for the shard that asked. No pointer of a caller enters this module.
+//! A run may limit how many operations land; the others wait, still in flight, until the clock is moved again.
 //!
 //! # Limits
 //! Operations on overlapping ranges take effect in the order in which they land.
 //!
 //! # Example
-//! At 1000 ns a write is launched; the device says its next event is at 81 000. The clock goes there, the write lands
-//! in the volatile image of its file, and the shard's next `reap` reports it.
+//! At 1000 ns a write is launched; the device's next event is at 81 000. The clock moves there, the write lands in the
+//! volatile image of its file, and the shard's next `reap` reports it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,14 +32,14 @@ use super::image::Change;
 use super::{SimConfig, SimConfigError};
 use crate::backend::{Kind, OpenOptions, explained};
 
-/// Who moves the clock when a shard waits.
+/// The thread that moves the clock when a shard waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// The one that waits: all shards are on one thread, and nobody else can.
+    /// The waiting shard's: all shards are on one thread.
     Alone,
-    /// Nobody: the wait is only noted, and a [`SimRuntime`](crate::SimRuntime) moves the clock.
+    /// None: the wait is only recorded, and a [`SimRuntime`](crate::SimRuntime) moves the clock.
     Noted,
-    /// The last of them to wait: every shard is on a thread of its own.
+    /// That of the last shard to wait: every shard is on a thread of its own.
     Together,
 }
 
@@ -52,11 +52,11 @@ pub(super) struct Member {
     pub(super) is_woken: bool,
 }
 
-/// See the module's documentation.
+/// The state of a world; see the module's documentation.
 pub(crate) struct Machine {
     config: SimConfig,
     pub(crate) now_ns: u64,
-    /// Moves with every crash; a backend of an earlier life is dead.
+    /// Rises with every crash; a backend of an earlier boot is dead.
     pub(super) boot: u64,
     pub(crate) pace: Pace,
     pub(super) dice: Dice,
@@ -65,7 +65,7 @@ pub(crate) struct Machine {
     flights: Slab<Launched>,
     serial: u64,
     pub(super) members: Slab<Member>,
-    /// What has come back and not landed: nothing, unless a run stopped at a number of landed operations.
+    /// Operations that have come back and not landed: none, unless a run stopped at a number of landed operations.
     landing: Vec<DeviceCompletion>,
     /// Operations that have landed since the world began.
     pub(crate) landed: u64,
@@ -108,7 +108,9 @@ impl Machine {
         if let Some(disk) = disk {
             self.check_disk(disk, found.is_none() && options.create_new).map_err(io::Error::from_raw_os_error)?;
         }
-        // A directory is a file without contents: a sync of it costs what a sync costs. Names are durable at once.
+
+        // A directory is a file without contents, so that syncing it costs as much as a sync. Names are durable at
+        // once.
         match (found, options.create_new || options.directory, disk) {
             (Some(file), ..) if options.directory => Ok(file),
             (Some(_), true, _) => refuse(libc::EEXIST, "it exists in the simulated world already"),
@@ -119,7 +121,7 @@ impl Machine {
         }
     }
 
-    /// The disk with the longest mount that `path` begins with.
+    /// Returns the disk with the longest mount that `path` begins with.
     fn mounted_at(&self, path: &Path) -> Option<usize> {
         let mounts = self.config.disks.iter().enumerate().filter(|(_, disk)| path.starts_with(&disk.mount));
         mounts.max_by_key(|(at, disk)| (disk.mount.as_os_str().len(), usize::MAX - at)).map(|(at, _)| at)
@@ -129,8 +131,8 @@ impl Machine {
         self.disks.get(disk).map_or(Ok(()), |disk| disk.check(is_change))
     }
 
-    /// Whether the state of a file's disk allows an operation that changes something, or one that does not; if not,
-    /// the errno with which it ends.
+    /// Returns whether the state of a file's disk allows an operation that changes something, or one that does not; if
+    /// not, its error number.
     pub(super) fn check_state(&self, file: usize, is_change: bool) -> Result<(), i32> {
         self.files.get(file).map_or(Ok(()), |file| self.check_disk(file.disk, is_change))
     }
@@ -158,7 +160,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What is in flight on a disk ends with `errno`, and has happened or not.
+    /// Ends the operations in flight on a disk with `errno`; each has happened or not.
     fn abandon(&mut self, disk: usize, errno: i32) {
         let files = &self.files;
         let is_there = |launched: &Launched| files.get(launched.flight.file).is_some_and(|file| file.disk == disk);
@@ -166,8 +168,10 @@ impl Machine {
             self.flights.iter().filter(|(_, launched)| is_there(launched)).map(|(key, _)| key).collect();
         let mut interrupted: Vec<Launched> = keys.into_iter().filter_map(|key| self.flights.try_remove(key)).collect();
         interrupted.sort_by_key(|launched| launched.serial);
+
         let flights = &self.flights;
         self.landing.retain(|completion| flights.contains(completion.key as usize));
+
         let (keep_contents, sector_bytes) = (self.config.keep_contents, u64::from(self.sector_bytes()));
         for Launched { flight, .. } in interrupted {
             let (member, key, file) = (flight.member, flight.key, flight.file);
@@ -188,7 +192,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sends an operation into the device of its file.
+    /// Launches an operation into the device of its file's disk.
     pub(super) fn launch(&mut self, flight: Flight) {
         let Some(file) = self.files.get(flight.file) else { return };
         let (op, len_bytes) = match flight.kind {
@@ -201,6 +205,7 @@ impl Machine {
         };
         let (disk, sync_before) = (file.disk, file.next_serial());
         let offset_bytes = self.address(file, flight.offset, len_bytes);
+
         self.serial += 1;
         let key = self.flights.insert(Launched { flight, serial: self.serial, sync_before }) as u64;
         if let Some(disk) = self.disks.get_mut(disk) {
@@ -208,8 +213,8 @@ impl Machine {
         }
     }
 
-    /// Where on its disk a place of a file is. A disk smaller than the sum of its files is gone through again and
-    /// again: only distances matter to a device.
+    /// Returns the position on its disk of an offset in a file. Positions wrap if a disk is smaller than the sum of its
+    /// files: only distances matter to a device.
     fn address(&self, file: &SimFile, offset: u64, len_bytes: u32) -> u64 {
         let capacity_bytes = self.disks.get(file.disk).map_or(u64::MAX, |disk| disk.spec.capacity_bytes);
         let last = capacity_bytes.saturating_sub(u64::from(len_bytes));
@@ -217,7 +222,7 @@ impl Machine {
         if at <= last { at } else { at % (last + 1) / 4096 * 4096 }
     }
 
-    /// When the next thing happens by itself: an operation comes back.
+    /// Returns the time of the next completion.
     pub(crate) fn next_event_ns(&self) -> Option<u64> {
         if !self.landing.is_empty() {
             return Some(self.now_ns);
@@ -225,19 +230,21 @@ impl Machine {
         self.disks.iter().filter_map(|disk| disk.device.next_event_ns()).min()
     }
 
-    /// Moves the clock, and lets everything land that comes back until then. A time that has passed is taken as now.
+    /// Moves the clock, and lands every operation that comes back until then. A time in the past counts as now.
     pub(crate) fn advance_to(&mut self, at_ns: u64) {
         self.advance_until_landed(at_ns, u64::MAX);
     }
 
-    /// The same, but nothing lands any more when `enough` operations have since the world began.
+    /// Moves the clock as [`Machine::advance_to`]; once `enough` operations have landed since the world began, no more
+    /// do.
     pub(crate) fn advance_until_landed(&mut self, at_ns: u64, enough: u64) {
         self.now_ns = self.now_ns.max(at_ns);
         let mut landing = std::mem::take(&mut self.landing);
         for disk in &mut self.disks {
             disk.device.advance(self.now_ns, &mut landing);
         }
-        // Stable: what comes back at one instant lands by disk, then as its device says.
+
+        // Stable: completions of one instant land by disk, then in the order of their device.
         landing.sort_by_key(|completion| completion.at_ns);
         let room = usize::try_from(enough.saturating_sub(self.landed)).unwrap_or(usize::MAX);
         for completion in landing.drain(..room.min(landing.len())) {
@@ -261,14 +268,14 @@ impl Machine {
     }
 
     fn give(&mut self, member: usize, landed: Landed) {
-        // A backend that was dropped wants nothing any more.
+        // A dropped backend takes no results.
         if let Some(member) = self.members.get_mut(member) {
             member.ready.push_back(landed);
         }
     }
 
-    /// What an operation does to its file, now that the device has done `moved` bytes of it: bytes moved, and what was
-    /// read.
+    /// Applies an operation to its file after the device has done `moved` bytes of it. Returns the bytes moved, and the
+    /// data read.
     fn take_effect(&mut self, launched: Launched, moved: u32) -> Result<(u32, Vec<u8>), i32> {
         let Launched { flight, sync_before, .. } = launched;
         match flight.kind {
@@ -304,14 +311,14 @@ impl Machine {
         self.files.get_mut(file).ok_or(libc::EBADF)
     }
 
-    /// Makes a change visible. Where no contents are kept there is nothing to lose, and so nothing to wait for a sync.
+    /// Makes a change visible. Without contents there is nothing to lose, so the change is durable at once.
     fn apply(&mut self, file: usize, change: Change, is_durable: bool) -> Result<(), i32> {
         let is_durable = is_durable || !self.config.keep_contents;
         self.file(file)?.apply(change, is_durable);
         Ok(())
     }
 
-    /// What goes wrong on the disk of a file.
+    /// Returns the faults of a file's disk.
     fn faults_of(&self, file: usize) -> SimFaults {
         self.files.get(file).map_or(self.dice.faults, |file| self.dice.faults_of(file.disk))
     }
@@ -325,11 +332,13 @@ impl Machine {
         let len_bytes = self.shorten(moved.min(flight.len_bytes), &faults);
         let sector_bytes = u64::from(self.sector_bytes());
         let file = self.file(flight.file)?;
+
         let mut data = file.read(flight.offset, len_bytes as usize);
         if file.has_bad_sector(flight.offset, data.len() as u64, sector_bytes) {
             self.dice.counters.latent_error_reads += 1;
             return Err(libc::EIO);
         }
+
         if self.dice.chance(faults.bit_flip_probability) {
             let bit = self.dice.below(data.len() as u64 * 8);
             if let Some(byte) = data.get_mut((bit / 8) as usize) {
@@ -349,11 +358,13 @@ impl Machine {
         }
         let moved = self.shorten(moved.min(flight.len_bytes), &faults);
         let len_bytes = u64::from(moved);
+
         self.check_space(file, offset.saturating_add(len_bytes))?;
         if self.dice.chance(faults.lost_write_probability) {
             self.dice.counters.lost_writes += 1;
             return Ok(moved);
         }
+
         let sector_bytes = u64::from(self.sector_bytes());
         let (mut file, mut offset) = (file, offset);
         if self.dice.chance(faults.misdirected_write_probability)
@@ -362,6 +373,7 @@ impl Machine {
             (file, offset) = target;
             self.dice.counters.misdirected_writes += 1;
         }
+
         let bad = sectors(offset, len_bytes, sector_bytes);
         let is_bad = self.dice.chance(faults.latent_error_probability);
         let bad_sector = is_bad.then(|| bad.start + self.dice.below(bad.end - bad.start));
@@ -370,6 +382,7 @@ impl Machine {
         if bad_sector.is_some_and(|sector| target.spoil(sector)) {
             self.dice.counters.latent_errors += 1;
         }
+
         let mut data = flight.data;
         data.truncate(moved as usize);
         let written = Flight { file, offset, len_bytes: moved, data, ..flight };
@@ -379,7 +392,7 @@ impl Machine {
         Ok(moved)
     }
 
-    /// Fewer whole sectors, if the dice say so.
+    /// Returns `len_bytes`, or fewer whole sectors if a short transfer is drawn.
     fn shorten(&mut self, len_bytes: u32, faults: &SimFaults) -> u32 {
         let count = len_bytes / self.sector_bytes();
         if count < 2 || !self.dice.chance(faults.short_transfer_probability) {
@@ -406,14 +419,16 @@ impl Machine {
         growth_bytes > 0 && self.files.used_bytes(file.disk).saturating_add(growth_bytes) > limit_bytes
     }
 
-    /// The power fails: what is in flight ends with `EIO` (and may have been written in part), volatile contents are
-    /// gone, and the devices begin anew.
+    /// Crashes: operations in flight end with `EIO` (and may have been written in part), volatile contents are lost,
+    /// and the devices restart.
     pub(super) fn crash(&mut self) {
         self.boot += 1;
         self.dice.counters.crashes += 1;
+
         let mut in_flight: Vec<Launched> = self.flights.drain().collect();
         in_flight.sort_by_key(|launched| launched.serial);
         self.landing.clear();
+
         for Launched { flight, .. } in in_flight {
             let (member, key, file) = (flight.member, flight.key, flight.file);
             if let Some(change) = flight.into_change(self.config.keep_contents) {
@@ -421,18 +436,19 @@ impl Machine {
             }
             self.give(member, Landed { key, result: Err(libc::EIO), data: Vec::new() });
         }
+
         self.files.crash(&mut self.dice, u64::from(self.config.sector_bytes));
         self.disks.iter_mut().for_each(Disk::restart);
     }
 
-    /// A member does not wait until it says so again.
+    /// Marks a member as not waiting.
     pub(crate) fn begin_turn(&mut self, member: usize) {
         if let Some(member) = self.members.get_mut(member) {
             member.waiting = None;
         }
     }
 
-    /// Whether a member waits and has nothing to get up for.
+    /// Returns whether a member waits and has no reason to wake up.
     pub(crate) fn is_idle(&self, member: usize) -> bool {
         self.members.get(member).is_some_and(|member| self.sleeps(member))
     }
@@ -446,7 +462,7 @@ impl Machine {
         self.members.iter().all(|(_, member)| self.sleeps(member))
     }
 
-    /// When the first that waits wants to be woken, and when the next operation comes back, whichever is earlier.
+    /// Returns the time of the next deadline or completion, whichever is earlier.
     pub(crate) fn next_instant_ns(&self) -> Option<u64> {
         let deadlines = self.members.iter().filter_map(|(_, member)| member.waiting.flatten());
         deadlines.chain(self.next_event_ns()).min()

@@ -1,16 +1,16 @@
 //! The backend of one shard of a simulated world.
 //!
 //! # Why
-//! The world keeps copies of data only; the callers' memory, and with it everything unsafe, stays with the shard whose
-//! operations it belongs to.
+//! The world keeps only copies of data; the callers' memory, and with it everything unsafe, stays with the shard whose
+//! operations use it.
 //!
 //! # How it works
-//! `submit` copies what is to be written out of the caller's memory (unless the world keeps no contents) and launches
-//! the operation; `reap` copies what was read into it. Between the two nobody touches the memory. `wait` moves the
-//! world's clock, or has it moved.
+//! `submit` copies the data to write out of the caller's memory (unless the world keeps no contents) and launches the
+//! operation; `reap` copies the data read into it. Between the two, the memory is not touched. `wait` moves the world's
+//! clock, or has it moved.
 //!
 //! # Limits
-//! After a crash of the world a backend is dead: it gives back what was in flight and refuses everything else.
+//! After a crash of the world a backend is dead: it returns its operations in flight and refuses all others.
 //!
 //! # Example
 //! ```
@@ -43,7 +43,7 @@ use crate::backend::{
 struct OpenFile {
     file: usize,
     write: bool,
-    /// What offsets, lengths and addresses must be multiples of.
+    /// Offsets, lengths and addresses must be multiples of this.
     align_bytes: u32,
     dsync: bool,
 }
@@ -51,18 +51,18 @@ struct OpenFile {
 /// An open file for all backends of its world.
 struct SharedOpenFile {
     world: Arc<Shared>,
-    /// The life of the world in which it was opened.
+    /// The boot of the world in which it was opened.
     boot: u64,
     open: OpenFile,
 }
 
-/// See [`SimWorld`](super::SimWorld).
+/// The backend of one shard in a [`SimWorld`](super::SimWorld).
 pub struct SimBackend {
     shared: Arc<Shared>,
     member: usize,
     boot: u64,
     capacity: usize,
-    /// Whether what is written must be copied.
+    /// Whether written data must be copied.
     keep_contents: bool,
     files: FileTable<OpenFile>,
     operations: Slab<Operation>,
@@ -106,15 +106,15 @@ impl SimBackend {
         }
     }
 
-    /// Its number in the world.
+    /// Returns its number in the world.
     pub(crate) fn member(&self) -> usize {
         self.member
     }
 
-    /// Checks `operation` and makes of it what flies.
+    /// Checks `operation` and makes a flight of it.
     ///
     /// # Safety
-    /// The operation's memory must be valid, and nobody else may touch it until the call returns.
+    /// The operation's memory must be valid, and no other code may touch it until the call returns.
     unsafe fn flight(&self, operation: &Operation) -> Result<Flight, i32> {
         validate(operation)?;
         let open = self.files.get(operation.file).ok_or(libc::EBADF)?;
@@ -136,25 +136,28 @@ impl SimBackend {
                 is_aligned &= operation.offset.is_multiple_of(u64::from(open.align_bytes));
             }
         }
+
         let total_bytes = u32::try_from(len_bytes).map_err(|_| libc::EINVAL)?;
         let end_bytes = operation.offset.checked_add(u64::from(total_bytes)).ok_or(libc::EINVAL)?;
         if !is_aligned || end_bytes > i64::MAX as u64 {
             return Err(libc::EINVAL);
         }
+
         if operation.kind == Kind::Write && self.keep_contents {
             data.reserve_exact(len_bytes);
             let mut copy = |ptr: *mut u8, len: usize| {
-                // SAFETY: the caller promises that every piece is readable and left alone until we return.
+                // SAFETY: the caller promises that every piece is readable and not written until we return.
                 data.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
             };
             // SAFETY: as above, for the list.
             unsafe { each_piece(operation.memory, &mut copy) };
         }
+
         let (file, is_dsync, kind, offset) = (open.file, open.dsync, operation.kind, operation.offset);
         Ok(Flight { member: self.member, key: 0, file, kind, offset, len_bytes: total_bytes, data, is_dsync })
     }
 
-    /// Waits for what is in flight, without regard to anybody else.
+    /// Waits for the operations in flight, moving the clock whatever other shards do.
     fn land_everything(&mut self) {
         loop {
             self.reap(&mut |_| {});
@@ -167,7 +170,7 @@ impl SimBackend {
         }
     }
 
-    /// Whether there is something to get up for. If not, the world knows from now on that this shard waits.
+    /// Returns whether there is a reason to wake up. If not, records in the world that this shard waits.
     fn is_called(&self, machine: &mut Machine, deadline_ns: Option<u64>) -> io::Result<bool> {
         let (now_ns, boot) = (machine.now_ns, machine.boot);
         let Some(member) = machine.members.get_mut(self.member) else { return Err(dead()) };
@@ -178,8 +181,9 @@ impl SimBackend {
     }
 }
 
-// SAFETY: what is written is copied inside `submit`, what was read is copied just before its completion goes to the sink; the
-// entry of `operations` is removed with it, so a key comes back once. `drop` touches memory of what is in flight, and ends.
+// SAFETY: written data is copied inside `submit`, read data just before its completion is passed to the sink; the entry
+// of `operations` is removed with it, so a key comes back once. `drop` touches memory of operations in flight, then
+// ends.
 unsafe impl Backend for SimBackend {
     fn name(&self) -> &'static str {
         "sim"
@@ -258,10 +262,12 @@ unsafe impl Backend for SimBackend {
             Ok(flight) => flight,
             Err(errno) => return Submit::Done(Err(errno)),
         };
+
         let mut machine = self.shared.machine();
         if machine.boot != self.boot {
             return Submit::Done(Err(libc::EIO));
         }
+
         let is_change = !matches!(flight.kind, Kind::Read | Kind::Sync { .. });
         if let Err(errno) = machine.check_state(flight.file, is_change) {
             return Submit::Done(Err(errno));
@@ -272,6 +278,7 @@ unsafe impl Backend for SimBackend {
         if self.operations.len() >= self.capacity {
             return Submit::Busy;
         }
+
         flight.key = self.operations.insert(operation);
         machine.launch(flight);
         Submit::Queued
@@ -286,6 +293,7 @@ unsafe impl Backend for SimBackend {
         if let Some(member) = self.shared.machine().members.get_mut(self.member) {
             reaped.extend(member.ready.drain(..));
         }
+
         let mut count = 0;
         for Landed { key, result, data } in reaped.drain(..) {
             let Some(operation) = self.operations.try_remove(key) else { continue };
@@ -294,8 +302,8 @@ unsafe impl Backend for SimBackend {
                 let mut copy = |ptr: *mut u8, len: usize| {
                     let (now, later) = rest.split_at(len.min(rest.len()));
                     rest = later;
-                    // SAFETY: the submitter keeps every piece writable, and leaves it alone, until the sink below has
-                    // been given the completion; `now` is our own and no longer than the piece.
+                    // SAFETY: the submitter keeps every piece writable, and does not access it, until the sink below
+                    // has been given the completion; `now` is our own and no longer than the piece.
                     unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), ptr, now.len()) };
                 };
                 // SAFETY: as above, for the list of pieces.
@@ -314,6 +322,7 @@ unsafe impl Backend for SimBackend {
             if self.is_called(&mut machine, deadline_ns)? {
                 return Ok(());
             }
+
             match machine.pace {
                 Pace::Noted => return Ok(()),
                 Pace::Alone => match machine.next_event_ns().into_iter().chain(deadline_ns).min() {
@@ -350,7 +359,7 @@ impl Drop for SimBackend {
     fn drop(&mut self) {
         self.land_everything();
         self.shared.machine().members.try_remove(self.member);
-        // The others may have waited for this one alone.
+        // The others may be waiting only for this one.
         self.shared.changed.notify_all();
     }
 }

@@ -1,37 +1,36 @@
 //! A simulated machine: files with contents on simulated disks, in virtual time, with faults and crashes.
 //!
 //! # Why
-//! What runs above a shard (a cache, a store, a scheduler policy) is hard to test against a real disk: it is slow,
-//! never fails when it should, and never does the same twice. In a [`SimWorld`] whole shards run, executor, timers,
-//! I/O queues and files, in virtual time: ten seconds pass in milliseconds, disks lose writes as often as asked, the
-//! power fails between any two operations, and the same seed does all of it again.
+//! Code that runs above a shard (a cache, a store, a scheduler policy) is hard to test against a real disk, which is
+//! slow, does not fail when a test needs it, and never does the same twice. In a [`SimWorld`] whole shards run,
+//! executor, timers, I/O queues and files, in virtual time: ten seconds pass in milliseconds, disks lose writes as
+//! often as configured, the power fails between any two operations, and the same seed repeats all of it.
 //!
 //! # How it works
 //! A world has one clock, some disks (device models of `plimsoll-sim`) and the files on them. Each shard gets a
-//! [`SimBackend`] from [`SimWorld::backend`]. Computing takes no virtual time; the clock moves when shards wait, to the
-//! next moment at which something happens:
+//! [`SimBackend`] from [`SimWorld::backend`]. Computing takes no virtual time. The clock moves to the next event when
+//! shards wait:
 //!
-//! * under a [`SimRuntime`](crate::SimRuntime): when every shard has nothing to do at this instant. All shards are on
-//!   one thread, and the run is deterministic. This is the way for several shards.
+//! * under a [`SimRuntime`](crate::SimRuntime): when no shard has anything to do at this instant. All shards are on one
+//!   thread, and the run is deterministic. Use this for several shards.
 //! * with a [`Shard`](crate::Shard) or [`Reactor`](crate::Reactor) alone: in its `wait`, at once.
-//! * with [`SimWorld::for_threads`], one thread a shard (what `--backend sim` gives a
-//!   [`Runtime`](crate::Runtime)): when the last of the threads waits. Not deterministic, the system's scheduler has a
-//!   say.
+//! * with [`SimWorld::for_threads`], one thread per shard (as `--backend sim` runs a [`Runtime`](crate::Runtime)): when
+//!   the last of the threads waits. Not deterministic: the system's scheduler takes part.
 //!
-//! Contents exist twice: what reads see, and what survives [`SimWorld::crash`]; a sync carries the one into the other.
-//! What exactly is durable when is told in the source beside it (`files.rs`): in short, as POSIX says, not as ext4
+//! Contents exist twice: as reads see them, and as they survive [`SimWorld::crash`]; a sync carries the first into the
+//! second. The comments in the source (`files.rs`) define what is durable when: in short, as POSIX says, not as ext4
 //! happens to do.
 //!
-//! Things go wrong by the dice ([`SimFaults`], for all disks or one) or when a test says so: the power fails
+//! Faults occur at random ([`SimFaults`], for all disks or one) or when a test decides: the power fails
 //! ([`SimWorld::crash`]; [`SimRuntime::block_on_until_landed`](crate::SimRuntime::block_on_until_landed) stops after
 //! every single operation, to try all of them), a disk gets slow, dies or is pulled out ([`SimWorld::set_disk_state`]).
 //!
 //! # Limits
-//! No directories, no removal; every path exists once created. Direct I/O wants sector-aligned offsets, lengths and
-//! addresses. Threads that wait for one another by other means than their shards stop the clock of a world for threads.
+//! No directories, no removal; every path exists once created. Direct I/O requires sector-aligned offsets, lengths and
+//! addresses. If threads wait for one another by other means than their shards, the clock of a world for threads stops.
 //!
 //! # Example
-//! Two writes, one sync, a crash. Faults are off, and unsynced changes are told to vanish:
+//! Two writes, one sync, a crash. Faults are off, and unsynced changes are configured to vanish:
 //! ```
 //! use plimsoll::backend::OpenOptions;
 //! use plimsoll::backend::sim::{SimConfig, SimFaults, SimWorld};
@@ -87,33 +86,33 @@ pub use member::SimBackend;
 /// One disk of a simulated world.
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk {
-    /// Files whose path begins with this lie on this disk (the longest such mount counts; the empty one takes every
+    /// Files whose path begins with this are on this disk (the longest such mount counts; the empty one takes every
     /// path).
     pub mount: PathBuf,
-    /// How the disk behaves.
+    /// The model of the disk's behaviour.
     pub spec: DeviceSpec,
 }
 
 /// A simulated world.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// From which everything random comes.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// The disks; at least one.
     pub disks: Vec<SimDisk>,
-    /// What a disk writes whole or not at all: 512 or 4096 bytes. Also the alignment of direct I/O.
+    /// Unit that a disk writes whole or not at all: 512 or 4096 bytes. Also the alignment of direct I/O.
     pub sector_bytes: u32,
-    /// What goes wrong; see [`SimWorld::set_faults`] to change it on the way.
+    /// The faults; [`SimWorld::set_faults`] changes them during a run.
     pub faults: SimFaults,
-    /// Whether files hold what is written. If not they know their lengths only: reads give zeros, and a write costs
-    /// neither memory nor copying. That is for long runs that look at times and rates. Whatever is written is lost at
-    /// once, metadata too, so nothing can be recovered from such a disk (lengths survive a crash, synced or not), and
-    /// lost, misdirected and torn writes cannot be told from others.
+    /// Whether files keep their contents. If not, they keep only their lengths: reads return zeros, and a write costs
+    /// neither memory nor copying. That is for long runs that measure times and rates. Written data and metadata are
+    /// lost at once, so nothing can be recovered from such a disk (lengths survive a crash, synced or not), and lost,
+    /// misdirected and torn writes cannot be told from others.
     pub keep_contents: bool,
 }
 
 impl Default for SimConfig {
-    /// One faultless disk of the default model for every path, with sectors of 4096 bytes, that keeps contents.
+    /// Returns one faultless disk of the default model for every path, with sectors of 4096 bytes, that keeps contents.
     fn default() -> SimConfig {
         SimConfig {
             seed: 1,
@@ -133,23 +132,23 @@ pub enum SimConfigError {
     NoDisks,
     /// Sectors of another size than 512 or 4096 bytes.
     SectorBytes(u32),
-    /// A probability below 0, above 1, or no number.
+    /// A probability below 0, above 1, or NaN.
     Probability {
-        /// Which one.
+        /// Its name.
         name: &'static str,
     },
     /// A disk's specification or state is not possible.
     Disk {
-        /// Which one, from 0.
+        /// Number of the disk, from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
     /// The world has no disk of this number.
     UnknownDisk {
         /// The number, from 0.
         number: usize,
-        /// How many disks there are.
+        /// Number of disks in the world.
         disks: usize,
     },
 }
@@ -174,7 +173,7 @@ impl std::error::Error for SimConfigError {}
 
 pub(crate) struct Shared {
     machine: Mutex<Machine>,
-    /// Rung when the clock has moved or somebody was woken; only worlds for threads sleep on it.
+    /// Notified when the clock has moved or a shard was woken; only worlds for threads sleep on it.
     changed: Condvar,
 }
 
@@ -185,12 +184,12 @@ impl Shared {
     }
 }
 
-/// See the module's documentation. Clones are the same world.
+/// A simulated world; see the module's documentation. Clones are the same world.
 #[derive(Clone)]
 pub struct SimWorld(Arc<Shared>);
 
 impl SimWorld {
-    /// A world whose shards are all on one thread. Its clock begins at 0.
+    /// Returns a world whose shards are all on one thread. Its clock begins at 0.
     ///
     /// # Errors
     /// See [`SimConfigError`].
@@ -198,9 +197,8 @@ impl SimWorld {
         SimWorld::with_pace(config, Pace::Alone)
     }
 
-    /// A world whose shards are on a thread each: the clock moves when all of them wait, and when nothing can happen
-    /// any more they sleep until one is woken from outside. All shards get their backends before the first of them
-    /// waits.
+    /// Returns a world whose shards are on a thread each. The clock moves when all of them wait; when no event is left,
+    /// they sleep until a call from outside wakes one. Make the backends of all shards before the first of them waits.
     ///
     /// # Errors
     /// See [`SimConfigError`].
@@ -220,19 +218,19 @@ impl SimWorld {
         Ok(SimWorld(Arc::new(Shared { machine, changed: Condvar::new() })))
     }
 
-    /// A backend for one shard, that takes `capacity` operations at once (at least 1).
+    /// Returns a backend for one shard that takes `capacity` operations at once (at least 1).
     #[must_use]
     pub fn backend(&self, capacity: u32) -> SimBackend {
         SimBackend::new(&self.0, capacity)
     }
 
-    /// The clock, in nanoseconds since the world began.
+    /// Returns the clock, in nanoseconds since the world began.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.0.machine().now_ns
     }
 
-    /// From now on other things go wrong, on all disks that have no faults of their own.
+    /// Replaces the faults of all disks that have no faults of their own.
     ///
     /// # Errors
     /// [`SimConfigError::Probability`]; then nothing has changed.
@@ -242,8 +240,8 @@ impl SimWorld {
         Ok(())
     }
 
-    /// From now on these things go wrong on disk number `disk` (from 0, in the order of [`SimConfig::disks`]), whatever
-    /// the world's faults are; with `None` the world's again. What is drawn at a crash counts too.
+    /// Gives disk number `disk` (from 0, in the order of [`SimConfig::disks`]) faults of its own instead of the
+    /// world's; `None` gives it the world's again. They also apply at a crash.
     ///
     /// # Errors
     /// [`SimConfigError::Probability`], [`SimConfigError::UnknownDisk`]; then nothing has changed.
@@ -252,10 +250,10 @@ impl SimWorld {
         self.0.machine().set_disk_faults(disk, faults)
     }
 
-    /// From now on disk number `disk` (from 0, in the order of [`SimConfig::disks`]) is in this state, also after a
-    /// crash of the world, until it is set again. All disks begin [`Healthy`](SimDiskState::Healthy). A disk that
-    /// returns after it was failed or gone has the contents that it had when it left; what was in flight then has
-    /// ended with the error, and has happened or not (see [`SimFaults::unsynced_kept_probability`]).
+    /// Sets the state of disk number `disk` (from 0, in the order of [`SimConfig::disks`]), until it is set again; a
+    /// crash of the world does not change it. All disks begin [`Healthy`](SimDiskState::Healthy). A disk that returns
+    /// after it was failed or gone has the contents of the moment it left. Operations in flight at that moment have
+    /// ended with the error, and have happened or not (see [`SimFaults::unsynced_kept_probability`]).
     ///
     /// # Errors
     /// [`SimConfigError::UnknownDisk`], [`SimConfigError::Disk`] for a factor that is out of range; then nothing has
@@ -266,23 +264,23 @@ impl SimWorld {
         Ok(())
     }
 
-    /// How many operations have come back from the disks since the world began, whatever their result. (A request of a
-    /// shard may be several.) What was refused without reaching a disk, or ended because of a crash or because its disk
-    /// left, does not count.
+    /// Returns how many operations have come back from the disks since the world began, whatever their result. (A
+    /// request of a shard may be several.) Operations refused without reaching a disk, or ended because of a crash or
+    /// because their disk left, do not count.
     #[must_use]
     pub fn landed(&self) -> u64 {
         self.0.machine().landed
     }
 
-    /// What has gone wrong so far.
+    /// Returns the number of faults so far.
     #[must_use]
     pub fn counters(&self) -> SimCounters {
         self.0.machine().dice.counters
     }
 
-    /// The power fails, and comes back: what was in flight ends with `EIO`, files hold what was durable (and of the
-    /// rest what [`SimFaults`] says). Backends made before are dead, everything ends with `EIO` there: drop them, and
-    /// begin again with new ones. The clock goes on.
+    /// Cuts and restores the power: operations in flight end with `EIO`, files hold their durable contents (and the
+    /// part of the rest that [`SimFaults`] decides). Backends made before are dead: they end every operation with
+    /// `EIO`. Drop them, and begin again with new ones. The clock continues.
     pub fn crash(&self) {
         self.0.machine().crash();
         self.0.changed.notify_all();

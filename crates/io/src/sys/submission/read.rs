@@ -1,22 +1,22 @@
-//! What a read costs in CPU time, by the way it takes to the kernel.
+//! The CPU time of a read, by its path to the kernel.
 //!
 //! # Why
-//! A disk of a million operations a second takes more processor than many machines have; how much depends on the way
+//! A disk of a million operations per second takes more processors than many machines have. How many depends on the way
 //! of submission, the kernel and its mitigations, not on the disk.
 //!
 //! # How it works
-//! Reads of one block at random places of a scratch file without a name, past the page cache: through io_uring and
-//! Linux AIO [`READS_AT_A_TIME`] under way and those that came back replaced by one call, by `pread` one after the
-//! other. The CPU time of the whole process over a sample, divided by the reads in it. A sample begins and ends with no
-//! read under way.
+//! Reads single blocks at random places of an unlinked scratch file, past the page cache. Through io_uring and Linux
+//! AIO, [`READS_AT_A_TIME`] are under way and one call replaces all completed ones; by `pread` one follows the other.
+//! The result is the CPU time of the whole process over a sample, divided by the reads in it. A sample begins and ends
+//! with no read under way.
 //!
 //! # Limits
-//! Nothing else of this process may work meanwhile. What the kernel does in interrupts is not in it. On a slow disk few
-//! reads come back for each call, and they cost more.
+//! No other code of this process may work meanwhile. Kernel work in interrupts is not counted. On a slow disk fewer
+//! reads come back per call, and they cost more.
 //!
 //! # Example
-//! 3 samples of 100 ms through io_uring on a disk of 100 000 reads a second: 10 000 reads each, in 25 ms of CPU time:
-//! 2500 ns for each.
+//! 3 samples of 100 ms through io_uring on a disk of 100 000 reads per second: 10 000 reads each, in 25 ms of CPU time:
+//! 2500 ns per read.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -32,27 +32,27 @@ use crate::sys::rusage::process_cpu_ns;
 
 /// Reads under way through an asynchronous interface.
 pub const READS_AT_A_TIME: u32 = 32;
-/// What [`probe_reads`] writes: the scratch file that it reads, in bytes.
+/// Bytes that [`probe_reads`] writes: the size of the scratch file that it reads.
 pub const READ_FILE_BYTES: u64 = 64 << 20;
-/// A slow disk may end with a shorter file, written in so many nanoseconds.
+/// Longest time to write it, in nanoseconds: on a slow disk the file ends up shorter.
 const FILL_NS: u64 = 1_000_000_000;
 
-/// A way of a read to the kernel.
+/// A path of a read to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPath {
     /// io_uring.
     IoUring,
     /// Linux AIO.
     LinuxAio,
-    /// A blocking call for each.
+    /// A blocking call for each read.
     Pread,
 }
 
 impl ReadPath {
-    /// All of them.
+    /// All paths.
     pub const ALL: [Self; 3] = [Self::IoUring, Self::LinuxAio, Self::Pread];
 
-    /// Name for people and reports.
+    /// Returns the name for people and reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,23 +63,23 @@ impl ReadPath {
     }
 }
 
-/// What [`probe_reads`] found.
+/// Result of [`probe_reads`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadCost {
-    /// CPU time of a read in nanoseconds, of each sample, in order.
+    /// CPU time per read in nanoseconds, one value per sample, in order.
     pub cpu_ns_per_read: Vec<f64>,
     /// Reads of all samples.
     pub reads: u64,
-    /// Bytes of a read: 4096, or what direct I/O asks for where that is more.
+    /// Bytes of a read: 4096, or the requirement of direct I/O if that is more.
     pub block_bytes: u32,
 }
 
-/// Measures what a read costs on `path`, in `samples` of about `sample_ns` each; fewer when `is_stopped` says so, and
-/// then perhaps none. Writes at most [`READ_FILE_BYTES`] into `directory`, to a file without a name.
+/// Measures the CPU time of a read by `path`, in `samples` of about `sample_ns` each. If `is_stopped` returns true,
+/// ends with fewer samples, perhaps none. Writes at most [`READ_FILE_BYTES`] into `directory`, to an unlinked file.
 ///
 /// # Errors
-/// When the directory cannot be written to, its file system has no direct I/O, or the way is denied here: what
-/// happened, why, and what to do. A read that fails or is short.
+/// If the directory cannot be written to, its file system has no direct I/O, or the path is denied here: each with
+/// reason and remedy. A read that fails or is short.
 pub fn probe_reads(
     directory: &Path,
     path: ReadPath,
@@ -100,7 +100,7 @@ fn sampled(
 ) -> io::Result<ReadCost> {
     let mut reader = Reader::prepare(directory, path)?;
     let mut cpu_ns_per_read = Vec::new();
-    // The first reads find cold caches and a ring that was never used.
+    // The first reads find cold caches and an unused ring.
     reader.read_until(now_ns().saturating_add(sample_ns / 10), is_stopped)?;
     for _ in 0..samples {
         let (begun, cpu_begin_ns) = (reader.begun, process_cpu_ns());
@@ -114,15 +114,15 @@ fn sampled(
     Ok(ReadCost { cpu_ns_per_read, reads: reader.begun, block_bytes: reader.scratch.block_bytes() })
 }
 
-/// Reads blocks of a scratch file. The backend is dropped before the blocks that it reads into, and waits for them when
-/// it is.
+/// Reads blocks of a scratch file. The backend is dropped before the blocks that it reads into, and its drop waits for
+/// the reads.
 struct Reader {
     /// `None`: by `pread`.
     backend: Option<Box<dyn Backend>>,
     scratch: Scratch,
-    /// One for each read under way.
+    /// One per read under way.
     blocks: Vec<AlignedBuf>,
-    /// Those of them that no read is under way to.
+    /// Indices of the blocks without a read under way.
     free: Vec<usize>,
     /// Blocks of the file.
     places: u64,
@@ -142,17 +142,20 @@ impl Reader {
             Some(backend) => Scratch::create(directory, backend.as_mut())?,
             None => Scratch::create(directory, &mut PoolBackend::new(1, 1)?)?,
         };
+
         let block_bytes = scratch.block_bytes();
         let pieces = (READ_FILE_BYTES / u64::from(PIECE_BYTES)) as u32;
         let filled_bytes = scratch.fill(pieces, now_ns().saturating_add(FILL_NS))?;
+
         let depth = if backend.is_some() { READS_AT_A_TIME } else { 1 };
         let blocks: Vec<AlignedBuf> = (0..depth).map(|_| scratch.data(block_bytes)).collect::<io::Result<_>>()?;
+
         let free = (0..blocks.len()).collect();
         let places = (filled_bytes / u64::from(block_bytes)).max(1);
         Ok(Self { backend, scratch, blocks, free, places, begun: 0, random: 0x9E37_79B9_7F4A_7C15 })
     }
 
-    /// Where the next read goes.
+    /// Returns the offset of the next read.
     fn next_offset(&mut self) -> u64 {
         // xorshift64 (Marsaglia 2003): any spread over the file will do.
         self.random ^= self.random << 13;
@@ -162,7 +165,7 @@ impl Reader {
         self.random % self.places * u64::from(self.scratch.block_bytes())
     }
 
-    /// Reads until `end_ns`, at least once, and waits for what is under way then.
+    /// Reads until `end_ns`, at least once, and waits for the reads then under way.
     fn read_until(&mut self, end_ns: u64, is_stopped: &dyn Fn() -> bool) -> io::Result<()> {
         loop {
             match self.backend {
@@ -188,7 +191,7 @@ impl Reader {
         self.scratch.file.read_exact_at(block, offset)
     }
 
-    /// Begins a read into each block that is free.
+    /// Begins a read into each free block.
     fn submit_free(&mut self) -> io::Result<()> {
         let len_bytes = self.scratch.block_bytes();
         while let Some(index) = self.free.pop() {
@@ -197,8 +200,8 @@ impl Reader {
             let memory = Memory::Contiguous { ptr: block.as_mut_ptr(), len_bytes, region: None };
             let read = Operation { key: index as u64, file: self.scratch.id, kind: Kind::Read, offset, memory };
             // SAFETY: the block holds `len_bytes` bytes and belongs to this value; `index` has left `free`, so no other
-            // read goes to it and nobody touches it until its completion has put `index` back; it is freed only after
-            // the drop of `self.backend`, which waits for all completions, also after an error.
+            // read uses it and no code touches it until its completion has put `index` back; it is freed only after the
+            // drop of `self.backend`, which waits for all completions, even after an error.
             match unsafe { backend.submit(read) } {
                 Submit::Queued => {}
                 Submit::Done(result) => {
@@ -212,7 +215,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands over what was begun, and waits until a read has come back.
+    /// Submits the begun reads, and waits until one has come back.
     fn reap(&mut self) -> io::Result<()> {
         let len_bytes = self.scratch.block_bytes();
         let (free, mut checked) = (&mut self.free, Ok(()));

@@ -1,14 +1,14 @@
-//! The file that a probe writes to.
+//! The scratch file of a probe.
 //!
 //! # Why
-//! A probe must not leave anything behind, whatever happens to it, and must never write to a file that was there.
+//! A probe must not leave anything behind, whatever happens to it, and must never write to an existing file.
 //!
 //! # How it works
-//! The file is created exclusively, opened a second time for the calls that go past the backend, and then loses its name,
-//! before a byte is written. The system gives the space back when the last handle is closed.
+//! The file is created exclusively, opened a second time for calls that bypass the backend, and then unlinked, before a
+//! byte is written. The system frees the space when the last handle is closed.
 //!
 //! # Limits
-//! Killed between creating and removing the name, the process leaves one empty file `plimsoll-probe-PID-NUMBER`.
+//! A process killed between creating and unlinking leaves one empty file `plimsoll-probe-PID-NUMBER`.
 //!
 //! # Example
 //! A probe in `/var/lib/data` fills its scratch file with 2 MiB; `ls` shows nothing; `df` shows 2 MiB until it ends.
@@ -25,14 +25,14 @@ use super::now_ns;
 use crate::backend::{Backend, FileId, FileInfo, OpenOptions};
 use crate::buffer::AlignedBuf;
 
-/// Block of a write where the file system's direct I/O asks for no more.
+/// Block of a write, unless the file system's direct I/O requires more.
 const BLOCK_BYTES: u32 = 4096;
-/// What is discarded with one call; scratch files are filled in such pieces, too.
+/// Bytes discarded with one call; scratch files are filled in pieces of this size, too.
 pub(super) const PIECE_BYTES: u32 = 1 << 20;
 
-/// A file for direct I/O that has no name any more: it goes with its last handle, whatever happens.
+/// An unlinked file for direct I/O: it is freed with its last handle, whatever happens.
 pub(super) struct Scratch {
-    /// For the calls that go past the backend.
+    /// For calls that bypass the backend.
     pub(super) file: File,
     pub(super) id: FileId,
     pub(super) info: FileInfo,
@@ -47,7 +47,7 @@ impl Scratch {
         let (id, info) = backend.open(&path, &options)?;
         let flags = libc::O_DIRECT | libc::O_NOFOLLOW;
         let file = std::fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        // Before any error is passed on.
+        // Before any error is returned.
         std::fs::remove_file(&path)?;
         Ok(Self { file: file?, id, info })
     }
@@ -56,7 +56,7 @@ impl Scratch {
         self.info.offset_align_bytes.max(BLOCK_BYTES)
     }
 
-    /// Memory that direct I/O takes, filled so that no disk can take it for zeros.
+    /// Returns memory suitable for direct I/O, filled such that no disk can treat it as zeros.
     pub(super) fn data(&self, len_bytes: u32) -> io::Result<AlignedBuf> {
         let align_bytes = self.info.memory_align_bytes.max(BLOCK_BYTES) as usize;
         let mut data = AlignedBuf::with_align(len_bytes as usize, align_bytes)?;
@@ -72,7 +72,7 @@ impl Scratch {
     }
 
     /// Writes up to `pieces` pieces from the start on, at least one, until `end_ns` (0: all), and makes them durable.
-    /// Returns how many bytes there are.
+    /// Returns the bytes written.
     pub(super) fn fill(&self, pieces: u32, end_ns: u64) -> io::Result<u64> {
         let piece_bytes = PIECE_BYTES.next_multiple_of(self.block_bytes());
         let data = self.data(piece_bytes)?;

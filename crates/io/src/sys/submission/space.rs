@@ -1,15 +1,15 @@
-//! What a flush and giving space back cost.
+//! The cost of a flush and of giving space back.
 //!
 //! # Why
-//! A commit log waits for a flush at every commit, and a store that deletes much discards much; both take the disk's
-//! time away from reads, some disks' for milliseconds.
+//! A commit log waits for a flush at every commit, and a store that deletes much discards much. Both take the disk's
+//! time away from reads, on some disks for milliseconds.
 //!
 //! # How it works
-//! One call at a time, each with its time taken: `fdatasync` behind a direct overwrite, `fallocate(PUNCH_HOLE)` on a
-//! scratch file, `BLKDISCARD` on a range of a block device.
+//! Times one call after the other: `fdatasync` after a direct overwrite, `fallocate(PUNCH_HOLE)` on a scratch file,
+//! `BLKDISCARD` on a range of a block device.
 //!
 //! # Limits
-//! Holes and discards go through a helper thread, as they do on a shard, which adds some microseconds. What happens to
+//! Holes and discards go through a helper thread, as they do on a shard, which adds some microseconds. The effect on
 //! the disk's reads meanwhile is not measured here.
 //!
 //! # Example
@@ -36,33 +36,34 @@ use crate::backend::{Backend, FileId, FileInfo, Kind, Memory, OpenOptions, Opera
 /// Blocks that [`probe_flush`] overwrites in turn.
 const FLUSH_BLOCKS: u32 = 64;
 
-/// What giving space back costs.
+/// The cost of giving space back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiscardCost {
     /// Bytes of each piece: 1 MiB.
     pub piece_bytes: u32,
-    /// Cost of a piece. It includes the way to a helper thread and back, some microseconds.
+    /// Cost of a piece, with the way to a helper thread and back, some microseconds.
     pub piece: OperationCost,
-    /// Bytes that were given back per second, one piece at a time.
+    /// Bytes given back per second, one piece at a time.
     pub bytes_per_s: f64,
 }
 
-/// What an `fdatasync` costs after a direct overwrite of one block (the write itself is not counted), in a scratch file
-/// in `directory`.
+/// Measures an `fdatasync` after a direct overwrite of one block (without the write itself), in a scratch file in
+/// `directory`.
 ///
 /// # Errors
-/// As [`probe_submissions`](super::probe_submissions), but for AIO and context switches, which it does not need.
+/// As [`probe_submissions`](super::probe_submissions), except those of AIO and context switches, which it does not
+/// need.
 pub fn probe_flush(directory: &Path, limits: ProbeLimits) -> io::Result<OperationCost> {
     flush_times(directory, limits)
         .map(|times_ns| cost(&times_ns))
         .map_err(|error| explain("cannot probe flushes in", directory, &error))
 }
 
-/// What `fallocate(PUNCH_HOLE)` costs for each MiB of a scratch file that has been written, in `directory`. Writes one
-/// MiB for each operation of `limits`, for at most half of its time.
+/// Measures `fallocate(PUNCH_HOLE)` for each MiB of a written scratch file in `directory`. Writes one MiB for each
+/// operation of `limits`, for at most half of its time.
 ///
 /// # Errors
-/// `Unsupported`, with the reason, where the file system cannot punch holes; else as [`probe_flush`].
+/// `Unsupported`, with the reason, if the file system cannot punch holes; otherwise as [`probe_flush`].
 pub fn probe_discard(directory: &Path, limits: ProbeLimits) -> io::Result<DiscardCost> {
     let start_ns = now_ns();
     let end_ns = start_ns.saturating_add(limits.time_ns);
@@ -75,13 +76,13 @@ pub fn probe_discard(directory: &Path, limits: ProbeLimits) -> io::Result<Discar
     probe().map_err(|error| explain("cannot probe discards in", directory, &error))
 }
 
-/// What discarding (`BLKDISCARD`) costs for each MiB of `range_bytes` of a block device. **The data there is lost.** Only
-/// whole pieces of 1 MiB from the start of the range are discarded, as many as `limits` allow; nothing else of the
-/// device is touched. The device is claimed meanwhile, so that nobody can mount it.
+/// Measures discarding (`BLKDISCARD`) for each MiB of `range_bytes` of a block device. **The data there is lost.**
+/// Discards only whole pieces of 1 MiB from the start of the range, as many as `limits` allow, and touches nothing else
+/// on the device. Claims the device meanwhile, so that it cannot be mounted.
 ///
 /// # Errors
-/// `InvalidInput` when `device` is not a block device, or the range holds no whole MiB, is not aligned to the device's
-/// sectors or is not all on the device; `ResourceBusy` when the device is in use; `Unsupported`, with the reason, when it
+/// `InvalidInput` if `device` is not a block device, or the range holds no whole MiB, is not aligned to the device's
+/// sectors or is not all on the device; `ResourceBusy` if the device is in use; `Unsupported`, with the reason, if it
 /// cannot discard.
 pub fn probe_discard_device(device: &Path, range_bytes: Range<u64>, limits: ProbeLimits) -> io::Result<DiscardCost> {
     let end_ns = now_ns().saturating_add(limits.time_ns);
@@ -118,7 +119,7 @@ fn flush_times(directory: &Path, limits: ProbeLimits) -> io::Result<Vec<u64>> {
     Ok(times_ns)
 }
 
-/// The part of `range_bytes` that is discarded: whole pieces, no more than `pieces`.
+/// Returns the part of `range_bytes` to discard: whole pieces, at most `pieces`.
 fn whole_pieces(range_bytes: &Range<u64>, pieces: u32, info: &FileInfo) -> io::Result<Range<u64>> {
     let invalid = |message: String| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     let (start, end) = (range_bytes.start, range_bytes.end);
@@ -145,11 +146,13 @@ fn discard_pieces(
 ) -> io::Result<DiscardCost> {
     let mut times_ns = Vec::new();
     let kind = Kind::Discard { len_bytes: u64::from(PIECE_BYTES) };
+
     for (key, offset) in (0_u64..).zip(range_bytes.step_by(PIECE_BYTES as usize)) {
         if key > 0 && now_ns() >= end_ns {
             break;
         }
         let discard = Operation { key, file, kind, offset, memory: Memory::None };
+
         let start_ns = now_ns();
         // SAFETY: a discard names no memory.
         let mut answer = match unsafe { backend.submit(discard) } {
@@ -162,6 +165,7 @@ fn discard_pieces(
             backend.reap(&mut |completion| answer = Some(completion.result));
         }
         times_ns.push(now_ns().saturating_sub(start_ns));
+
         if let Some(Err(errno)) = answer {
             return Err(discard_error(errno));
         }

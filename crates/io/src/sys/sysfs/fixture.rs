@@ -1,6 +1,6 @@
 //! A `/sys` of the tests' own, in the temporary directory; removed when dropped.
 //!
-//! Directories lie in `devices/`, as in the kernel's tree, and links lead there.
+//! Directories are in `devices/`, as in the kernel's tree, and links lead there.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use std::{fs, io};
 pub(in crate::sys) struct Tree(PathBuf);
 
 impl Tree {
-    /// An empty one. `name` is a test's own.
+    /// Returns an empty tree. `name` is a test's own.
     pub(in crate::sys) fn new(name: &str) -> io::Result<Tree> {
         let root = std::env::temp_dir().join(format!("plimsoll-sysfs-{}-{name}", std::process::id()));
         fs::create_dir_all(root.join("devices"))?;
         Ok(Tree(root))
     }
 
-    /// Instance stores nvme0n1 to nvme3n1 (1000 GiB) with a partition each (999 GiB), the raid0 md0 of the partitions
-    /// with chunks of 512 KiB, and the LVM volume dm-0 (vg0-data) on it.
+    /// Returns instance stores nvme0n1 to nvme3n1 (1000 GiB) with a partition each (999 GiB), the raid0 md0 of the
+    /// partitions with chunks of 512 KiB, and the LVM volume dm-0 (vg0-data) on it.
     pub(in crate::sys) fn raid_of_four(name: &str) -> io::Result<Tree> {
         let tree = Tree::new(name)?;
         tree.disk("md0", 9, 0, 3996 << 30)?;
@@ -41,13 +41,13 @@ impl Tree {
         &self.0
     }
 
-    /// A whole disk.
+    /// Adds a whole disk.
     pub(in crate::sys) fn disk(&self, name: &str, major: u32, minor: u32, size_bytes: u64) -> io::Result<()> {
         self.link(&format!("block/{name}"), &format!("devices/{name}"))?;
         self.device(name, name, major, minor, size_bytes)
     }
 
-    /// A partition `name` of `disk`.
+    /// Adds a partition `name` of `disk`.
     pub(in crate::sys) fn partition(
         &self,
         disk: &str,

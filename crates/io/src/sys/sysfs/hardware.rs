@@ -1,19 +1,19 @@
-//! What a disk is: model, firmware, size, link, and whether its data outlives the machine.
+//! The hardware of a disk: model, firmware, size, link, and whether its data outlives the machine.
 //!
 //! # Why
-//! A figure is of a model with a firmware behind a link of some width; without them it cannot be compared. In a cloud
+//! A figure belongs to a model with a firmware on a link of some width; without them it cannot be compared. In a cloud
 //! the model also tells whether the data is lost when the instance stops, and whether the rate is on credit.
 //!
 //! # How it works
-//! `block/DISK/device` is the device behind the disk (for NVMe its controller), `device/device` what that is attached
-//! to: for NVMe the PCI function, which knows its link. A link carries GT/s times lanes bits a second, less what its
-//! encoding takes: 8 of 10 bits are data at 2.5 and 5 GT/s, 128 of 130 at 8 to 32, 236 of 256 bytes from 64 on
-//! (PCI Express base specification).
+//! `block/DISK/device` is the device behind the disk (for NVMe its controller), `device/device` the device to which
+//! that is attached: for NVMe the PCI function, which knows its link. A link carries GT/s times lanes bits per second,
+//! less its encoding: 8 of 10 bits are data at 2.5 and 5 GT/s, 128 of 130 at 8 to 32, 236 of 256 bytes from 64 on (PCI
+//! Express base specification).
 //!
 //! # Limits
 //! The link is that of the disk's own port; a switch above it may be narrower. Protocol headers take some per cent
-//! more. With NVMe multipath a disk hangs on a subsystem instead of a controller, and the link is not known. Which
-//! models are whose is a list ([`Keeping`]); models that are not on it are [`Keeping::Unknown`].
+//! more. With NVMe multipath a disk hangs on a subsystem instead of a controller, and the link is unknown. A list maps
+//! models to clouds ([`Keeping`]); models not on it are [`Keeping::Unknown`].
 //!
 //! # Example
 //! An `Amazon EC2 NVMe Instance Storage` at `8.0 GT/s PCIe` with 4 lanes: 8e9 x 4 x 128 / 130 / 8 = 3 938 461 538 bytes
@@ -23,18 +23,18 @@ use std::path::Path;
 
 use super::{parsed, size_bytes, text};
 
-/// What is known of a disk; `None` where the kernel does not say.
+/// Properties of a disk; `None` if the kernel does not report one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
-    /// `Samsung SSD 980 PRO 1TB`, as the disk calls itself.
+    /// The model as the disk reports it: `Samsung SSD 980 PRO 1TB`.
     pub model: Option<String>,
-    /// Serial number (NVMe, virtio), or else the identifier that SCSI gives (`wwid`).
+    /// Serial number (NVMe, virtio), or else SCSI's identifier (`wwid`).
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
     /// Size in bytes.
     pub size_bytes: Option<u64>,
-    /// What its PCIe link carries each way, in bytes a second, after encoding.
+    /// Capacity of its PCIe link in each direction, in bytes per second, after encoding.
     pub link_bytes_per_s: Option<u64>,
     /// Whether its data outlives the machine.
     pub keeping: Keeping,
@@ -43,7 +43,7 @@ pub struct Hardware {
 /// Whether the data on a disk outlives the (virtual) machine, as far as its model tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeping {
-    /// The model does not tell. Usual outside of clouds.
+    /// The model does not tell; usual outside of clouds.
     #[default]
     Unknown,
     /// A disk of the host: its data is lost when the instance stops.
@@ -52,7 +52,7 @@ pub enum Keeping {
     Network,
 }
 
-/// Models of the clouds' disks: as AWS, Google Cloud and Azure name them to a Linux guest, on NVMe and SCSI.
+/// Models of the clouds' disks, as AWS, Google Cloud and Azure name them to a Linux guest, on NVMe and SCSI.
 const CLOUD_MODELS: [(&str, Keeping); 8] = [
     ("Amazon EC2 NVMe Instance Storage", Keeping::Ephemeral),
     ("Amazon Elastic Block Store", Keeping::Network),
@@ -64,7 +64,7 @@ const CLOUD_MODELS: [(&str, Keeping); 8] = [
     ("MSFT NVMe Accelerator v1.0", Keeping::Network),
 ];
 
-/// Reads what `disk` (a whole disk's name) is. Files that are missing or odd give `None`.
+/// Reads the hardware of `disk` (a whole disk's name). Missing or unreadable files give `None`.
 #[must_use]
 pub fn hardware(root: &Path, disk: &str) -> Hardware {
     let directory = root.join("block").join(disk).join("device");
@@ -92,8 +92,8 @@ fn keeping(model: &str) -> Keeping {
     }
 }
 
-/// Speeds of PCIe generations 1 to 6: as the kernel writes them, in megatransfers a second and lane, and which part of
-/// what goes over the wire is data.
+/// Speeds of PCIe generations 1 to 6: as the kernel writes them, in megatransfers per second and lane, and the part of
+/// the bytes on the wire that is data.
 const LINK_SPEEDS: [(&str, u64, (u64, u64)); 6] = [
     ("2.5", 2_500, (8, 10)),
     ("5.0", 5_000, (8, 10)),
@@ -103,11 +103,11 @@ const LINK_SPEEDS: [(&str, u64, (u64, u64)); 6] = [
     ("64.0", 64_000, (236, 256)),
 ];
 
-/// What the link of a PCI function carries, from `16.0 GT/s PCIe` and a number of lanes.
+/// Returns the capacity of a PCI function's link, from `16.0 GT/s PCIe` and a number of lanes.
 fn link_bytes_per_s(function: &Path) -> Option<u64> {
     let lanes: u64 = parsed(function, "current_link_width")?;
     let line = text(function, "current_link_speed")?;
-    // Kernels before 5.10 leave out what is zero behind the point.
+    // Kernels before 5.10 omit a zero after the point.
     let (speed, _) = line.split_once(" GT/s")?;
     let is_same = |known: &str| known == speed || known.strip_suffix(".0") == Some(speed);
     let (_, megabits_per_s, (data, of)) = LINK_SPEEDS.into_iter().find(|(known, ..)| is_same(known))?;

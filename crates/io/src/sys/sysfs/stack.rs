@@ -1,16 +1,16 @@
-//! What lies between a file system and the disks: md arrays, device mapper, loop devices; and who holds a device.
+//! The layers between a file system and the disks: md arrays, device mapper, loop devices; and the holders of a device.
 //!
 //! # Why
-//! A request longer than an array's chunk goes to several members, unequal members make the rate depend on the place,
-//! and a loop device measures the file system below it.
+//! A request longer than an array's chunk goes to several members, unequal members make the rate depend on the
+//! position, and a loop device measures the file system below it.
 //!
 //! # How it works
 //! `md/level`, `md/chunk_size` and `md/raid_disks` describe an array; `slaves/` and `holders/` are the links down and
-//! up; `dm/name` is what LVM and device mapper call a volume, `loop/backing_file` the file behind a loop device.
+//! up; `dm/name` is a volume's name in LVM and device mapper, `loop/backing_file` the file behind a loop device.
 //!
 //! # Limits
-//! The stripes of LVM are in the table of device mapper only, which these files do not show. Of several arrays in a
-//! stack the topmost is found.
+//! The stripes of LVM are only in the table of device mapper, which these files do not show. Of several arrays in a
+//! stack, the topmost is found.
 //!
 //! # Example
 //! `dm-0` (LVM) over `md0` (raid0, chunk 512 KiB) over four NVMe partitions: [`raid`] of `dm-0` is `md0` with four
@@ -27,11 +27,11 @@ pub struct Raid {
     pub name: String,
     /// `raid0`, `raid1`, `raid4`, `raid5`, `raid6`, `raid10`, `linear`.
     pub level: String,
-    /// Bytes that lie on a member before the next one follows; `None` where nothing is striped (raid1) or known.
+    /// Bytes that lie on a member before the next one follows; `None` if not striped (raid1) or unknown.
     pub chunk_bytes: Option<u64>,
-    /// Members that the array is made for; missing ones count. `None` where the kernel does not say.
+    /// Number of members of the complete array, including missing ones. `None` if the kernel does not report it.
     pub disks: Option<u32>,
-    /// The members that are there, spares included, sorted by name.
+    /// The present members, spares included, sorted by name.
     pub members: Vec<Member>,
 }
 
@@ -40,15 +40,15 @@ pub struct Raid {
 pub struct Member {
     /// The disk or partition that is the member: `nvme0n1p1`.
     pub name: String,
-    /// The whole disk that it is on.
+    /// The whole disk on which it is.
     pub disk: String,
-    /// Size of the member (not of its disk) in bytes; `None` where the kernel does not say.
+    /// Size of the member (not of its disk) in bytes; `None` if the kernel does not report it.
     pub size_bytes: Option<u64>,
-    /// Model of its disk; `None` where the kernel does not say, as for an array of arrays.
+    /// Model of its disk; `None` if the kernel does not report it, as for an array of arrays.
     pub model: Option<String>,
 }
 
-/// The array that `name` is, is a partition of, or lies on; the topmost of several. `None` where there is none.
+/// Returns the array that `name` is, is a partition of, or lies on; the topmost of several. `None` if there is none.
 #[must_use]
 pub fn raid(root: &Path, name: &str) -> Option<Raid> {
     raid_within(root, name, DEPTH_MAX)
@@ -72,32 +72,32 @@ fn member(root: &Path, name: String) -> Member {
     Member { size_bytes: size_bytes(root, &name), disk, model, name }
 }
 
-/// What device mapper calls `name`, as in `/dev/mapper`: `vg0-data` for `dm-0`.
+/// Returns the name of `name` in device mapper, as in `/dev/mapper`: `vg0-data` for `dm-0`.
 #[must_use]
 pub fn dm_name(root: &Path, name: &str) -> Option<String> {
     text(&root.join("class/block").join(name).join("dm"), "name")
 }
 
-/// The file behind the loop device that `name` is, or is a partition of.
+/// Returns the file behind the loop device that `name` is, or is a partition of.
 #[must_use]
 pub fn backing_file(root: &Path, name: &str) -> Option<PathBuf> {
     text(&root.join("block").join(disk_of(root, name)).join("loop"), "backing_file").map(PathBuf::from)
 }
 
-/// Devices that are made of `name` (a disk or a partition): arrays, LVM volumes, caches. Sorted.
+/// Returns the devices made of `name` (a disk or a partition): arrays, LVM volumes, caches. Sorted.
 #[must_use]
 pub fn holders(root: &Path, name: &str) -> Vec<String> {
     sorted(names_in(&root.join("class/block").join(name).join("holders")))
 }
 
-/// The partitions of `disk`, sorted by name.
+/// Returns the partitions of `disk`, sorted by name.
 #[must_use]
 pub fn partitions(root: &Path, disk: &str) -> Vec<String> {
     let directory = root.join("block").join(disk);
     sorted(names_in(&directory).into_iter().filter(|name| directory.join(name).join("partition").exists()).collect())
 }
 
-/// What `name` (a disk or a partition) is made of, sorted; empty for a disk at the bottom.
+/// Returns the parts of which `name` (a disk or a partition) is made, sorted; empty for a disk at the bottom.
 #[must_use]
 pub fn below(root: &Path, name: &str) -> Vec<String> {
     let own = names_in(&root.join("class/block").join(name).join("slaves"));
