@@ -9,7 +9,7 @@
 //! The owner of a reactor turns it:
 //! ```text
 //!   submit*  ->  park  =  dispatch (gates, backend.submit)  +  flush and sleep until something happens
-//!   reap     ->  what has ended, as a list of `Done`
+//!   reap     ->  what has ended, as a list of `Done`: of much that has come back at once a part, the rest in the next turns
 //! ```
 //! A request moves its buffer in and gets it back in its [`Done`]. Between shards there are only messages: where a disk has
 //! fewer I/O queues than shards, a request goes to the queue's coordinator as a message and comes back as one.
@@ -49,6 +49,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use pieces::{LONG_TURN_NS, REAP_MAX};
 use places::Places;
 use plimsoll_core::{Cancel, ClassStats, Dispatch, Latencies, QueueError, RequestId, Snapshot};
 use slab::Slab;
@@ -63,10 +64,6 @@ use crate::request::{Data, Done, Refused, RefusedReason, Request, stand_in_of};
 use crate::topology::Topology;
 use crate::trace::Tracer;
 pub use view::ReactorView;
-
-/// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
-/// passes nothing on before the whole batch has been prepared.
-const FLUSH_EVERY: u32 = 4;
 
 /// Name of a request under way, for [`Reactor::cancel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +181,12 @@ struct Piece {
     iov: Option<Box<[libc::iovec]>>,
 }
 
+/// A piece that has come back: not before `since_ns`.
+struct Back {
+    completion: Completion,
+    since_ns: u64,
+}
+
 /// See the module's documentation.
 pub struct Reactor {
     // First, so that it is dropped first: a backend waits for its operations, and only then may their memory go.
@@ -206,7 +209,10 @@ pub struct Reactor {
     /// The disk that is served first in the next turn.
     first_disk: usize,
     finished: Vec<Done>,
-    reaped: Vec<Completion>,
+    /// What has come back from the backend and was not seen to its end yet, oldest first.
+    reaped: VecDeque<Back>,
+    /// Pieces that the backend took since it was last flushed.
+    unflushed: u32,
     jobs: VecDeque<crate::shard::Job>,
     classes_epoch: u64,
     /// The number of the last request.
@@ -215,8 +221,8 @@ pub struct Reactor {
     now_ns: u64,
     /// Until when nothing had come back unseen: the last look, or the end of the last sleep.
     looked_ns: u64,
-    /// For how long what the last look saw may have been back.
-    late_ns: u64,
+    /// When this turn began: the last reap, or the end of the last sleep.
+    turned_ns: u64,
 }
 
 impl Reactor {
@@ -250,14 +256,15 @@ impl Reactor {
             pieces: Slab::new(),
             first_disk: 0,
             finished: Vec::new(),
-            reaped: Vec::new(),
+            reaped: VecDeque::new(),
+            unflushed: 0,
             jobs: VecDeque::new(),
             classes_epoch: 0,
             number: topology.recorder().last_number(shard),
             tracer: Tracer::new(topology.recorder(), shard),
             now_ns,
             looked_ns: now_ns,
-            late_ns: 0,
+            turned_ns: now_ns,
         };
         reactor.follow_classes();
         reactor.follow_trace();
@@ -474,43 +481,30 @@ impl Reactor {
         }
     }
 
-    /// Collects what has come back, and gives what has ended to `done`. Does not block.
+    /// Collects what has come back, and gives what has ended to `done`. Does not block. Of much that has come back at once some is
+    /// left to the next calls, so that what may go now can be sent before; [`Reactor::park`] does not sleep then. Who computes for
+    /// long between two calls gets all.
     pub fn reap(&mut self, done: &mut Vec<Done>) {
         self.look();
+        let is_long_turn = self.now_ns.saturating_sub(self.turned_ns) > LONG_TURN_NS;
+        self.turned_ns = self.now_ns;
+        self.see_to(if is_long_turn { usize::MAX } else { REAP_MAX });
         self.read_mail();
         self.follow_classes();
         if self.tracer.is_on() {
             self.note_callbacks();
         }
-        done.append(&mut self.finished);
-    }
-
-    /// Sees what has come back from the backend. Whether anything has.
-    fn look(&mut self) -> bool {
-        self.now_ns = self.backend.now_ns();
-        self.late_ns = self.now_ns.saturating_sub(self.looked_ns);
-        self.looked_ns = self.now_ns;
-        self.follow_trace();
-        self.collect_completions()
-    }
-
-    fn collect_completions(&mut self) -> bool {
-        let mut reaped = std::mem::take(&mut self.reaped);
-        self.backend.reap(&mut |completion| reaped.push(completion));
-        if self.tracer.is_on() {
-            self.note_completed(&reaped);
+        if done.is_empty() {
+            std::mem::swap(done, &mut self.finished);
+        } else {
+            done.append(&mut self.finished);
         }
-        let is_any = !reaped.is_empty();
-        for completion in reaped.drain(..) {
-            self.piece_is_back(completion.key as usize, completion.result);
-        }
-        self.reaped = reaped;
-        is_any
     }
 
     /// The shard has slept until now, by the backend's clock: what comes back next is seen as it comes.
     pub(crate) fn has_slept(&mut self) {
         self.looked_ns = self.backend.now_ns();
+        self.turned_ns = self.looked_ns;
     }
 
     /// Sends to the backend what may go now, of each disk in turn. Does not block.
@@ -522,16 +516,9 @@ impl Reactor {
         self.now_ns = self.backend.now_ns();
         let disks = self.queues.len();
         self.first_disk = (self.first_disk + 1) % disks;
-        let mut sent = 0;
         for turn in 0..disks {
             let disk = (self.first_disk + turn) % disks;
-            while self.send_stalled(disk) && self.dispatch_one(disk) {
-                sent += 1;
-                if sent % FLUSH_EVERY == 0 {
-                    // An error shows again in the flush that ends the turn.
-                    let _ = self.backend.flush();
-                }
-            }
+            while self.send_stalled(disk) && self.dispatch_one(disk) {}
         }
     }
 
@@ -541,6 +528,7 @@ impl Reactor {
     /// When the backend is broken.
     pub fn flush(&mut self) -> io::Result<()> {
         self.check_broken()?;
+        self.unflushed = 0;
         let flushed = self.backend.flush();
         self.heed(flushed)
     }
@@ -555,7 +543,10 @@ impl Reactor {
         self.check_broken()?;
         self.dispatch();
         // What has come back by now has waited for this look; what comes during the sleep wakes us.
-        if self.has_something() || self.look() || self.has_something() {
+        if !self.has_something() {
+            self.look();
+        }
+        if self.has_something() {
             return self.flush();
         }
         // Not for longer than this, however far away the wake-up is: a limit that is lifted must be felt.
@@ -570,6 +561,7 @@ impl Reactor {
         if wakeup_ns.is_some_and(|at| at <= self.now_ns) {
             return self.flush();
         }
+        self.unflushed = 0;
         let waited = self.backend.wait(wakeup_ns);
         self.has_slept();
         self.heed(waited)
@@ -577,7 +569,10 @@ impl Reactor {
 
     /// Whether there is something to do before anything comes back from the backend.
     fn has_something(&self) -> bool {
-        !self.finished.is_empty() || !self.jobs.is_empty() || self.topology.mailboxes().has_mail(self.shard)
+        !self.finished.is_empty()
+            || !self.reaped.is_empty()
+            || !self.jobs.is_empty()
+            || self.topology.mailboxes().has_mail(self.shard)
     }
 
     /// Sees whether a record has begun or ended.

@@ -7,7 +7,8 @@
 //! *Setting up.* The ring is made for one thread with deferred task work (Linux 6.1: completions are only posted when
 //! this thread asks, which keeps interrupts of its work away); an older kernel gets the flags it knows. A no-op is sent
 //! round once, so that a ring which can be made but not used is found out at once.
-//! *Submitting.* `submit` fills an entry, `flush` enters the kernel once for all of them. Files are registered (up to
+//! *Submitting.* `submit` fills an entry, `flush` enters the kernel once for all of them, and so does the sleep, where nothing is
+//! there to be reaped. Files are registered (up to
 //! [`REGISTERED_FILES`], the rest go by descriptor), and memory of a registered region goes without page lookups.
 //! *Reaping.* With deferred task work the kernel raises a flag in shared memory when completions could be posted;
 //! `reap` enters the kernel only when it sees that flag (or an overflow).
@@ -22,8 +23,10 @@
 //! `RLIMIT_MEMLOCK`. When the kernel refuses entries for want of memory they stay in the ring and are offered again.
 //!
 //! # Example
-//! Three reads are submitted (no system call), `flush` enters once. `wait(None, 2)` enters, sleeps, sees one
-//! completion, enters again, sees the second, returns. `reap` gives both and makes no system call.
+//! Three reads are submitted (no system call). `wait(None)` enters once: it hands them over, and sleeps until one has come back.
+//! `reap` gives it, and makes no system call.
+
+mod ring;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,8 +35,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::types::{Fd, FsyncFlags, Timespec};
 use io_uring::{IoUring, opcode, squeue};
+use ring::Ring;
 
 use super::doorbell::Doorbell;
 use super::file::{FileTable, OsFile, unknown_file, validate};
@@ -74,7 +78,7 @@ struct RingFile {
 
 /// See the module's documentation.
 pub struct UringBackend {
-    ring: IoUring,
+    ring: Ring,
     doorbell: Arc<Doorbell>,
     files: FileTable<RingFile>,
     /// Size of the ring's file table; 0 where the kernel has none.
@@ -115,7 +119,7 @@ impl UringBackend {
         let doorbell = Doorbell::new()?;
         let wake: WakeHandle = Arc::<Doorbell>::clone(&doorbell);
         let mut backend = Self {
-            ring,
+            ring: Ring::new(ring),
             doorbell,
             files: FileTable::new(),
             file_places: 0,
@@ -145,7 +149,7 @@ impl UringBackend {
         // SAFETY: a no-op names no memory.
         unsafe { self.push(&entry) }.map_err(|()| io::Error::other("a new ring is full"))?;
         loop {
-            match self.ring.submitter().submit_and_wait(1) {
+            match self.ring.enter(1) {
                 Ok(_) if self.ring.completion().next().is_some() => return Ok(()),
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
@@ -176,7 +180,7 @@ impl UringBackend {
     /// Enters the kernel until it has taken every entry, or cannot take more now.
     fn submit_entries(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
-            match self.ring.submitter().submit() {
+            match self.ring.enter(0) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => match error.raw_os_error() {
@@ -199,7 +203,16 @@ impl UringBackend {
         if held_back {
             // Also hands over new entries, which does no harm. When it fails nothing is lost: the flags stay up, and
             // the next flush or wait meets the same error and reports it.
-            let _ = self.ring.submitter().submit();
+            let _ = self.ring.enter(0);
+        }
+    }
+
+    /// Moves what has been posted to `ready`; where that is nothing, what is held back. What comes besides waits for the next enter,
+    /// which hands over something too.
+    fn look(&mut self) {
+        if !self.collect() {
+            self.post_held_back();
+            self.collect();
         }
     }
 
@@ -244,10 +257,9 @@ impl UringBackend {
             let (seconds, rest_ns) = clock::until(deadline_ns);
             Timespec::new().sec(seconds.min(i64::MAX as u64)).nsec(rest_ns)
         });
-        let arguments = SubmitArgs::new();
         let slept = match timeout.as_ref() {
-            Some(timeout) => self.ring.submitter().submit_with_args(1, &arguments.timespec(timeout)),
-            None => self.ring.submitter().submit_and_wait(1),
+            Some(timeout) => self.ring.enter_for(timeout),
+            None => self.ring.enter(1),
         };
         match slept.map_err(|error| (error.raw_os_error(), error)) {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => Ok(()),
@@ -499,21 +511,19 @@ unsafe impl Backend for UringBackend {
 
     fn reap(&mut self, sink: &mut dyn FnMut(Completion)) -> usize {
         self.forget_regions();
-        self.post_held_back();
-        self.collect();
+        self.look();
         let count = self.ready.len();
         self.ready.drain(..).for_each(sink);
         count
     }
 
     fn wait(&mut self, deadline_ns: Option<u64>) -> io::Result<()> {
-        self.submit_entries()?;
         loop {
-            self.post_held_back();
-            self.collect();
+            self.look();
             let late = deadline_ns.is_some_and(|deadline_ns| clock::now_ns() >= deadline_ns);
             if self.doorbell.take_woken() || !self.ready.is_empty() || late {
-                return Ok(());
+                // Else the sleep hands over what is new.
+                return self.submit_entries();
             }
             if !self.arm_wake() {
                 self.submit_entries()?;
@@ -553,7 +563,7 @@ impl Drop for UringBackend {
             if self.wake_armed {
                 self.doorbell.signal();
             }
-            let entered = self.ring.submitter().submit_and_wait(1);
+            let entered = self.ring.enter(1);
             let any = self.collect();
             if entered.is_err() && !any {
                 std::thread::sleep(RETRY);
@@ -610,6 +620,63 @@ mod tests {
             while keys.len() < 8 {
                 backend.reap(&mut |completion| keys.push(completion.key));
                 assert!(begin.elapsed() < Duration::from_secs(60), "{flags:?}: {keys:?} came back without a sleep");
+            }
+        }
+    }
+
+    /// A sleep hands over what is new: the kernel is entered for nothing else.
+    #[test]
+    fn a_turn_enters_once() {
+        let path = std::env::temp_dir().join(format!("plimsoll-uring-enters-{}", std::process::id()));
+        for flags in FLAGS {
+            let mut backend = match UringBackend::with_flags(16, &[flags]) {
+                Ok(backend) => backend,
+                Err(error) => {
+                    skip(format_args!("a ring with flags {flags:?} cannot be made here: {error}"));
+                    continue;
+                }
+            };
+            let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+            let (file, _) = backend.open(&path, &options).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            let mut enters = |what: &str, key: Option<u64>, deadline_ns: Option<u64>| {
+                let before = backend.ring.enters;
+                let kind = Kind::Sync { data_only: false };
+                if let Some(key) = key {
+                    let operation = Operation { key, file, kind, offset: 0, memory: Memory::None };
+                    // SAFETY: a sync names no memory.
+                    assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
+                }
+                backend.wait(deadline_ns).unwrap();
+                let mut keys = Vec::new();
+                backend.reap(&mut |completion| keys.push(completion.key));
+                assert_eq!(keys, key.into_iter().collect::<Vec<_>>(), "{flags:?}, {what}");
+                assert_eq!(backend.ring.enters - before, 1, "{flags:?}, {what}");
+            };
+            // Twice: the first sleep also has the eventfd watched.
+            (0..2).for_each(|key| enters("an operation", Some(key), None));
+            enters("nothing until a time", None, Some(clock::now_ns() + 20_000_000));
+            // Nobody sleeps, and what is new goes out all the same.
+            backend.wake_handle().wake();
+            let operation =
+                Operation { key: 7, file, kind: Kind::Sync { data_only: true }, offset: 0, memory: Memory::None };
+            // SAFETY: a sync names no memory.
+            assert_eq!(unsafe { backend.submit(operation) }, Submit::Queued);
+            let before = backend.ring.enters;
+            backend.wait(None).unwrap();
+            assert!(backend.ring.submission().is_empty());
+            assert_eq!(backend.ring.enters - before, 1, "{flags:?}, woken");
+        }
+    }
+
+    /// A thread has sixteen places for descriptors of rings: who gets none works all the same, and who goes leaves his.
+    #[test]
+    fn more_rings_than_places_for_their_descriptors() {
+        for _ in 0..2 {
+            let made: io::Result<Vec<UringBackend>> = (0..20).map(|_| UringBackend::new(2)).collect();
+            match made {
+                Ok(mut rings) => rings.iter_mut().for_each(|ring| ring.try_round_trip().unwrap()),
+                Err(error) => return skip(format_args!("20 rings cannot be made here: {error}")),
             }
         }
     }

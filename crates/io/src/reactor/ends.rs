@@ -74,6 +74,8 @@ impl Reactor {
         {
             let errno = error.raw_os_error().unwrap_or(libc::ESHUTDOWN);
             self.broken = Some(errno);
+            // What has come back by now has ended as it has.
+            self.see_to(usize::MAX);
             self.end_all(errno);
         }
         answer
@@ -115,11 +117,12 @@ impl Drop for Reactor {
                     self.refuse_piece(key, libc::ECANCELED);
                 }
             }
-            if self.backend.in_flight() == 0 {
+            if self.backend.in_flight() == 0 && self.reaped.is_empty() {
                 break;
             }
-            let waited = self.backend.wait(None);
-            self.collect_completions();
+            let waited = if self.reaped.is_empty() { self.backend.wait(None) } else { Ok(()) };
+            self.look();
+            self.see_to(usize::MAX);
             if waited.is_err() {
                 break;
             }

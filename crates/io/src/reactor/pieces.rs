@@ -17,7 +17,7 @@
 
 use plimsoll_core::{Dispatch, Op, Outcome, Progress};
 
-use super::{Pending, Piece, Place, Reactor, reason_of};
+use super::{Back, Pending, Piece, Place, Reactor, reason_of};
 use crate::backend::{FileId, Kind, Memory, OpResult, Operation, Submit, error_number};
 use crate::request::{RequestError, RequestKind, memory};
 
@@ -25,17 +25,34 @@ use crate::request::{RequestError, RequestKind, memory};
 /// on a long one for long. As much as RocksDB deletes at once for that reason (`bytes_max_delete_chunk`).
 pub(super) const DISCARD_PART_BYTES: u64 = 64 << 20;
 
+/// So much of what has come back is seen to its end in a turn; then what may go is sent, before the rest is looked at. A disk that
+/// has finished many waits for the whole round else.
+pub(super) const REAP_MAX: usize = 8;
+
+/// A turn longer than this sees to all: a shard that computes for long in each turn would else get no more than [`REAP_MAX`] in that
+/// time. Eight requests of 4 KiB, at 3 us of CPU each, take half of it.
+pub(super) const LONG_TURN_NS: u64 = 50_000;
+
+/// After so many pieces the system gets what there is: the disk works on them while the next are made ready. The kernel
+/// passes nothing on before the whole batch has been prepared.
+const FLUSH_EVERY: u32 = 8;
+
 impl Reactor {
     /// Sends what is older than anything queued; `false` when the backend has no room, which the queue of `disk` is told.
     pub(super) fn send_stalled(&mut self, disk: usize) -> bool {
         while let Some(key) = self.stalled[disk].pop_front() {
-            if !self.places.has_room(disk, self.backend.in_flight()) || !self.send_piece(key, None) {
+            if !self.has_room(disk) || !self.send_piece(key, None) {
                 self.stalled[disk].push_front(key);
                 self.no_room(disk);
                 return false;
             }
         }
         true
+    }
+
+    /// Whether there is a place for an operation of `disk`. What has come back and was not seen to yet has its place still.
+    fn has_room(&self, disk: usize) -> bool {
+        self.places.has_room(disk, self.backend.in_flight() + self.reaped.len())
     }
 
     fn no_room(&mut self, disk: usize) {
@@ -49,7 +66,7 @@ impl Reactor {
 
     /// Sends the next piece of the queue of `disk`; `false` when there is none that may go.
     pub(super) fn dispatch_one(&mut self, disk: usize) -> bool {
-        if !self.places.has_room(disk, self.backend.in_flight()) {
+        if !self.has_room(disk) {
             self.no_room(disk);
             return false;
         }
@@ -111,6 +128,11 @@ impl Reactor {
             return true;
         }
 
+        if self.unflushed >= FLUSH_EVERY {
+            self.unflushed = 0;
+            // An error shows again in the flush that ends the turn.
+            let _ = self.backend.flush();
+        }
         let operation = self.operation(key, file);
         let before_ns = if self.tracer.is_on() { before_ns.unwrap_or_else(|| self.backend.now_ns()) } else { 0 };
         // SAFETY: the memory belongs to `pending[user_data].request.data` (and the list to `pieces[key].iov`), which this
@@ -125,13 +147,14 @@ impl Reactor {
         }
         match answer {
             Submit::Queued => {
+                self.unflushed += 1;
                 self.places.take(usize::from(self.pieces[key].disk));
                 self.pieces[key].is_in_backend = true;
                 true
             }
             Submit::Busy => false,
             Submit::Done(result) => {
-                self.piece_is_back(key, result);
+                self.piece_is_back(key, result, self.now_ns);
                 true
             }
         }
@@ -159,7 +182,32 @@ impl Reactor {
         Operation { key: key as u64, file, kind, offset: request.offset.saturating_add(u64::from(from)), memory }
     }
 
-    pub(super) fn piece_is_back(&mut self, key: usize, result: OpResult) {
+    /// Collects what has come back from the backend, unless there is enough for a turn.
+    pub(super) fn look(&mut self) {
+        self.now_ns = self.backend.now_ns();
+        self.follow_trace();
+        if self.reaped.len() >= REAP_MAX {
+            return;
+        }
+        let (known, since_ns) = (self.reaped.len(), self.looked_ns);
+        self.looked_ns = self.now_ns;
+        let reaped = &mut self.reaped;
+        self.backend.reap(&mut |completion| reaped.push_back(Back { completion, since_ns }));
+        if self.tracer.is_on() {
+            self.note_completed(known);
+        }
+    }
+
+    /// Tells the queues of the `most` oldest pieces that have come back.
+    pub(super) fn see_to(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(Back { completion, since_ns }) = self.reaped.pop_front() else { return };
+            self.piece_is_back(completion.key as usize, completion.result, since_ns);
+        }
+    }
+
+    /// The piece under `key` is back, and was not before `since_ns`.
+    fn piece_is_back(&mut self, key: usize, result: OpResult, since_ns: u64) {
         let Some(piece) = self.pieces.try_remove(key) else { return };
         if piece.is_in_backend {
             self.places.give_back(usize::from(piece.disk));
@@ -170,8 +218,8 @@ impl Reactor {
         if self.tracer.is_on() {
             self.note_reaped(&piece, result);
         }
+        let late_ns = self.now_ns.saturating_sub(since_ns);
         let Some(queue) = &mut self.queues[usize::from(piece.disk)] else { return };
-        let late_ns = if piece.is_in_backend { self.late_ns } else { 0 };
         match queue.complete(self.now_ns, late_ns, piece.dispatch, outcome) {
             Progress::Pending => {}
             Progress::Finished(finished) => self.is_finished(finished),

@@ -19,7 +19,7 @@ use plimsoll_core::FS_PER_NS;
 use plimsoll_core::trace::{Event, EventKind};
 
 use super::pieces::discard_part;
-use super::{Pending, Piece, Reactor};
+use super::{Back, Pending, Piece, Reactor};
 use crate::backend::{Completion, OpResult};
 use crate::request::{RequestError, RequestKind};
 
@@ -93,14 +93,13 @@ impl Reactor {
         }
     }
 
-    /// These were there when the shard looked, at the time of this turn.
-    pub(super) fn note_completed(&mut self, completions: &[Completion]) {
-        let now_ns = self.now_ns;
-        let late_ns = saturated(self.late_ns);
-        for completion in completions {
-            let Some((piece, pending)) = self.piece_of(completion.key as usize) else { continue };
-            let (event, _) = of_end(piece, pending, EventKind::Completed, now_ns, completion.result);
-            self.record(Event { detail: late_ns, ..event });
+    /// What has come back, but for the `known` oldest, was there when the shard looked, at the time of this turn.
+    pub(super) fn note_completed(&mut self, known: usize) {
+        for at in known..self.reaped.len() {
+            let Back { completion: Completion { key, result }, since_ns } = self.reaped[at];
+            let Some((piece, pending)) = self.piece_of(key as usize) else { continue };
+            let (event, _) = of_end(piece, pending, EventKind::Completed, self.now_ns, result);
+            self.record(Event { detail: saturated(self.now_ns.saturating_sub(since_ns)), ..event });
         }
     }
 
