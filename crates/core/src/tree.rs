@@ -79,10 +79,16 @@ struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) class: u32,
-    /// Device time by which it lags behind the others, and its queue behind the other queues of the class.
-    pub(crate) lag: Cost,
-    pub(crate) lag_in_class: Cost,
     pub(crate) turn: Turn,
+    /// It goes though its turn is still to come: it lags behind nobody.
+    pub(crate) is_early: bool,
+}
+
+/// Device time by which a class lags behind the others, and its queue behind the other queues of the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lag {
+    pub(crate) of_class: Cost,
+    pub(crate) in_class: Cost,
 }
 
 /// What brought a class its turn.
@@ -323,7 +329,7 @@ impl Tree {
             return Ok(None);
         }
         match self.pick_in(ROOT) {
-            Some(class) => Ok(Some(self.picked(class))),
+            Some(class) => Ok(Some(Pick { class, turn: Turn::Picked, is_early: false })),
             None => Err(NotYet),
         }
     }
@@ -394,14 +400,9 @@ impl Tree {
         true
     }
 
-    /// `class` with what it lags: behind the mean of the others where queues compete, and behind who was served last where this
-    /// queue alone decides.
-    #[inline(always)]
-    fn picked(&self, class: u32) -> Pick {
-        let mut pick = Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked };
-        if matches!(self.fairness, Fairness::Decaying { .. }) {
-            return pick;
-        }
+    /// What `class` lags, in virtual time: behind the mean of the others where queues compete, and behind who was served last where
+    /// this queue alone decides.
+    pub(crate) fn lag(&self, class: u32) -> Lag {
         let mut top = class;
         while self.node(top).parent != ROOT && top != ROOT {
             top = self.node(top).parent;
@@ -409,17 +410,14 @@ impl Tree {
         let (root, top) = (self.clock(ROOT), self.clock(top));
         let shares = top.counted_shares();
         if root.queues() <= 1 {
-            pick.lag = clock::between(top.own(), self.served, shares);
-            return pick;
+            return Lag { of_class: clock::between(top.own(), self.served, shares), in_class: Cost::ZERO };
         }
-        if self.clock(class).queues() > 1 {
-            pick.lag_in_class = self.clock(class).lag_of_queue(self.node(class).local);
-        }
+        let of_queues = self.clock(class);
+        let in_class = if of_queues.queues() > 1 { of_queues.lag_of_queue(self.node(class).local) } else { Cost::ZERO };
         // It counts in the mean itself: behind the others it is by more than behind the mean.
         let (weight, own) = (root.weight() as f64, f64::from(shares));
         let behind_fs = clock::between(top.own(), root.mean(), shares).as_fs() as f64;
-        pick.lag = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
-        pick
+        Lag { of_class: Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64), in_class }
     }
 
     /// The class of this queue whose turn comes first, and how much device time must be served to others before it does.
@@ -437,7 +435,7 @@ impl Tree {
         if queues > 1 {
             ahead = ahead.max(clock::distance(self.clock(at).mean(), self.node(at).local, queues));
         }
-        Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
+        Some((Pick { class: at, turn: Turn::Picked, is_early: true }, ahead))
     }
 
     /// Returns which part of the group `above` (of the disk: the root) `class` has in this queue now, or would have if it had work:

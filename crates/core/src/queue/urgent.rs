@@ -8,7 +8,6 @@ use crate::bucket::TICKS_PER_NS;
 use crate::qos::Amount;
 use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
-use crate::units::Cost;
 
 /// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
 const CATCH_UP_NS: u64 = 1_000_000;
@@ -27,7 +26,7 @@ impl IoQueue {
         let (_, class, aged) = candidates.min()?;
         let tree = &self.lanes[lane].tree;
         let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
-        Some(Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn })
+        Some(Pick { class, turn, is_early: false })
     }
 
     /// Since when `class` should go first, and whether because of its age.
