@@ -447,7 +447,8 @@ impl IoQueue {
             at.tree.set_overtime(Cost::ZERO);
         }
         loop {
-            let pick = match self.urgent_pick(now_ns, lane) {
+            let urgent = if self.urgent.is_empty() { None } else { self.urgent_pick(now_ns, lane) };
+            let pick = match urgent {
                 Some(pick) => pick,
                 None => match self.lanes[lane].tree.pick() {
                     Ok(None) => return Ok(None),
@@ -458,7 +459,7 @@ impl IoQueue {
                     },
                 },
             };
-            if !self.park_at_limit(now_ns, lane, pick) {
+            if !(self.any_limits || self.any_targets) || !self.park_at_limit(now_ns, lane, pick) {
                 return self.admit(now_ns, lane, pick).map(Some);
             }
         }
@@ -519,10 +520,14 @@ impl IoQueue {
         if piece.op.direction() == Direction::Write {
             member.queued_writes.take(u32::from(last), piece.len_bytes);
         }
-        stats.aged += u64::from(pick.turn == Turn::Aged);
-        stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
+        if pick.turn != Turn::Picked {
+            stats.aged += u64::from(pick.turn == Turn::Aged);
+            stats.reserved += u64::from(matches!(pick.turn, Turn::Reserved { .. }));
+        }
         self.in_flight += 1;
-        self.charge_qos(now_ns, pick, &piece, u32::from(first));
+        if self.any_limits || self.any_targets || !self.urgent.is_empty() {
+            self.charge_qos(now_ns, pick, &piece, u32::from(first));
+        }
 
         let weight = weight(piece.len_bytes);
         let Lane { tree, overtime_mean, .. } = &mut self.lanes[lane];

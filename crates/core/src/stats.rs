@@ -197,6 +197,7 @@ const BLOCKING: [WaitReason; 3] = [WaitReason::Tokens, WaitReason::Depth, WaitRe
 pub(crate) struct BlockedTime {
     total_ns: [u64; 5],
     now: Option<(WaitReason, u64)>,
+    ended_ns: u64,
 }
 
 impl BlockedTime {
@@ -213,7 +214,13 @@ impl BlockedTime {
         if let Some((reason, since_ns)) = self.now.take() {
             let total_ns = &mut self.total_ns[reason as usize];
             *total_ns = total_ns.saturating_add(now_ns.saturating_sub(since_ns));
+            self.ended_ns = now_ns;
         }
+    }
+
+    /// Nothing has been blocked since `since_ns`.
+    fn is_none_since(&self, since_ns: u64) -> bool {
+        self.now.is_none() && self.ended_ns <= since_ns
     }
 
     pub(crate) fn reason(&self) -> Option<WaitReason> {
@@ -261,15 +268,26 @@ impl WaitMark {
         now_ns: u64,
         total_ns: &mut [u64; 5],
     ) -> Option<WaitReason> {
+        if !blocked.is_none_since(self.since_ns) || limited_ns != self.limited_ns {
+            return self.take_blocked(blocked, limited_ns, now_ns, total_ns);
+        }
+        // The usual case: nothing stood still, others were served.
+        let waited_ns = now_ns.saturating_sub(std::mem::replace(&mut self.since_ns, now_ns));
+        let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
+        *fairness_ns = fairness_ns.saturating_add(waited_ns);
+        Some(WaitReason::Fairness).filter(|_| waited_ns > 0)
+    }
+
+    #[inline(never)]
+    fn take_blocked(
+        &mut self,
+        blocked: &BlockedTime,
+        limited_ns: u64,
+        now_ns: u64,
+        total_ns: &mut [u64; 5],
+    ) -> Option<WaitReason> {
         let next = WaitMark::start(blocked, limited_ns, now_ns);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
-        if (next.blocked_ns, next.limited_ns) == (self.blocked_ns, self.limited_ns) {
-            // The usual case: nothing stood still, others were served.
-            self.since_ns = now_ns;
-            let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
-            *fairness_ns = fairness_ns.saturating_add(waited_ns);
-            return Some(WaitReason::Fairness).filter(|_| waited_ns > 0);
-        }
         let mut by_reason = [0_u64; 5];
         let mut rest_ns = waited_ns;
         let mut give = |reason: WaitReason, ns: u64| {

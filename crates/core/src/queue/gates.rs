@@ -28,6 +28,7 @@ const DIRECTION_PART: u64 = 4;
 impl IoQueue {
     /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
     /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
+    #[cold]
     pub(super) fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<Option<Pick>, Stop> {
         let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else {
             return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));

@@ -14,8 +14,9 @@ const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
     /// A class whose reservation is due, or whose oldest request has waited as long as it may.
+    #[inline(never)]
     pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
-        if self.urgent.is_empty() || self.config.mode == Mode::Drain {
+        if self.config.mode == Mode::Drain {
             return None;
         }
         let due = |class: &&u32| {
@@ -67,8 +68,9 @@ impl IoQueue {
     }
 
     /// Parks the class, or the group above it, that is at its limit; `false` when none is.
+    #[inline(never)]
     pub(super) fn park_at_limit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> bool {
-        if !(self.any_limits || self.any_targets) || self.config.mode == Mode::Drain {
+        if self.config.mode == Mode::Drain {
             return false;
         }
         if let Some(until_ns) = self.gives_way_until(now_ns, lane, pick) {
@@ -195,6 +197,7 @@ impl IoQueue {
     }
 
     /// Moves the tags of the class and of the groups above it.
+    #[inline(never)]
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
             let yields = self.members[pick.class as usize].yields;
