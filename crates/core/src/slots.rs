@@ -27,7 +27,7 @@ pub(crate) struct Slot {
     pub(crate) queued: bool,
     pub(crate) op: Op,
     pub(crate) class: u32,
-    /// Previous and next in the class's FIFO; `next` also threads the free list.
+    /// Previous (of any but the first) and next in the class's FIFO; `next` also threads the free list.
     pub(crate) prev: u32,
     pub(crate) next: u32,
     pub(crate) len_bytes: u32,
@@ -140,13 +140,18 @@ impl Slots {
 
     pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
         let Slot { prev, next, .. } = self.slots[at as usize];
-        match prev {
-            NONE => fifo.head = next,
-            prev => self.slots[prev as usize].next = next,
-        }
+        // Whoever comes to the head keeps its `prev`: its line of the cache may be far away, and nobody asks.
+        let is_head = fifo.head == at;
         match next {
+            NONE if is_head => fifo.tail = NONE,
             NONE => fifo.tail = prev,
+            _ if is_head => {}
             next => self.slots[next as usize].prev = prev,
+        }
+        if is_head {
+            fifo.head = next;
+        } else {
+            self.slots[prev as usize].next = next;
         }
         self.slots[at as usize].queued = false;
     }

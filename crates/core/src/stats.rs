@@ -87,6 +87,9 @@ impl Latencies {
 }
 
 /// What one class has done and waited for. All counters start at zero and only grow, but the first four.
+///
+/// In this order, what each request writes is on the first two lines of a cache.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
     /// Requests queued now, a partly dispatched one included.
@@ -97,14 +100,19 @@ pub struct ClassStats {
     pub queued_bytes: u64,
     /// Device time that queued requests still need, in femtoseconds by the disk model.
     pub queued_fs: u128,
-    /// Reads that came back.
-    pub read: DirectionStats,
-    /// Writes, flushes, discards and allocations that came back.
-    pub write: DirectionStats,
     /// Device time charged, in femtoseconds by the disk model.
     pub consumed_fs: u128,
     /// Pieces dispatched.
     pub dispatched: u64,
+    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
+    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
+    pub starved_ns: u64,
+    /// Reads that came back.
+    pub read: DirectionStats,
+    /// Writes, flushes, discards and allocations that came back.
+    pub write: DirectionStats,
+    /// Nanoseconds waited with work queued, by [`WaitReason`].
+    pub waited_ns: [u64; 5],
     /// Requests that were split into more than one piece.
     pub split: u64,
     /// Pieces continued after a short transfer.
@@ -121,11 +129,6 @@ pub struct ClassStats {
     pub aged: u64,
     /// How often the class woke up from idleness.
     pub activations: u64,
-    /// Nanoseconds waited with work queued, by [`WaitReason`].
-    pub waited_ns: [u64; 5],
-    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
-    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
-    pub starved_ns: u64,
 }
 
 impl ClassStats {
@@ -245,11 +248,12 @@ impl BlockedTime {
 }
 
 /// Where a class stood when its wait began.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {
     since_ns: u64,
-    blocked_ns: [u64; BLOCKING.len()],
     limited_ns: u64,
+    blocked_ns: [u64; BLOCKING.len()],
 }
 
 impl WaitMark {

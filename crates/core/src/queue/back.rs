@@ -127,7 +127,9 @@ impl IoQueue {
             latencies.total.record(total_ns);
         }
         let stats = &mut member.stats;
-        stats.errors += u64::from(slot.error.is_some() && !slot.cancelled);
+        if slot.error.is_some() && !slot.cancelled {
+            stats.errors += 1;
+        }
         let direction = match slot.op.direction() {
             Direction::Read => &mut stats.read,
             Direction::Write => &mut stats.write,
