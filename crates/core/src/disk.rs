@@ -187,8 +187,7 @@ struct Settings {
 #[repr(align(128))]
 #[derive(Debug)]
 struct Feedback {
-    entered: AtomicU64,
-    left: AtomicU64,
+    in_device: AtomicU64,
     completions: AtomicU64,
     completed_ticks: AtomicU64,
     unloaded_work: AtomicU64,
@@ -208,9 +207,8 @@ struct LaneFeedback {
 /// What a queue has seen since it reported last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    /// Pieces that went into the device, and that came out of it in whatever way.
-    pub(crate) entered: u64,
-    pub(crate) left: u64,
+    /// By how many pieces more there are in the device, modulo 2^64.
+    pub(crate) in_device: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
     /// See [`crate::control::unloaded_work`].
@@ -234,23 +232,13 @@ impl Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
-            [(); 8].map(|()| AtomicU64::new(0));
+        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
+            [(); 7].map(|()| AtomicU64::new(0));
         let lanes = [(); 2].map(|()| {
             let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
             LaneFeedback { completed_ticks, window_blocks, token_blocks }
         });
-        Feedback {
-            entered,
-            left,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            late_ns,
-            window_blocks,
-            lanes,
-        }
+        Feedback { in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks, lanes }
     }
 
     fn add(&self, report: &Report) {
@@ -260,8 +248,7 @@ impl Feedback {
             }
         };
         let totals = [
-            (&self.entered, report.entered),
-            (&self.left, report.left),
+            (&self.in_device, report.in_device),
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
             (&self.unloaded_work, report.unloaded_work),
@@ -465,9 +452,9 @@ impl Disk {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
     }
 
-    /// Counts pieces that went into the device and came out of it, of a queue that has none in it now.
-    pub(crate) fn count_passed(&self, entered: u64, left: u64) {
-        self.feedback.add(&Report { entered, left, ..Report::default() });
+    /// A queue that has nothing in the device any more says by how many pieces less there are.
+    pub(crate) fn count_left(&self, in_device: u64) {
+        self.feedback.in_device.fetch_add(in_device, Ordering::Relaxed);
     }
 
     /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
@@ -484,7 +471,7 @@ impl Disk {
             latency_ns: total(&self.feedback.latency_ns),
             late_ns: total(&self.feedback.late_ns),
             in_flight_ns: self.in_flight_ns(),
-            in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
+            in_flight_requests: total(&self.feedback.in_device) as u32,
             window_blocks: total(&self.feedback.window_blocks),
             lanes: self.feedback.lanes.each_ref().map(|lane| LaneTotals {
                 completed_ticks: total(&lane.completed_ticks),

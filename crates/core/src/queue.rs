@@ -616,7 +616,7 @@ impl Drop for IoQueue {
         for lane in &mut self.lanes {
             mode::take_fifos(&mut lane.tree, self.members.len() as u32);
         }
-        self.unreported.left += u64::from(self.in_device);
+        self.unreported.in_device = self.unreported.in_device.wrapping_sub(u64::from(self.in_device));
         self.disk.remove_queue(self.place, &self.unreported.divided(), self.in_flight_ticks);
     }
 }

@@ -156,3 +156,62 @@ impl Slots {
         self.slots[at as usize].queued = false;
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slot(user_data: u64) -> Slot {
+        Slot {
+            generation: 0,
+            live: true,
+            queued: false,
+            op: Op::Read,
+            class: 0,
+            prev: NONE,
+            next: NONE,
+            len_bytes: 0,
+            dispatched_bytes: 0,
+            prefix_bytes: 0,
+            rest_fs: 0,
+            outstanding: 0,
+            error: None,
+            cancelled: false,
+            enqueued_ns: 0,
+            user_data,
+        }
+    }
+
+    proptest! {
+        /// From the head, as dispatches take them, from the tail, and from between, as cancellations do.
+        #[test]
+        fn a_fifo_keeps_its_order_wherever_requests_leave_it(steps in prop::collection::vec(0usize..8, 0..200)) {
+            let (mut slots, mut fifo, mut expected) = (Slots::new(1_000), Fifo::default(), Vec::new());
+            for (number, step) in steps.into_iter().enumerate() {
+                let leaves = match step {
+                    0..4 => None,
+                    4 | 5 => expected.first().copied(),
+                    6 => expected.last().copied(),
+                    _ => expected.get(expected.len() / 2).copied(),
+                };
+                match leaves {
+                    Some(at) => {
+                        slots.unlink(&mut fifo, at);
+                        slots.release(at);
+                        expected.retain(|other| *other != at);
+                    }
+                    None => {
+                        let at = slots.insert(slot(number as u64)).unwrap();
+                        slots.push_back(&mut fifo, at);
+                        expected.push(at);
+                    }
+                }
+                let queued = |at: &u32| Some(slots.get(*at).next).filter(|next| *next != NONE);
+                let first = Some(fifo.head).filter(|head| *head != NONE);
+                prop_assert_eq!(std::iter::successors(first, queued).collect::<Vec<u32>>(), expected.clone());
+                prop_assert_eq!(slots.is_alone(&fifo), expected.len() <= 1);
+            }
+        }
+    }
+}

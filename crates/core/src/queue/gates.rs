@@ -140,8 +140,7 @@ impl IoQueue {
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
-                self.in_device += u32::from(ticks > 0);
-                self.unreported.entered += u64::from(ticks > 0);
+                self.count_in_device(ticks);
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }
@@ -203,7 +202,17 @@ impl IoQueue {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
         self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
-        self.in_device -= u32::from(piece.ticks > 0);
-        self.unreported.left += u64::from(piece.ticks > 0);
+        if piece.ticks > 0 {
+            self.in_device -= 1;
+            self.unreported.in_device = self.unreported.in_device.wrapping_sub(1);
+        }
+    }
+
+    /// A piece of `ticks` is in the device.
+    pub(super) fn count_in_device(&mut self, ticks: u64) {
+        if ticks > 0 {
+            self.in_device += 1;
+            self.unreported.in_device = self.unreported.in_device.wrapping_add(1);
+        }
     }
 }
