@@ -1,5 +1,7 @@
 //! Quality of service in a queue: who must go before its turn (reservation, age), and who must wait (limits, latency
 //! targets of others). Tags are the disk's (`qos`, `target`); here they are asked and charged.
+//!
+//! Most classes ask for nothing of this, so whoever handles a request looks first whether any does, and none of it is inlined there.
 
 use std::cmp::Reverse;
 
