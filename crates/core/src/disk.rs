@@ -187,8 +187,7 @@ struct Settings {
 #[repr(align(128))]
 #[derive(Debug)]
 struct Feedback {
-    entered: AtomicU64,
-    left: AtomicU64,
+    in_device: AtomicU64,
     completions: AtomicU64,
     completed_ticks: AtomicU64,
     unloaded_work: AtomicU64,
@@ -208,9 +207,8 @@ struct LaneFeedback {
 /// What a queue has seen since it reported last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Report {
-    /// Pieces that went into the device, and that came out of it in whatever way.
-    pub(crate) entered: u64,
-    pub(crate) left: u64,
+    /// By how many pieces more there are in the device, modulo 2^64.
+    pub(crate) in_device: u64,
     pub(crate) completions: u64,
     pub(crate) completed_ticks: u64,
     /// See [`crate::control::unloaded_work`].
@@ -234,23 +232,13 @@ impl Report {
 
 impl Feedback {
     fn new() -> Feedback {
-        let [entered, left, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
-            [(); 8].map(|()| AtomicU64::new(0));
+        let [in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks] =
+            [(); 7].map(|()| AtomicU64::new(0));
         let lanes = [(); 2].map(|()| {
             let [completed_ticks, window_blocks, token_blocks] = [(); 3].map(|()| AtomicU64::new(0));
             LaneFeedback { completed_ticks, window_blocks, token_blocks }
         });
-        Feedback {
-            entered,
-            left,
-            completions,
-            completed_ticks,
-            unloaded_work,
-            latency_ns,
-            late_ns,
-            window_blocks,
-            lanes,
-        }
+        Feedback { in_device, completions, completed_ticks, unloaded_work, latency_ns, late_ns, window_blocks, lanes }
     }
 
     fn add(&self, report: &Report) {
@@ -260,8 +248,7 @@ impl Feedback {
             }
         };
         let totals = [
-            (&self.entered, report.entered),
-            (&self.left, report.left),
+            (&self.in_device, report.in_device),
             (&self.completions, report.completions),
             (&self.completed_ticks, report.completed_ticks),
             (&self.unloaded_work, report.unloaded_work),
@@ -465,9 +452,9 @@ impl Disk {
         self.settings.latency_clip_ns.load(Ordering::Relaxed)
     }
 
-    /// Counts pieces that went into the device and came out of it, of a queue that has none in it now.
-    pub(crate) fn count_passed(&self, entered: u64, left: u64) {
-        self.feedback.add(&Report { entered, left, ..Report::default() });
+    /// A queue that has nothing in the device any more says by how many pieces less there are.
+    pub(crate) fn count_left(&self, in_device: u64) {
+        self.feedback.in_device.fetch_add(in_device, Ordering::Relaxed);
     }
 
     /// The queue at place `queue` tells what it has seen; if nobody else is at it, the controller takes a step.
@@ -484,7 +471,7 @@ impl Disk {
             latency_ns: total(&self.feedback.latency_ns),
             late_ns: total(&self.feedback.late_ns),
             in_flight_ns: self.in_flight_ns(),
-            in_flight_requests: total(&self.feedback.entered).saturating_sub(total(&self.feedback.left)) as u32,
+            in_flight_requests: total(&self.feedback.in_device) as u32,
             window_blocks: total(&self.feedback.window_blocks),
             lanes: self.feedback.lanes.each_ref().map(|lane| LaneTotals {
                 completed_ticks: total(&lane.completed_ticks),
@@ -639,19 +626,20 @@ impl Disk {
 
     /// Takes tokens for `cost_ticks` of device time from the bucket of `lane` in disk group `group`, or from another group's that
     /// is more than half full. Which bucket it was and how many ticks it gave, or when to ask again. `overdraft_ticks`: how much
-    /// deeper the bucket is for whoever lags behind.
+    /// deeper the bucket is for whoever lags behind; asked only when its depth does not do.
     pub(crate) fn take_tokens(
         &self,
         now_ns: u64,
         lane: usize,
         group: u16,
         cost_ticks: u64,
-        overdraft_ticks: u64,
+        overdraft_ticks: impl FnOnce() -> u64,
     ) -> Result<(usize, u64), u64> {
         let ticks = self.token_ticks(lane, cost_ticks);
         let depth_ns = self.effective_goal_ns();
         let at = self.bucket_of(group, lane);
-        match self.bucket(at).try_take(now_ns, ticks, depth_ns.saturating_add(overdraft_ticks / TICKS_PER_NS)) {
+        let take = |depth_ns| self.bucket(at).try_take(now_ns, ticks, depth_ns);
+        match take(depth_ns).or_else(|_| take(depth_ns.saturating_add(overdraft_ticks() / TICKS_PER_NS))) {
             Ok(()) => Ok((at, ticks)),
             Err(retry_ns) => {
                 let other = |turn| (at / 2 + turn) % self.groups * 2 + lane;
@@ -802,14 +790,20 @@ impl Disk {
     }
 
     /// By how much a request of `ticks` may exceed window and tokens when its class lags by `lag_ticks`, and its queue in the class
-    /// by `in_class_ticks`. Who must go before its turn finds room even when others have used theirs.
-    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64, is_urgent: bool) -> u64 {
-        let most_ticks = ticks.max(self.bound_ticks() / OVERDRAFT_PART);
-        if is_urgent {
-            return most_ticks + most_ticks.max(self.long_piece_ticks());
-        }
-        let of_class = lag_ticks.min(most_ticks);
+    /// by `in_class_ticks`.
+    pub(crate) fn overdraft_ticks(&self, ticks: u64, lag_ticks: u64, in_class_ticks: u64) -> u64 {
+        let of_class = lag_ticks.min(self.most_overdraft_ticks(ticks));
         of_class.max(in_class_ticks.min(self.bound_ticks() / OVERDRAFT_IN_CLASS_PART))
+    }
+
+    /// The same for a request that must go before its turn: it finds room even when others have used theirs.
+    pub(crate) fn urgent_overdraft_ticks(&self, ticks: u64) -> u64 {
+        let most_ticks = self.most_overdraft_ticks(ticks);
+        most_ticks + most_ticks.max(self.long_piece_ticks())
+    }
+
+    fn most_overdraft_ticks(&self, ticks: u64) -> u64 {
+        ticks.max(self.bound_ticks() / OVERDRAFT_PART)
     }
 
     /// Lets work of `ticks` into the device if there is room. One request always has. A class that lags behind the others may
@@ -817,14 +811,14 @@ impl Disk {
     ///
     /// Adds first and takes back when there was no room: of two shards that ask at once, one sees the other. Who expects a full
     /// device (`looks_first`) sees it without writing to the line that all shards share; who does not gets that line once, to
-    /// write it, instead of twice.
-    pub(crate) fn try_enter(&self, ticks: u64, overdraft_ticks: u64, looks_first: bool) -> bool {
-        let window_ticks = self.window_ticks();
-        let has_room = |in_flight: u64| {
+    /// write it, instead of twice. `overdraft_ticks` is asked only when there is no room without it.
+    pub(crate) fn try_enter(&self, ticks: u64, looks_first: bool, overdraft_ticks: impl Fn() -> u64) -> bool {
+        let has_room_with = |in_flight: u64, overdraft_ticks: u64| {
             in_flight == 0
-                || (in_flight < window_ticks.saturating_add(overdraft_ticks)
+                || (in_flight < self.window_ticks().saturating_add(overdraft_ticks)
                     && in_flight.saturating_add(ticks) <= self.bound_ticks().saturating_add(overdraft_ticks))
         };
+        let has_room = |in_flight: u64| has_room_with(in_flight, 0) || has_room_with(in_flight, overdraft_ticks());
         if looks_first && !has_room(self.in_flight_ticks()) {
             return false;
         }

@@ -350,7 +350,7 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
                 .map(|stays| {
                     let (disk, inside) = (Arc::clone(&disk), Arc::clone(&inside));
                     thread::spawn(move || {
-                        if !disk.try_enter(ticks, lag_ticks, false) {
+                        if !disk.try_enter(ticks, false, || lag_ticks) {
                             return 0;
                         }
                         let all = inside.fetch_add(ticks, std::sync::atomic::Ordering::SeqCst) + ticks;
@@ -368,7 +368,7 @@ fn loom_the_device_never_holds_more_than_the_bound_and_what_lags() {
             assert_eq!(disk.in_flight_ticks(), left, "what did not get in was taken back");
             disk.leave(left);
             assert_eq!(disk.in_flight_ticks(), 0);
-            assert!(disk.try_enter(100 * bound_ticks, 0, true), "an empty device takes any request");
+            assert!(disk.try_enter(100 * bound_ticks, true, || 0), "an empty device takes any request");
         });
     }
 }

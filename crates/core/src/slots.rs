@@ -27,7 +27,7 @@ pub(crate) struct Slot {
     pub(crate) queued: bool,
     pub(crate) op: Op,
     pub(crate) class: u32,
-    /// Previous and next in the class's FIFO; `next` also threads the free list.
+    /// Previous (of any but the first) and next in the class's FIFO; `next` also threads the free list.
     pub(crate) prev: u32,
     pub(crate) next: u32,
     pub(crate) len_bytes: u32,
@@ -140,14 +140,78 @@ impl Slots {
 
     pub(crate) fn unlink(&mut self, fifo: &mut Fifo, at: u32) {
         let Slot { prev, next, .. } = self.slots[at as usize];
-        match prev {
-            NONE => fifo.head = next,
-            prev => self.slots[prev as usize].next = next,
-        }
+        // Whoever comes to the head keeps its `prev`: its line of the cache may be far away, and nobody asks.
+        let is_head = fifo.head == at;
         match next {
+            NONE if is_head => fifo.tail = NONE,
             NONE => fifo.tail = prev,
+            _ if is_head => {}
             next => self.slots[next as usize].prev = prev,
         }
+        if is_head {
+            fifo.head = next;
+        } else {
+            self.slots[prev as usize].next = next;
+        }
         self.slots[at as usize].queued = false;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn slot(user_data: u64) -> Slot {
+        Slot {
+            generation: 0,
+            live: true,
+            queued: false,
+            op: Op::Read,
+            class: 0,
+            prev: NONE,
+            next: NONE,
+            len_bytes: 0,
+            dispatched_bytes: 0,
+            prefix_bytes: 0,
+            rest_fs: 0,
+            outstanding: 0,
+            error: None,
+            cancelled: false,
+            enqueued_ns: 0,
+            user_data,
+        }
+    }
+
+    proptest! {
+        /// From the head, as dispatches take them, from the tail, and from between, as cancellations do.
+        #[test]
+        fn a_fifo_keeps_its_order_wherever_requests_leave_it(steps in prop::collection::vec(0usize..8, 0..200)) {
+            let (mut slots, mut fifo, mut expected) = (Slots::new(1_000), Fifo::default(), Vec::new());
+            for (number, step) in steps.into_iter().enumerate() {
+                let leaves = match step {
+                    0..4 => None,
+                    4 | 5 => expected.first().copied(),
+                    6 => expected.last().copied(),
+                    _ => expected.get(expected.len() / 2).copied(),
+                };
+                match leaves {
+                    Some(at) => {
+                        slots.unlink(&mut fifo, at);
+                        slots.release(at);
+                        expected.retain(|other| *other != at);
+                    }
+                    None => {
+                        let at = slots.insert(slot(number as u64)).unwrap();
+                        slots.push_back(&mut fifo, at);
+                        expected.push(at);
+                    }
+                }
+                let queued = |at: &u32| Some(slots.get(*at).next).filter(|next| *next != NONE);
+                let first = Some(fifo.head).filter(|head| *head != NONE);
+                prop_assert_eq!(std::iter::successors(first, queued).collect::<Vec<u32>>(), expected.clone());
+                prop_assert_eq!(slots.is_alone(&fifo), expected.len() <= 1);
+            }
+        }
     }
 }

@@ -87,6 +87,9 @@ impl Latencies {
 }
 
 /// What one class has done and waited for. All counters start at zero and only grow, but the first four.
+///
+/// In this order, what each request writes is on the first two lines of a cache.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassStats {
     /// Requests queued now, a partly dispatched one included.
@@ -97,14 +100,19 @@ pub struct ClassStats {
     pub queued_bytes: u64,
     /// Device time that queued requests still need, in femtoseconds by the disk model.
     pub queued_fs: u128,
-    /// Reads that came back.
-    pub read: DirectionStats,
-    /// Writes, flushes, discards and allocations that came back.
-    pub write: DirectionStats,
     /// Device time charged, in femtoseconds by the disk model.
     pub consumed_fs: u128,
     /// Pieces dispatched.
     pub dispatched: u64,
+    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
+    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
+    pub starved_ns: u64,
+    /// Reads that came back.
+    pub read: DirectionStats,
+    /// Writes, flushes, discards and allocations that came back.
+    pub write: DirectionStats,
+    /// Nanoseconds waited with work queued, by [`WaitReason`].
+    pub waited_ns: [u64; 5],
     /// Requests that were split into more than one piece.
     pub split: u64,
     /// Pieces continued after a short transfer.
@@ -121,11 +129,6 @@ pub struct ClassStats {
     pub aged: u64,
     /// How often the class woke up from idleness.
     pub activations: u64,
-    /// Nanoseconds waited with work queued, by [`WaitReason`].
-    pub waited_ns: [u64; 5],
-    /// Nanoseconds in which work was queued and nothing of the class was in the device, up to the last dispatch: Seastar's
-    /// "starvation". A wait that goes on while counters are reset counts whole at its end.
-    pub starved_ns: u64,
 }
 
 impl ClassStats {
@@ -197,6 +200,7 @@ const BLOCKING: [WaitReason; 3] = [WaitReason::Tokens, WaitReason::Depth, WaitRe
 pub(crate) struct BlockedTime {
     total_ns: [u64; 5],
     now: Option<(WaitReason, u64)>,
+    ended_ns: u64,
 }
 
 impl BlockedTime {
@@ -213,7 +217,13 @@ impl BlockedTime {
         if let Some((reason, since_ns)) = self.now.take() {
             let total_ns = &mut self.total_ns[reason as usize];
             *total_ns = total_ns.saturating_add(now_ns.saturating_sub(since_ns));
+            self.ended_ns = now_ns;
         }
+    }
+
+    /// Nothing has been blocked since `since_ns`.
+    fn is_none_since(&self, since_ns: u64) -> bool {
+        self.now.is_none() && self.ended_ns <= since_ns
     }
 
     pub(crate) fn reason(&self) -> Option<WaitReason> {
@@ -238,11 +248,12 @@ impl BlockedTime {
 }
 
 /// Where a class stood when its wait began.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitMark {
     since_ns: u64,
-    blocked_ns: [u64; BLOCKING.len()],
     limited_ns: u64,
+    blocked_ns: [u64; BLOCKING.len()],
 }
 
 impl WaitMark {
@@ -261,15 +272,26 @@ impl WaitMark {
         now_ns: u64,
         total_ns: &mut [u64; 5],
     ) -> Option<WaitReason> {
+        if !blocked.is_none_since(self.since_ns) || limited_ns != self.limited_ns {
+            return self.take_blocked(blocked, limited_ns, now_ns, total_ns);
+        }
+        // The usual case: nothing stood still, others were served.
+        let waited_ns = now_ns.saturating_sub(std::mem::replace(&mut self.since_ns, now_ns));
+        let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
+        *fairness_ns = fairness_ns.saturating_add(waited_ns);
+        Some(WaitReason::Fairness).filter(|_| waited_ns > 0)
+    }
+
+    #[inline(never)]
+    fn take_blocked(
+        &mut self,
+        blocked: &BlockedTime,
+        limited_ns: u64,
+        now_ns: u64,
+        total_ns: &mut [u64; 5],
+    ) -> Option<WaitReason> {
         let next = WaitMark::start(blocked, limited_ns, now_ns);
         let waited_ns = now_ns.saturating_sub(self.since_ns);
-        if (next.blocked_ns, next.limited_ns) == (self.blocked_ns, self.limited_ns) {
-            // The usual case: nothing stood still, others were served.
-            self.since_ns = now_ns;
-            let fairness_ns = &mut total_ns[WaitReason::Fairness as usize];
-            *fairness_ns = fairness_ns.saturating_add(waited_ns);
-            return Some(WaitReason::Fairness).filter(|_| waited_ns > 0);
-        }
         let mut by_reason = [0_u64; 5];
         let mut rest_ns = waited_ns;
         let mut give = |reason: WaitReason, ns: u64| {

@@ -81,10 +81,16 @@ struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) class: u32,
-    /// Device time by which the class lags behind the others, and its queue behind the other queues of the class.
-    pub(crate) lag: Cost,
-    pub(crate) lag_in_class: Cost,
     pub(crate) turn: Turn,
+    /// Whether it goes before its turn: it lags behind no other class then.
+    pub(crate) is_early: bool,
+}
+
+/// Device time by which a class lags behind the others, and its queue behind the other queues of the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lag {
+    pub(crate) of_class: Cost,
+    pub(crate) in_class: Cost,
 }
 
 /// Why a class is served.
@@ -332,7 +338,7 @@ impl Tree {
             return Ok(None);
         }
         match self.pick_in(ROOT) {
-            Some(class) => Ok(Some(self.picked(class))),
+            Some(class) => Ok(Some(Pick { class, turn: Turn::Picked, is_early: false })),
             None => Err(NotYet),
         }
     }
@@ -405,15 +411,9 @@ impl Tree {
         true
     }
 
-    /// Returns `class` with its lag: behind the mean of the others if queues compete, or behind the class served last
-    /// if this queue alone decides.
-    #[inline(always)]
-    fn picked(&self, class: u32) -> Pick {
-        let mut pick = Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked };
-        if matches!(self.fairness, Fairness::Decaying { .. }) {
-            return pick;
-        }
-
+    /// Returns the lag of `class`: behind the mean of the others if queues compete, or behind the class served last if
+    /// this queue alone decides.
+    pub(crate) fn lag(&self, class: u32) -> Lag {
         let mut top = class;
         while self.node(top).parent != ROOT && top != ROOT {
             top = self.node(top).parent;
@@ -422,19 +422,16 @@ impl Tree {
         let (root, top) = (self.clock(ROOT), self.clock(top));
         let shares = top.counted_shares();
         if root.queues() <= 1 {
-            pick.lag = clock::between(top.own(), self.served, shares);
-            return pick;
+            return Lag { of_class: clock::between(top.own(), self.served, shares), in_class: Cost::ZERO };
         }
 
-        if self.clock(class).queues() > 1 {
-            pick.lag_in_class = self.clock(class).lag_of_queue(self.node(class).local);
-        }
+        let of_queues = self.clock(class);
+        let in_class = if of_queues.queues() > 1 { of_queues.lag_of_queue(self.node(class).local) } else { Cost::ZERO };
 
         // The class itself is part of the mean, so its lag behind the others is larger than behind the mean.
         let (weight, own) = (root.weight() as f64, f64::from(shares));
         let behind_fs = clock::between(top.own(), root.mean(), shares).as_fs() as f64;
-        pick.lag = Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64);
-        pick
+        Lag { of_class: Cost::from_fs((behind_fs * weight / (weight - own).max(1.0)) as u64), in_class }
     }
 
     /// Returns the class of this queue whose turn comes first, and the device time that others must be served before it
@@ -454,7 +451,7 @@ impl Tree {
         if queues > 1 {
             ahead = ahead.max(clock::distance(self.clock(at).mean(), self.node(at).local, queues));
         }
-        Some((Pick { class: at, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn: Turn::Picked }, ahead))
+        Some((Pick { class: at, turn: Turn::Picked, is_early: true }, ahead))
     }
 
     /// Returns the part of the group `above` (of the disk: the root) that `class` has in this queue now, or would have

@@ -50,9 +50,9 @@ impl IoQueue {
     pub(super) fn continue_short(&mut self, now_ns: u64, piece: Dispatch, moved_bytes: u32) -> Dispatch {
         let len_bytes = piece.len_bytes - moved_bytes;
         let cost = self.disk.cost(piece.op, len_bytes);
-        let lane = &mut self.lanes[usize::from(piece.lane)];
         let mut ticks = 0;
         if self.config.mode == Mode::Scheduled && !cost.is_zero() {
+            let lane = &mut self.lanes[usize::from(piece.lane)];
             (ticks, lane.carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), lane.carry_fs);
             self.disk
                 .bucket(usize::from(piece.bucket))
@@ -60,14 +60,14 @@ impl IoQueue {
             self.disk.enter(ticks);
             lane.in_flight_ticks += ticks;
             self.in_flight_ticks += ticks;
-            self.in_device += u32::from(ticks > 0);
-            self.unreported.entered += u64::from(ticks > 0);
+            self.count_in_device(ticks);
         }
         let token_ticks = self.disk.token_ticks(usize::from(piece.lane), ticks);
         let member = &mut self.members[piece.class as usize];
         let weight = weight(len_bytes);
         if member.kind == Kind::Class {
-            lane.tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Continued);
+            let tree = &mut self.lanes[usize::from(piece.lane)].tree;
+            tree.charge(piece.class, fair_cost(cost, weight), weight, now_ns, Turn::Continued);
         }
         member.stats.continued += 1;
         member.stats.consumed_fs += u128::from(cost.as_fs());
@@ -127,7 +127,9 @@ impl IoQueue {
             latencies.total.record(total_ns);
         }
         let stats = &mut member.stats;
-        stats.errors += u64::from(slot.error.is_some() && !slot.cancelled);
+        if slot.error.is_some() && !slot.cancelled {
+            stats.errors += 1;
+        }
         let direction = match slot.op.direction() {
             Direction::Read => &mut stats.read,
             Direction::Write => &mut stats.write,

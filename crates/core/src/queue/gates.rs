@@ -28,6 +28,7 @@ const DIRECTION_PART: u64 = 4;
 impl IoQueue {
     /// It is the turn of classes of other queues. This queue goes nevertheless if there is room for all who are before it as well
     /// (the class is returned), or if they do not come although there is room (nothing is returned: pick again).
+    #[cold]
     pub(super) fn wait_for_turn(&mut self, now_ns: u64, lane: usize) -> Result<Option<Pick>, Stop> {
         let Some((first, ahead)) = self.lanes[lane].tree.first_in_line() else {
             return Err((WaitReason::Fairness, Some(now_ns.saturating_add(PATIENCE_NS))));
@@ -118,15 +119,10 @@ impl IoQueue {
 
     pub(super) fn enter_device(&mut self, now_ns: u64, lane: usize, pick: Pick, cost: Cost) -> Result<Passed, Stop> {
         let (ticks, carry_fs) = ticks_with_carry(self.disk.cost_in_mix(cost), self.lanes[lane].carry_fs);
-        // Being behind by a part of a request is nothing; there the order decides.
-        let lag_ticks = whole_ticks(pick.lag).saturating_sub(ticks);
-        let in_class_ticks = whole_ticks(pick.lag_in_class);
-        let is_urgent = pick.turn != Turn::Picked;
-        let overdraft_ticks = self.disk.overdraft_ticks(ticks, lag_ticks, in_class_ticks, is_urgent);
         self.queues_at_dispatch = self.lanes[lane].tree.clock(ROOT).queues();
         let alone = self.queues_at_dispatch <= 1;
         let looks_first = std::mem::replace(&mut self.found_full, true) || alone;
-        if !self.disk.try_enter(ticks, overdraft_ticks, looks_first) {
+        if !self.disk.try_enter(ticks, looks_first, || self.overdraft_ticks(lane, pick, ticks)) {
             self.note_full_window(lane);
             let retry_ns = self.retry_full_ns().map(|wait_ns| now_ns.saturating_add(wait_ns));
             if !alone {
@@ -136,15 +132,15 @@ impl IoQueue {
             return Err((WaitReason::Depth, retry_ns));
         }
         // Alone, the order of this queue decides who gets the next token; among several only who is deeper in the bucket.
-        let deeper_ticks = if alone && !is_urgent { 0 } else { overdraft_ticks };
+        let is_deeper = !alone || pick.turn != Turn::Picked;
+        let deeper_ticks = || if is_deeper { self.overdraft_ticks(lane, pick, ticks) } else { 0 };
         match self.disk.take_tokens(now_ns, lane, self.config.group, ticks, deeper_ticks) {
             Ok((bucket, token_ticks)) => {
                 self.found_full = false;
                 self.lanes[lane].carry_fs = carry_fs;
                 self.lanes[lane].in_flight_ticks += ticks;
                 self.in_flight_ticks += ticks;
-                self.in_device += u32::from(ticks > 0);
-                self.unreported.entered += u64::from(ticks > 0);
+                self.count_in_device(ticks);
                 self.disk.note_piece(ticks);
                 Ok(Passed { ticks, bucket: bucket as u16, token_ticks })
             }
@@ -157,6 +153,20 @@ impl IoQueue {
                 Err((WaitReason::Tokens, Some(retry_ns)))
             }
         }
+    }
+
+    /// By how much the picked class may exceed window and tokens with a piece of `ticks`.
+    fn overdraft_ticks(&self, lane: usize, pick: Pick, ticks: u64) -> u64 {
+        if pick.turn != Turn::Picked {
+            return self.disk.urgent_overdraft_ticks(ticks);
+        }
+        if pick.is_early {
+            return 0;
+        }
+        let lag = self.lanes[lane].tree.lag(pick.class);
+        // Being behind by a part of a request is nothing; there the order decides.
+        let lag_ticks = whole_ticks(lag.of_class).saturating_sub(ticks);
+        self.disk.overdraft_ticks(ticks, lag_ticks, whole_ticks(lag.in_class))
     }
 
     /// The window is full for work of `lane`. That says something about a direction of a duplex disk only if it has its part of
@@ -192,7 +202,17 @@ impl IoQueue {
         self.disk.leave(piece.ticks);
         self.in_flight_ticks -= piece.ticks;
         self.lanes[usize::from(piece.lane)].in_flight_ticks -= piece.ticks;
-        self.in_device -= u32::from(piece.ticks > 0);
-        self.unreported.left += u64::from(piece.ticks > 0);
+        if piece.ticks > 0 {
+            self.in_device -= 1;
+            self.unreported.in_device = self.unreported.in_device.wrapping_sub(1);
+        }
+    }
+
+    /// A piece of `ticks` is in the device.
+    pub(super) fn count_in_device(&mut self, ticks: u64) {
+        if ticks > 0 {
+            self.in_device += 1;
+            self.unreported.in_device = self.unreported.in_device.wrapping_add(1);
+        }
     }
 }

@@ -44,10 +44,9 @@ impl IoQueue {
         if (self.unreported.completions + 1) * queues <= REPORT_COMPLETIONS
             && now_ns.saturating_sub(self.reported_ns) < REPORT_NS
         {
-            if self.in_device == 0 && self.disk.has_several_queues() {
+            if self.in_device == 0 && self.unreported.in_device != 0 && self.disk.has_several_queues() {
                 // It may be long until the next report, and what is in the device is counted over all queues.
-                self.disk.count_passed(self.unreported.entered, self.unreported.left);
-                (self.unreported.entered, self.unreported.left) = (0, 0);
+                self.disk.count_left(std::mem::take(&mut self.unreported.in_device));
             }
             return;
         }

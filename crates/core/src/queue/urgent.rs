@@ -1,5 +1,7 @@
 //! Quality of service in a queue: who must go before its turn (reservation, age), and who must wait (limits, latency
 //! targets of others). Tags are the disk's (`qos`, `target`); here they are asked and charged.
+//!
+//! Most classes ask for nothing of this, so whoever handles a request looks first whether any does, and none of it is inlined there.
 
 use std::cmp::Reverse;
 
@@ -8,15 +10,15 @@ use crate::bucket::TICKS_PER_NS;
 use crate::qos::Amount;
 use crate::slots::NONE;
 use crate::tree::{Pick, ROOT, Turn};
-use crate::units::Cost;
 
 /// How late a poll may be so that nothing of a limit is lost: what the limit allows in this time may go at once.
 const CATCH_UP_NS: u64 = 1_000_000;
 
 impl IoQueue {
     /// A class whose reservation is due, or whose oldest request has waited as long as it may.
+    #[inline(never)]
     pub(super) fn urgent_pick(&mut self, now_ns: u64, lane: usize) -> Option<Pick> {
-        if self.urgent.is_empty() || self.config.mode == Mode::Drain {
+        if self.config.mode == Mode::Drain {
             return None;
         }
         let due = |class: &&u32| {
@@ -27,7 +29,7 @@ impl IoQueue {
         let (_, class, aged) = candidates.min()?;
         let tree = &self.lanes[lane].tree;
         let turn = if aged { Turn::Aged } else { Turn::Reserved { pays: tree.is_due_by_shares(class) } };
-        Some(Pick { class, lag: Cost::ZERO, lag_in_class: Cost::ZERO, turn })
+        Some(Pick { class, turn, is_early: false })
     }
 
     /// Since when `class` should go first, and whether because of its age.
@@ -68,8 +70,9 @@ impl IoQueue {
     }
 
     /// Parks the class, or the group above it, that is at its limit; `false` when none is.
+    #[inline(never)]
     pub(super) fn park_at_limit(&mut self, now_ns: u64, lane: usize, pick: Pick) -> bool {
-        if !(self.any_limits || self.any_targets) || self.config.mode == Mode::Drain {
+        if self.config.mode == Mode::Drain {
             return false;
         }
         if let Some(until_ns) = self.gives_way_until(now_ns, lane, pick) {
@@ -196,6 +199,7 @@ impl IoQueue {
     }
 
     /// Moves the tags of the class and of the groups above it.
+    #[inline(never)]
     pub(super) fn charge_qos(&mut self, now_ns: u64, pick: Pick, piece: &Dispatch, requests: u32) {
         if self.any_targets && !matches!(pick.turn, Turn::Reserved { .. }) {
             let yields = self.members[pick.class as usize].yields;
