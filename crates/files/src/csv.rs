@@ -25,7 +25,7 @@ use plimsoll_sim::fit::Cell;
 use plimsoll_sim::workload::Arrival;
 
 use super::error::{Code, ConfigError, Source, Span};
-use super::fields::{closest, list_of};
+use super::fields::{did_you_mean, list_of};
 use super::yaml;
 
 /// Columns of a surface.
@@ -239,10 +239,7 @@ fn header(
     let wanted = format!("the first line names the columns: {}", columns.join(","));
     for (at, (name, span)) in fields.iter().enumerate() {
         if !columns.contains(name) {
-            let help = match closest(name, columns.iter().copied()) {
-                Some(candidate) => format!("did you mean `{candidate}`?"),
-                None => wanted.clone(),
-            };
+            let help = did_you_mean(name, columns.iter().copied()).unwrap_or_else(|| wanted.clone());
             let message = format!("there is no column {}", quoted(name));
             return Err(source.error_at(span, Code::UnknownKey, message).with_help(help));
         }

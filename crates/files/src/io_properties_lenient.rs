@@ -194,7 +194,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, re
             kept.push((name.clone(), value.clone()));
             continue;
         };
-        if schema.known.contains(&key.as_str()) {
+        if schema.reads(key) {
             kept.push((name.clone(), value.clone()));
             continue;
         }
@@ -207,7 +207,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, re
             mountpoint: mountpoint.to_owned(),
             line,
         };
-        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+        if let Some(refused) = schema.refusal(key) {
             let message = format!("the key `{key}` is obsolete: Seastar ignores it without a word");
             remarks.push(remark(Code::Obsolete, message, refused.help.to_owned()));
             if let Some(new) = new_name(key).filter(|new| !has(new)) {

@@ -22,10 +22,29 @@ use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
 pub struct Schema<'s> {
     /// What the map describes, with its article.
     pub what: &'static str,
-    /// The keys that are read.
+    /// The keys that are read, unless they are among `refused`.
     pub known: &'s [&'static str],
     /// The keys that are refused by name.
     pub refused: &'static [Refused],
+}
+
+impl Schema<'_> {
+    /// Whether `key` is read.
+    #[must_use]
+    pub fn reads(&self, key: &str) -> bool {
+        self.known.contains(&key) && self.refusal(key).is_none()
+    }
+
+    /// Why `key` is refused, if it is refused by name.
+    #[must_use]
+    pub fn refusal(&self, key: &str) -> Option<&'static Refused> {
+        self.refused.iter().find(|refused| refused.key == key)
+    }
+
+    fn keys_text(&self) -> String {
+        let keys: Vec<&str> = self.known.iter().copied().filter(|key| self.reads(key)).collect();
+        format!("the keys of {} are {}", self.what, list_of(&keys))
+    }
 }
 
 /// A key that exists and is refused.
@@ -92,14 +111,13 @@ impl<'a> Fields<'a> {
         let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
         let Value::Scalar(key) = &key_node.value else {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
-            let help = format!("the keys of {} are {}", schema.what, list_of(schema.known));
-            return Err(at_key(Code::WrongType, message).with_help(help));
+            return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
         };
-        if schema.known.contains(&key.as_str()) {
+        if schema.reads(key) {
             return Ok(());
         }
         let path = self.path_of(key);
-        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+        if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
                 Code::Obsolete => format!("the key `{key}` is obsolete"),
                 _ => format!("the key `{key}` is not supported yet"),
@@ -111,10 +129,7 @@ impl<'a> Fields<'a> {
         }
         let message = format!("{} has no key {}", schema.what, quoted(key));
         let candidates = schema.known.iter().copied().chain(schema.refused.iter().map(|refused| refused.key));
-        let help = match closest(key, candidates) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None => format!("the keys of {} are {}", schema.what, list_of(schema.known)),
-        };
+        let help = did_you_mean(key, candidates).unwrap_or_else(|| schema.keys_text());
         Err(at_key(Code::UnknownKey, message).with_help(help).with_key(path))
     }
 
@@ -129,6 +144,25 @@ impl<'a> Fields<'a> {
     /// The value of `key`, which must be there; `help` says what to write.
     pub fn required(&self, key: &str, help: &str) -> Result<Field<'a>, ConfigError> {
         self.get(key).ok_or_else(|| self.missing(key, help))
+    }
+
+    /// What `read` makes of the value of `key`, if it is there.
+    pub fn optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.get(key).map(|field| read(&field)).transpose()
+    }
+
+    /// What `read` makes of the value of `key`, or `usual` where it is not there.
+    pub fn or<T>(
+        &self,
+        key: &str,
+        usual: T,
+        read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError>,
+    ) -> Result<T, ConfigError> {
+        self.get(key).map_or(Ok(usual), |field| read(&field))
     }
 
     /// The error for a key that must be there and is not.
@@ -267,14 +301,18 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// As [`Field::text`], for whoever keeps it.
+    pub fn string(&self) -> Result<String, ConfigError> {
+        self.text().map(str::to_owned)
+    }
+
     /// An error for a name that refers to nothing; `names` are those that exist.
     pub fn unknown_name(&self, what: &str, names: &[&str]) -> ConfigError {
         let name = self.text().unwrap_or("");
-        let help = match closest(name, names.iter().copied()) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None if names.is_empty() => format!("there is no {what} at all: add one"),
-            None => format!("name one of {}", list_of(names)),
-        };
+        let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| match names {
+            [] => format!("there is no {what} at all: add one"),
+            names => format!("name one of {}", list_of(names)),
+        });
         self.error(Code::UnknownReference, format!("there is no {what} called {}", quoted(name))).with_help(help)
     }
 
@@ -322,10 +360,8 @@ impl<'a> Field<'a> {
     /// An error for a word that is none of `words`.
     pub fn not_one_of(&self, what: &str, words: &[&str]) -> ConfigError {
         let word = self.text().unwrap_or("");
-        let help = match closest(word, words.iter().copied()) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None => format!("write one of {}", list_of(words)),
-        };
+        let help = did_you_mean(word, words.iter().copied());
+        let help = help.unwrap_or_else(|| format!("write one of {}", list_of(words)));
         self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
     }
 
@@ -369,6 +405,12 @@ fn is_elided(text: &str) -> bool {
 /// The words in quotes, with commas.
 pub fn list_of(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The advice to write the candidate that `word` was probably meant to be.
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    closest(word, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
 /// The candidate that `word` was probably meant to be: at most a third of its letters differ. `-` and `_` are the same.

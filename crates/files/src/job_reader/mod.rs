@@ -140,7 +140,7 @@ fn read_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>)
     shard_info::read(&info, &mut job, warnings)?;
     options::read(&fields, &mut job, dialect, warnings)?;
     job.data_size_bytes = read_data_size(&fields, kind, warnings)?;
-    job.stage = fields.get("stage").map_or(Ok(0), |field| field.count(0..=MAX_STAGE))?;
+    job.stage = fields.or("stage", 0, |field| field.count(0..=MAX_STAGE))?;
     Ok(job)
 }
 
@@ -217,7 +217,7 @@ fn read_kind(
 
 /// Reads in a hundred requests.
 fn read_mix(job: &Fields<'_>) -> Result<u8, ConfigError> {
-    let percent = job.get("rwmixread").map_or(Ok(DEFAULT_READ_PCT), |field| field.count(0..=100))?;
+    let percent = job.or("rwmixread", DEFAULT_READ_PCT, |field| field.count(0..=100))?;
     Ok(u8::try_from(percent).unwrap_or(100))
 }
 
