@@ -28,6 +28,7 @@ pub mod csv;
 pub mod device;
 pub mod disk;
 pub mod fio;
+pub mod four;
 pub mod info;
 pub(crate) mod io_properties_lenient;
 pub mod job_reader;
