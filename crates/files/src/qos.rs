@@ -17,21 +17,20 @@ use super::error::{Code, ConfigError};
 use super::fields::{Field, Fields};
 use super::io_properties::MAX_FIGURE;
 
+/// The keys of a map: its own, and those that [`read`] looks at.
+macro_rules! with_qos_keys {
+    ($($own:literal),*) => {
+        &[
+            $($own,)* "limit_iops", "limit_iops_read", "limit_iops_write", "limit_bandwidth", "limit_bandwidth_read",
+            "limit_bandwidth_write", "limit_burst", "reservation_iops", "reservation_bandwidth", "latency_target",
+            "max_wait", "max_delay",
+        ]
+    };
+}
+pub(crate) use with_qos_keys;
+
 /// The keys that [`read`] looks at.
-pub(crate) const KEYS: [&str; 12] = [
-    "limit_iops",
-    "limit_iops_read",
-    "limit_iops_write",
-    "limit_bandwidth",
-    "limit_bandwidth_read",
-    "limit_bandwidth_write",
-    "limit_burst",
-    "reservation_iops",
-    "reservation_bandwidth",
-    "latency_target",
-    "max_wait",
-    "max_delay",
-];
+pub(crate) const KEYS: &[&str] = with_qos_keys!();
 
 /// The quality of service that the keys of a map ask for; the default where there are none.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {

@@ -37,6 +37,8 @@ const ACTION: Schema = Schema {
     refused: &[],
 };
 
+const SET_QOS: Schema = Schema { what: "set_qos", known: qos::with_qos_keys!("class"), refused: &[] };
+
 const SET_SHARES: Schema = Schema { what: "set_shares", known: &["class", "shares"], refused: &[] };
 
 /// The number of a disk of the world.
@@ -153,8 +155,7 @@ fn read_change(key: &str, field: &Field<'_>, world: &WorldSpec) -> Result<Change
             }
         }
         "set_qos" => {
-            let known: Vec<&'static str> = std::iter::once("class").chain(qos::KEYS).collect();
-            let fields = Fields::read(field, &Schema { what: "set_qos", known: &known, refused: &[] })?;
+            let fields = Fields::read(field, &SET_QOS)?;
             let class = class_name(&fields.required("class", class_help)?, world)?;
             Change::SetQos { class, qos: qos::read(&fields)? }
         }

@@ -50,7 +50,7 @@ pub(super) fn apply(root: &mut Node, job_file: Option<&mut Node>, key: &str, val
 }
 
 fn unknown_word(word: &str, refuse: &dyn Fn(String, String) -> ConfigError) -> ConfigError {
-    let words = TOP.known.iter().chain(&SHARD_INFO).chain(&OPEN).chain(&disks::KEYS).chain(&qos::KEYS).copied();
+    let words = TOP.known.iter().chain(&SHARD_INFO).chain(&OPEN).chain(&disks::KEYS).chain(qos::KEYS).copied();
     let help = match closest(word, words) {
         Some(candidate) if candidate != word => format!("did you mean `{candidate}`?"),
         Some(_) => "nothing in this scenario has such a key: use a path, such as disks.0.window".to_owned(),
