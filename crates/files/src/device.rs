@@ -308,8 +308,7 @@ pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, C
         }
     }
     spec.check().map_err(|error| {
-        let section = error.key.split('.').next().and_then(|key| fields.get(key));
-        let at = section.unwrap_or_else(|| field.clone());
+        let at = error.key.split('.').next().map_or_else(|| field.clone(), |section| field.at(section));
         at.error(Code::OutOfRange, error.to_string()).with_help(format!("write a value that is {}", error.expected))
     })?;
     Ok(spec)

@@ -30,7 +30,6 @@ pub mod disk;
 pub mod fio;
 pub mod four;
 pub mod info;
-pub(crate) mod io_properties_lenient;
 pub mod job_reader;
 pub mod jobs;
 pub mod presets;

@@ -109,7 +109,7 @@ impl<'a> Fields<'a> {
 
     fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema<'_>) -> Result<(), ConfigError> {
         let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
-        let Value::Scalar(key) = &key_node.value else {
+        let Some(key) = key_node.scalar() else {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
             return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
         };
@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
             };
             return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));
         }
-        if is_elided(key) || is_elided(&scalar_text(value_node)) && key.trim_matches('.').is_empty() {
+        if is_elided(key) || stands_for_more(value_node) && key.trim_matches('.').is_empty() {
             return Err(elided(at_key(Code::Elided, ELIDED_MESSAGE.to_owned())).with_key(path));
         }
         let message = format!("{} has no key {}", schema.what, quoted(key));
@@ -135,10 +135,8 @@ impl<'a> Fields<'a> {
 
     /// The value of `key`, if it is there.
     pub fn get(&self, key: &str) -> Option<Field<'a>> {
-        self.entries.iter().find_map(|(key_node, node)| match &key_node.value {
-            Value::Scalar(text) if text == key => Some(Field { source: self.source, path: self.path_of(key), node }),
-            _ => None,
-        })
+        let (_, node) = self.entries.iter().find(|(name, _)| name.scalar() == Some(key))?;
+        Some(Field { source: self.source, path: self.path_of(key), node })
     }
 
     /// The value of `key`, which must be there; `help` says what to write.
@@ -167,7 +165,7 @@ impl<'a> Fields<'a> {
 
     /// The error for a key that must be there and is not.
     pub fn missing(&self, key: &str, help: &str) -> ConfigError {
-        if let Some((_, node)) = self.entries.iter().find(|(_, node)| is_elided(&scalar_text(node))) {
+        if let Some((_, node)) = self.entries.iter().find(|(_, node)| stands_for_more(node)) {
             return elided(self.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE)).with_key(self.path_of(key));
         }
         let swallowed = self.entries.iter().map(|(_, node)| node).find(|node| {
@@ -188,8 +186,12 @@ impl<'a> Fields<'a> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        path_of(&self.path, key)
     }
+}
+
+fn path_of(map: &str, key: &str) -> String {
+    if map.is_empty() { key.to_owned() } else { format!("{map}.{key}") }
 }
 
 const INDENTATION_HELP: &str = "YAML reads an indented line without a colon and a space as more of the value above: \
@@ -223,9 +225,7 @@ impl<'a> Field<'a> {
 
     /// A single value that is not empty, as text.
     pub fn text(&self) -> Result<&'a str, ConfigError> {
-        let Value::Scalar(text) = &self.node.value else {
-            return Err(self.wrong_type("a single value"));
-        };
+        let text = self.node.scalar().ok_or_else(|| self.wrong_type("a single value"))?;
         if text.is_empty() {
             return Err(self
                 .error(Code::InvalidValue, "the value is empty")
@@ -323,13 +323,19 @@ impl<'a> Field<'a> {
 
     /// Whether this is a map with the key `key`.
     pub fn has_key(&self, key: &str) -> bool {
-        let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
-        matches!(&self.node.value, Value::Map(entries) if entries.iter().any(|(node, _)| is_key(node)))
+        self.node.get(key).is_some()
+    }
+
+    /// The value of `key` of this map for an error about it, or the map itself where it is not there.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Field<'a> {
+        let found = self.node.get(key).map(|node| Field { source: self.source, path: path_of(&self.path, key), node });
+        found.unwrap_or_else(|| self.clone())
     }
 
     /// Whether this is a single value.
     pub fn is_scalar(&self) -> bool {
-        matches!(self.node.value, Value::Scalar(_))
+        self.node.scalar().is_some()
     }
 
     /// Whether this is a list.
@@ -365,14 +371,15 @@ impl<'a> Field<'a> {
         self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
     }
 
-    fn unit_error(&self, error: UnitError) -> ConfigError {
+    /// An error about a part of this value that is no figure.
+    pub fn unit_error(&self, error: UnitError) -> ConfigError {
         self.error(Code::InvalidValue, error.message).with_help(error.help)
     }
 
     /// An error for a node of the wrong kind.
     pub fn wrong_type(&self, expected: &str) -> ConfigError {
         let found = &self.node.value;
-        if is_elided(&scalar_text(self.node)) {
+        if stands_for_more(self.node) {
             return elided(self.error(Code::Elided, ELIDED_MESSAGE));
         }
         let message = format!("expected {expected}, found {}", found.kind());
@@ -394,12 +401,13 @@ fn whole_number(text: &str) -> Result<u64, UnitError> {
     text.parse().map_err(|_| wrong("the figure is too large for 64 bits".to_owned()))
 }
 
-fn scalar_text(node: &Node) -> String {
-    if let Value::Scalar(text) = &node.value { text.clone() } else { String::new() }
-}
-
 fn is_elided(text: &str) -> bool {
     text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
+}
+
+/// Whether something was left out in the place of this value.
+fn stands_for_more(node: &Node) -> bool {
+    node.scalar().is_some_and(is_elided)
 }
 
 /// The words in quotes, with commas.

@@ -57,8 +57,9 @@ pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(Str
     let fields = Fields::read(field, &DISK)?;
     let (name, model) = read_model(&fields, base)?;
     let Some(spec) = model.device.clone() else {
-        let at = fields.get("disk").unwrap_or_else(|| field.clone());
-        let error = at.error(Code::MissingKey, "this disk file has no section `device:`, which the simulator needs");
+        let error = field
+            .at("disk")
+            .error(Code::MissingKey, "this disk file has no section `device:`, which the simulator needs");
         return Err(error.with_help("make one with `plimsoll sim fit`, name a preset, or write `device:` here"));
     };
     let mut disk = SimDisk::new(spec, read_config(&fields, &model, base)?);
@@ -175,8 +176,7 @@ fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), Conf
 }
 
 fn read_capacity_scale(field: &Field<'_>) -> Result<ControlConfig, ConfigError> {
-    parse_capacity_scale(field.text()?)
-        .map_err(|error| field.error(Code::InvalidValue, error.message).with_help(error.help))
+    parse_capacity_scale(field.text()?).map_err(|error| field.unit_error(error))
 }
 
 fn read_mode(fields: &Fields<'_>) -> Result<DiskMode, ConfigError> {
