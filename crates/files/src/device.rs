@@ -308,7 +308,7 @@ pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, C
         }
     }
     spec.check().map_err(|error| {
-        let at = error.key.split('.').next().map_or_else(|| field.clone(), |section| field.at(section));
+        let at = field.at(error.key.split('.').next().unwrap_or_default());
         at.error(Code::OutOfRange, error.to_string()).with_help(format!("write a value that is {}", error.expected))
     })?;
     Ok(spec)

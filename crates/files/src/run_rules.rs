@@ -197,12 +197,8 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
             operations
         }
     };
-    Ok(RunRule {
-        thread: fields.optional("thread", Field::string)?,
-        path: fields.optional("path", Field::string)?,
-        operations,
-        class: class.string()?,
-    })
+    let text = |key| fields.optional(key, Field::string);
+    Ok(RunRule { thread: text("thread")?, path: text("path")?, operations, class: class.string()? })
 }
 
 #[cfg(test)]

@@ -74,9 +74,8 @@ pub const MAX_TIME_NS: u64 = 30 * 86_400_000_000_000;
 
 /// A map whose keys have been checked.
 pub struct Fields<'a> {
-    source: &'a Source,
+    map: Field<'a>,
     what: &'static str,
-    path: String,
     /// Where the map begins.
     pub span: Span,
     entries: &'a [(Node, Node)],
@@ -100,7 +99,7 @@ impl<'a> Fields<'a> {
             _ => return Err(field.wrong_type("a map")),
         };
         let span = entries.first().map_or(&field.node.span, |(key, _)| &key.span).clone();
-        let fields = Self { source: field.source, what: schema.what, path: field.path.clone(), span, entries };
+        let fields = Self { map: field.clone(), what: schema.what, span, entries };
         for (key_node, value_node) in entries {
             fields.check_key(key_node, value_node, schema)?;
         }
@@ -108,7 +107,7 @@ impl<'a> Fields<'a> {
     }
 
     fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema<'_>) -> Result<(), ConfigError> {
-        let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
+        let at_key = |code, message: String| self.map.source.error_at(&key_node.span, code, message);
         let Some(key) = key_node.scalar() else {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
             return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
@@ -116,7 +115,7 @@ impl<'a> Fields<'a> {
         if schema.reads(key) {
             return Ok(());
         }
-        let path = self.path_of(key);
+        let path = self.map.path_of(key);
         if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
                 Code::Obsolete => format!("the key `{key}` is obsolete"),
@@ -135,8 +134,7 @@ impl<'a> Fields<'a> {
 
     /// The value of `key`, if it is there.
     pub fn get(&self, key: &str) -> Option<Field<'a>> {
-        let (_, node) = self.entries.iter().find(|(name, _)| name.scalar() == Some(key))?;
-        Some(Field { source: self.source, path: self.path_of(key), node })
+        self.map.get(key)
     }
 
     /// The value of `key`, which must be there; `help` says what to write.
@@ -166,32 +164,25 @@ impl<'a> Fields<'a> {
     /// The error for a key that must be there and is not.
     pub fn missing(&self, key: &str, help: &str) -> ConfigError {
         if let Some((_, node)) = self.entries.iter().find(|(_, node)| stands_for_more(node)) {
-            return elided(self.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE)).with_key(self.path_of(key));
+            return elided(self.map.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE))
+                .with_key(self.map.path_of(key));
         }
         let swallowed = self.entries.iter().map(|(_, node)| node).find(|node| {
-            let written = self.source.slice(&node.span);
+            let written = self.map.source.slice(&node.span);
             written.contains('\n') && written.contains(key)
         });
         if let Some(node) = swallowed {
             let message = format!("`{key}` of {} is read as part of this value", self.what);
-            let error = self.source.error_at(&node.span, Code::MissingKey, message);
-            return error.with_help(INDENTATION_HELP).with_key(self.path_of(key));
+            let error = self.map.source.error_at(&node.span, Code::MissingKey, message);
+            return error.with_help(INDENTATION_HELP).with_key(self.map.path_of(key));
         }
         let message = format!("{} needs `{key}`", self.what);
-        let error = self.source.error_at(&self.span, Code::MissingKey, message).with_key(self.path_of(key));
-        if self.source.text().lines().any(|line| line.trim() == "...") {
+        let error = self.map.source.error_at(&self.span, Code::MissingKey, message).with_key(self.map.path_of(key));
+        if self.map.source.text().lines().any(|line| line.trim() == "...") {
             return error.with_help(format!("{help}; the `...` in this text stands for keys that were left out"));
         }
         error.with_help(help)
     }
-
-    fn path_of(&self, key: &str) -> String {
-        path_of(&self.path, key)
-    }
-}
-
-fn path_of(map: &str, key: &str) -> String {
-    if map.is_empty() { key.to_owned() } else { format!("{map}.{key}") }
 }
 
 const INDENTATION_HELP: &str = "YAML reads an indented line without a colon and a space as more of the value above: \
@@ -326,11 +317,18 @@ impl<'a> Field<'a> {
         self.node.get(key).is_some()
     }
 
+    fn get(&self, key: &str) -> Option<Self> {
+        Some(Self { source: self.source, path: self.path_of(key), node: self.node.get(key)? })
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
     /// The value of `key` of this map for an error about it, or the map itself where it is not there.
     #[must_use]
-    pub fn at(&self, key: &str) -> Field<'a> {
-        let found = self.node.get(key).map(|node| Field { source: self.source, path: path_of(&self.path, key), node });
-        found.unwrap_or_else(|| self.clone())
+    pub fn at(&self, key: &str) -> Self {
+        self.get(key).unwrap_or_else(|| self.clone())
     }
 
     /// Whether this is a single value.

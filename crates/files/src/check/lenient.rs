@@ -235,12 +235,12 @@ fn new_name(obsolete: &str) -> Option<&'static str> {
 
 /// The mount points of a disk as they are written, joined as Seastar joins them; empty if there is none.
 fn mountpoint_of(node: &Node) -> String {
-    let place = node.get("mountpoints").or_else(|| node.get("mountpoint"));
-    match place.map(|place| &place.value) {
-        Some(Value::Scalar(text)) => text.clone(),
-        Some(Value::List(items)) => items.iter().filter_map(Node::scalar).collect::<Vec<_>>().join(":"),
-        _ => String::new(),
-    }
+    let of = |key: &str| match &node.get(key)?.value {
+        Value::Scalar(text) => Some(text.clone()),
+        Value::List(items) => Some(items.iter().filter_map(Node::scalar).collect::<Vec<_>>().join(":")),
+        _ => None,
+    };
+    of("mountpoints").or_else(|| of("mountpoint")).unwrap_or_default()
 }
 
 fn values_of(source: &Source, node: &Node) -> Vec<(String, Option<usize>, String)> {
