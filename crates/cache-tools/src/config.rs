@@ -54,7 +54,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plimsoll_cache::{CacheConfig, DiskSource, Placement};
-use plimsoll_figures::units::{UnitError, parse_size_bytes};
+use plimsoll_figures::units::{parse_rate_bytes_per_s, parse_size_bytes};
 use plimsoll_files::error::Source;
 use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::{Code, ConfigError, disk, yaml};
@@ -64,6 +64,8 @@ pub const MAX_DEVICES: usize = 128;
 
 /// The most shards that a cache may run on.
 const MAX_SHARDS: u32 = 256;
+
+const MIB: u64 = 1 << 20;
 
 /// The largest size in the file, in bytes: 512 TiB, the reach of a block's place.
 const MAX_BYTES: u64 = 512 << 40;
@@ -204,8 +206,8 @@ fn parse_source(source: &Source) -> Result<CacheFile, ConfigError> {
     let fields = Fields::read(&cache, &CACHE)?;
     let file = CacheFile {
         config: read_config(&fields)?,
-        key_file: fields.get("encryption_key_file").map(|field| field.text().map(PathBuf::from)).transpose()?,
-        shards: fields.get("shards").map_or(Ok(2), |field| field.count(1..=MAX_SHARDS))?.try_into().unwrap_or(1),
+        key_file: fields.optional("encryption_key_file", |field| field.text().map(PathBuf::from))?,
+        shards: fields.or("shards", 2, |field| field.count(1..=MAX_SHARDS))?.try_into().unwrap_or(1),
         devices: read_devices(&fields.required("devices", "list the devices: `devices:` and `- path: ...` below it")?)?,
     };
     // What is left are bounds that the reader does not know.
@@ -214,53 +216,35 @@ fn parse_source(source: &Source) -> Result<CacheFile, ConfigError> {
 }
 
 fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
-    let mut config = CacheConfig::default();
-    if let Some(field) = fields.get("checkpoint_interval") {
-        config.checkpoint_interval = Duration::from_nanos(field.time_ns(1_000_000)?);
-    }
-    if let Some(field) = fields.get("target_free_blocks_pct") {
-        config.target_free_blocks_pct = field.number(|pct| (0.1..=90.0).contains(&pct), "from 0.1 to 90")?;
-    }
-    if let Some(field) = fields.get("ghost_pct") {
-        config.ghost_pct = field.number(|pct| (0.0..=400.0).contains(&pct), "from 0 to 400")?;
-    }
-    if let Some(field) = fields.get("placement") {
-        config.placement = field.one_of("a placement", &Placement::ALL)?;
-    }
-    if let Some(field) = fields.get("memory") {
-        config.memory_bytes = field.figure(size_or_zero, 0..=MAX_BYTES, "bytes")?;
-    }
-    if let Some(field) = fields.get("in_flight") {
-        config.in_flight_bytes = field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes")?;
-    }
-    config.hit_deadline = unless_none(fields, "hit_deadline", |field| field.time_ns(1))?.map(Duration::from_nanos);
-    let rate = |field: &Field<'_>| {
-        field.figure(plimsoll_figures::units::parse_rate_bytes_per_s, 1 << 20..=MAX_BYTES, "bytes/s")
-    };
-    config.move_bytes_per_s = unless_none(fields, "move_rate", rate)?;
-    let size = |field: &Field<'_>| field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes");
-    config.index_bytes = unless_none(fields, "index_memory", size)?;
-    if let Some(field) = fields.get("discard") {
-        config.discard = field.boolean()?;
-    }
-    Ok(config)
+    let usual = CacheConfig::default();
+    let time = |least_ns| move |field: &Field<'_>| field.time_ns(least_ns).map(Duration::from_nanos);
+    let size = |field: &Field<'_>| field.figure(parse_size_bytes, MIB..=MAX_BYTES, "bytes");
+    let rate = |field: &Field<'_>| field.figure(parse_rate_bytes_per_s, MIB..=MAX_BYTES, "bytes/s");
+    let any_size = |field: &Field<'_>| field.figure(parse_size_bytes, 0..=MAX_BYTES, "bytes");
+    Ok(CacheConfig {
+        checkpoint_interval: fields.or("checkpoint_interval", usual.checkpoint_interval, time(1_000_000))?,
+        target_free_blocks_pct: fields.or("target_free_blocks_pct", usual.target_free_blocks_pct, |field| {
+            field.number(|pct| (0.1..=90.0).contains(&pct), "from 0.1 to 90")
+        })?,
+        ghost_pct: fields.or("ghost_pct", usual.ghost_pct, |field| {
+            field.number(|pct| (0.0..=400.0).contains(&pct), "from 0 to 400")
+        })?,
+        placement: fields.or("placement", usual.placement, |field| field.one_of("a placement", &Placement::ALL))?,
+        memory_bytes: fields.or("memory", Some(usual.memory_bytes), unless_none(any_size))?.unwrap_or(0),
+        in_flight_bytes: fields.or("in_flight", usual.in_flight_bytes, size)?,
+        hit_deadline: fields.or("hit_deadline", None, unless_none(time(1)))?,
+        move_bytes_per_s: fields.or("move_rate", None, unless_none(rate))?,
+        index_bytes: fields.or("index_memory", None, unless_none(size))?,
+        discard: fields.or("discard", usual.discard, Field::boolean)?,
+        ..usual
+    })
 }
 
-fn size_or_zero(text: &str) -> Result<u64, UnitError> {
-    if text == "none" { Ok(0) } else { parse_size_bytes(text) }
-}
-
-/// The value of a key that may be `none`.
-fn unless_none(
-    fields: &Fields<'_>,
-    key: &str,
-    read: impl Fn(&Field<'_>) -> Result<u64, ConfigError>,
-) -> Result<Option<u64>, ConfigError> {
-    match fields.get(key) {
-        None => Ok(None),
-        Some(field) if field.text()? == "none" => Ok(None),
-        Some(field) => read(&field).map(Some),
-    }
+/// Reads what may be `none`.
+fn unless_none<T>(
+    read: impl Fn(&Field<'_>) -> Result<T, ConfigError>,
+) -> impl Fn(&Field<'_>) -> Result<Option<T>, ConfigError> {
+    move |field| if field.text()? == "none" { Ok(None) } else { read(field).map(Some) }
 }
 
 fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
@@ -275,14 +259,9 @@ fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
         let path = fields.required("path", "a device has a path, such as /dev/nvme1n1")?;
         let device = Device {
             path: PathBuf::from(path.text()?),
-            size_bytes: fields
-                .get("size")
-                .map(|field| field.figure(parse_size_bytes, 1 << 20..=MAX_BYTES, "bytes"))
-                .transpose()?,
-            disk: fields.get("disk").map(|field| field.text().map(str::to_owned)).transpose()?,
-            state: fields
-                .get("state")
-                .map_or(Ok(DeviceState::Active), |field| field.one_of("a state", &DeviceState::ALL))?,
+            size_bytes: fields.optional("size", |field| field.figure(parse_size_bytes, MIB..=MAX_BYTES, "bytes"))?,
+            disk: fields.optional("disk", Field::string)?,
+            state: fields.or("state", DeviceState::Active, |field| field.one_of("a state", &DeviceState::ALL))?,
         };
         if devices.iter().any(|other| other.path == device.path) {
             let message = format!("{} is listed twice", device.path.display());

@@ -4,7 +4,7 @@
 //! of a bad one is named.
 //!
 //! **How.** The first line that is no comment names the columns, in any order; columns that are not known are refused.
-//! Numbers are plain; there is no quoting. Lines that begin with `#` and empty lines are passed over.
+//! Numbers are plain; fields may be quoted. Lines that begin with `#` and empty lines are passed over.
 //!
 //! **Limits.** At most 1 MiB of surface, and 64 MiB of arrivals.
 //!
@@ -17,6 +17,7 @@
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use plimsoll_core::Op;
@@ -25,7 +26,7 @@ use plimsoll_sim::fit::Cell;
 use plimsoll_sim::workload::Arrival;
 
 use super::error::{Code, ConfigError, Source, Span};
-use super::fields::{closest, list_of};
+use super::fields::{did_you_mean, list_of};
 use super::yaml;
 
 /// Columns of a surface.
@@ -34,7 +35,7 @@ pub const SURFACE_COLUMNS: [&str; 4] = ["write_MBps", "read_iops", "p50_ms", "p9
 pub const ARRIVAL_COLUMNS: [&str; 4] = ["at_us", "op", "offset_bytes", "len_bytes"];
 
 /// The largest recording, in bytes.
-const MAX_ARRIVALS_BYTES: u64 = 64 << 20;
+const MAX_ARRIVALS_BYTES: usize = 64 << 20;
 
 /// Reads a measured surface: megabytes (10^6) written per second, reads per second, median and 95th percentile of the
 /// latency of reads in milliseconds. Cells that were not measured are left out, as whole lines.
@@ -58,15 +59,16 @@ fn surface(source: &Source) -> Result<Vec<Cell>, ConfigError> {
     let hole = "a cell that was not measured is left out: remove the line, and the fit fills the hole from all sides";
     let mut cells = Vec::new();
     for row in rows(source, &SURFACE_COLUMNS)? {
+        let row = row?;
         let number = |column: usize, at_least_positive: bool| {
-            let value = row.number(source, column, hole)?;
+            let value = row.number(column, hole)?;
             let good = if at_least_positive { value > 0.0 } else { value >= 0.0 };
             let expected = if at_least_positive { "above 0" } else { "0 or more" };
-            if good { Ok(value) } else { Err(row.out_of_range(source, column, expected)) }
+            if good { Ok(value) } else { Err(row.out_of_range(column, expected)) }
         };
         let [write, read, p50, p95] = [number(0, false)?, number(1, false)?, number(2, true)?, number(3, true)?];
         if p95 < p50 {
-            return Err(row.out_of_range(source, 3, "at least the median, p50_ms"));
+            return Err(row.out_of_range(3, "at least the median, p50_ms"));
         }
         cells.push(Cell { write_bytes_per_s: write * 1e6, read_iops: read, p50_ns: p50 * 1e6, p95_ns: p95 * 1e6 });
     }
@@ -90,38 +92,34 @@ pub fn parse_arrivals(source_name: &str, text: &str) -> Result<Vec<Arrival>, Con
 /// # Errors
 /// As [`parse_arrivals`], and [`Code::Unreadable`] if the file cannot be read.
 pub(crate) fn arrivals_from_file(path: &Path) -> Result<Vec<Arrival>, ConfigError> {
-    let name = path.display().to_string();
-    let whole = Source::new(&name, "");
-    let is_too_large = std::fs::metadata(path).is_ok_and(|meta| meta.len() > MAX_ARRIVALS_BYTES);
-    if is_too_large {
-        return Err(whole.error(Code::TooLarge, "a recording has at most 64 MiB").with_help("cut it into parts"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        whole.error(Code::Unreadable, format!("cannot read the file: {error}")).with_help("check the path")
-    })?;
-    arrivals(&Source::new(&name, &text))
+    let too_large = |error: ConfigError| match error.code() {
+        Code::TooLarge => error.with_help("a recording has at most 64 MiB: cut it into parts"),
+        _ => error,
+    };
+    arrivals(&yaml::read_file_up_to(path, MAX_ARRIVALS_BYTES).map_err(too_large)?)
 }
 
 fn arrivals(source: &Source) -> Result<Vec<Arrival>, ConfigError> {
     let hole = "write a value in every column";
     let mut list: Vec<Arrival> = Vec::new();
     for row in rows(source, &ARRIVAL_COLUMNS)? {
+        let row = row?;
         let op = read_op(row.text(1)).ok_or_else(|| {
-            row.error(source, 1, Code::InvalidValue, format!("{} is no operation", quoted(row.text(1))))
+            row.error(1, Code::InvalidValue, format!("{} is no operation", quoted(row.text(1))))
                 .with_help(format!("write one of {}", list_of(&OPERATIONS)))
         })?;
         let whole = |column: usize, largest: f64| {
-            let value = row.number(source, column, hole)?;
+            let value = row.number(column, hole)?;
             let good = (0.0..=largest).contains(&value);
-            if good { Ok(value) } else { Err(row.out_of_range(source, column, "from 0 on")) }
+            if good { Ok(value) } else { Err(row.out_of_range(column, "from 0 on")) }
         };
         let at_ns = (whole(0, 1e12)? * 1e3).round() as u64;
         let (offset_bytes, len_bytes) = (whole(2, 9e18)? as u64, whole(3, f64::from(u32::MAX))? as u32);
         if op.is_transfer() && len_bytes == 0 {
-            return Err(row.out_of_range(source, 3, "above 0: a read or write has a length"));
+            return Err(row.out_of_range(3, "above 0: a read or write has a length"));
         }
         if list.last().is_some_and(|last| last.at_ns > at_ns) {
-            return Err(row.out_of_range(source, 0, "not before the line above: sort the lines by time"));
+            return Err(row.out_of_range(0, "not before the line above: sort the lines by time"));
         }
         list.push(Arrival { at_ns, op, offset_bytes, len_bytes });
     }
@@ -146,114 +144,139 @@ pub(super) fn read_op(name: &str) -> Option<Op> {
     }
 }
 
-/// One line, its fields in the order of the columns asked for.
+/// A field between commas, and its place.
+#[derive(Clone, Debug)]
+pub struct CsvCell<'a> {
+    /// What it says, without blanks and quotes around it.
+    pub text: Cow<'a, str>,
+    /// Where it stands.
+    pub span: Span,
+    source: &'a Source,
+}
+
+impl CsvCell<'_> {
+    /// An error about it.
+    pub fn error(&self, code: Code, message: impl Into<String>) -> ConfigError {
+        self.source.error_at(&self.span, code, message)
+    }
+}
+
+/// The lines with something in them, as cells; `#` begins a comment.
+pub fn lines(source: &Source) -> impl Iterator<Item = Vec<CsvCell<'_>>> {
+    let mut start = 0;
+    source.text().split_inclusive('\n').filter_map(move |line| {
+        let at = start;
+        start += line.len();
+        let line = line.trim_end();
+        (!line.is_empty() && !line.trim_start().starts_with('#')).then(|| split(source, line, at))
+    })
+}
+
+/// Cells between commas; a comma within double quotes is part of the cell.
+fn split<'a>(source: &'a Source, line: &'a str, line_start: usize) -> Vec<CsvCell<'a>> {
+    let mut cells = Vec::new();
+    let (mut start, mut is_quoted) = (0, false);
+    let ends = line.char_indices().filter(|(_, c)| {
+        is_quoted ^= *c == '"';
+        *c == ',' && !is_quoted
+    });
+    for end in ends.map(|(at, _)| at).chain([line.len()]) {
+        let field = line.get(start..end).unwrap_or("").trim();
+        let inner = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
+        let text = inner.map_or(Cow::Borrowed(field), |inner| inner.replace("\"\"", "\"").into());
+        cells.push(CsvCell { text, span: line_start + start..line_start + end, source });
+        start = end + 1;
+    }
+    cells
+}
+
+/// The error for a line with more or fewer cells than the header.
+pub fn wrong_length(source: &Source, cells: &[CsvCell<'_>], columns: usize) -> ConfigError {
+    let span = cells.first().map_or(0, |cell| cell.span.start)..cells.last().map_or(0, |cell| cell.span.end);
+    let message = format!("{} fields, where the header has {columns} columns", cells.len());
+    let error = source.error_at(&span, Code::InvalidValue, message);
+    error.with_help("write one value for each column, separated by commas")
+}
+
+/// One line, its cells in the order of the columns asked for.
 struct Row<'a> {
-    fields: Vec<(&'a str, Span)>,
+    source: &'a Source,
+    cells: Vec<CsvCell<'a>>,
     columns: &'static [&'static str],
 }
 
 impl Row<'_> {
     fn text(&self, column: usize) -> &str {
-        self.fields.get(column).map_or("", |(text, _)| text)
+        self.cells.get(column).map_or("", |cell| &cell.text)
     }
 
     fn name(&self, column: usize) -> &'static str {
         self.columns.get(column).copied().unwrap_or("?")
     }
 
-    fn error(&self, source: &Source, column: usize, code: Code, message: String) -> ConfigError {
-        let span = self.fields.get(column).map_or(0..0, |(_, span)| span.clone());
-        source.error_at(&span, code, message).with_key(self.name(column))
+    fn error(&self, column: usize, code: Code, message: String) -> ConfigError {
+        let span = self.cells.get(column).map_or(0..0, |cell| cell.span.clone());
+        self.source.error_at(&span, code, message).with_key(self.name(column))
     }
 
-    fn number(&self, source: &Source, column: usize, hole_help: &str) -> Result<f64, ConfigError> {
+    fn number(&self, column: usize, hole_help: &str) -> Result<f64, ConfigError> {
         let (text, name) = (self.text(column), self.name(column));
         if text.is_empty() {
-            return Err(self.error(source, column, Code::MissingKey, format!("{name} is empty")).with_help(hole_help));
+            return Err(self.error(column, Code::MissingKey, format!("{name} is empty")).with_help(hole_help));
         }
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(value),
             _ => {
                 let message = format!("{name}: {} is not a number", quoted(text));
-                Err(self.error(source, column, Code::InvalidValue, message).with_help(hole_help))
+                Err(self.error(column, Code::InvalidValue, message).with_help(hole_help))
             }
         }
     }
 
-    fn out_of_range(&self, source: &Source, column: usize, expected: &str) -> ConfigError {
+    fn out_of_range(&self, column: usize, expected: &str) -> ConfigError {
         let message = format!("{} is {}, and should be {expected}", self.name(column), quoted(self.text(column)));
-        self.error(source, column, Code::OutOfRange, message).with_help("correct the value, or leave the line out")
+        self.error(column, Code::OutOfRange, message).with_help("correct the value, or leave the line out")
     }
 }
 
 /// The lines of a table with exactly these columns, in any order.
-fn rows<'a>(source: &'a Source, columns: &'static [&'static str]) -> Result<Vec<Row<'a>>, ConfigError> {
-    let mut places: Option<Vec<usize>> = None;
-    let mut rows = Vec::new();
-    let mut start = 0;
-    for line in source.text().split_inclusive('\n') {
-        let line_start = start;
-        start += line.len();
-        let content = line.trim_end();
-        if content.trim().is_empty() || content.trim_start().starts_with('#') {
-            continue;
-        }
-        let fields = split(content, line_start);
-        match &places {
-            None => places = Some(header(source, &fields, columns)?),
-            Some(places) => {
-                if fields.len() != places.len() {
-                    let span = line_start..line_start + content.len();
-                    let message = format!("{} fields, where the header has {} columns", fields.len(), places.len());
-                    let error = source.error_at(&span, Code::InvalidValue, message);
-                    return Err(error.with_help("write one value for each column, separated by commas"));
-                }
-                let ordered = places.iter().filter_map(|place| fields.get(*place).cloned()).collect();
-                rows.push(Row { fields: ordered, columns });
-            }
-        }
-    }
-    if places.is_none() {
+fn rows<'a>(
+    source: &'a Source,
+    columns: &'static [&'static str],
+) -> Result<impl Iterator<Item = Result<Row<'a>, ConfigError>>, ConfigError> {
+    let mut lines = lines(source);
+    let Some(names) = lines.next() else {
         let help = format!("the first line names the columns: {}", columns.join(","));
         return Err(source.error(Code::Empty, "there is nothing in this text").with_help(help));
-    }
-    Ok(rows)
-}
-
-fn split(line: &str, line_start: usize) -> Vec<(&str, Span)> {
-    let mut at = line_start;
-    let mut fields = Vec::new();
-    for field in line.split(',') {
-        fields.push((field.trim(), at..at + field.len()));
-        at += field.len() + 1;
-    }
-    fields
+    };
+    let places = header(source, &names, columns)?;
+    Ok(lines.map(move |cells| {
+        if cells.len() != places.len() {
+            return Err(wrong_length(source, &cells, places.len()));
+        }
+        let cells = places.iter().filter_map(|place| cells.get(*place).cloned()).collect();
+        Ok(Row { source, cells, columns })
+    }))
 }
 
 /// Where each of `columns` stands in the header.
-fn header(
-    source: &Source,
-    fields: &[(&str, Span)],
-    columns: &'static [&'static str],
-) -> Result<Vec<usize>, ConfigError> {
+fn header(source: &Source, names: &[CsvCell<'_>], columns: &'static [&'static str]) -> Result<Vec<usize>, ConfigError> {
     let wanted = format!("the first line names the columns: {}", columns.join(","));
-    for (at, (name, span)) in fields.iter().enumerate() {
-        if !columns.contains(name) {
-            let help = match closest(name, columns.iter().copied()) {
-                Some(candidate) => format!("did you mean `{candidate}`?"),
-                None => wanted.clone(),
-            };
+    for (at, cell) in names.iter().enumerate() {
+        let name = cell.text.as_ref();
+        if !columns.contains(&name) {
+            let help = did_you_mean(name, columns.iter().copied()).unwrap_or_else(|| wanted.clone());
             let message = format!("there is no column {}", quoted(name));
-            return Err(source.error_at(span, Code::UnknownKey, message).with_help(help));
+            return Err(cell.error(Code::UnknownKey, message).with_help(help));
         }
-        if fields.iter().take(at).any(|(other, _)| other == name) {
+        if names.iter().take(at).any(|other| other.text == name) {
             let message = format!("the column {name} stands twice");
-            return Err(source.error_at(span, Code::DuplicateKey, message).with_help(wanted));
+            return Err(cell.error(Code::DuplicateKey, message).with_help(wanted));
         }
     }
     let place = |column: &&'static str| {
-        fields.iter().position(|(name, _)| name == column).ok_or_else(|| {
-            let span = fields.first().map_or(0..0, |(_, span)| span.clone());
+        names.iter().position(|cell| cell.text == *column).ok_or_else(|| {
+            let span = names.first().map_or(0..0, |cell| cell.span.clone());
             let message = format!("the column {column} is missing");
             source.error_at(&span, Code::MissingKey, message).with_help(wanted.clone())
         })

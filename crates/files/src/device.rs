@@ -136,129 +136,54 @@ pub(super) fn points_text(points: &SizeTable) -> String {
 
 type Parameters<'a> = Vec<(&'static str, &'a mut dyn Parameter)>;
 
+/// All fields of a structure, which are the parameters of the same names; those after a semicolon are read elsewhere.
+macro_rules! parameters {
+    ($of:expr; $type:ident: $($name:ident),+ $(; $($other:ident),+)?) => {{
+        let $type { $($name: _,)+ $($($other: _),+)? } = &$of;
+        vec![$((stringify!($name), &mut $of.$name as &mut dyn Parameter)),+]
+    }};
+}
+
 /// Every parameter, by section; those without a section come first.
 fn sections(spec: &mut DeviceSpec) -> Vec<(&'static str, Parameters<'_>)> {
-    let DeviceSpec { rates, latency, channels, interference, buffer, flash, weather, raid0, .. } = spec;
-    let RateSpec { read_iops, read_bytes_per_s, write_iops, write_bytes_per_s, iops_block_bytes, .. } = rates;
-    let LatencySpec { read_ns, write_ns, per_kib_ns, sigma } = latency;
-    let ChannelSpec { independent, count, stripe_bytes } = channels;
-    let InterferenceSpec { program_ns, suspend, block_probability, memory_ns } = interference;
-    let BufferSpec { size_bytes, burst_bytes_per_s, flush_drains } = buffer;
-    let RaidSpec { members, chunk_bytes, member_faults } = raid0;
+    let top = parameters!(
+        spec; DeviceSpec: capacity_bytes, mix_exponent_p, mix_memory_ns, network_rtt_ns, error_rate, short_rate, hdd,
+        caps, latency_surface; rates, latency, channels, interference, buffer, flash, weather, raid0, faults
+    );
+    let rates = parameters!(
+        spec.rates; RateSpec: read_iops, read_bytes_per_s, write_iops, write_bytes_per_s, iops_block_bytes,
+        read_table, write_table, rewrite_block_bytes, flush_ns, discard_ns
+    );
+    let interference = parameters!(
+        spec.interference; InterferenceSpec: program_ns, suspend, block_probability, memory_ns
+    );
+    let flash = parameters!(
+        spec.flash; FlashSpec: garbage_collection, over_provisioning, initial_fill, fill_curve, discard_residue,
+        pause_mean_ns, pause_period_ns
+    );
+    let weather = parameters!(
+        spec.weather; WeatherSpec: capacity_steps, drift_per_s, noise_sigma, noise_step_ns, stalls_per_s,
+        stall_min_ns, stall_alpha, stall_max_ns, stalls
+    );
     vec![
-        (
-            "",
-            vec![
-                ("capacity_bytes", &mut spec.capacity_bytes as &mut dyn Parameter),
-                ("mix_exponent_p", &mut spec.mix_exponent_p),
-                ("mix_memory_ns", &mut spec.mix_memory_ns),
-                ("network_rtt_ns", &mut spec.network_rtt_ns),
-                ("error_rate", &mut spec.error_rate),
-                ("short_rate", &mut spec.short_rate),
-                ("hdd", &mut spec.hdd),
-                ("caps", &mut spec.caps),
-                ("latency_surface", &mut spec.latency_surface),
-            ],
-        ),
-        (
-            "rates",
-            vec![
-                ("read_iops", read_iops as &mut dyn Parameter),
-                ("read_bytes_per_s", read_bytes_per_s),
-                ("write_iops", write_iops),
-                ("write_bytes_per_s", write_bytes_per_s),
-                ("iops_block_bytes", iops_block_bytes),
-                ("read_table", &mut rates.read_table),
-                ("write_table", &mut rates.write_table),
-                ("rewrite_block_bytes", &mut rates.rewrite_block_bytes),
-                ("flush_ns", &mut rates.flush_ns),
-                ("discard_ns", &mut rates.discard_ns),
-            ],
-        ),
-        (
-            "latency",
-            vec![
-                ("read_ns", read_ns as &mut dyn Parameter),
-                ("write_ns", write_ns),
-                ("per_kib_ns", per_kib_ns),
-                ("sigma", sigma),
-            ],
-        ),
-        (
-            "channels",
-            vec![("independent", independent as &mut dyn Parameter), ("count", count), ("stripe_bytes", stripe_bytes)],
-        ),
-        (
-            "interference",
-            vec![
-                ("program_ns", program_ns as &mut dyn Parameter),
-                ("suspend", suspend),
-                ("block_probability", block_probability),
-                ("memory_ns", memory_ns),
-            ],
-        ),
-        (
-            "buffer",
-            vec![
-                ("size_bytes", size_bytes as &mut dyn Parameter),
-                ("burst_bytes_per_s", burst_bytes_per_s),
-                ("flush_drains", flush_drains),
-            ],
-        ),
-        ("flash", flash_parameters(flash)),
-        ("weather", weather_parameters(weather)),
-        (
-            "raid0",
-            vec![
-                ("members", members as &mut dyn Parameter),
-                ("chunk_bytes", chunk_bytes),
-                ("member_faults", member_faults),
-            ],
-        ),
-    ]
-}
-
-fn flash_parameters(flash: &mut FlashSpec) -> Parameters<'_> {
-    vec![
-        ("garbage_collection", &mut flash.garbage_collection as &mut dyn Parameter),
-        ("over_provisioning", &mut flash.over_provisioning),
-        ("initial_fill", &mut flash.initial_fill),
-        ("fill_curve", &mut flash.fill_curve),
-        ("discard_residue", &mut flash.discard_residue),
-        ("pause_mean_ns", &mut flash.pause_mean_ns),
-        ("pause_period_ns", &mut flash.pause_period_ns),
-    ]
-}
-
-fn weather_parameters(weather: &mut WeatherSpec) -> Parameters<'_> {
-    vec![
-        ("capacity_steps", &mut weather.capacity_steps as &mut dyn Parameter),
-        ("drift_per_s", &mut weather.drift_per_s),
-        ("noise_sigma", &mut weather.noise_sigma),
-        ("noise_step_ns", &mut weather.noise_step_ns),
-        ("stalls_per_s", &mut weather.stalls_per_s),
-        ("stall_min_ns", &mut weather.stall_min_ns),
-        ("stall_alpha", &mut weather.stall_alpha),
-        ("stall_max_ns", &mut weather.stall_max_ns),
-        ("stalls", &mut weather.stalls),
+        ("", top),
+        ("rates", rates),
+        ("latency", parameters!(spec.latency; LatencySpec: read_ns, write_ns, per_kib_ns, sigma)),
+        ("channels", parameters!(spec.channels; ChannelSpec: independent, count, stripe_bytes)),
+        ("interference", interference),
+        ("buffer", parameters!(spec.buffer; BufferSpec: size_bytes, burst_bytes_per_s, flush_drains)),
+        ("flash", flash),
+        ("weather", weather),
+        ("raid0", parameters!(spec.raid0; RaidSpec: members, chunk_bytes, member_faults)),
     ]
 }
 
 fn hdd_parameters(hdd: &mut HddSpec) -> Parameters<'_> {
-    vec![
-        ("seek_min_ns", &mut hdd.seek_min_ns as &mut dyn Parameter),
-        ("seek_max_ns", &mut hdd.seek_max_ns),
-        ("rotation_ns", &mut hdd.rotation_ns),
-        ("elevator_depth", &mut hdd.elevator_depth),
-    ]
+    parameters!(hdd; HddSpec: seek_min_ns, seek_max_ns, rotation_ns, elevator_depth)
 }
 
 fn fault_parameters(fault: &mut MemberFault) -> Parameters<'_> {
-    vec![
-        ("member", &mut fault.member as &mut dyn Parameter),
-        ("speed_factor", &mut fault.speed_factor),
-        ("error_rate", &mut fault.error_rate),
-    ]
+    parameters!(fault; MemberFault: member, speed_factor, error_rate)
 }
 
 impl Value for HddSpec {
@@ -287,18 +212,15 @@ impl Value for CapSpec {
     fn read(field: &Field<'_>) -> Result<CapSpec, ConfigError> {
         let known = ["unit", "unit_bytes", "base_per_s", "burst_per_s", "credits"];
         let fields = Fields::read(field, &Schema { what: "a cap", known: &known, refused: &[] })?;
-        let number = |key: &str| fields.get(key).map(|value| f64::read(&value)).transpose();
         let unit_field = fields.required("unit", "write `unit: operations` or `unit: bytes`")?;
         let unit = match unit_field.text()? {
             "bytes" => CapUnit::Bytes,
-            "operations" => {
-                CapUnit::Operations { unit_bytes: fields.get("unit_bytes").map_or(Ok(0), |value| u32::read(&value))? }
-            }
+            "operations" => CapUnit::Operations { unit_bytes: fields.or("unit_bytes", 0, u32::read)? },
             _ => return Err(unit_field.not_one_of("what a cap counts", &["operations", "bytes"])),
         };
         let base_per_s = f64::read(&fields.required("base_per_s", "write how many a second")?)?;
-        let burst_per_s = number("burst_per_s")?.unwrap_or(base_per_s);
-        Ok(CapSpec { unit, base_per_s, burst_per_s, credits: number("credits")?.unwrap_or(0.0) })
+        let burst_per_s = fields.or("burst_per_s", base_per_s, f64::read)?;
+        Ok(CapSpec { unit, base_per_s, burst_per_s, credits: fields.or("credits", 0.0, f64::read)? })
     }
 
     fn text(&self) -> String {
@@ -386,8 +308,7 @@ pub(super) fn read(field: &Field<'_>, base: &DeviceSpec) -> Result<DeviceSpec, C
         }
     }
     spec.check().map_err(|error| {
-        let section = error.key.split('.').next().and_then(|key| fields.get(key));
-        let at = section.unwrap_or_else(|| field.clone());
+        let at = field.at(error.key.split('.').next().unwrap_or_default());
         at.error(Code::OutOfRange, error.to_string()).with_help(format!("write a value that is {}", error.expected))
     })?;
     Ok(spec)

@@ -217,21 +217,21 @@ pub fn find(name: &str, base: &Path) -> Result<DiskModel, ConfigError> {
 fn parse_source(source: &Source) -> Result<DiskModel, ConfigError> {
     let root = yaml::parse(source)?;
     let top = Fields::read(&Field::root(source, &root, TOP_HELP)?, &TOP)?;
-    let device = top.get("device").map(|field| device::read(&field, &DeviceSpec::default())).transpose()?;
+    let device = top.optional("device", |field| device::read(field, &DeviceSpec::default()))?;
     let fields = Fields::read(&top.required("disk", TOP_HELP)?, &DISK)?;
-    let block = |key: &str| fields.get(key).map_or(Ok(BLOCK_BYTES), |field| field.count(512..=1 << 30));
+    let block = |key: &str| fields.or(key, BLOCK_BYTES, |field| field.count(512..=1 << 30));
     Ok(DiskModel {
-        name: fields.get("name").map(|field| field.text().map(str::to_owned)).transpose()?,
+        name: fields.optional("name", Field::string)?,
         figures: read_figures(&fields)?,
-        form: fields.get("model").map_or(Ok(CostForm::Knee), |field| read_form(&field))?,
+        form: fields.or("model", CostForm::Knee, read_form)?,
         block_bytes: [block("read_block_bytes")?, block("write_block_bytes")?],
         tables: read_tables(&fields)?,
-        mix_exponent_p: fields.get("mix_exponent").map_or(Ok(1.0), |field| mix_exponent(&field))?,
-        duplex: fields.get("duplex").map_or(Ok(false), |field| field.boolean())?,
-        unloaded_latency_ns: fields.get("unloaded_latency_ns").map_or(Ok(0), |field| unloaded_latency_ns(&field))?,
-        capacity_scale_max: fields
-            .get("capacity_scale_max")
-            .map_or(Ok(1.0), |field| field.number(|scale| (1.0..=100.0).contains(&scale), "from 1 to 100"))?,
+        mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
+        duplex: fields.or("duplex", false, Field::boolean)?,
+        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
+        capacity_scale_max: fields.or("capacity_scale_max", 1.0, |field| {
+            field.number(|scale| (1.0..=100.0).contains(&scale), "from 1 to 100")
+        })?,
         device,
     })
 }

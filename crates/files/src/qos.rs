@@ -17,34 +17,27 @@ use super::error::{Code, ConfigError};
 use super::fields::{Field, Fields};
 use super::io_properties::MAX_FIGURE;
 
+/// The keys of a map: its own, and those that [`read`] looks at.
+macro_rules! with_qos_keys {
+    ($($own:literal),*) => {
+        &[
+            $($own,)* "limit_iops", "limit_iops_read", "limit_iops_write", "limit_bandwidth", "limit_bandwidth_read",
+            "limit_bandwidth_write", "limit_burst", "reservation_iops", "reservation_bandwidth", "latency_target",
+            "max_wait", "max_delay",
+        ]
+    };
+}
+pub(crate) use with_qos_keys;
+
 /// The keys that [`read`] looks at.
-pub(crate) const KEYS: [&str; 12] = [
-    "limit_iops",
-    "limit_iops_read",
-    "limit_iops_write",
-    "limit_bandwidth",
-    "limit_bandwidth_read",
-    "limit_bandwidth_write",
-    "limit_burst",
-    "reservation_iops",
-    "reservation_bandwidth",
-    "latency_target",
-    "max_wait",
-    "max_delay",
-];
+pub(crate) const KEYS: &[&str] = with_qos_keys!();
 
 /// The quality of service that the keys of a map ask for; the default where there are none.
 pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
-    let iops = |key: &str| match fields.get(key) {
-        Some(field) => field.figure(parse_count, 1..=MAX_FIGURE, "operations a second; remove the key for none"),
-        None => Ok(0),
-    };
-    let bandwidth = |key: &str| match fields.get(key) {
-        Some(field) => field.figure(parse_rate_bytes_per_s, 1..=MAX_FIGURE, "bytes a second; remove the key for none"),
-        None => Ok(0),
-    };
-    let rate = |figure: u64| if figure == 0 { Rate::Unlimited } else { Rate::per_second(figure) };
-    let time = |key: &str, least_ns| fields.get(key).map(|field| field.time_ns(least_ns)).transpose();
+    let figure = |key, parse, unit| fields.optional(key, |field| field.figure(parse, 1..=MAX_FIGURE, unit));
+    let iops = |key| figure(key, parse_count, "operations a second; remove the key for none");
+    let bandwidth = |key| figure(key, parse_rate_bytes_per_s, "bytes a second; remove the key for none");
+    let rate = |figure: Option<u64>| figure.map_or(Rate::Unlimited, Rate::per_second);
     Ok(Qos {
         limits: Limits {
             iops: rate(iops("limit_iops")?),
@@ -53,12 +46,15 @@ pub(crate) fn read(fields: &Fields<'_>) -> Result<Qos, ConfigError> {
             bandwidth: rate(bandwidth("limit_bandwidth")?),
             read_bandwidth: rate(bandwidth("limit_bandwidth_read")?),
             write_bandwidth: rate(bandwidth("limit_bandwidth_write")?),
-            burst_ns: time("limit_burst", 0)?.unwrap_or(0),
+            burst_ns: fields.or("limit_burst", 0, |field| field.time_ns(0))?,
         },
-        reservation: Reservation { iops: iops("reservation_iops")?, bandwidth: bandwidth("reservation_bandwidth")? },
-        latency_target: fields.get("latency_target").map(|field| target(&field)).transpose()?,
-        max_wait_ns: time("max_wait", 1)?,
-        max_delay_ns: time("max_delay", 1)?,
+        reservation: Reservation {
+            iops: iops("reservation_iops")?.unwrap_or(0),
+            bandwidth: bandwidth("reservation_bandwidth")?.unwrap_or(0),
+        },
+        latency_target: fields.optional("latency_target", target)?,
+        max_wait_ns: fields.optional("max_wait", |field| field.time_ns(1))?,
+        max_delay_ns: fields.optional("max_delay", |field| field.time_ns(1))?,
     })
 }
 

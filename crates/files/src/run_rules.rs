@@ -174,7 +174,6 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
     if !names.contains(&class.text()?) {
         return Err(class.unknown_name("class", &names));
     }
-    let text = |key: &str| fields.get(key).map(|field| field.text().map(str::to_owned)).transpose();
     if let Some(field) = fields.get("thread") {
         let pattern = field.text()?;
         let letters = pattern.bytes().filter(|byte| *byte != b'*').count();
@@ -198,7 +197,8 @@ fn read_rule(entry: &Field<'_>, groups: &SchedGroups) -> Result<RunRule, ConfigE
             operations
         }
     };
-    Ok(RunRule { thread: text("thread")?, path: text("path")?, operations, class: class.text()?.to_owned() })
+    let text = |key| fields.optional(key, Field::string);
+    Ok(RunRule { thread: text("thread")?, path: text("path")?, operations, class: class.string()? })
 }
 
 #[cfg(test)]

@@ -78,17 +78,8 @@ impl SchedGroups {
     }
 }
 
-const GROUP_KEYS: [&str; 15] = {
-    let mut keys = ["name", "shares", "parent", "", "", "", "", "", "", "", "", "", "", "", ""];
-    let mut at = 0;
-    while at < qos::KEYS.len() {
-        keys[3 + at] = qos::KEYS[at];
-        at += 1;
-    }
-    keys
-};
-
-const GROUP: Schema = Schema { what: "a scheduling group", known: &GROUP_KEYS, refused: &[] };
+const GROUP: Schema =
+    Schema { what: "a scheduling group", known: qos::with_qos_keys!("name", "shares", "parent"), refused: &[] };
 
 /// Reads the text of a scheduling-groups file. `source_name` is used in messages only.
 ///

@@ -22,10 +22,29 @@ use super::yaml::{ELIDED_MESSAGE, Node, Value, elided};
 pub struct Schema<'s> {
     /// What the map describes, with its article.
     pub what: &'static str,
-    /// The keys that are read.
+    /// The keys that are read, unless they are among `refused`.
     pub known: &'s [&'static str],
     /// The keys that are refused by name.
     pub refused: &'static [Refused],
+}
+
+impl Schema<'_> {
+    /// Whether `key` is read.
+    #[must_use]
+    pub fn reads(&self, key: &str) -> bool {
+        self.known.contains(&key) && self.refusal(key).is_none()
+    }
+
+    /// Why `key` is refused, if it is refused by name.
+    #[must_use]
+    pub fn refusal(&self, key: &str) -> Option<&'static Refused> {
+        self.refused.iter().find(|refused| refused.key == key)
+    }
+
+    fn keys_text(&self) -> String {
+        let keys: Vec<&str> = self.known.iter().copied().filter(|key| self.reads(key)).collect();
+        format!("the keys of {} are {}", self.what, list_of(&keys))
+    }
 }
 
 /// A key that exists and is refused.
@@ -55,9 +74,8 @@ pub const MAX_TIME_NS: u64 = 30 * 86_400_000_000_000;
 
 /// A map whose keys have been checked.
 pub struct Fields<'a> {
-    source: &'a Source,
+    map: Field<'a>,
     what: &'static str,
-    path: String,
     /// Where the map begins.
     pub span: Span,
     entries: &'a [(Node, Node)],
@@ -81,7 +99,7 @@ impl<'a> Fields<'a> {
             _ => return Err(field.wrong_type("a map")),
         };
         let span = entries.first().map_or(&field.node.span, |(key, _)| &key.span).clone();
-        let fields = Self { source: field.source, what: schema.what, path: field.path.clone(), span, entries };
+        let fields = Self { map: field.clone(), what: schema.what, span, entries };
         for (key_node, value_node) in entries {
             fields.check_key(key_node, value_node, schema)?;
         }
@@ -89,41 +107,34 @@ impl<'a> Fields<'a> {
     }
 
     fn check_key(&self, key_node: &Node, value_node: &Node, schema: &Schema<'_>) -> Result<(), ConfigError> {
-        let at_key = |code, message: String| self.source.error_at(&key_node.span, code, message);
-        let Value::Scalar(key) = &key_node.value else {
+        let at_key = |code, message: String| self.map.source.error_at(&key_node.span, code, message);
+        let Some(key) = key_node.scalar() else {
             let message = format!("a key must be a word, and this is {}", key_node.value.kind());
-            let help = format!("the keys of {} are {}", schema.what, list_of(schema.known));
-            return Err(at_key(Code::WrongType, message).with_help(help));
+            return Err(at_key(Code::WrongType, message).with_help(schema.keys_text()));
         };
-        if schema.known.contains(&key.as_str()) {
+        if schema.reads(key) {
             return Ok(());
         }
-        let path = self.path_of(key);
-        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+        let path = self.map.path_of(key);
+        if let Some(refused) = schema.refusal(key) {
             let message = match refused.code {
                 Code::Obsolete => format!("the key `{key}` is obsolete"),
                 _ => format!("the key `{key}` is not supported yet"),
             };
             return Err(at_key(refused.code, message).with_help(refused.help).with_key(path));
         }
-        if is_elided(key) || is_elided(&scalar_text(value_node)) && key.trim_matches('.').is_empty() {
+        if is_elided(key) || stands_for_more(value_node) && key.trim_matches('.').is_empty() {
             return Err(elided(at_key(Code::Elided, ELIDED_MESSAGE.to_owned())).with_key(path));
         }
         let message = format!("{} has no key {}", schema.what, quoted(key));
         let candidates = schema.known.iter().copied().chain(schema.refused.iter().map(|refused| refused.key));
-        let help = match closest(key, candidates) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None => format!("the keys of {} are {}", schema.what, list_of(schema.known)),
-        };
+        let help = did_you_mean(key, candidates).unwrap_or_else(|| schema.keys_text());
         Err(at_key(Code::UnknownKey, message).with_help(help).with_key(path))
     }
 
     /// The value of `key`, if it is there.
     pub fn get(&self, key: &str) -> Option<Field<'a>> {
-        self.entries.iter().find_map(|(key_node, node)| match &key_node.value {
-            Value::Scalar(text) if text == key => Some(Field { source: self.source, path: self.path_of(key), node }),
-            _ => None,
-        })
+        self.map.get(key)
     }
 
     /// The value of `key`, which must be there; `help` says what to write.
@@ -131,30 +142,46 @@ impl<'a> Fields<'a> {
         self.get(key).ok_or_else(|| self.missing(key, help))
     }
 
+    /// What `read` makes of the value of `key`, if it is there.
+    pub fn optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError>,
+    ) -> Result<Option<T>, ConfigError> {
+        self.get(key).map(|field| read(&field)).transpose()
+    }
+
+    /// What `read` makes of the value of `key`, or `usual` where it is not there.
+    pub fn or<T>(
+        &self,
+        key: &str,
+        usual: T,
+        read: impl FnOnce(&Field<'a>) -> Result<T, ConfigError>,
+    ) -> Result<T, ConfigError> {
+        self.get(key).map_or(Ok(usual), |field| read(&field))
+    }
+
     /// The error for a key that must be there and is not.
     pub fn missing(&self, key: &str, help: &str) -> ConfigError {
-        if let Some((_, node)) = self.entries.iter().find(|(_, node)| is_elided(&scalar_text(node))) {
-            return elided(self.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE)).with_key(self.path_of(key));
+        if let Some((_, node)) = self.entries.iter().find(|(_, node)| stands_for_more(node)) {
+            return elided(self.map.source.error_at(&node.span, Code::Elided, ELIDED_MESSAGE))
+                .with_key(self.map.path_of(key));
         }
         let swallowed = self.entries.iter().map(|(_, node)| node).find(|node| {
-            let written = self.source.slice(&node.span);
+            let written = self.map.source.slice(&node.span);
             written.contains('\n') && written.contains(key)
         });
         if let Some(node) = swallowed {
             let message = format!("`{key}` of {} is read as part of this value", self.what);
-            let error = self.source.error_at(&node.span, Code::MissingKey, message);
-            return error.with_help(INDENTATION_HELP).with_key(self.path_of(key));
+            let error = self.map.source.error_at(&node.span, Code::MissingKey, message);
+            return error.with_help(INDENTATION_HELP).with_key(self.map.path_of(key));
         }
         let message = format!("{} needs `{key}`", self.what);
-        let error = self.source.error_at(&self.span, Code::MissingKey, message).with_key(self.path_of(key));
-        if self.source.text().lines().any(|line| line.trim() == "...") {
+        let error = self.map.source.error_at(&self.span, Code::MissingKey, message).with_key(self.map.path_of(key));
+        if self.map.source.text().lines().any(|line| line.trim() == "...") {
             return error.with_help(format!("{help}; the `...` in this text stands for keys that were left out"));
         }
         error.with_help(help)
-    }
-
-    fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }
 
@@ -189,9 +216,7 @@ impl<'a> Field<'a> {
 
     /// A single value that is not empty, as text.
     pub fn text(&self) -> Result<&'a str, ConfigError> {
-        let Value::Scalar(text) = &self.node.value else {
-            return Err(self.wrong_type("a single value"));
-        };
+        let text = self.node.scalar().ok_or_else(|| self.wrong_type("a single value"))?;
         if text.is_empty() {
             return Err(self
                 .error(Code::InvalidValue, "the value is empty")
@@ -267,14 +292,18 @@ impl<'a> Field<'a> {
         })
     }
 
+    /// As [`Field::text`], for whoever keeps it.
+    pub fn string(&self) -> Result<String, ConfigError> {
+        self.text().map(str::to_owned)
+    }
+
     /// An error for a name that refers to nothing; `names` are those that exist.
     pub fn unknown_name(&self, what: &str, names: &[&str]) -> ConfigError {
         let name = self.text().unwrap_or("");
-        let help = match closest(name, names.iter().copied()) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None if names.is_empty() => format!("there is no {what} at all: add one"),
-            None => format!("name one of {}", list_of(names)),
-        };
+        let help = did_you_mean(name, names.iter().copied()).unwrap_or_else(|| match names {
+            [] => format!("there is no {what} at all: add one"),
+            names => format!("name one of {}", list_of(names)),
+        });
         self.error(Code::UnknownReference, format!("there is no {what} called {}", quoted(name))).with_help(help)
     }
 
@@ -285,13 +314,26 @@ impl<'a> Field<'a> {
 
     /// Whether this is a map with the key `key`.
     pub fn has_key(&self, key: &str) -> bool {
-        let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
-        matches!(&self.node.value, Value::Map(entries) if entries.iter().any(|(node, _)| is_key(node)))
+        self.node.get(key).is_some()
+    }
+
+    fn get(&self, key: &str) -> Option<Self> {
+        Some(Self { source: self.source, path: self.path_of(key), node: self.node.get(key)? })
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// The value of `key` of this map for an error about it, or the map itself where it is not there.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Self {
+        self.get(key).unwrap_or_else(|| self.clone())
     }
 
     /// Whether this is a single value.
     pub fn is_scalar(&self) -> bool {
-        matches!(self.node.value, Value::Scalar(_))
+        self.node.scalar().is_some()
     }
 
     /// Whether this is a list.
@@ -322,21 +364,20 @@ impl<'a> Field<'a> {
     /// An error for a word that is none of `words`.
     pub fn not_one_of(&self, what: &str, words: &[&str]) -> ConfigError {
         let word = self.text().unwrap_or("");
-        let help = match closest(word, words.iter().copied()) {
-            Some(candidate) => format!("did you mean `{candidate}`?"),
-            None => format!("write one of {}", list_of(words)),
-        };
+        let help = did_you_mean(word, words.iter().copied());
+        let help = help.unwrap_or_else(|| format!("write one of {}", list_of(words)));
         self.error(Code::InvalidValue, format!("{} is not {what}", quoted(word))).with_help(help)
     }
 
-    fn unit_error(&self, error: UnitError) -> ConfigError {
+    /// An error about a part of this value that is no figure.
+    pub fn unit_error(&self, error: UnitError) -> ConfigError {
         self.error(Code::InvalidValue, error.message).with_help(error.help)
     }
 
     /// An error for a node of the wrong kind.
     pub fn wrong_type(&self, expected: &str) -> ConfigError {
         let found = &self.node.value;
-        if is_elided(&scalar_text(self.node)) {
+        if stands_for_more(self.node) {
             return elided(self.error(Code::Elided, ELIDED_MESSAGE));
         }
         let message = format!("expected {expected}, found {}", found.kind());
@@ -358,17 +399,24 @@ fn whole_number(text: &str) -> Result<u64, UnitError> {
     text.parse().map_err(|_| wrong("the figure is too large for 64 bits".to_owned()))
 }
 
-fn scalar_text(node: &Node) -> String {
-    if let Value::Scalar(text) = &node.value { text.clone() } else { String::new() }
-}
-
 fn is_elided(text: &str) -> bool {
     text == "..." || text == "\u{2026}" || text.ends_with(" ...") || text.ends_with("\n...")
+}
+
+/// Whether something was left out in the place of this value.
+fn stands_for_more(node: &Node) -> bool {
+    node.scalar().is_some_and(is_elided)
 }
 
 /// The words in quotes, with commas.
 pub fn list_of(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The advice to write the candidate that `word` was probably meant to be.
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+    closest(word, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
 /// The candidate that `word` was probably meant to be: at most a third of its letters differ. `-` and `_` are the same.

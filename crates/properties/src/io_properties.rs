@@ -188,26 +188,23 @@ pub fn parse_disk<'a>(
 ) -> Result<DiskProperties, ConfigError> {
     let fields = Fields::read(entry, &DISK)?;
     let mountpoints = parse_mountpoints(&fields, seen, warnings)?;
-    let rate_factor = fields.get("rate_factor").map_or(Ok(1.0), |field| parse_rate_factor(&field))?;
+    let rate_factor = fields.or("rate_factor", 1.0, parse_rate_factor)?;
     let figure = |key: &str| parse_figure(&fields.required(key, FIGURE_HELP)?, rate_factor);
-    let saturation = |key: &str| match fields.get(key) {
-        Some(field) => field.figure(parse_io_properties_figure, 512..=MAX_FIGURE, "bytes").map(Some),
-        None => Ok(None),
-    };
+    let length = |field: &Field<'_>| field.figure(parse_io_properties_figure, 512..=MAX_FIGURE, "bytes");
     Ok(DiskProperties {
         mountpoints,
         read_iops: figure("read_iops")?,
         write_iops: figure("write_iops")?,
         read_bandwidth_bytes_per_s: figure("read_bandwidth")?,
         write_bandwidth_bytes_per_s: figure("write_bandwidth")?,
-        read_saturation_bytes: saturation("read_saturation_length")?,
-        write_saturation_bytes: saturation("write_saturation_length")?,
-        physical_block_bytes: fields.get("physical_block_size").map(|field| parse_block_size(&field)).transpose()?,
-        duplex: fields.get("duplex").map_or(Ok(false), |field| field.boolean())?,
+        read_saturation_bytes: fields.optional("read_saturation_length", length)?,
+        write_saturation_bytes: fields.optional("write_saturation_length", length)?,
+        physical_block_bytes: fields.optional("physical_block_size", parse_block_size)?,
+        duplex: fields.or("duplex", false, Field::boolean)?,
         rate_factor,
-        capacity_scale_max: fields.get("capacity_scale_max").map_or(Ok(1.0), |field| parse_scale_max(&field))?,
-        mix_exponent_p: fields.get("mix_exponent").map_or(Ok(1.0), |field| mix_exponent(&field))?,
-        unloaded_latency_ns: fields.get("unloaded_latency_ns").map_or(Ok(0), |field| unloaded_latency_ns(&field))?,
+        capacity_scale_max: fields.or("capacity_scale_max", 1.0, parse_scale_max)?,
+        mix_exponent_p: fields.or("mix_exponent", 1.0, mix_exponent)?,
+        unloaded_latency_ns: fields.or("unloaded_latency_ns", 0, unloaded_latency_ns)?,
     })
 }
 

@@ -42,6 +42,21 @@ pub struct Node {
     pub value: Value,
 }
 
+impl Node {
+    /// The single value as it is written; `None` for anything else.
+    #[must_use]
+    pub fn scalar(&self) -> Option<&str> {
+        if let Value::Scalar(text) = &self.value { Some(text) } else { None }
+    }
+
+    /// The value of `key`, if this is a map that has it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|(name, _)| name.scalar() == Some(key)).map(|(_, node)| node)
+    }
+}
+
 /// What a part of the text is.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -67,8 +82,13 @@ impl Value {
     }
 }
 
-/// Reads a whole file of at most 1 MiB as text.
+/// Reads a whole file of at most [`MAX_SOURCE_BYTES`] as text.
 pub fn read_file(path: &Path) -> Result<Source, ConfigError> {
+    read_file_up_to(path, MAX_SOURCE_BYTES)
+}
+
+/// Reads a whole file of at most `most_bytes` as text.
+pub fn read_file_up_to(path: &Path, most_bytes: usize) -> Result<Source, ConfigError> {
     let name = path.display().to_string();
     let whole_file = Source::new(&name, "");
     let unreadable = |error: std::io::Error| {
@@ -78,9 +98,9 @@ pub fn read_file(path: &Path) -> Result<Source, ConfigError> {
     };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > MAX_SOURCE_BYTES {
-        return Err(too_large(&whole_file));
+    file.take(most_bytes as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > most_bytes {
+        return Err(too_large(&whole_file, most_bytes));
     }
     match std::str::from_utf8(&bytes) {
         Ok(text) => Ok(Source::new(&name, text)),
@@ -97,7 +117,7 @@ pub fn read_file(path: &Path) -> Result<Source, ConfigError> {
 /// Reads the one document of a source.
 pub fn parse(source: &Source) -> Result<Node, ConfigError> {
     if source.text().len() > MAX_SOURCE_BYTES {
-        return Err(too_large(source));
+        return Err(too_large(source, MAX_SOURCE_BYTES));
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -116,9 +136,9 @@ pub fn parse(source: &Source) -> Result<Node, ConfigError> {
     }
 }
 
-fn too_large(source: &Source) -> ConfigError {
+fn too_large(source: &Source, most_bytes: usize) -> ConfigError {
     source
-        .error(Code::TooLarge, format!("the text is larger than {MAX_SOURCE_BYTES} bytes"))
+        .error(Code::TooLarge, format!("the text is larger than {most_bytes} bytes"))
         .with_help("a configuration file is small; is this the right file?")
 }
 

@@ -31,6 +31,7 @@
 //! ```
 
 mod figures;
+mod lenient;
 mod place;
 mod sisters;
 
@@ -39,9 +40,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::ConfigError;
-use crate::io_properties::SEASTAR_MAX_DISKS;
-use crate::io_properties_lenient::{self as lenient, LenientDisk, LenientFile};
 use crate::presets::{Figures, Instance};
+use lenient::{LenientDisk, LenientFile};
 
 /// The version of the JSON that a [`CheckReport`] becomes.
 pub const SCHEMA: u32 = 1;
@@ -214,7 +214,7 @@ impl Subject<'_> {
 }
 
 fn check(file_name: &str, file: LenientFile, options: &CheckOptions) -> CheckReport {
-    let mut findings = text_findings(&file);
+    let mut findings = file.findings;
     let subjects: Vec<Subject<'_>> = file.disks.iter().map(subject).collect();
     // Seastar's own tests stand on /dev/null with figures that nobody measured.
     let is_stand_in = |subject: &&Subject<'_>| subject.disk.properties.mountpoints == ["/dev/null"];
@@ -239,34 +239,4 @@ fn subject(disk: &LenientDisk) -> Subject<'_> {
         write_bandwidth_bytes_per_s: properties.write_bandwidth_bytes_per_s,
     };
     Subject { disk, figures }
-}
-
-fn text_findings(file: &LenientFile) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = file
-        .remarks
-        .iter()
-        .map(|remark| Finding {
-            code: remark.code.as_str().replace('-', "_"),
-            key: remark.key.clone(),
-            message: remark.message.clone(),
-            remedy: remark.remedy.clone(),
-            mountpoint: remark.mountpoint.clone(),
-            line: remark.line,
-        })
-        .collect();
-    if let Some(line) = file.disk_lines.get(SEASTAR_MAX_DISKS) {
-        let message = format!(
-            "the file lists {} disks, and Seastar configures at most {SEASTAR_MAX_DISKS}: it does not start",
-            file.disk_lines.len()
-        );
-        findings.push(Finding {
-            code: FindingCode::TooManyDisks.as_str().to_owned(),
-            key: "disks".to_owned(),
-            message,
-            remedy: "make an array of disks that are used alike, or name several under one `mountpoints`".to_owned(),
-            mountpoint: String::new(),
-            line: *line,
-        });
-    }
-    findings
 }

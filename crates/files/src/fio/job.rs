@@ -17,8 +17,8 @@ use super::common::Common;
 use super::reader::{Reader, not_supported};
 use super::values::{self, NS_PER_S, NS_PER_US, directions};
 use super::{STANDARD_SHARES, access, common};
-use crate::closest_name;
 use crate::error::{Code, ConfigError, Span};
+use crate::fields::did_you_mean;
 use crate::jobs::{
     Content, Job, JobKind, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S, PauseDistribution, Shape, SizeShare,
 };
@@ -28,29 +28,8 @@ const DEFAULT_REQUEST_BYTES: u64 = 4096;
 /// The largest size, in bytes: 8 EiB - 1, the largest file offset.
 const MAX_SIZE_BYTES: u64 = i64::MAX as u64;
 /// The values of `verify`.
-const VERIFY_METHODS: [&str; 21] = [
-    "md5",
-    "crc64",
-    "crc32c",
-    "crc32c-intel",
-    "crc32",
-    "crc16",
-    "crc7",
-    "xxhash",
-    "sha512",
-    "sha256",
-    "sha1",
-    "sha3-224",
-    "sha3-256",
-    "sha3-384",
-    "sha3-512",
-    "meta",
-    "pattern",
-    "pattern_hdr",
-    "null",
-    "0",
-    "1",
-];
+const VERIFY_METHODS: &str = "md5 crc64 crc32c crc32c-intel crc32 crc16 crc7 xxhash sha512 sha256 sha1 sha3-224 sha3-256 \
+                              sha3-384 sha3-512 meta pattern pattern_hdr null 0 1";
 
 /// How many requests are in flight, and through what.
 struct Engine {
@@ -150,10 +129,9 @@ fn kind(reader: &Reader<'_>) -> Result<JobKind, ConfigError> {
         ),
         other => {
             let error = reader.error("rw", Code::InvalidValue, format!("{} is not a mode of fio", quoted(other)));
-            Err(match closest_name(other, &KINDS) {
-                Some(name) => error.with_help(format!("did you mean `{name}`?")),
-                None => error.with_help("write read, write, randread, randwrite, rw, randrw or trim"),
-            })
+            let help = did_you_mean(other, KINDS.into_iter());
+            let all = || "write read, write, randread, randwrite, rw, randrw or trim".to_owned();
+            Err(error.with_help(help.unwrap_or_else(all)))
         }
     }
 }
@@ -426,12 +404,12 @@ fn compressible_pct(reader: &Reader<'_>) -> Result<u8, ConfigError> {
 
 fn verify(reader: &mut Reader<'_>, kind: JobKind) -> Result<bool, ConfigError> {
     let Some(method) = reader.text("verify")? else { return Ok(false) };
-    if !VERIFY_METHODS.contains(&method) {
+    let methods = VERIFY_METHODS.split(' ');
+    if methods.clone().all(|known| known != method) {
         let error = reader.error("verify", Code::InvalidValue, format!("{} is not a checksum of fio", quoted(method)));
-        return Err(match closest_name(method, &VERIFY_METHODS) {
-            Some(name) => error.with_help(format!("did you mean `{name}`?")),
-            None => error.with_help("write crc32c, for example: all of them mean the same here"),
-        });
+        let help = did_you_mean(method, methods);
+        let any = || "write crc32c, for example: all of them mean the same here".to_owned();
+        return Err(error.with_help(help.unwrap_or_else(any)));
     }
     if matches!(method, "null" | "0") {
         reader.note("verify", "this checks nothing, as in fio", "write `verify=crc32c` to check blocks");

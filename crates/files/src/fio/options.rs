@@ -3,7 +3,7 @@
 //! **Why.** A load must not run as something else than its file says. So every option is named here: it is read, or it
 //! changes nothing that is measured, or the file is refused.
 //!
-//! **How.** One table, by name. [`Use`] says what becomes of an option; the readers of those that are read are in
+//! **How.** One table, by what becomes of the options ([`Use`]); the readers of those that are read are in
 //! [`super::job`].
 //!
 //! **Limits.** The options of fio 3.33 (its manual, "Job file parameters") that are in use with disks. Options of
@@ -26,294 +26,160 @@ pub(super) enum Use {
     Refused(&'static str),
 }
 
-/// An option.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    names: &'static [&'static str],
-    /// What becomes of it.
-    pub(super) treatment: Use,
+/// The names of the options and what becomes of each; fio's first name of it comes first.
+fn all() -> impl Iterator<Item = (std::str::Split<'static, char>, &'static Use)> {
+    let options = |(treatment, names): &'static (Use, &'static str)| {
+        names.split_whitespace().map(move |names| (names.split('|'), treatment))
+    };
+    TABLE.iter().flat_map(options)
 }
 
-impl Known {
-    /// fio's first name of it.
-    pub(super) fn name(&self) -> &'static str {
-        self.names.first().copied().unwrap_or("")
-    }
-}
-
-/// The option that is called `name`.
-pub(super) fn find(name: &str) -> Option<&'static Known> {
-    TABLE.iter().find(|option| option.names.contains(&name))
+/// fio's first name of the option that is called `name`, and what becomes of it.
+pub(super) fn find(name: &str) -> Option<(&'static str, &'static Use)> {
+    let (mut names, treatment) = all().find(|(names, _)| names.clone().any(|other| other == name))?;
+    Some((names.next()?, treatment))
 }
 
 /// All names of all options.
 pub(super) fn all_names() -> impl Iterator<Item = &'static str> {
-    TABLE.iter().flat_map(|option| option.names.iter().copied())
-}
-
-const fn known(names: &'static [&'static str], treatment: Use) -> Known {
-    Known { names, treatment }
+    all().flat_map(|(names, _)| names)
 }
 
 const REMOVE: &str = "remove it, if the load may run without it";
 const ZONES: &str = "zoned devices are not supported: remove it, or run the file with fio";
-const FLOW: &str = "jobs that pace each other are not supported: remove it, or give each job a `rate_iops`";
-const PRIORITY: &str = "remove it; give jobs different shares in a job file of this program instead";
-const REPLAY: &str = "traces are not replayed: remove it, and describe the load";
 const TRIMS: &str = "remove it; a job of its own with `rw=trim` sends trims";
 const DEDUPE: &str = "remove it; contents are all different";
-const RATE_MINIMUM: &str = "remove it, and look at the result: it names the rate that was reached";
-const LOG: &str = "write results over time with --format json instead";
-const BATCH: &str = "requests are sent as the scheduler lets them go";
-const ENGINE: &str = "the backend decides how it talks to the kernel";
-const PLACE: &str = "every shard is a thread on a processor of its own";
-const STAMPS: &str = "blocks carry this program's own stamps, and each is checked when it is read";
 const LAYOUT: &str = "files are written in full before the run";
-const ERRORS: &str = "a job goes on after an error, and errors are counted and reported";
 const SINGLE_FILE: &str = "a job has one file on each shard: remove it, or write one job for each file";
 
-const TABLE: &[Known] = &[
+/// What becomes of options, each with its other names behind `|`.
+const TABLE: &[(Use, &str)] = &[
     // The load.
-    known(&["blockalign", "ba"], Use::Read),
-    known(&["bs", "blocksize"], Use::Read),
-    known(&["bssplit"], Use::Read),
-    known(&["buffer_compress_percentage"], Use::Read),
-    known(&["direct"], Use::Read),
-    known(&["directory"], Use::Read),
-    known(&["fdatasync"], Use::Read),
-    known(&["filename"], Use::Read),
-    known(&["fsync"], Use::Read),
-    known(&["group_reporting"], Use::Read),
-    known(&["io_size", "io_limit"], Use::Read),
-    known(&["iodepth"], Use::Read),
-    known(&["ioengine"], Use::Read),
-    known(&["kb_base"], Use::Read),
-    known(&["latency_percentile"], Use::Read),
-    known(&["latency_target"], Use::Read),
-    known(&["latency_window"], Use::Read),
-    known(&["loops"], Use::Read),
-    known(&["name"], Use::Read),
-    known(&["new_group"], Use::Read),
-    known(&["norandommap"], Use::Read),
-    known(&["number_ios"], Use::Read),
-    known(&["numjobs"], Use::Read),
-    known(&["offset"], Use::Read),
-    known(&["offset_increment"], Use::Read),
-    known(&["ramp_time"], Use::Read),
-    known(&["randseed"], Use::Read),
-    known(&["random_distribution"], Use::Read),
-    known(&["rate"], Use::Read),
-    known(&["rate_iops"], Use::Read),
-    known(&["rate_process"], Use::Read),
-    known(&["runtime", "timeout"], Use::Read),
-    known(&["rw", "readwrite"], Use::Read),
-    known(&["rwmixread"], Use::Read),
-    known(&["rwmixwrite"], Use::Read),
-    known(&["size"], Use::Read),
-    known(&["startdelay", "start_delay"], Use::Read),
-    known(&["steadystate", "ss"], Use::Read),
-    known(&["steadystate_duration", "ss_dur"], Use::Read),
-    known(&["steadystate_ramp_time", "ss_ramp"], Use::Read),
-    known(&["steadystate_check_interval", "ss_interval"], Use::Read),
-    known(&["stonewall", "wait_for_previous"], Use::Read),
-    known(&["sync"], Use::Read),
-    known(&["thinktime"], Use::Read),
-    known(&["thinktime_blocks"], Use::Read),
-    known(&["thinktime_iotime"], Use::Read),
-    known(&["time_based"], Use::Read),
-    known(&["verify"], Use::Read),
-    known(&["wait_for"], Use::Read),
-    known(&["zero_buffers"], Use::Read),
-    // What is done anyway, or changes nothing.
-    known(&["allow_file_create"], Use::Only(&["1"], LAYOUT)),
-    known(&["allow_mounted_write"], Use::Silent),
-    known(&["allrandrepeat", "randrepeat"], Use::Silent),
-    known(&["atomic"], Use::Only(&["0"], REMOVE)),
-    known(&["buffered"], Use::Only(&["0"], "this program does direct I/O only: remove it, or set it to 0")),
-    known(&["buffer_compress_chunk"], Use::Note("every block is made compressible by itself")),
-    known(&["bwavgtime"], Use::Silent),
-    known(&["clat_percentiles"], Use::Silent),
-    known(&["clocksource"], Use::Silent),
-    known(&["create_fsync"], Use::Silent),
-    known(&["create_on_open"], Use::Note(LAYOUT)),
-    known(&["create_serialize"], Use::Silent),
-    known(&["description"], Use::Silent),
-    known(&["disable_bw_measurement", "disable_bw"], Use::Note("everything is measured anyway")),
-    known(&["disable_clat"], Use::Note("everything is measured anyway")),
-    known(&["disable_lat"], Use::Note("everything is measured anyway")),
-    known(&["disable_slat"], Use::Note("everything is measured anyway")),
-    known(&["disk_util"], Use::Silent),
-    known(&["do_verify"], Use::Note(STAMPS)),
-    known(&["end_fsync"], Use::Note("the time that it takes would not be part of the result")),
-    known(&["exitall"], Use::Note("every job ends by itself; use `time_based`, so that all end together")),
-    known(&["exitall_on_error"], Use::Note(ERRORS)),
-    known(&["fadvise_hint"], Use::Silent),
-    known(&["fallocate"], Use::Note(LAYOUT)),
-    known(&["fsync_on_close"], Use::Note("the time that it takes would not be part of the result")),
-    known(&["gtod_cpu"], Use::Note("everything is measured anyway")),
-    known(&["gtod_reduce"], Use::Note("everything is measured anyway")),
-    known(&["invalidate"], Use::Silent),
-    known(&["iopsavgtime"], Use::Silent),
-    known(&["lat_percentiles"], Use::Silent),
-    known(&["nrfiles"], Use::Only(&["1"], SINGLE_FILE)),
-    known(&["openfiles"], Use::Silent),
-    known(&["overwrite"], Use::Silent),
-    known(&["percentile_list"], Use::Silent),
-    known(&["random_generator"], Use::Silent),
-    known(&["refill_buffers"], Use::Silent),
-    known(&["scramble_buffers"], Use::Silent),
-    known(&["serialize_overlap"], Use::Only(&["0"], REMOVE)),
-    known(&["significant_figures"], Use::Silent),
-    known(&["slat_percentiles"], Use::Silent),
-    known(&["softrandommap"], Use::Silent),
-    known(&["stats"], Use::Only(&["1"], "remove it: every job is part of the result")),
-    known(&["thinktime_blocks_type"], Use::Only(&["complete"], REMOVE)),
-    known(&["thread"], Use::Silent),
-    known(
-        &["unified_rw_reporting"],
-        Use::Only(&["0", "none"], "remove it: reads and writes are reported by themselves"),
+    (
+        Use::Read,
+        "blockalign|ba bs|blocksize bssplit buffer_compress_percentage direct directory fdatasync filename fsync \
+         group_reporting io_size|io_limit iodepth ioengine kb_base latency_percentile latency_target latency_window \
+         loops name new_group norandommap number_ios numjobs offset offset_increment ramp_time randseed \
+         random_distribution rate rate_iops rate_process runtime|timeout rw|readwrite rwmixread rwmixwrite size \
+         startdelay|start_delay steadystate|ss steadystate_duration|ss_dur steadystate_ramp_time|ss_ramp \
+         steadystate_check_interval|ss_interval stonewall|wait_for_previous sync thinktime thinktime_blocks \
+         thinktime_iotime time_based verify wait_for zero_buffers",
     ),
-    known(&["unique_filename"], Use::Silent),
-    known(&["unit_base"], Use::Silent),
-    known(&["unlink"], Use::Silent),
+    // What changes nothing.
+    (
+        Use::Silent,
+        "allow_mounted_write allrandrepeat|randrepeat bwavgtime clat_percentiles clocksource create_fsync \
+         create_serialize description disk_util fadvise_hint invalidate iopsavgtime lat_percentiles openfiles \
+         overwrite percentile_list random_generator refill_buffers scramble_buffers significant_figures \
+         slat_percentiles softrandommap thread unique_filename unit_base unlink",
+    ),
+    // What is done anyway, or else makes another load of it.
+    (Use::Only(&["1"], LAYOUT), "allow_file_create"),
+    (
+        Use::Only(&["0"], REMOVE),
+        "atomic serialize_overlap create_only experimental_verify fill_device|fill_fs nowait rate_ignore_thinktime \
+         unlink_each_loop verify_only",
+    ),
+    (Use::Only(&["0"], "this program does direct I/O only: remove it, or set it to 0"), "buffered"),
+    (Use::Only(&["1"], SINGLE_FILE), "nrfiles"),
+    (Use::Only(&["1"], "remove it: every job is part of the result"), "stats"),
+    (Use::Only(&["complete"], REMOVE), "thinktime_blocks_type"),
+    (Use::Only(&["0", "none"], "remove it: reads and writes are reported by themselves"), "unified_rw_reporting"),
+    (Use::Only(&["0"], "write one job for each block size"), "bs_is_seq_rand"),
+    (Use::Only(&["0"], DEDUPE), "dedupe_percentage"),
+    (Use::Only(&["0"], "appending jobs are written in a job file of this program: type `append`"), "file_append"),
+    (Use::Only(&["none"], REMOVE), "lockfile write_hint"),
+    (Use::Only(&["100"], "write one job for the random and one for the sequential part"), "percentage_random"),
+    (Use::Only(&["0"], "direct I/O does not use the page cache: remove it"), "pre_read"),
+    (Use::Only(&["0"], "remove it; a `cpu` job in a job file of this program burns time"), "thinktime_spin"),
+    (Use::Only(&["0"], TRIMS), "trim_percentage"),
+    (Use::Only(&["0"], "only what the same run has written is checked"), "verify_state_load"),
+    (Use::Only(&["none"], ZONES), "zonemode"),
     // What has no effect.
-    known(&["continue_on_error"], Use::Note(ERRORS)),
-    known(&["cpumask"], Use::Note(PLACE)),
-    known(&["cpus_allowed"], Use::Note(PLACE)),
-    known(&["cpus_allowed_policy"], Use::Note(PLACE)),
-    known(&["error_dump"], Use::Note(ERRORS)),
-    known(&["fixedbufs"], Use::Note(ENGINE)),
-    known(&["force_async"], Use::Note(ENGINE)),
-    known(&["hipri"], Use::Note(ENGINE)),
-    known(&["hugepage-size"], Use::Note("buffers are aligned, and of ordinary pages")),
-    known(&["ignore_error"], Use::Note(ERRORS)),
-    known(&["io_submit_mode"], Use::Note("requests are sent when they are due, by the thread of their shard")),
-    known(&["iodepth_batch_complete_max"], Use::Note(BATCH)),
-    known(&["iodepth_batch_complete_min", "iodepth_batch_complete"], Use::Note(BATCH)),
-    known(&["iodepth_batch_submit", "iodepth_batch"], Use::Note(BATCH)),
-    known(&["iomem", "mem"], Use::Note("buffers are aligned, and of ordinary pages")),
-    known(&["iomem_align", "mem_align"], Use::Note("buffers are aligned, and of ordinary pages")),
-    known(&["latency_run"], Use::Note("the search ends at the highest rate that meets the target")),
-    known(&["log_avg_msec"], Use::Note(LOG)),
-    known(&["log_compression"], Use::Note(LOG)),
-    known(&["log_entries"], Use::Note(LOG)),
-    known(&["log_hist_coarseness"], Use::Note(LOG)),
-    known(&["log_hist_msec"], Use::Note(LOG)),
-    known(&["log_max_value"], Use::Note(LOG)),
-    known(&["log_offset"], Use::Note(LOG)),
-    known(&["log_store_compressed"], Use::Note(LOG)),
-    known(&["log_unix_epoch"], Use::Note(LOG)),
-    known(&["nonvectored"], Use::Note(ENGINE)),
-    known(&["numa_cpu_nodes"], Use::Note(PLACE)),
-    known(&["numa_mem_policy"], Use::Note(PLACE)),
-    known(&["per_job_logs"], Use::Note(LOG)),
-    known(&["registerfiles"], Use::Note(ENGINE)),
-    known(&["sqthread_poll"], Use::Note(ENGINE)),
-    known(&["sqthread_poll_cpu"], Use::Note(ENGINE)),
-    known(&["userspace_reap"], Use::Note(ENGINE)),
-    known(&["verify_async"], Use::Note(STAMPS)),
-    known(&["verify_async_cpus"], Use::Note(STAMPS)),
-    known(&["verify_backlog"], Use::Note(STAMPS)),
-    known(&["verify_backlog_batch"], Use::Note(STAMPS)),
-    known(&["verify_dump"], Use::Note(STAMPS)),
-    known(&["verify_fatal"], Use::Note(STAMPS)),
-    known(&["verify_interval"], Use::Note(STAMPS)),
-    known(&["verify_offset"], Use::Note(STAMPS)),
-    known(&["verify_pattern"], Use::Note(STAMPS)),
-    known(&["verify_state_save"], Use::Note(STAMPS)),
-    known(&["write_bw_log"], Use::Note(LOG)),
-    known(&["write_hist_log"], Use::Note(LOG)),
-    known(&["write_iops_log"], Use::Note(LOG)),
-    known(&["write_lat_log"], Use::Note(LOG)),
+    (Use::Note("every block is made compressible by itself"), "buffer_compress_chunk"),
+    (Use::Note(LAYOUT), "create_on_open fallocate"),
+    (
+        Use::Note("everything is measured anyway"),
+        "disable_bw_measurement|disable_bw disable_clat disable_lat disable_slat gtod_cpu gtod_reduce",
+    ),
+    (
+        Use::Note("blocks carry this program's own stamps, and each is checked when it is read"),
+        "do_verify verify_async verify_async_cpus verify_backlog verify_backlog_batch verify_dump verify_fatal \
+         verify_interval verify_offset verify_pattern verify_state_save",
+    ),
+    (Use::Note("the time that it takes would not be part of the result"), "end_fsync fsync_on_close"),
+    (Use::Note("every job ends by itself; use `time_based`, so that all end together"), "exitall"),
+    (
+        Use::Note("a job goes on after an error, and errors are counted and reported"),
+        "exitall_on_error continue_on_error error_dump ignore_error",
+    ),
+    (
+        Use::Note("every shard is a thread on a processor of its own"),
+        "cpumask cpus_allowed cpus_allowed_policy numa_cpu_nodes numa_mem_policy",
+    ),
+    (
+        Use::Note("the backend decides how it talks to the kernel"),
+        "fixedbufs force_async hipri nonvectored registerfiles sqthread_poll sqthread_poll_cpu userspace_reap",
+    ),
+    (Use::Note("buffers are aligned, and of ordinary pages"), "hugepage-size iomem|mem iomem_align|mem_align"),
+    (Use::Note("requests are sent when they are due, by the thread of their shard"), "io_submit_mode"),
+    (
+        Use::Note("requests are sent as the scheduler lets them go"),
+        "iodepth_batch_complete_max iodepth_batch_complete_min|iodepth_batch_complete \
+         iodepth_batch_submit|iodepth_batch",
+    ),
+    (Use::Note("the search ends at the highest rate that meets the target"), "latency_run"),
+    (
+        Use::Note("write results over time with --format json instead"),
+        "log_avg_msec log_compression log_entries log_hist_coarseness log_hist_msec log_max_value log_offset \
+         log_store_compressed log_unix_epoch per_job_logs write_bw_log write_hist_log write_iops_log write_lat_log",
+    ),
     // What would make another load of it.
-    known(&["blocksize_range", "bsrange"], Use::Refused("write the lengths and their shares as `bssplit` instead")),
-    known(&["blocksize_unaligned", "bs_unaligned"], Use::Refused("direct I/O works in whole sectors: remove it")),
-    known(&["bs_is_seq_rand"], Use::Only(&["0"], "write one job for each block size")),
-    known(
-        &["buffer_pattern"],
-        Use::Refused("remove it; `buffer_compress_percentage` sets how compressible blocks are"),
+    (Use::Refused("write the lengths and their shares as `bssplit` instead"), "blocksize_range|bsrange"),
+    (Use::Refused("direct I/O works in whole sectors: remove it"), "blocksize_unaligned|bs_unaligned"),
+    (Use::Refused("remove it; `buffer_compress_percentage` sets how compressible blocks are"), "buffer_pattern"),
+    (
+        Use::Refused("remove it; give jobs different shares in a job file of this program instead"),
+        "cgroup cgroup_nodelete cgroup_weight cmdprio cmdprio_bssplit cmdprio_class cmdprio_percentage prio \
+         prioclass",
     ),
-    known(&["cgroup"], Use::Refused(PRIORITY)),
-    known(&["cgroup_nodelete"], Use::Refused(PRIORITY)),
-    known(&["cgroup_weight"], Use::Refused(PRIORITY)),
-    known(&["cmdprio"], Use::Refused(PRIORITY)),
-    known(&["cmdprio_bssplit"], Use::Refused(PRIORITY)),
-    known(&["cmdprio_class"], Use::Refused(PRIORITY)),
-    known(&["cmdprio_percentage"], Use::Refused(PRIORITY)),
-    known(&["cpuchunks"], Use::Refused("jobs of CPU work are written in a job file of this program: type `cpu`")),
-    known(&["cpuload"], Use::Refused("jobs of CPU work are written in a job file of this program: type `cpu`")),
-    known(&["create_only"], Use::Only(&["0"], REMOVE)),
-    known(&["dedupe_mode"], Use::Refused(DEDUPE)),
-    known(&["dedupe_percentage"], Use::Only(&["0"], DEDUPE)),
-    known(&["dedupe_working_set_percentage"], Use::Refused(DEDUPE)),
-    known(&["exec_postrun"], Use::Refused("run the command yourself, after the test")),
-    known(&["exec_prerun"], Use::Refused("run the command yourself, before the test")),
-    known(&["exit_what"], Use::Refused(REMOVE)),
-    known(&["experimental_verify"], Use::Only(&["0"], REMOVE)),
-    known(
-        &["file_append"],
-        Use::Only(&["0"], "appending jobs are written in a job file of this program: type `append`"),
+    (Use::Refused("jobs of CPU work are written in a job file of this program: type `cpu`"), "cpuchunks cpuload"),
+    (Use::Refused(DEDUPE), "dedupe_mode dedupe_working_set_percentage"),
+    (Use::Refused("run the command yourself, after the test"), "exec_postrun"),
+    (Use::Refused("run the command yourself, before the test"), "exec_prerun"),
+    (Use::Refused(REMOVE), "exit_what lockmem write_barrier"),
+    (Use::Refused(SINGLE_FILE), "file_service_type opendir"),
+    (Use::Refused("remove it; with `directory` each clone has a file of its own"), "filename_format"),
+    (Use::Refused("write `size` for the length of the file, and `io_size` for how much is done"), "filesize"),
+    (
+        Use::Refused("jobs that pace each other are not supported: remove it, or give each job a `rate_iops`"),
+        "flow flow_id flow_sleep flow_watermark",
     ),
-    known(&["file_service_type"], Use::Refused(SINGLE_FILE)),
-    known(&["filename_format"], Use::Refused("remove it; with `directory` each clone has a file of its own")),
-    known(&["filesize"], Use::Refused("write `size` for the length of the file, and `io_size` for how much is done")),
-    known(&["fill_device", "fill_fs"], Use::Only(&["0"], REMOVE)),
-    known(&["flow"], Use::Refused(FLOW)),
-    known(&["flow_id"], Use::Refused(FLOW)),
-    known(&["flow_sleep"], Use::Refused(FLOW)),
-    known(&["flow_watermark"], Use::Refused(FLOW)),
-    known(&["gid"], Use::Refused("run the program as that group")),
-    known(&["iodepth_low"], Use::Refused("remove it: the queue is filled up as soon as a request is done")),
-    known(&["ioscheduler"], Use::Refused("set it in /sys/block/DEVICE/queue/scheduler before the run")),
-    known(&["job_max_open_zones"], Use::Refused(ZONES)),
-    known(&["lockfile"], Use::Only(&["none"], REMOVE)),
-    known(&["lockmem"], Use::Refused(REMOVE)),
-    known(&["max_latency"], Use::Refused("remove it, and look at the longest latency of the result")),
-    known(&["max_open_zones"], Use::Refused(ZONES)),
-    known(&["merge_blktrace_file"], Use::Refused(REPLAY)),
-    known(&["nice"], Use::Refused("run the program with `nice`")),
-    known(&["nowait"], Use::Only(&["0"], REMOVE)),
-    known(&["offset_align"], Use::Refused("write an `offset` in bytes")),
-    known(&["opendir"], Use::Refused(SINGLE_FILE)),
-    known(&["percentage_random"], Use::Only(&["100"], "write one job for the random and one for the sequential part")),
-    known(&["pre_read"], Use::Only(&["0"], "direct I/O does not use the page cache: remove it")),
-    known(&["prio"], Use::Refused(PRIORITY)),
-    known(&["prioclass"], Use::Refused(PRIORITY)),
-    known(&["profile"], Use::Refused("write the load as jobs")),
-    known(&["rate_cycle"], Use::Refused(RATE_MINIMUM)),
-    known(&["rate_ignore_thinktime"], Use::Only(&["0"], REMOVE)),
-    known(&["rate_iops_min"], Use::Refused(RATE_MINIMUM)),
-    known(&["rate_min"], Use::Refused(RATE_MINIMUM)),
-    known(&["read_beyond_wp"], Use::Refused(ZONES)),
-    known(&["read_iolog"], Use::Refused(REPLAY)),
-    known(&["read_iolog_chunked"], Use::Refused(REPLAY)),
-    known(&["replay_align"], Use::Refused(REPLAY)),
-    known(&["replay_no_stall"], Use::Refused(REPLAY)),
-    known(&["replay_redirect"], Use::Refused(REPLAY)),
-    known(&["replay_scale"], Use::Refused(REPLAY)),
-    known(&["replay_skip"], Use::Refused(REPLAY)),
-    known(&["replay_time_scale"], Use::Refused(REPLAY)),
-    known(&["rw_sequencer"], Use::Refused("remove it: `rw` is read without a `:N` behind it")),
-    known(&["sync_file_range"], Use::Refused("direct I/O leaves nothing in the page cache: remove it")),
-    known(&["thinktime_spin"], Use::Only(&["0"], "remove it; a `cpu` job in a job file of this program burns time")),
-    known(&["trim_backlog"], Use::Refused(TRIMS)),
-    known(&["trim_backlog_batch"], Use::Refused(TRIMS)),
-    known(&["trim_percentage"], Use::Only(&["0"], TRIMS)),
-    known(&["trim_verify_zero"], Use::Refused(TRIMS)),
-    known(&["uid"], Use::Refused("run the program as that user")),
-    known(&["unlink_each_loop"], Use::Only(&["0"], REMOVE)),
-    known(&["verify_only"], Use::Only(&["0"], REMOVE)),
-    known(&["verify_state_load"], Use::Only(&["0"], "only what the same run has written is checked")),
-    known(&["write_barrier"], Use::Refused(REMOVE)),
-    known(&["write_hint"], Use::Only(&["none"], REMOVE)),
-    known(&["write_iolog"], Use::Refused(REPLAY)),
-    known(&["zone_reset_frequency"], Use::Refused(ZONES)),
-    known(&["zone_reset_threshold"], Use::Refused(ZONES)),
-    known(&["zonecapacity"], Use::Refused(ZONES)),
-    known(&["zonemode"], Use::Only(&["none"], ZONES)),
-    known(&["zonerange"], Use::Refused(ZONES)),
-    known(&["zonesize"], Use::Refused(ZONES)),
-    known(&["zoneskip"], Use::Refused(ZONES)),
+    (Use::Refused("run the program as that group"), "gid"),
+    (Use::Refused("remove it: the queue is filled up as soon as a request is done"), "iodepth_low"),
+    (Use::Refused("set it in /sys/block/DEVICE/queue/scheduler before the run"), "ioscheduler"),
+    (
+        Use::Refused(ZONES),
+        "job_max_open_zones max_open_zones read_beyond_wp zone_reset_frequency zone_reset_threshold zonecapacity \
+         zonerange zonesize zoneskip",
+    ),
+    (Use::Refused("remove it, and look at the longest latency of the result"), "max_latency"),
+    (
+        Use::Refused("traces are not replayed: remove it, and describe the load"),
+        "merge_blktrace_file read_iolog read_iolog_chunked replay_align replay_no_stall replay_redirect replay_scale \
+         replay_skip replay_time_scale write_iolog",
+    ),
+    (Use::Refused("run the program with `nice`"), "nice"),
+    (Use::Refused("write an `offset` in bytes"), "offset_align"),
+    (Use::Refused("write the load as jobs"), "profile"),
+    (
+        Use::Refused("remove it, and look at the result: it names the rate that was reached"),
+        "rate_cycle rate_iops_min rate_min",
+    ),
+    (Use::Refused("remove it: `rw` is read without a `:N` behind it"), "rw_sequencer"),
+    (Use::Refused("direct I/O leaves nothing in the page cache: remove it"), "sync_file_range"),
+    (Use::Refused(TRIMS), "trim_backlog trim_backlog_batch trim_verify_zero"),
+    (Use::Refused("run the program as that user"), "uid"),
 ];
 
 #[cfg(test)]
@@ -324,6 +190,7 @@ mod tests {
     fn no_option_stands_twice_in_the_table() {
         let mut seen = HashSet::new();
         assert!(super::all_names().all(|name| seen.insert(name)), "{seen:?}");
-        assert_eq!(super::find("blocksize").map(super::Known::name), Some("bs"));
+        assert_eq!(super::find("blocksize").map(|(name, _)| name), Some("bs"));
+        assert!(super::find("bs|blocksize").is_none() && super::find("").is_none());
     }
 }

@@ -12,10 +12,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-use plimsoll_figures::units::quoted;
+use plimsoll_figures::units::{UnitError, quoted};
 
 use super::text::Setting;
-use super::values::{self, Wrong};
+use super::values;
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
 
 /// The settings that count for one job.
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The error for a value that is wrong.
-    pub(super) fn wrong(&self, name: &str, wrong: Wrong) -> ConfigError {
+    pub(super) fn wrong(&self, name: &str, wrong: UnitError) -> ConfigError {
         self.error(name, Code::InvalidValue, wrong.message).with_help(wrong.help)
     }
 

@@ -14,8 +14,8 @@
 use plimsoll_figures::units::quoted;
 
 use super::options::{self, Use};
-use crate::closest_name;
 use crate::error::{Code, ConfigError, Diagnostic, Source, Span};
+use crate::fields::did_you_mean;
 
 /// The longest text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -129,20 +129,20 @@ fn setting(
         let error = source.error_at(span, Code::NotSupported, "`include` is not supported").with_key("include");
         return Err(error.with_help("copy the lines of the other file to this place"));
     }
-    let Some(option) = options::find(word) else { return Err(unknown(source, word, &name_span)) };
+    let Some((name, treatment)) = options::find(word) else { return Err(unknown(source, word, &name_span)) };
     let value_span = raw.map_or(name_span.clone(), |raw| trimmed(raw, span.end - raw.len()));
     let value = raw.map(|raw| expand(source, raw.trim(), &value_span, environment)).transpose()?;
-    let setting = Setting { name: option.name(), value, name_span, value_span };
+    let setting = Setting { name, value, name_span, value_span };
     let refuse = |reason: &str| {
         let error = source.error_at(&setting.name_span, Code::NotSupported, format!("`{word}` is not supported"));
-        Err(error.with_key(option.name()).with_help(reason))
+        Err(error.with_key(name).with_help(reason))
     };
-    match option.treatment {
+    match *treatment {
         Use::Read => {}
         Use::Silent => return Ok(None),
         Use::Note(why) => {
             let warning = source.error_at(&setting.name_span, Code::Ignored, format!("`{word}` has no effect here"));
-            warnings.push(warning.with_key(option.name()).with_help(why).into_warning());
+            warnings.push(warning.with_key(name).with_help(why).into_warning());
             return Ok(None);
         }
         Use::Only(words, help) => {
@@ -157,11 +157,8 @@ fn setting(
 fn unknown(source: &Source, word: &str, span: &Span) -> ConfigError {
     let error =
         source.error_at(span, Code::UnknownKey, format!("fio has no option {}, or it is not known here", quoted(word)));
-    let names: Vec<&str> = options::all_names().collect();
-    let help = match closest_name(word, &names) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => "remove it, if the load stays the same without it".to_owned(),
-    };
+    let help = did_you_mean(word, options::all_names());
+    let help = help.unwrap_or_else(|| "remove it, if the load stays the same without it".to_owned());
     error.with_key(word.chars().take(64).collect::<String>()).with_help(help)
 }
 

@@ -9,8 +9,9 @@
 //! of fio 3.33, "Parameter types".
 //!
 //! **Example.** `int("4k", 1024)` is 4096, `time_ns("10", NS_PER_S)` is ten seconds, and the writes' part of `8k,32k`
-//! is
-//! `32k`.
+//! is `32k`.
+
+use plimsoll_figures::units::{UnitError, quoted};
 
 use crate::jobs::JobKind;
 
@@ -23,15 +24,8 @@ const MAX_TIME_NS: u64 = 365 * 86_400 * NS_PER_S;
 /// The most parts of a split.
 const MAX_PARTS: usize = 256;
 
-/// What is wrong with a value, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    pub(super) message: String,
-    pub(super) help: &'static str,
-}
-
-fn wrong<T>(message: impl Into<String>, help: &'static str) -> Result<T, Wrong> {
-    Err(Wrong { message: message.into(), help })
+fn wrong<T>(message: impl Into<String>, help: &str) -> Result<T, UnitError> {
+    Err(UnitError { message: message.into(), help: help.to_owned() })
 }
 
 /// A direction of transfer, in the order of fio's lists.
@@ -64,7 +58,7 @@ pub(super) fn of_direction(list: &str, direction: Direction) -> Option<&str> {
 }
 
 /// Digits and unit, in lower case.
-fn digits_and_unit(text: &str) -> Result<(u64, String), Wrong> {
+fn digits_and_unit(text: &str) -> Result<(u64, String), UnitError> {
     const HELP: &str = "write a whole number, with a unit if need be, such as 4k";
     let text = text.trim().to_ascii_lowercase();
     if text.starts_with('(') {
@@ -77,7 +71,7 @@ fn digits_and_unit(text: &str) -> Result<(u64, String), Wrong> {
     let end = body.find(|c: char| !c.is_digit(radix)).unwrap_or(body.len());
     let (digits, unit) = body.split_at(end);
     if digits.is_empty() {
-        return wrong(format!("{} is not a number", plimsoll_figures::units::quoted(&text)), HELP);
+        return wrong(format!("{} is not a number", quoted(&text)), HELP);
     }
     match u64::from_str_radix(digits, radix) {
         Ok(number) => Ok((number, unit.trim().to_owned())),
@@ -86,7 +80,7 @@ fn digits_and_unit(text: &str) -> Result<(u64, String), Wrong> {
 }
 
 /// A whole number with fio's suffixes; `kb_base` is 1000 or 1024.
-pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, Wrong> {
+pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, UnitError> {
     const HELP: &str = "write a whole number with k, m, g, t or p; b may follow";
     let (number, unit) = digits_and_unit(text)?;
     let other_base = if kb_base == 1024 { 1000 } else { 1024 };
@@ -102,7 +96,7 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, Wrong> {
         "g" => 3,
         "t" => 4,
         "p" => 5,
-        _ => return wrong(format!("{} is not a unit of fio", plimsoll_figures::units::quoted(unit)), HELP),
+        _ => return wrong(format!("{} is not a unit of fio", quoted(unit)), HELP),
     };
     match base.checked_pow(power).and_then(|factor| number.checked_mul(factor)) {
         Some(value) => Ok(value),
@@ -111,7 +105,7 @@ pub(super) fn int(text: &str, kb_base: u64) -> Result<u64, Wrong> {
 }
 
 /// A time in nanoseconds; without a unit the number counts units of `default_ns`.
-pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, Wrong> {
+pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, UnitError> {
     const HELP: &str = "write a whole number with us, ms, s, m (minutes), h or d";
     let (number, unit) = digits_and_unit(text)?;
     let factor_ns = match unit.as_str() {
@@ -122,7 +116,7 @@ pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, Wrong> {
         "m" => 60 * NS_PER_S,
         "h" => 3_600 * NS_PER_S,
         "d" => 86_400 * NS_PER_S,
-        _ => return wrong(format!("{} is not a unit of time of fio", plimsoll_figures::units::quoted(&unit)), HELP),
+        _ => return wrong(format!("{} is not a unit of time of fio", quoted(&unit)), HELP),
     };
     match number.checked_mul(factor_ns).filter(|time_ns| *time_ns <= MAX_TIME_NS) {
         Some(time_ns) => Ok(time_ns),
@@ -131,21 +125,16 @@ pub(super) fn time_ns(text: &str, default_ns: u64) -> Result<u64, Wrong> {
 }
 
 /// A number with a fraction: finite, from `low` to `high`.
-pub(super) fn float(text: &str, low: f64, high: f64) -> Result<f64, Wrong> {
+pub(super) fn float(text: &str, low: f64, high: f64) -> Result<f64, UnitError> {
     match text.trim().parse::<f64>() {
         Ok(value) if value >= low && value <= high => Ok(value),
-        Ok(_) => wrong(
-            format!("{} is outside of {low} to {high}", plimsoll_figures::units::quoted(text)),
-            "write a number in between",
-        ),
-        Err(_) => {
-            wrong(format!("{} is not a number", plimsoll_figures::units::quoted(text)), "write a number, such as 1.2")
-        }
+        Ok(_) => wrong(format!("{} is outside of {low} to {high}", quoted(text)), "write a number in between"),
+        Err(_) => wrong(format!("{} is not a number", quoted(text)), "write a number, such as 1.2"),
     }
 }
 
 /// The pairs of `first/second:first/second`, each with its second part if it has one.
-pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, Wrong> {
+pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, UnitError> {
     let parts = text.split(':').map(|part| match part.split_once('/') {
         Some((first, second)) => (first.trim(), Some(second.trim()).filter(|text| !text.is_empty())),
         None => (part.trim(), None),
@@ -156,7 +145,7 @@ pub(super) fn pairs(text: &str) -> Result<Vec<(&str, Option<&str>)>, Wrong> {
 
 /// Shares in per cent that make 100: those that are missing take equal parts of the rest, and so does the last if
 /// nothing is missing, as in fio.
-pub(super) fn fill_percents(shares: &[Option<f64>]) -> Result<Vec<f64>, Wrong> {
+pub(super) fn fill_percents(shares: &[Option<f64>]) -> Result<Vec<f64>, UnitError> {
     let sum: f64 = shares.iter().flatten().sum();
     if sum > 100.0 + 1e-6 {
         return wrong(format!("the shares make {sum} %"), "let them make 100 %");

@@ -19,7 +19,7 @@
 use plimsoll_core::{CostModel, FS_PER_NS, FS_PER_S, LatencyGoal, MixExponent, Op};
 use serde::{Serialize, Serializer};
 
-use super::Configured;
+use crate::four::Four;
 
 /// The sizes of [`FormInfo::sizes`], in bytes.
 pub const SIZES_BYTES: [u32; 12] =
@@ -33,29 +33,17 @@ const COUNTED_AT_BYTES: u32 = 4 << 10;
 /// The size that raises the goal, in bytes: no piece need be shorter (`plimsoll_core::PieceLimits`).
 const PIECE_MIN_BYTES: u32 = 64 << 10;
 
-/// Four figures; `None` where something costs nothing, or there is nothing to compare with.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Rates {
-    /// Read operations a second.
-    pub read_iops: Option<f64>,
-    /// Bytes read a second.
-    pub read_bandwidth: Option<f64>,
-    /// Write operations a second.
-    pub write_iops: Option<f64>,
-    /// Bytes written a second.
-    pub write_bandwidth: Option<f64>,
-}
-
 /// One cost form, applied to one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormInfo {
     /// `knee`, `additive`, `max`, `seastar` or `table`.
     #[serde(skip)]
     pub name: &'static str,
-    /// The four figures as they follow from the costs: operations from requests of length 0, bytes from long ones.
-    pub calculated: Rates,
-    /// The calculated figures over the configured ones, less 1, in per cent.
-    pub difference_pct: Rates,
+    /// The four figures as they follow from the costs: operations from requests of length 0, bytes from long ones; `None`
+    /// where requests cost nothing.
+    pub calculated: Four<Option<f64>>,
+    /// The calculated figures over the configured ones, less 1, in per cent; `None` where one of them is.
+    pub difference_pct: Four<Option<f64>>,
     /// Reads of 4 KiB a second, in per cent of the configured read operations.
     pub reachable_4k_read_pct: Option<f64>,
     /// Writes of 4 KiB a second, in per cent of the configured write operations.
@@ -103,7 +91,7 @@ impl FormInfo {
     pub(super) fn new(
         name: &'static str,
         model: &CostModel,
-        configured: &Configured,
+        configured: &Four<Option<u64>>,
         mix: &MixExponent,
         goal: LatencyGoal,
     ) -> FormInfo {
@@ -116,17 +104,18 @@ impl FormInfo {
             [limits.read_max_bytes, limits.write_max_bytes].map(|bytes| asked_ns.map(|_| bytes));
         let max_bytes = [read_max_bytes, write_max_bytes];
         let rates = model.rates_back();
-        let calculated = Rates {
-            read_iops: finite(rates.read_iops),
-            read_bandwidth: finite(rates.read_bandwidth),
-            write_iops: finite(rates.write_iops),
-            write_bandwidth: finite(rates.write_bandwidth),
-        };
+        let calculated = Four {
+            read_iops: rates.read_iops,
+            read_bandwidth: rates.read_bandwidth,
+            write_iops: rates.write_iops,
+            write_bandwidth: rates.write_bandwidth,
+        }
+        .map(finite);
         let counted = SizeInfo::new(COUNTED_AT_BYTES, model, mix, max_bytes);
         FormInfo {
             name,
             calculated,
-            difference_pct: difference(&calculated, configured),
+            difference_pct: calculated.with(*configured, percent_of).map(|percent| Some(percent? - 100.0)),
             reachable_4k_read_pct: percent_of(counted.read_iops, configured.read_iops),
             reachable_4k_write_pct: percent_of(counted.write_iops, configured.write_iops),
             latency_goal_effective_ms: limits.effective_goal_ns as f64 / 1e6,
@@ -191,16 +180,6 @@ fn reason(model: &CostModel, asked_ns: Option<u64>, effective_ns: u64) -> Option
             Some(format!("nothing is split; the token bucket is as deep as {taken}"))
         }
         None => Some("nothing is split; the token bucket is as deep as with the default goal".to_owned()),
-    }
-}
-
-fn difference(calculated: &Rates, configured: &Configured) -> Rates {
-    let over = |calculated, configured| percent_of(calculated, configured).map(|percent| percent - 100.0);
-    Rates {
-        read_iops: over(calculated.read_iops, configured.read_iops),
-        read_bandwidth: over(calculated.read_bandwidth, configured.read_bandwidth),
-        write_iops: over(calculated.write_iops, configured.write_iops),
-        write_bandwidth: over(calculated.write_bandwidth, configured.write_bandwidth),
     }
 }
 

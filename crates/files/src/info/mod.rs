@@ -32,13 +32,14 @@ mod forms;
 mod ioinfo;
 mod output;
 
-pub use forms::{FormInfo, MIXED_WRITE_PART, Rates, SIZES_BYTES, SizeInfo};
+pub use forms::{FormInfo, MIXED_WRITE_PART, SIZES_BYTES, SizeInfo};
 pub use ioinfo::{CapacityInfo, FairQueueInfo, IoInfo, IoQueueInfo, TokenBucketInfo};
 
-use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, MixExponent};
+use plimsoll_core::{CostForm, CostModel, DEFAULT_LATENCY_GOAL_NS, FourFigures, LatencyGoal, MixExponent, Rate};
 use serde::Serialize;
 
 use crate::disk::DiskModel;
+use crate::four::Four;
 use crate::io_properties::{DiskProperties, IoProperties};
 use crate::setup::{device_of, disk_config, figures};
 
@@ -74,19 +75,6 @@ pub struct Info {
     pub disks: Vec<DiskInfo>,
 }
 
-/// The four figures of a file, `rate_factor` applied; `None` where there is no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Configured {
-    /// Read operations a second.
-    pub read_iops: Option<u64>,
-    /// Bytes read a second.
-    pub read_bandwidth: Option<u64>,
-    /// Write operations a second.
-    pub write_iops: Option<u64>,
-    /// Bytes written a second.
-    pub write_bandwidth: Option<u64>,
-}
-
 /// One disk. See the module's documentation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DiskInfo {
@@ -99,8 +87,8 @@ pub struct DiskInfo {
     /// What Seastar's `ioinfo` prints.
     #[serde(flatten)]
     pub ioinfo: IoInfo,
-    /// What the file says.
-    pub configured: Configured,
+    /// What the file says, `rate_factor` applied; `None` where there is no limit.
+    pub configured: Four<Option<u64>>,
     /// Whether reads and writes are limited separately, each by its full rate.
     pub duplex: bool,
     /// p in (r/R)^p + (w/W)^p = 1, above 0; `None` (infinite) where reads and writes do not disturb each other.
@@ -194,12 +182,7 @@ struct Subject<'a> {
 impl Subject<'_> {
     fn info(self, options: &InfoOptions) -> DiskInfo {
         let mix = if self.duplex { MixExponent::FULL_DUPLEX } else { self.mix };
-        let configured = Configured {
-            read_iops: self.figures.read_iops.get(),
-            read_bandwidth: self.figures.read_bandwidth.get(),
-            write_iops: self.figures.write_iops.get(),
-            write_bandwidth: self.figures.write_bandwidth.get(),
-        };
+        let configured = Four::of(&self.figures).map(Rate::get);
         let forms = self.models.iter();
         let forms = forms.map(|(name, model)| FormInfo::new(name, model, &configured, &mix, options.latency_goal));
         let io_queues = options.io_queues.max(1);

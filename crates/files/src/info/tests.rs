@@ -84,7 +84,7 @@ fn calculated_figures_are_the_configured_ones() {
     ];
     for (text, seastar_limit_pct) in cases {
         for form in first(&text).forms {
-            let Rates { read_iops, read_bandwidth, write_iops, write_bandwidth } = form.difference_pct;
+            let Four { read_iops, read_bandwidth, write_iops, write_bandwidth } = form.difference_pct;
             for difference in [read_iops, read_bandwidth, write_iops, write_bandwidth] {
                 let limit_pct = if form.name == "seastar" { seastar_limit_pct } else { 0.5 };
                 let difference = difference.expect("all figures are limited");

@@ -15,10 +15,9 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_figures::units::{format_count, quoted};
 
 use super::super::error::{Code, ConfigError};
-use super::super::fields::{Field, Fields, closest};
+use super::super::fields::{Field, did_you_mean};
 use super::super::jobs::{Job, JobClass};
 use super::super::sched_groups::SchedGroups;
-use super::entry_key;
 use super::schema::Dialect;
 
 /// Every joined class exists, no class exists twice, and bandwidths agree.
@@ -36,7 +35,7 @@ pub(super) fn check(
             if group_names.contains(job.name.as_str()) {
                 let message = format!("{} is already the name of a scheduling group", quoted(&job.name));
                 let help = "add `class:` with this name to join it, or rename the job";
-                return Err(entry_key(entry, "name", dialect).error(Code::DuplicateName, message).with_help(help));
+                return Err(entry.at("name").error(Code::DuplicateName, message).with_help(help));
             }
             continue;
         };
@@ -52,10 +51,10 @@ pub(super) fn check(
             None => nearest_class(class, jobs, &group_classes, dialect),
         };
         let message = format!("there is no class called {}", quoted(class));
-        let at = load_key(entry, "class", dialect);
+        let at = entry.at("shard_info").at("class");
         return Err(at.error(Code::UnknownReference, message).with_help(help));
     }
-    check_bandwidths(jobs, entries, dialect)
+    check_bandwidths(jobs, entries)
 }
 
 /// What to write in the place of a class that nobody has.
@@ -66,15 +65,16 @@ fn nearest_class(class: &str, jobs: &[Job], group_classes: &HashSet<&str>, diale
     // Any one-letter name is one slip away from any other.
     names.retain(|name| name.len() > 1);
     names.sort_unstable();
-    match (closest(class, names.into_iter()), dialect) {
-        (Some(name), _) => format!("did you mean `{name}`?"),
-        (None, Dialect::Simulated) => "name a job without `class`, or a class of `classes:`".to_owned(),
-        (None, Dialect::Real) => "name a job without `class`, or a class of the --sched-groups file".to_owned(),
-    }
+    let others = match dialect {
+        Dialect::Simulated => "`classes:`",
+        Dialect::Real => "the --sched-groups file",
+    };
+    let any = || format!("name a job without `class`, or a class of {others}");
+    did_you_mean(class, names.into_iter()).unwrap_or_else(any)
 }
 
 /// Jobs of one class that bound its bandwidth bound it to the same.
-fn check_bandwidths(jobs: &[Job], entries: &[Field<'_>], dialect: Dialect) -> Result<(), ConfigError> {
+fn check_bandwidths(jobs: &[Job], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let mut bound_of_class: HashMap<&str, (u64, &str)> = HashMap::new();
     for (job, entry) in jobs.iter().zip(entries) {
         let Some(bytes_per_s) = job.bandwidth_limit_bytes_per_s else { continue };
@@ -85,17 +85,11 @@ fn check_bandwidths(jobs: &[Job], entries: &[Field<'_>], dialect: Dialect) -> Re
         let (first, owner) = *bound_of_class.entry(class).or_insert((bytes_per_s, &job.name));
         if first != bytes_per_s {
             let message = format!("job {} bounds this class to {} bytes a second", quoted(owner), format_count(first));
-            let error = load_key(entry, "bandwidth", dialect).error(Code::InvalidValue, message);
+            let error = entry.at("shard_info").at("bandwidth").error(Code::InvalidValue, message);
             return Err(
                 error.with_help("`bandwidth` bounds the class: write it in one of its jobs, or the same in all")
             );
         }
     }
     Ok(())
-}
-
-/// The value of a key of `shard_info`, or that map.
-fn load_key<'a>(entry: &Field<'a>, key: &str, dialect: Dialect) -> Field<'a> {
-    let info = entry_key(entry, "shard_info", dialect);
-    Fields::read(&info, dialect.shard_info()).ok().and_then(|fields| fields.get(key)).unwrap_or(info)
 }

@@ -57,8 +57,7 @@ fn read_part(field: &Field<'_>, part: &str) -> Result<SizeShare, ConfigError> {
 }
 
 fn size_share(field: &Field<'_>, length: &str, percent: &str) -> Result<SizeShare, ConfigError> {
-    let bytes = parse_io_tester_size_bytes(length.trim())
-        .map_err(|error| field.error(Code::InvalidValue, error.message).with_help(error.help))?;
+    let bytes = parse_io_tester_size_bytes(length.trim()).map_err(|error| field.unit_error(error))?;
     if bytes == 0 || bytes > MAX_REQUEST_BYTES || !bytes.is_multiple_of(512) {
         let error = field.error(Code::OutOfRange, format!("a request of {bytes} bytes is not possible"));
         return Err(error.with_help("write multiples of 512 bytes, up to 1GB: direct I/O works in whole sectors"));

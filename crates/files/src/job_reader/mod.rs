@@ -79,14 +79,14 @@ pub(super) fn read_entries(
     for entry in entries {
         let job = read_job(entry, dialect, &mut warnings)?;
         if !names.insert(job.name.clone()) {
-            let error = entry_key(entry, "name", dialect)
-                .error(Code::DuplicateName, format!("the name {} is used twice", quoted(&job.name)));
+            let message = format!("the name {} is used twice", quoted(&job.name));
+            let error = entry.at("name").error(Code::DuplicateName, message);
             return Err(error.with_help("give every job a name of its own; to share a class, use `class`"));
         }
         jobs.push(job);
     }
     classes::check(&jobs, entries, groups, dialect)?;
-    check_stages(&jobs, entries, dialect)?;
+    check_stages(&jobs, entries)?;
     Ok((jobs, warnings))
 }
 
@@ -98,11 +98,6 @@ fn check_not_groups(entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let Some(entry) = entries.iter().find(is_group) else { return Ok(()) };
     let error = entry.error(Code::UnknownKey, "an entry with `shares` and without a `type` is no job");
     Err(error.with_help("this looks like a file of scheduling groups: pass it with --sched-groups"))
-}
-
-/// The value of a key of an entry, or the entry itself.
-fn entry_key<'a>(entry: &Field<'a>, key: &str, dialect: Dialect) -> Field<'a> {
-    Fields::read(entry, dialect.job()).ok().and_then(|fields| fields.get(key)).unwrap_or_else(|| entry.clone())
 }
 
 /// A key of ours: refused in jobs in which it would do nothing. `belongs` names those where it does something.
@@ -140,7 +135,7 @@ fn read_job(entry: &Field<'_>, dialect: Dialect, warnings: &mut Vec<Diagnostic>)
     shard_info::read(&info, &mut job, warnings)?;
     options::read(&fields, &mut job, dialect, warnings)?;
     job.data_size_bytes = read_data_size(&fields, kind, warnings)?;
-    job.stage = fields.get("stage").map_or(Ok(0), |field| field.count(0..=MAX_STAGE))?;
+    job.stage = fields.or("stage", 0, |field| field.count(0..=MAX_STAGE))?;
     Ok(job)
 }
 
@@ -217,7 +212,7 @@ fn read_kind(
 
 /// Reads in a hundred requests.
 fn read_mix(job: &Fields<'_>) -> Result<u8, ConfigError> {
-    let percent = job.get("rwmixread").map_or(Ok(DEFAULT_READ_PCT), |field| field.count(0..=100))?;
+    let percent = job.or("rwmixread", DEFAULT_READ_PCT, |field| field.count(0..=100))?;
     Ok(u8::try_from(percent).unwrap_or(100))
 }
 
@@ -270,12 +265,12 @@ fn read_data_size(
 }
 
 /// Stages follow one another from 0, and none is empty.
-fn check_stages(jobs: &[Job], entries: &[Field<'_>], dialect: Dialect) -> Result<(), ConfigError> {
+fn check_stages(jobs: &[Job], entries: &[Field<'_>]) -> Result<(), ConfigError> {
     let used: HashSet<u32> = jobs.iter().map(|job| job.stage).collect();
     let in_gap = jobs.iter().zip(entries).find(|(job, _)| job.stage > 0 && !used.contains(&(job.stage - 1)));
     let Some((job, entry)) = in_gap else { return Ok(()) };
     let before = job.stage - 1;
-    let error = entry_key(entry, "stage", dialect)
-        .error(Code::OutOfRange, format!("no job has stage {before}, which comes before stage {}", job.stage));
+    let message = format!("no job has stage {before}, which comes before stage {}", job.stage);
+    let error = entry.at("stage").error(Code::OutOfRange, message);
     Err(error.with_help("number stages from 0, without gaps; jobs without `stage` are in stage 0"))
 }

@@ -40,8 +40,11 @@ pub(super) fn read(
     let compressible = own_key(&fields, "compressible", is_io, "jobs that have files")?;
     let compressible_pct = compressible.map_or(Ok(0), |field| field.count(0..=100))?;
     job.content = Content { compressible_pct: u8::try_from(compressible_pct).unwrap_or(100) };
-    job.dsync = fields.get("dsync").map_or(Ok(false), |field| field.boolean())?;
-    job.pause_distribution = read_pause_distribution(&fields)?;
+    job.dsync = fields.or("dsync", false, Field::boolean)?;
+    let distributions = [("uniform", PauseDistribution::Uniform), ("poisson", PauseDistribution::Poisson)];
+    job.pause_distribution = fields.or("pause_distribution", PauseDistribution::Uniform, |field| {
+        field.one_of("a pause distribution", &distributions)
+    })?;
     job.extent_size_hint_bytes = read_extent_hint(&fields, warnings)?;
     job.fallocate = read_fallocate(&fields, kind, warnings)?;
     job.verify = verify.map_or(Ok(false), |field| read_verify(&field, kind))?;
@@ -59,11 +62,6 @@ fn read_verify(field: &Field<'_>, kind: JobKind) -> Result<bool, ConfigError> {
         ));
     }
     Ok(is_wanted)
-}
-
-fn read_pause_distribution(fields: &Fields<'_>) -> Result<PauseDistribution, ConfigError> {
-    let all = [("uniform", PauseDistribution::Uniform), ("poisson", PauseDistribution::Poisson)];
-    fields.get("pause_distribution").map_or(Ok(all[0].1), |field| field.one_of("a pause distribution", &all))
 }
 
 fn check_sleep_type(fields: &Fields<'_>, has_pauses: bool, warnings: &mut Vec<Diagnostic>) -> Result<(), ConfigError> {
@@ -89,7 +87,7 @@ fn read_extent_hint(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Resu
     if let Some(field) = &sloppy_hint {
         size(field.clone())?;
     }
-    let is_sloppy = fields.get("sloppy_size").map_or(Ok(false), |field| field.boolean())?;
+    let is_sloppy = fields.or("sloppy_size", false, Field::boolean)?;
     let sloppy = fields.get("sloppy_size").filter(|_| is_sloppy);
     let written = "remove it; files are written in full before the run";
     let grows = "remove it; files of `append` jobs grow with each write, all others have their size before the run";

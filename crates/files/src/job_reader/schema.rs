@@ -99,20 +99,7 @@ pub(super) const MISSPELT_SHARD_INFO: Schema = Schema { what: "shard_info", know
 
 const SIMULATED_SHARD_INFO: Schema = Schema {
     what: "shard_info",
-    known: &[
-        "parallelism",
-        "rps",
-        "batch",
-        "limit",
-        "reqsize",
-        "shares",
-        "class",
-        "think_time",
-        "think_after",
-        "execution_time",
-        "vectorized",
-        "iov_count",
-    ],
+    known: SHARD_INFO.known,
     refused: &[
         Refused::not_supported("bandwidth", "write `limit_bandwidth` in a class of `classes:`, and join it"),
         Refused::not_supported("bssplit", SAY_IT_OPEN),
@@ -145,15 +132,7 @@ const OPTIONS: Schema = Schema {
 
 const SIMULATED_OPTIONS: Schema = Schema {
     what: "options",
-    known: &[
-        "dsync",
-        "sleep_type",
-        "pause_distribution",
-        "extent_allocation_size_hint",
-        "sloppy_size",
-        "sloppy_size_hint",
-        "fallocate",
-    ],
+    known: OPTIONS.known,
     refused: &[
         Refused::not_supported("verify", REAL_DISKS_ONLY),
         Refused::not_supported("compressible", REAL_DISKS_ONLY),
@@ -173,11 +152,10 @@ pub(super) fn read_map<'a>(
             return error;
         }
         let key = error.key().unwrap_or_default().rsplit('.').next().unwrap_or_default().to_owned();
-        let is_in = |schema: &Schema<'_>| schema.known.contains(&key.as_str());
         let place = match () {
-            () if is_in(dialect.shard_info()) => "it belongs into `shard_info`",
-            () if is_in(dialect.options()) => "it belongs into `options`",
-            () if is_in(dialect.job()) => "it belongs beside `type`, outside of this map",
+            () if dialect.shard_info().reads(&key) => "it belongs into `shard_info`",
+            () if dialect.options().reads(&key) => "it belongs into `options`",
+            () if dialect.job().reads(&key) => "it belongs beside `type`, outside of this map",
             () => return error,
         };
         error.with_help(place)

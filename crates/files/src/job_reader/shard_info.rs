@@ -67,20 +67,16 @@ pub(super) fn execution_ns(fields: &Fields<'_>, dialect: Dialect) -> Result<u64,
 /// Fills in the part of a job that comes from `shard_info`.
 pub(super) fn read(fields: &Fields<'_>, job: &mut Job, warnings: &mut Vec<Diagnostic>) -> Result<(), ConfigError> {
     let kind = job.kind;
-    let count_or =
-        |key: &str, range, default| fields.get(key).map_or(Ok(default), |field: Field<'_>| field.count(range));
-    let pause = |key: &str| match fields.get(key) {
-        Some(field) => field.figure(parse_io_tester_duration_ns, 0..=MAX_PAUSE_NS, "ns"),
-        None => Ok(0),
-    };
-    let rps = Some(count_or("rps", 0..=MAX_REQUESTS_PER_S, 0)?).filter(|rate| *rate > 0);
+    let pause =
+        |key: &str| fields.or(key, 0, |field| field.figure(parse_io_tester_duration_ns, 0..=MAX_PAUSE_NS, "ns"));
+    let rps = fields.optional("rps", |field| field.count(0..=MAX_REQUESTS_PER_S))?.filter(|rate| *rate > 0);
     (job.sizes, (job.request_bytes, job.request_span)) = read_sizes(fields, kind)?;
     job.class = read_class(fields, warnings)?;
     job.parallelism = read_parallelism(fields)?;
     job.requests_per_s_per_fiber = rps.map(f64::from);
     job.requests_per_s_per_shard = read_rate(fields, kind, rps.is_some())?;
-    job.batch = count_or("batch", 1..=MAX_BATCH, 1)?;
-    job.limit_requests = fields.get("limit").map(|field| field.count(1..=u32::MAX)).transpose()?;
+    job.batch = fields.or("batch", 1, |field| field.count(1..=MAX_BATCH))?;
+    job.limit_requests = fields.optional("limit", |field| field.count(1..=u32::MAX))?;
     job.limit_bytes = read_limit_bytes(fields, kind)?;
     job.access = read_access(fields, kind)?;
     job.think_time_ns = pause("think_time")?;
@@ -166,23 +162,21 @@ fn read_limit_bytes(fields: &Fields<'_>, kind: JobKind) -> Result<Option<u64>, C
 
 /// Bytes a second of the class; 0 is none, as in io_tester.
 fn read_bandwidth(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
-    let Some(field) = fields.get("bandwidth") else { return Ok(None) };
-    let bytes_per_s = field.figure(parse_io_tester_size_bytes, 0..=MAX_FIGURE, "bytes a second")?;
-    Ok(Some(bytes_per_s).filter(|rate| *rate > 0))
+    let rate = |field: &Field<'_>| field.figure(parse_io_tester_size_bytes, 0..=MAX_FIGURE, "bytes a second");
+    Ok(fields.optional("bandwidth", rate)?.filter(|rate| *rate > 0))
 }
 
 /// `class` wins over `shares`, as io_tester's manual says.
 fn read_class(fields: &Fields<'_>, warnings: &mut Vec<Diagnostic>) -> Result<JobClass, ConfigError> {
-    let shares_field = fields.get("shares");
-    let shares = shares_field.as_ref().map_or(Ok(DEFAULT_SHARES), |field| field.count(1..=MAX_SHARES))?;
+    let shares = fields.or("shares", DEFAULT_SHARES, |field| field.count(1..=MAX_SHARES))?;
     let Some(class) = fields.get("class") else {
         return Ok(JobClass::Own { shares });
     };
-    if let Some(shares_field) = shares_field {
+    if let Some(shares_field) = fields.get("shares") {
         let help = "remove one of the two; io_tester's manual says that `class` counts, its program takes `shares`";
         warn_ignored(&shares_field, "`shares` has no effect beside `class`", help, warnings);
     }
-    Ok(JobClass::Joined(class.text()?.to_owned()))
+    Ok(JobClass::Joined(class.string()?))
 }
 
 /// The number of segments, if the request is vectorized. Segments must be aligned as direct I/O needs it.
@@ -191,7 +185,7 @@ fn read_iov_count(
     request_bytes: u32,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<Option<u32>, ConfigError> {
-    let vectorized = fields.get("vectorized").map_or(Ok(false), |field| field.boolean())?;
+    let vectorized = fields.or("vectorized", false, Field::boolean)?;
     let Some(field) = fields.get("iov_count") else {
         return Ok(vectorized.then_some(1));
     };

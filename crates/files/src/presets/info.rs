@@ -26,41 +26,12 @@ use plimsoll_sim::device::presets::{Preset, PresetKind};
 use serde::Serialize;
 
 use super::{AdvertisedBasis, Basis, Resolved, Row};
+use crate::four::Four;
 use crate::io_properties::{self, DiskProperties};
 
-/// The four figures under their io-properties keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct FigureInfo {
-    /// Reads a second.
-    pub read_iops: u64,
-    /// Bytes read a second.
-    pub read_bandwidth: u64,
-    /// Writes a second.
-    pub write_iops: u64,
-    /// Bytes written a second.
-    pub write_bandwidth: u64,
-}
-
-impl FigureInfo {
-    fn of(figures: &FourFigures) -> FigureInfo {
-        let figure = |rate: plimsoll_core::Rate| rate.get().unwrap_or(io_properties::MAX_FIGURE);
-        FigureInfo {
-            read_iops: figure(figures.read_iops),
-            read_bandwidth: figure(figures.read_bandwidth),
-            write_iops: figure(figures.write_iops),
-            write_bandwidth: figure(figures.write_bandwidth),
-        }
-    }
-
-    fn divided(&self, by: u32) -> FigureInfo {
-        let part = |figure: u64| figure / u64::from(by.max(1));
-        FigureInfo {
-            read_iops: part(self.read_iops),
-            read_bandwidth: part(self.read_bandwidth),
-            write_iops: part(self.write_iops),
-            write_bandwidth: part(self.write_bandwidth),
-        }
-    }
+/// Rates as plain numbers; one without a limit is the largest figure that a file can state.
+fn figures_of(figures: &FourFigures) -> Four<u64> {
+    Four::of(figures).map(|rate| rate.get().unwrap_or(io_properties::MAX_FIGURE))
 }
 
 /// What a volume falls back to when its credits are used up.
@@ -94,11 +65,11 @@ pub struct PresetInfo {
     /// What the source states: figures `per_disk`, or `instance_total`.
     pub basis: &'static str,
     /// The figures of one disk; `None` where the number of disks is not known.
-    pub per_disk: Option<FigureInfo>,
+    pub per_disk: Option<Four<u64>>,
     /// The figures of all disks.
-    pub total: FigureInfo,
+    pub total: Four<u64>,
     /// Of a volume with a burst: the figures of all disks while credits last; `total` is what holds without them.
-    pub burst: Option<FigureInfo>,
+    pub burst: Option<Four<u64>>,
     /// 4 KiB reads a second of all disks that the provider advertises.
     pub advertised_read_iops: Option<u64>,
     /// The same of writes.
@@ -167,7 +138,7 @@ impl PresetInfo {
     fn of_model(preset: &Preset) -> PresetInfo {
         let spec = &preset.spec;
         let is_known = |what: &str| !preset.defaults.contains(&what);
-        let (members, total) = (spec.raid0.members, FigureInfo::of(&preset.figures));
+        let (members, total) = (spec.raid0.members, figures_of(&preset.figures));
         let network_ns = spec.network_rtt_ns as f64;
         PresetInfo {
             name: preset.name.clone(),
@@ -177,9 +148,9 @@ impl PresetInfo {
             title: None,
             disks: is_known("disks").then_some(members),
             basis: Basis::PerDisk.name(),
-            per_disk: is_known("disks").then(|| total.divided(members)),
+            per_disk: is_known("disks").then(|| total.map(|figure| figure / u64::from(members.max(1)))),
             total,
-            burst: preset.burst.as_ref().map(FigureInfo::of),
+            burst: preset.burst.as_ref().map(figures_of),
             advertised_read_iops: None,
             advertised_write_iops: None,
             advertised_basis: None,
@@ -279,13 +250,13 @@ fn text_or_empty(value: Option<impl ToString>) -> String {
 /// An io-properties file with the figures of all disks of one preset, mounted at `mountpoint`; Seastar reads it too.
 #[must_use]
 pub fn properties(preset: &PresetInfo, mountpoint: &str) -> String {
-    let figure = |figure: u64| figure.clamp(1, io_properties::MAX_FIGURE);
+    let figures = preset.total.map(|figure| figure.clamp(1, io_properties::MAX_FIGURE));
     let disk = DiskProperties {
         mountpoints: vec![mountpoint.to_owned()],
-        read_iops: figure(preset.total.read_iops),
-        write_iops: figure(preset.total.write_iops),
-        read_bandwidth_bytes_per_s: figure(preset.total.read_bandwidth),
-        write_bandwidth_bytes_per_s: figure(preset.total.write_bandwidth),
+        read_iops: figures.read_iops,
+        write_iops: figures.write_iops,
+        read_bandwidth_bytes_per_s: figures.read_bandwidth,
+        write_bandwidth_bytes_per_s: figures.write_bandwidth,
         read_saturation_bytes: None,
         write_saturation_bytes: None,
         physical_block_bytes: None,

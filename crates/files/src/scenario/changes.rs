@@ -21,7 +21,7 @@ use super::super::qos;
 use super::super::sched_groups::MAX_SHARES;
 
 /// EIO, as Linux numbers it.
-const EIO: i32 = 5;
+const EIO: u32 = 5;
 
 const FAULT: Schema = Schema {
     what: "a fault",
@@ -36,6 +36,8 @@ const ACTION: Schema = Schema {
     known: &["at", "set_shares", "set_qos", "remove_class", "start_job", "stop_job", "set_member"],
     refused: &[],
 };
+
+const SET_QOS: Schema = Schema { what: "set_qos", known: qos::with_qos_keys!("class"), refused: &[] };
 
 const SET_SHARES: Schema = Schema { what: "set_shares", known: &["class", "shares"], refused: &[] };
 
@@ -76,10 +78,10 @@ pub(super) fn read_faults(
 ) -> Result<(), ConfigError> {
     for entry in &list.list()? {
         let fields = Fields::read(entry, &FAULT)?;
-        let disk = fields.get("disk").map_or(Ok(0), |field| read_disk_number(&field, world))?;
+        let disk = fields.or("disk", 0, |field| read_disk_number(field, world))?;
         let until = fields.required("until", "write when it ends, such as `until: 2s`")?;
         let window = FaultWindow {
-            from_ns: fields.get("from").map_or(Ok(0), |field| field.time_ns(0))?,
+            from_ns: fields.or("from", 0, |field| field.time_ns(0))?,
             until_ns: until.time_ns(1)?,
             kind: read_kind(entry, &fields)?,
         };
@@ -112,14 +114,13 @@ fn read_kind(entry: &Field<'_>, fields: &Fields<'_>) -> Result<FaultKind, Config
         "slow" => FaultKind::Slow {
             speed_factor: field.number(|factor| factor > 0.0, "above 0: the part of its speed that is left")?,
         },
-        "errors" => FaultKind::Errors {
-            rate: rate()?,
-            errno: fields.get("errno").map_or(Ok(EIO as u32), |field| field.count(1..=4095))? as i32,
-        },
+        "errors" => {
+            FaultKind::Errors { rate: rate()?, errno: fields.or("errno", EIO, |field| field.count(1..=4095))? as i32 }
+        }
         "short" => FaultKind::Short { rate: rate()? },
         _ => FaultKind::Hang {
             requests: field.count(1..=u32::MAX)?,
-            for_ns: fields.get("hang_for").map(|field| field.time_ns(0)).transpose()?,
+            for_ns: fields.optional("hang_for", |field| field.time_ns(0))?,
         },
     })
 }
@@ -154,8 +155,7 @@ fn read_change(key: &str, field: &Field<'_>, world: &WorldSpec) -> Result<Change
             }
         }
         "set_qos" => {
-            let known: Vec<&'static str> = std::iter::once("class").chain(qos::KEYS).collect();
-            let fields = Fields::read(field, &Schema { what: "set_qos", known: &known, refused: &[] })?;
+            let fields = Fields::read(field, &SET_QOS)?;
             let class = class_name(&fields.required("class", class_help)?, world)?;
             Change::SetQos { class, qos: qos::read(&fields)? }
         }
@@ -166,26 +166,21 @@ fn read_change(key: &str, field: &Field<'_>, world: &WorldSpec) -> Result<Change
             let fault = read_member_fault(field, &["disk"])?;
             let known = ["disk", "member", "speed_factor", "error_rate"];
             let fields = Fields::read(field, &Schema { what: "set_member", known: &known, refused: &[] })?;
-            let disk = fields.get("disk").map_or(Ok(0), |field| read_disk_number(&field, world))?;
+            let disk = fields.or("disk", 0, |field| read_disk_number(field, world))?;
             Change::SetMember { disk, fault }
         }
     })
 }
 
 pub(super) fn class_name(field: &Field<'_>, world: &WorldSpec) -> Result<String, ConfigError> {
-    let name = field.text()?;
-    if world.classes.iter().any(|class| class.name == name) {
-        return Ok(name.to_owned());
-    }
-    let names: Vec<&str> = world.classes.iter().map(|class| class.name.as_str()).collect();
-    Err(field.unknown_name("class", &names))
+    known_name(field, "class", world.classes.iter().map(|class| class.name.as_str()))
 }
 
 fn job_name(field: &Field<'_>, world: &WorldSpec) -> Result<String, ConfigError> {
-    let name = field.text()?;
-    if world.jobs.iter().any(|job| job.name == name) {
-        return Ok(name.to_owned());
-    }
-    let names: Vec<&str> = world.jobs.iter().map(|job| job.name.as_str()).collect();
-    Err(field.unknown_name("job", &names))
+    known_name(field, "job", world.jobs.iter().map(|job| job.name.as_str()))
+}
+
+fn known_name<'n>(field: &Field<'_>, what: &str, names: impl Iterator<Item = &'n str>) -> Result<String, ConfigError> {
+    let (name, names): (_, Vec<&str>) = (field.text()?, names.collect());
+    if names.contains(&name) { Ok(name.to_owned()) } else { Err(field.unknown_name(what, &names)) }
 }

@@ -57,19 +57,17 @@ pub(super) fn read(field: &Field<'_>, shards: usize, base: &Path) -> Result<(Str
     let fields = Fields::read(field, &DISK)?;
     let (name, model) = read_model(&fields, base)?;
     let Some(spec) = model.device.clone() else {
-        let at = fields.get("disk").unwrap_or_else(|| field.clone());
-        let error = at.error(Code::MissingKey, "this disk file has no section `device:`, which the simulator needs");
+        let error = field
+            .at("disk")
+            .error(Code::MissingKey, "this disk file has no section `device:`, which the simulator needs");
         return Err(error.with_help("make one with `plimsoll sim fit`, name a preset, or write `device:` here"));
     };
     let mut disk = SimDisk::new(spec, read_config(&fields, &model, base)?);
     disk.mode = read_mode(&fields)?;
-    if let Some(queues) = fields.get("num_io_queues") {
-        disk.num_io_queues = Some(queues.count(1..=u32::try_from(shards).unwrap_or(u32::MAX))? as u16);
-    }
-    if let Some(most) = fields.get("max_requests") {
-        disk.max_requests = most.count(1..=1 << 24)?;
-    }
-    disk.wakeup_credit_ns = fields.get("wakeup_credit").map(|field| field.time_ns(0)).transpose()?;
+    let shards = u32::try_from(shards).unwrap_or(u32::MAX);
+    disk.num_io_queues = fields.optional("num_io_queues", |field| Ok(field.count(1..=shards)? as u16))?;
+    disk.max_requests = fields.or("max_requests", disk.max_requests, |field| field.count(1..=1 << 24))?;
+    disk.wakeup_credit_ns = fields.optional("wakeup_credit", |field| field.time_ns(0))?;
     Ok((name, disk))
 }
 
@@ -102,7 +100,7 @@ fn read_model(fields: &Fields<'_>, base: &Path) -> Result<(String, DiskModel), C
 /// What the scheduler believes.
 fn read_config(fields: &Fields<'_>, model: &DiskModel, base: &Path) -> Result<DiskConfig, ConfigError> {
     let mut config = model.config();
-    let form = fields.get("model").map(|field| disk::read_form(&field)).transpose()?;
+    let form = fields.optional("model", disk::read_form)?;
     let [read_block, write_block] = model.block_bytes;
     if let Some(form) = form {
         config.model = CostModel::from_figures(&model.figures, form, read_block, write_block);
@@ -157,12 +155,10 @@ fn read_properties(
 }
 
 fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), ConfigError> {
-    if let Some(field) = fields.get("latency_goal") {
-        config.latency_goal = match field.text()? {
-            "none" => LatencyGoal::NoSplit,
-            _ => LatencyGoal::Ns(field.time_ns(1_000)?),
-        };
-    }
+    config.latency_goal = fields.or("latency_goal", config.latency_goal, |field| match field.text()? {
+        "none" => Ok(LatencyGoal::NoSplit),
+        _ => field.time_ns(1_000).map(LatencyGoal::Ns),
+    })?;
     if let Some(field) = fields.get("window") {
         config.window_ns = Some(field.time_ns(1).map_err(|error| {
             if error.code() == Code::OutOfRange {
@@ -171,25 +167,16 @@ fn read_options(fields: &Fields<'_>, config: &mut DiskConfig) -> Result<(), Conf
             error
         })?);
     }
-    if let Some(field) = fields.get("duplex") {
-        config.duplex = field.boolean()?;
-    }
-    if let Some(field) = fields.get("mix_exponent") {
-        let p = mix_exponent(&field)?;
-        config.mix = MixExponent::new(p).unwrap_or(MixExponent::LINEAR);
-    }
-    if let Some(field) = fields.get("unloaded_latency") {
-        config.unloaded_latency_ns = field.time_ns(0)?;
-    }
-    if let Some(field) = fields.get("capacity_scale") {
-        config.control = read_capacity_scale(&field)?;
-    }
+    config.duplex = fields.or("duplex", config.duplex, Field::boolean)?;
+    let mix = |field: &Field<'_>| Ok(MixExponent::new(mix_exponent(field)?).unwrap_or(MixExponent::LINEAR));
+    config.mix = fields.or("mix_exponent", config.mix.clone(), mix)?;
+    config.unloaded_latency_ns = fields.or("unloaded_latency", config.unloaded_latency_ns, |field| field.time_ns(0))?;
+    config.control = fields.or("capacity_scale", config.control, read_capacity_scale)?;
     Ok(())
 }
 
 fn read_capacity_scale(field: &Field<'_>) -> Result<ControlConfig, ConfigError> {
-    parse_capacity_scale(field.text()?)
-        .map_err(|error| field.error(Code::InvalidValue, error.message).with_help(error.help))
+    parse_capacity_scale(field.text()?).map_err(|error| field.unit_error(error))
 }
 
 fn read_mode(fields: &Fields<'_>) -> Result<DiskMode, ConfigError> {

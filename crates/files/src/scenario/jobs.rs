@@ -15,7 +15,7 @@
 use std::path::Path;
 
 use plimsoll_core::Op;
-use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, parse_size_bytes, quoted};
+use plimsoll_figures::units::{format_bytes_binary, format_duration_ns, parse_count, parse_size_bytes, quoted};
 use plimsoll_sim::workload::{JobSpec, Load, Pattern, Region, ShardSet, SizeDist, Spacing};
 use plimsoll_sim::world::{ClassSpec, MAX_REQUESTS_PER_S, WorldSpec};
 
@@ -236,7 +236,7 @@ impl Reader<'_> {
 
     fn own_job(&mut self, entry: &Field<'_>) -> Result<JobSpec, ConfigError> {
         let fields = Fields::read(entry, &OWN_JOB)?;
-        let name = fields.required("name", "give the job a name; results are listed under it")?.text()?.to_owned();
+        let name = fields.required("name", "give the job a name; results are listed under it")?.string()?;
         let load = match (fields.get("open"), fields.get("replay")) {
             (Some(_), Some(replay)) => {
                 let error = replay.error(Code::Ignored, "`open` and `replay` in one job");
@@ -246,36 +246,26 @@ impl Reader<'_> {
             (None, Some(replay)) => Load::Replay(csv::arrivals_from_file(&self.base.join(replay.text()?))?),
             (None, None) => return Err(fields.missing("open", "write `open:` or `replay:`")),
         };
-        let op = match fields.get("op") {
-            None => Op::Read,
-            Some(field) => {
-                csv::read_op(field.text()?).ok_or_else(|| field.not_one_of("an operation", &csv::OPERATIONS))?
-            }
-        };
+        let op = fields.or("op", Op::Read, |field| {
+            csv::read_op(field.text()?).ok_or_else(|| field.not_one_of("an operation", &csv::OPERATIONS))
+        })?;
         let patterns = [("random", Pattern::Random), ("sequential", Pattern::Sequential), ("append", Pattern::Append)];
-        let pattern =
-            fields.get("pattern").map_or(Ok(Pattern::Random), |field| field.one_of("a pattern", &patterns))?;
+        let pattern = fields.or("pattern", Pattern::Random, |field| field.one_of("a pattern", &patterns))?;
         let disk = self.disk_of(&fields)?;
         let class_field = fields.required("class", "name one of `classes:`, or the class of another job")?;
         Ok(JobSpec {
             name,
             class: class_name(&class_field, self.world)?,
             disk,
-            shards: fields.get("shards").map_or(Ok(ShardSet::All), |field| self.read_shards(&field))?,
+            shards: fields.or("shards", ShardSet::All, |field| self.read_shards(field))?,
             op,
             pattern,
-            sizes: fields.get("size").map_or(Ok(SizeDist::Fixed(4096)), |field| read_sizes(&field))?,
-            region: match fields.get("region") {
-                Some(field) => self.read_region(&field, disk)?,
-                None => JobSpec::default().region,
-            },
+            sizes: fields.or("size", SizeDist::Fixed(4096), read_sizes)?,
+            region: fields.or("region", JobSpec::default().region, |field| self.read_region(field, disk))?,
             load,
             start_ns: start(&fields)?,
             stop_ns: stop(&fields)?,
-            limit_requests: fields
-                .get("limit")
-                .map(|field| field.figure(plimsoll_figures::units::parse_count, 1..=u64::MAX, "requests"))
-                .transpose()?,
+            limit_requests: fields.optional("limit", |field| field.figure(parse_count, 1..=u64::MAX, "requests"))?,
         })
     }
 
@@ -303,11 +293,10 @@ impl Reader<'_> {
 
 /// `never`, or a time.
 fn start(fields: &Fields<'_>) -> Result<Option<u64>, ConfigError> {
-    match fields.get("start") {
-        None => Ok(Some(0)),
-        Some(field) if field.is_scalar() && field.text()? == "never" => Ok(None),
-        Some(field) => field.time_ns(0).map(Some),
-    }
+    fields.or("start", Some(0), |field| match field.is_scalar() && field.text()? == "never" {
+        true => Ok(None),
+        false => field.time_ns(0).map(Some),
+    })
 }
 
 /// When a job stops: after its start.
@@ -349,12 +338,12 @@ fn read_open(field: &Field<'_>) -> Result<Load, ConfigError> {
     let fields = Fields::read(field, &OPEN)?;
     let rate = fields.required("rate", "write requests a second on each shard, such as `rate: 5000`")?;
     let spacings = [("uniform", Spacing::Uniform), ("poisson", Spacing::Poisson)];
-    let spacing = fields.get("spacing").map_or(Ok(Spacing::Uniform), |field| field.one_of("a spacing", &spacings))?;
+    let spacing = fields.or("spacing", Spacing::Uniform, |field| field.one_of("a spacing", &spacings))?;
     Ok(Load::Open {
         requests_per_s: rate.number(|rate| rate > 0.0 && rate <= MAX_REQUESTS_PER_S, "above 0, up to 1e9")?,
         spacing,
-        batch: fields.get("batch").map_or(Ok(1), |field| field.count(1..=jobs::MAX_BATCH))?,
-        max_outstanding: fields.get("max_outstanding").map(|field| field.count(1..=u32::MAX)).transpose()?,
+        batch: fields.or("batch", 1, |field| field.count(1..=jobs::MAX_BATCH))?,
+        max_outstanding: fields.optional("max_outstanding", |field| field.count(1..=u32::MAX))?,
     })
 }
 
@@ -374,9 +363,8 @@ fn read_sizes(field: &Field<'_>) -> Result<SizeDist, ConfigError> {
 
 fn read_region(field: &Field<'_>) -> Result<Region, ConfigError> {
     let fields = Fields::read(field, &REGION)?;
-    let bytes = |key: &str, least, usual| {
-        fields.get(key).map_or(Ok(usual), |field: Field<'_>| field.figure(parse_size_bytes, least..=1 << 60, "bytes"))
-    };
+    let bytes =
+        |key, least, usual| fields.or(key, usual, |field| field.figure(parse_size_bytes, least..=1 << 60, "bytes"));
     Ok(Region {
         offset_bytes: bytes("offset", 0, 0)?,
         len_bytes: bytes("length", 1, REGION_BYTES)?,

@@ -35,6 +35,7 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_figures::units::parse_count;
 use plimsoll_sim::world::{Action, Change, ClassSpec, Hog, ShardSpec, WorldSpec};
 
 use super::error::{Code, ConfigError, Diagnostic, Source};
@@ -117,10 +118,7 @@ impl ScenarioFile {
     fn of(source: Source, base: &Path) -> Result<ScenarioFile, ConfigError> {
         let root = yaml::parse(&source)?;
         let mut file = ScenarioFile { source, root, jobs: None, base: base.to_owned() };
-        let path = match file.fields()?.get("job_file") {
-            Some(field) => Some(file.base.join(field.text()?)),
-            None => None,
-        };
+        let path = file.fields()?.optional("job_file", |field| Ok(file.base.join(field.text()?)))?;
         if let Some(path) = path {
             let jobs = yaml::read_file(&path)?;
             let node = yaml::parse(&jobs)?;
@@ -158,50 +156,33 @@ impl ScenarioFile {
         let fields = self.fields()?;
         let duration_help = "a scenario ends: write how long it runs in virtual time, such as `duration: 2s`";
         let duration_ns = fields.required("duration", duration_help)?.time_ns(1)?;
-        let time = |key: &str, least_ns, usual_ns| {
-            fields.get(key).map_or(Ok(usual_ns), |field: Field<'_>| field.time_ns(least_ns))
-        };
+        let time = |key, least_ns, usual_ns| fields.or(key, usual_ns, |field| field.time_ns(least_ns));
         let usual = WorldSpec::default();
         let mut world = WorldSpec {
-            seed: fields.get("seed").map_or(Ok(1), |field| {
-                field.figure(plimsoll_figures::units::parse_count, 0..=u64::MAX, "(a plain whole number)")
-            })?,
+            seed: fields.or("seed", 1, |field| field.figure(parse_count, 0..=u64::MAX, "(a plain whole number)"))?,
             duration_ns,
             warmup_ns: time("warmup", 0, 0)?,
             sample_ns: time("sample", 1_000, (duration_ns / 100).max(1_000_000))?,
             message_latency_ns: time("message_latency", 0, usual.message_latency_ns)?,
             message_cpu_ns: time("message_cpu", 0, usual.message_cpu_ns)?,
-            shards: fields.get("shards").map_or(Ok(usual.shards), |field| read_shards(&field))?,
+            shards: fields.or("shards", usual.shards, read_shards)?,
             ..WorldSpec::default()
         };
-        let groups = match fields.get("classes") {
-            Some(field) => sched_groups::read_entries(&field.list()?)?,
-            None => SchedGroups::default(),
-        };
+        let groups =
+            fields.or("classes", SchedGroups::default(), |field| sched_groups::read_entries(&field.list()?))?;
         world.classes = class_specs(&groups);
-        let disks = match fields.get("disks") {
-            Some(field) => field.list()?,
-            None => Vec::new(),
-        };
         let mut disk_names = Vec::new();
-        for disk in &disks {
+        for disk in &fields.or("disks", Vec::new(), Field::list)? {
             let (name, disk) = disks::read(disk, world.shards.len(), &self.base)?;
             disk_names.push(name);
             world.disks.push(disk);
         }
         let mut warnings = Vec::new();
         self.read_jobs(&fields, &groups, &mut world, &mut warnings)?;
-        if let Some(field) = fields.get("faults") {
-            changes::read_faults(&field, &mut world, &mut warnings)?;
-        }
-        if let Some(field) = fields.get("actions") {
-            changes::read_actions(&field, &mut world, &mut warnings)?;
-        }
+        fields.optional("faults", |field| changes::read_faults(field, &mut world, &mut warnings))?;
+        fields.optional("actions", |field| changes::read_actions(field, &mut world, &mut warnings))?;
         check_that_something_starts(&fields, &world)?;
-        let name = match fields.get("name") {
-            Some(field) => field.text()?.to_owned(),
-            None => self.file_stem(),
-        };
+        let name = fields.or("name", self.file_stem(), Field::string)?;
         Ok(Scenario { name, world, disk_names, warnings })
     }
 
@@ -278,14 +259,14 @@ fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
     let mut shards = Vec::new();
     for group in &groups {
         let fields = Fields::read(group, &SHARDS)?;
-        let count = fields.get("count").map_or(Ok(1), |field| field.count(1..=MAX_SHARDS))?;
-        let time = |key: &str| fields.get(key).map_or(Ok(0), |field| field.time_ns(0));
+        let count = fields.or("count", 1, |field| field.count(1..=MAX_SHARDS))?;
+        let time = |key| fields.or(key, 0, |field| field.time_ns(0));
         let shard = ShardSpec {
-            poll_interval_ns: fields.get("poll_interval").map(|field| field.time_ns(1)).transpose()?,
-            hog: fields.get("hog").map(|field| read_hog(&field)).transpose()?,
+            poll_interval_ns: fields.optional("poll_interval", |field| field.time_ns(1))?,
+            hog: fields.optional("hog", read_hog)?,
             cpu_per_request_ns: time("cpu_per_request")?,
             start_offset_ns: time("start_offset")?,
-            numa_node: fields.get("numa_node").map_or(Ok(0), |field| field.count(0..=63))? as u16,
+            numa_node: fields.or("numa_node", 0, |field| field.count(0..=63))? as u16,
         };
         let stagger_ns = time("stagger")?;
         shards.extend((0..u64::from(count)).map(|at| ShardSpec {
@@ -303,5 +284,5 @@ fn read_shards(field: &Field<'_>) -> Result<Vec<ShardSpec>, ConfigError> {
 fn read_hog(field: &Field<'_>) -> Result<Hog, ConfigError> {
     let fields = Fields::read(field, &HOG)?;
     let busy_ns = fields.required("busy", "write how long a slice of foreign work takes, such as 550us")?.time_ns(1)?;
-    Ok(Hog { busy_ns, pause_ns: fields.get("pause").map_or(Ok(0), |field| field.time_ns(0))? })
+    Ok(Hog { busy_ns, pause_ns: fields.or("pause", 0, |field| field.time_ns(0))? })
 }

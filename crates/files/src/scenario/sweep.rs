@@ -50,7 +50,7 @@ pub(super) fn apply(root: &mut Node, job_file: Option<&mut Node>, key: &str, val
 }
 
 fn unknown_word(word: &str, refuse: &dyn Fn(String, String) -> ConfigError) -> ConfigError {
-    let words = TOP.known.iter().chain(&SHARD_INFO).chain(&OPEN).chain(&disks::KEYS).chain(&qos::KEYS).copied();
+    let words = TOP.known.iter().chain(&SHARD_INFO).chain(&OPEN).chain(&disks::KEYS).chain(qos::KEYS).copied();
     let help = match closest(word, words) {
         Some(candidate) if candidate != word => format!("did you mean `{candidate}`?"),
         Some(_) => "nothing in this scenario has such a key: use a path, such as disks.0.window".to_owned(),
@@ -104,11 +104,7 @@ fn set_in_jobs(list: Option<&mut Node>, word: &str, value: &str) -> usize {
 /// The value of a key of a map.
 fn child<'a>(node: &'a mut Node, key: &str) -> Option<&'a mut Node> {
     let Value::Map(entries) = &mut node.value else { return None };
-    entries.iter_mut().find(|(name, _)| is_text(name, key)).map(|(_, node)| node)
-}
-
-fn is_text(node: &Node, text: &str) -> bool {
-    matches!(&node.value, Value::Scalar(found) if found == text)
+    entries.iter_mut().find(|(name, _)| name.scalar() == Some(key)).map(|(_, node)| node)
 }
 
 /// Walks a path and sets its end; the error is the segment that leads nowhere.
@@ -120,7 +116,7 @@ fn set_path<'s>(node: &mut Node, segments: &[&'s str], value: &str) -> Result<()
     let span = node.span.clone();
     match &mut node.value {
         Value::Map(entries) => {
-            let at = entries.iter().position(|(key, _)| is_text(key, segment));
+            let at = entries.iter().position(|(key, _)| key.scalar() == Some(segment));
             if let Some((_, next)) = at.and_then(|at| entries.get_mut(at)) {
                 return set_path(next, rest, value);
             }
@@ -132,10 +128,7 @@ fn set_path<'s>(node: &mut Node, segments: &[&'s str], value: &str) -> Result<()
             Ok(())
         }
         Value::List(items) => {
-            let by_name = |item: &Node| match &item.value {
-                Value::Map(entries) => entries.iter().any(|(key, name)| is_text(key, "name") && is_text(name, segment)),
-                _ => false,
-            };
+            let by_name = |item: &Node| item.get("name").and_then(Node::scalar) == Some(segment);
             let at = segment.parse::<usize>().ok().or_else(|| items.iter().position(by_name));
             match at.and_then(|at| items.get_mut(at)) {
                 Some(next) => set_path(next, rest, value),

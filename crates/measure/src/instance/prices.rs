@@ -240,14 +240,14 @@ fn parse_source(source: &Source) -> Result<PriceList, ConfigError> {
     let common = Common {
         currency: name(&fields.required("currency", "name it once for all prices, as USD")?)?,
         date: date(&fields.required("date", "say as of when the prices are, as 2026-11-21")?)?,
-        source: fields.required("source", "say where the prices come from")?.text()?.to_owned(),
-        commitment: fields.get("commitment").map(|field| field.text()).transpose()?.map(str::to_owned),
+        source: fields.required("source", "say where the prices come from")?.string()?,
+        commitment: fields.optional("commitment", Field::string)?,
     };
-    let region = fields.required("region", "say where the prices hold, as us-east-1")?.text()?.to_owned();
+    let region = fields.required("region", "say where the prices hold, as us-east-1")?.string()?;
     if fields.get("instances").or_else(|| fields.get("volumes")).is_none() {
         return Err(fields.missing("instances", help));
     }
-    let entries = |key: &str| fields.get(key).map_or_else(|| Ok(Vec::new()), |field| field.list());
+    let entries = |key| fields.or(key, Vec::new(), Field::list);
     let mut list =
         PriceList { currency: common.currency.clone(), regions: vec![region], instances: vec![], volumes: vec![] };
     let mut references = Vec::new();
@@ -290,9 +290,7 @@ impl Common {
             let help = "give all prices in one currency: convert this one and remove the key";
             return Err(field.error(Code::InvalidValue, message).with_help(help));
         }
-        let date = fields.get("date").map(|field| date(&field)).transpose()?;
-        let source = fields.get("source").map(|field| field.text()).transpose()?;
-        Ok((date.unwrap_or_else(|| self.date.clone()), source.unwrap_or(&self.source).to_owned()))
+        Ok((fields.or("date", self.date.clone(), date)?, fields.or("source", self.source.clone(), Field::string)?))
     }
 }
 
@@ -323,20 +321,18 @@ fn instance<'a>(
         let error = cores.error(Code::Ignored, "`cores` says nothing beside a price of the whole instance");
         return Err(error.with_help("remove it, or write `per_core_year`"));
     }
-    let commitment = fields.get("commitment").map(|field| field.text()).transpose()?.map(str::to_owned);
-    let Some(commitment) = commitment.or_else(|| common.commitment.clone()) else {
+    let Some(commitment) = fields.optional("commitment", Field::string)?.or_else(|| common.commitment.clone()) else {
         return Err(
             fields.missing("commitment", "say what this price commits to: `on demand`, `1 year`; or once for all")
         );
     };
-    let without_disks = fields.get("without_disks");
-    references.extend(without_disks.clone());
+    references.extend(fields.get("without_disks"));
     let (date, source) = common.of_row(&fields)?;
     Ok(InstancePrice {
         name,
         per_year,
         commitment,
-        without_disks: without_disks.map(|field| field.text()).transpose()?.map(str::to_owned),
+        without_disks: fields.optional("without_disks", Field::string)?,
         date,
         source,
     })
@@ -350,10 +346,8 @@ fn volume(entry: &Field<'_>, common: &Common) -> Result<VolumePrice, ConfigError
         let names: Vec<&str> = known.iter().map(|volume| volume.name).collect();
         return Err(name.unknown_name("volume", &names));
     };
-    let optional = |key: &str| match fields.get(key) {
-        Some(field) => field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12"),
-        None => Ok(0.0),
-    };
+    let figure = |field: &Field<'_>| field.number(|number| (0.0..=PRICE_MAX).contains(&number), "from 0 to 1e12");
+    let optional = |key: &str| fields.or(key, 0.0, figure);
     let sold = |key: &str, what: &str, is_sold: bool| {
         let price = optional(key)?;
         match fields.get(key) {

@@ -104,8 +104,8 @@ fn read(source: &Source, find: &FindCard<'_>) -> Result<Ledger, ConfigError> {
     }
     Ok(Ledger {
         name: source.name().to_owned(),
-        source: fields.required("source", "say who claims it")?.text()?.to_owned(),
-        date: fields.required("date", "say when it was claimed: 2019-05")?.text()?.to_owned(),
+        source: fields.required("source", "say who claims it")?.string()?,
+        date: fields.required("date", "say when it was claimed: 2019-05")?.string()?,
         machines,
         claims,
     })
@@ -117,14 +117,14 @@ fn machine(field: &Field<'_>, find: &FindCard<'_>) -> Result<Machine, ConfigErro
     let card = find(name.text()?).map_err(|why| {
         name.error(Code::UnknownReference, why).with_help("a card is written by `plimsoll instance card -o FILE`")
     })?;
-    let price = fields.get(PRICE).map(|field| {
-        let price = quantity(&field)?;
+    let price_per_core_year = fields.optional(PRICE, |field| {
+        let price = quantity(field)?;
         if price.value > 0.0 {
             return Ok(price);
         }
         Err(field.error(Code::OutOfRange, "a price is above 0").with_help("remove the key if there is no price"))
-    });
-    Ok(Machine { card, price_per_core_year: price.transpose()? })
+    })?;
+    Ok(Machine { card, price_per_core_year })
 }
 
 fn quantity(field: &Field<'_>) -> Result<Quantity, ConfigError> {
@@ -149,8 +149,8 @@ fn claim(source: &Source, field: &Field<'_>, machines: &[Machine]) -> Result<Cla
         return Err(stated_field.error(Code::InvalidValue, "the unit does not fit the kind").with_help(help));
     }
     let bounds = [("about", Bound::About), ("above", Bound::Above), ("at_least", Bound::AtLeast)];
-    let bound = fields.get("bound").map_or(Ok(Bound::About), |field| field.one_of("a bound", &bounds))?;
-    let text = fields.required("claim", "write the claim in words")?.text()?.to_owned();
+    let bound = fields.or("bound", Bound::About, |field| field.one_of("a bound", &bounds))?;
+    let text = fields.required("claim", "write the claim in words")?.string()?;
     let before = source.text().get(..fields.span.start).unwrap_or("");
     Ok(Claim { text, line: before.matches('\n').count() + 1, kind, stated, bound })
 }
@@ -183,11 +183,11 @@ impl Reader<'_> {
 
     fn product(&self) -> Result<Kind, ConfigError> {
         self.refuse(&["figure", "against"], "product")?;
-        let of = self.fields.get("of").map(|_| self.machine("of")).transpose()?;
+        let of = self.fields.optional("of", |_| self.machine("of"))?;
         let factors = self.fields.required("factors", "list what is multiplied: [5, 90 G, 1 kB]")?;
         let factors = self.factors(&factors, of)?;
-        let divisors = self.fields.get("divisors").map(|field| self.factors(&field, of)).transpose()?;
-        Ok(Kind::Product { of, factors, divisors: divisors.unwrap_or_default() })
+        let divisors = self.fields.or("divisors", Vec::new(), |field| self.factors(field, of))?;
+        Ok(Kind::Product { of, factors, divisors })
     }
 
     fn refuse(&self, keys: &[&str], kind: &str) -> Result<(), ConfigError> {

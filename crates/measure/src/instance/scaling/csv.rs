@@ -22,6 +22,7 @@ use std::path::Path;
 use plimsoll_figures::units::quoted;
 use plimsoll_files::ConfigError;
 use plimsoll_files::closest_name;
+use plimsoll_files::csv::{CsvCell, lines, wrong_length};
 use plimsoll_files::error::{Code, Source, Span};
 use plimsoll_files::fields::list_of;
 use plimsoll_files::yaml;
@@ -57,9 +58,6 @@ enum Column {
 /// A column of one of the four figures.
 type FigureColumn = fn(usize) -> Column;
 
-/// One field and its place.
-type Cell<'a> = (String, Span, &'a Source);
-
 /// Reads a family or several as CSV.
 ///
 /// # Errors
@@ -87,9 +85,7 @@ fn read(source: &Source) -> Result<Input, ConfigError> {
     let mut rows: Vec<Row> = Vec::new();
     for cells in lines {
         if cells.len() != columns.len() {
-            let span = cells.first().map_or(0, |cell| cell.1.start)..cells.last().map_or(0, |cell| cell.1.end);
-            let message = format!("{} fields, where the header has {} columns", cells.len(), columns.len());
-            let error = source.error_at(&span, Code::InvalidValue, message);
+            let error = wrong_length(source, &cells, columns.len());
             return Err(error.with_help("write one value for each column, separated by commas; empty for not known"));
         }
         let row = Row::read(&columns, &cells)?;
@@ -119,17 +115,17 @@ struct Row {
 }
 
 impl Row {
-    fn read(columns: &[Column], cells: &[Cell<'_>]) -> Result<Row, ConfigError> {
+    fn read(columns: &[Column], cells: &[CsvCell<'_>]) -> Result<Row, ConfigError> {
         let cell = |wanted: Column| columns.iter().position(|column| *column == wanted).and_then(|at| cells.get(at));
-        let text = |wanted: Column| cell(wanted).map_or("", |cell| cell.0.as_str());
+        let text = |wanted: Column| cell(wanted).map_or("", |cell| &cell.text);
         let number = |wanted: Column| cell(wanted).map_or(Ok(None), positive);
         let figures = |wanted: FigureColumn| -> Result<[Option<f64>; 4], ConfigError> {
             Ok([number(wanted(0))?, number(wanted(1))?, number(wanted(2))?, number(wanted(3))?])
         };
         let (name, span) = match cell(Column::Instance) {
-            Some((name, span, _)) if !name.is_empty() => (name.clone(), span.clone()),
-            Some((_, span, source)) => {
-                let error = source.error_at(span, Code::MissingKey, "the instance has no name").with_key("instance");
+            Some(cell) if !cell.text.is_empty() => (cell.text.to_string(), cell.span.clone()),
+            Some(cell) => {
+                let error = cell.error(Code::MissingKey, "the instance has no name").with_key("instance");
                 return Err(error.with_help("write its name, such as i4i.8xlarge, or remove the line"));
             }
             None => (String::new(), 0..0),
@@ -152,7 +148,8 @@ impl Row {
 }
 
 /// A number above 0, or nothing.
-fn positive((text, span, source): &Cell<'_>) -> Result<Option<f64>, ConfigError> {
+fn positive(cell: &CsvCell<'_>) -> Result<Option<f64>, ConfigError> {
+    let text = cell.text.as_ref();
     if text.is_empty() {
         return Ok(None);
     }
@@ -161,11 +158,11 @@ fn positive((text, span, source): &Cell<'_>) -> Result<Option<f64>, ConfigError>
         Ok(value) if (1e-9..=1e18).contains(&value) => Ok(Some(value)),
         Ok(_) => {
             let message = format!("{} is out of range", quoted(text));
-            Err(source.error_at(span, Code::OutOfRange, message).with_help(help))
+            Err(cell.error(Code::OutOfRange, message).with_help(help))
         }
         Err(_) => {
             let message = format!("{} is not a number", quoted(text));
-            Err(source.error_at(span, Code::InvalidValue, message).with_help(help))
+            Err(cell.error(Code::InvalidValue, message).with_help(help))
         }
     }
 }
@@ -265,30 +262,28 @@ fn set_slips_aside(rows: &mut [Row], warnings: &mut Vec<String>) {
 }
 
 /// What each column holds.
-fn columns(header: &[Cell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Column>, ConfigError> {
+fn columns(header: &[CsvCell<'_>], warnings: &mut Vec<String>) -> Result<Vec<Column>, ConfigError> {
     let mut columns: Vec<Column> = Vec::new();
     let mut others = Vec::new();
-    for (name, span, source) in header {
+    for cell in header {
+        let name = cell.text.as_ref();
         let column = column(name);
         if column == Column::Other {
             let known = known();
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             if let Some(meant) = closest_name(name, &known) {
                 let message = format!("there is no column {}", quoted(name));
-                let error = source.error_at(span, Code::UnknownKey, message);
+                let error = cell.error(Code::UnknownKey, message);
                 return Err(error.with_help(format!("did you mean `{meant}`?")));
             }
-            others.push(name.as_str());
+            others.push(name);
         } else if columns.contains(&column) {
             let message = format!("the column {} stands twice", quoted(name));
-            return Err(source.error_at(span, Code::DuplicateKey, message).with_help("remove one of the two"));
+            return Err(cell.error(Code::DuplicateKey, message).with_help("remove one of the two"));
         }
         columns.push(column);
     }
-    let missing = |what: &str, help: String| {
-        let (span, source) = header.first().map(|(_, span, source)| (span.clone(), *source))?;
-        Some(source.error_at(&span, Code::MissingKey, what).with_help(help))
-    };
+    let missing = |what: &str, help: String| Some(header.first()?.error(Code::MissingKey, what).with_help(help));
     if !columns.contains(&Column::Instance)
         && let Some(error) = missing("the column `instance` is missing", HEADER_HELP.to_owned())
     {
@@ -332,33 +327,4 @@ fn known() -> Vec<String> {
     let figures = NAMES.iter().copied().flatten();
     let figures = figures.flat_map(|name| ["", "measured_", "advertised_"].map(|prefix| format!("{prefix}{name}")));
     ["instance", "family", "vcpus", "n_disks", "basis"].map(str::to_owned).into_iter().chain(figures).collect()
-}
-
-/// The lines with something in them, as fields; `#` begins a comment.
-fn lines(source: &Source) -> impl Iterator<Item = Vec<Cell<'_>>> {
-    let mut start = 0;
-    source.text().split_inclusive('\n').filter_map(move |line| {
-        let at = start;
-        start += line.len();
-        let line = line.trim_end();
-        (!line.trim().is_empty() && !line.starts_with('#')).then(|| split(source, line, at))
-    })
-}
-
-/// Fields between commas; a comma within double quotes is part of the field.
-fn split<'a>(source: &'a Source, line: &str, line_start: usize) -> Vec<Cell<'a>> {
-    let mut cells = Vec::new();
-    let (mut start, mut is_quoted) = (0, false);
-    let ends = line.char_indices().filter(|(_, c)| {
-        is_quoted ^= *c == '"';
-        *c == ',' && !is_quoted
-    });
-    for end in ends.map(|(at, _)| at).chain([line.len()]) {
-        let field = line.get(start..end).unwrap_or("").trim();
-        let inner = field.strip_prefix('"').and_then(|field| field.strip_suffix('"'));
-        let text = inner.map_or_else(|| field.to_owned(), |inner| inner.replace("\"\"", "\""));
-        cells.push((text, line_start + start..line_start + end, source));
-        start = end + 1;
-    }
-    cells
 }

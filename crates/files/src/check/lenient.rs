@@ -1,35 +1,34 @@
 //! io-properties as they are, with all their faults: for the checker.
 //!
-//! **Why.** [`super::io_properties`] refuses a file at the first fault, which is right for a program that is about to
+//! **Why.** [`crate::io_properties`] refuses a file at the first fault, which is right for a program that is about to
 //! schedule by it. A checker shall tell all of them, and judge the figures all the same.
 //!
 //! **How.** Each disk is cleaned, then read by the strict reader: unknown keys are taken out, obsolete ones are given
 //! their new names; if it is refused because of a key that is no figure, that key is taken out too. Each such step
-//! leaves a remark.
+//! leaves a finding.
 //!
 //! **Limits.** A text that is not YAML, or in which no disk has all four figures, is an error. The message is the
 //! strict reader's.
 //!
-//! **Example.** `{mountpoint: /d, read_reqs_per_sec: 900, ...}` is read with `read_iops` = 900 and one remark.
+//! **Example.** `{mountpoint: /d, read_reqs_per_sec: 900, ...}` is read with `read_iops` = 900 and one finding.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use plimsoll_figures::units::quoted;
 
-use super::error::{Code, ConfigError, Source};
-use super::fields::{Field, Fields, Schema, closest, list_of};
-use super::io_properties::{DISK, DiskProperties, TOP_LEVEL, parse_disk};
-use super::yaml::{self, Node, Value};
+use super::{Finding, FindingCode};
+use crate::error::{Code, ConfigError, Diagnostic, Source};
+use crate::fields::{Field, Fields, Schema, closest, list_of};
+use crate::io_properties::{DISK, DiskProperties, SEASTAR_MAX_DISKS, TOP_LEVEL, parse_disk};
+use crate::yaml::{self, Node, Value};
 
 /// A file, read as far as possible.
 pub(crate) struct LenientFile {
     /// The disks that have all four figures.
     pub(crate) disks: Vec<LenientDisk>,
     /// What the strict reader, or Seastar, would not take.
-    pub(crate) remarks: Vec<Remark>,
-    /// How many disks the file lists, and the line of the one at each place.
-    pub(crate) disk_lines: Vec<Option<usize>>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// A disk with its four figures.
@@ -55,28 +54,21 @@ impl LenientDisk {
     }
 }
 
-/// Something that is not as it should be in the text itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remark {
-    pub(crate) code: Code,
-    pub(crate) key: String,
-    pub(crate) message: String,
-    pub(crate) remedy: String,
-    pub(crate) mountpoint: String,
-    pub(crate) line: Option<usize>,
+/// The finding that a diagnostic of the strict reader becomes.
+fn finding_of(diagnostic: &Diagnostic, mountpoint: &str) -> Finding {
+    Finding {
+        code: code_text(diagnostic.code()),
+        key: diagnostic.key().unwrap_or("").to_owned(),
+        message: diagnostic.message().to_owned(),
+        remedy: diagnostic.help().unwrap_or("").to_owned(),
+        mountpoint: mountpoint.to_owned(),
+        line: diagnostic.line(),
+    }
 }
 
-impl Remark {
-    fn from_error(error: &ConfigError, mountpoint: &str) -> Remark {
-        Remark {
-            code: error.code(),
-            key: error.key().unwrap_or("").to_owned(),
-            message: error.message().to_owned(),
-            remedy: error.help().unwrap_or("").to_owned(),
-            mountpoint: mountpoint.to_owned(),
-            line: error.line(),
-        }
-    }
+/// A code of the reader, written as those of the other findings.
+fn code_text(code: Code) -> String {
+    code.as_str().replace('-', "_")
 }
 
 /// Stands for a mount point that could not be read.
@@ -99,21 +91,33 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
     let root = yaml::parse(source)?;
     let help = "write `disks:` and, below it, one `- mountpoint: ...` entry per disk";
     Field::root(source, &root, help)?;
-    let mut file = LenientFile { disks: Vec::new(), remarks: Vec::new(), disk_lines: Vec::new() };
-    let top = clean(source, &root, &TOP_LEVEL, "", &mut file.remarks);
-    for remark in &mut file.remarks {
-        remark.message.push_str("; Seastar refuses the whole file for it");
+    let mut file = LenientFile { disks: Vec::new(), findings: Vec::new() };
+    let top = clean(source, &root, &TOP_LEVEL, "", &mut file.findings);
+    for finding in &mut file.findings {
+        finding.message.push_str("; Seastar refuses the whole file for it");
     }
     let top_field = Field::root(source, &top, help)?;
     let disks_field = Fields::read(&top_field, &TOP_LEVEL)?.required("disks", help)?;
     let entries = disks_field.list()?;
     let mut first_error = None;
     for (index, entry) in entries.iter().enumerate() {
-        file.disk_lines.push(line_of(source, entry.node));
         if let Err(error) = read_disk(source, entry, index, &mut file) {
-            file.remarks.push(Remark::from_error(&error, &mountpoint_of(entry.node)));
+            file.findings.push(finding_of(&error, &mountpoint_of(entry.node)));
             first_error.get_or_insert(error);
         }
+    }
+    if let Some(entry) = entries.get(SEASTAR_MAX_DISKS) {
+        file.findings.push(Finding {
+            code: FindingCode::TooManyDisks.as_str().to_owned(),
+            key: "disks".to_owned(),
+            message: format!(
+                "the file lists {} disks, and Seastar configures at most {SEASTAR_MAX_DISKS}: it does not start",
+                entries.len()
+            ),
+            remedy: "make an array of disks that are used alike, or name several under one `mountpoints`".to_owned(),
+            mountpoint: String::new(),
+            line: line_of(source, entry.node),
+        });
     }
     match first_error {
         Some(error) if file.disks.is_empty() => Err(error),
@@ -127,7 +131,7 @@ fn read_source(source: &Source) -> Result<LenientFile, ConfigError> {
 /// Reads one disk, taking out one key after the other that the strict reader refuses and that is no figure.
 fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut LenientFile) -> Result<(), ConfigError> {
     let mountpoint = mountpoint_of(entry.node);
-    let mut node = clean(source, entry.node, &DISK, &mountpoint, &mut file.remarks);
+    let mut node = clean(source, entry.node, &DISK, &mountpoint, &mut file.findings);
     let path = format!("disks[{index}]");
     loop {
         let mut field = entry.clone();
@@ -137,15 +141,7 @@ fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut Lenien
         let error = match parse_disk(&field, &mut HashSet::new(), &mut warnings) {
             Ok(properties) => {
                 let mountpoint = properties.mountpoints.join(":");
-                let warnings = warnings.iter().map(|warning| Remark {
-                    code: warning.code(),
-                    key: warning.key().unwrap_or("").to_owned(),
-                    message: warning.message().to_owned(),
-                    remedy: warning.help().unwrap_or("").to_owned(),
-                    mountpoint: mountpoint.clone(),
-                    line: warning.line(),
-                });
-                file.remarks.extend(warnings);
+                file.findings.extend(warnings.iter().map(|warning| finding_of(warning, &mountpoint)));
                 file.disks.push(LenientDisk { properties, values: values_of(source, &node) });
                 return Ok(());
             }
@@ -156,7 +152,7 @@ fn read_disk(source: &Source, entry: &Field<'_>, index: usize, file: &mut Lenien
         if !take_out(&mut node, key) {
             return Err(error);
         }
-        file.remarks.push(Remark::from_error(&error, &mountpoint_of(&node)));
+        file.findings.push(finding_of(&error, &mountpoint_of(&node)));
     }
 }
 
@@ -166,16 +162,12 @@ fn take_out(node: &mut Node, key: &str) -> bool {
     if key.ends_with("_iops") || key.ends_with("_bandwidth") {
         return false;
     }
-    let is_key = |node: &Node| matches!(&node.value, Value::Scalar(text) if text == key);
     let is_place = key.starts_with("mountpoint");
     let before = entries.len();
     let span = node.span.clone();
-    entries.retain(|(name, value)| {
-        let is_unknown = matches!(&value.value, Value::Scalar(text) if text == UNKNOWN_MOUNTPOINT);
-        !is_key(name) || (is_place && is_unknown)
-    });
-    let is_named =
-        entries.iter().any(|(name, _)| matches!(&name.value, Value::Scalar(t) if t.starts_with("mountpoint")));
+    entries
+        .retain(|(name, value)| name.scalar() != Some(key) || (is_place && value.scalar() == Some(UNKNOWN_MOUNTPOINT)));
+    let is_named = entries.iter().any(|(name, _)| name.scalar().is_some_and(|name| name.starts_with("mountpoint")));
     if is_place && !is_named {
         let scalar = |text: &str| Node { span: span.clone(), value: Value::Scalar(text.to_owned()) };
         entries.push((scalar("mountpoint"), scalar(UNKNOWN_MOUNTPOINT)));
@@ -185,32 +177,31 @@ fn take_out(node: &mut Node, key: &str) -> bool {
 }
 
 /// A copy of a map without its unknown keys, and with the new names of obsolete ones.
-fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, remarks: &mut Vec<Remark>) -> Node {
+fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, findings: &mut Vec<Finding>) -> Node {
     let Value::Map(entries) = &node.value else { return node.clone() };
-    let has = |key: &str| entries.iter().any(|(name, _)| matches!(&name.value, Value::Scalar(text) if text == key));
     let mut kept = Vec::with_capacity(entries.len());
     for (name, value) in entries {
-        let Value::Scalar(key) = &name.value else {
+        let Some(key) = name.scalar() else {
             kept.push((name.clone(), value.clone()));
             continue;
         };
-        if schema.known.contains(&key.as_str()) {
+        if schema.reads(key) {
             kept.push((name.clone(), value.clone()));
             continue;
         }
         let line = line_of(source, name);
-        let remark = |code, message: String, remedy: String| Remark {
-            code,
-            key: key.clone(),
+        let finding = |code, message: String, remedy: String| Finding {
+            code: code_text(code),
+            key: key.to_owned(),
             message,
             remedy,
             mountpoint: mountpoint.to_owned(),
             line,
         };
-        if let Some(refused) = schema.refused.iter().find(|refused| refused.key == key) {
+        if let Some(refused) = schema.refusal(key) {
             let message = format!("the key `{key}` is obsolete: Seastar ignores it without a word");
-            remarks.push(remark(Code::Obsolete, message, refused.help.to_owned()));
-            if let Some(new) = new_name(key).filter(|new| !has(new)) {
+            findings.push(finding(Code::Obsolete, message, refused.help.to_owned()));
+            if let Some(new) = new_name(key).filter(|new| node.get(new).is_none()) {
                 kept.push((Node { span: name.span.clone(), value: Value::Scalar(new.to_owned()) }, value.clone()));
             }
             continue;
@@ -226,7 +217,7 @@ fn clean(source: &Source, node: &Node, schema: &Schema<'_>, mountpoint: &str, re
             Some(candidate) => format!("did you mean `{candidate}`? Else remove it"),
             None => format!("remove it; the keys of {} are {}", schema.what, list_of(schema.known)),
         };
-        remarks.push(remark(Code::UnknownKey, message, remedy));
+        findings.push(finding(Code::UnknownKey, message, remedy));
     }
     Node { span: node.span.clone(), value: Value::Map(kept) }
 }
@@ -244,28 +235,18 @@ fn new_name(obsolete: &str) -> Option<&'static str> {
 
 /// The mount points of a disk as they are written, joined as Seastar joins them; empty if there is none.
 fn mountpoint_of(node: &Node) -> String {
-    let Value::Map(entries) = &node.value else { return String::new() };
-    let of = |key: &str| {
-        entries.iter().find_map(|(name, value)| match (&name.value, &value.value) {
-            (Value::Scalar(name), Value::Scalar(text)) if name == key => Some(text.clone()),
-            (Value::Scalar(name), Value::List(items)) if name == key => {
-                let text = |item: &Node| if let Value::Scalar(text) = &item.value { Some(text.clone()) } else { None };
-                Some(items.iter().filter_map(text).collect::<Vec<_>>().join(":"))
-            }
-            _ => None,
-        })
+    let of = |key: &str| match &node.get(key)?.value {
+        Value::Scalar(text) => Some(text.clone()),
+        Value::List(items) => Some(items.iter().filter_map(Node::scalar).collect::<Vec<_>>().join(":")),
+        _ => None,
     };
     of("mountpoints").or_else(|| of("mountpoint")).unwrap_or_default()
 }
 
 fn values_of(source: &Source, node: &Node) -> Vec<(String, Option<usize>, String)> {
     let Value::Map(entries) = &node.value else { return Vec::new() };
-    let value = |(name, value): &(Node, Node)| match &name.value {
-        Value::Scalar(key) => {
-            let text = if let Value::Scalar(text) = &value.value { text.clone() } else { String::new() };
-            Some((key.clone(), line_of(source, name), text))
-        }
-        _ => None,
+    let value = |(name, value): &(Node, Node)| {
+        Some((name.scalar()?.to_owned(), line_of(source, name), value.scalar().unwrap_or("").to_owned()))
     };
     entries.iter().filter_map(value).collect()
 }
