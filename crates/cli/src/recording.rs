@@ -4,8 +4,8 @@
 //! It is the same for every command, and a record that is not whole must be told.
 //!
 //! # How it works
-//! [`Recording::start`] begins the file and gives it to the [`Control`] of the runs; [`Recording::end`] says how many events
-//! there are.
+//! [`Recording::start`] begins the file and gives it to the [`Instruments`] of the runs; [`Recording::end`] says how many
+//! events there are.
 //!
 //! # Limits
 //! The file is written as it comes, so that a command that dies leaves what it had; it is not renamed into its place.
@@ -16,7 +16,7 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::format_count;
-use plimsoll_measure::load::{Control, TraceFile};
+use plimsoll_measure::load::{Instruments, TraceFile};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -25,24 +25,28 @@ use crate::screen;
 /// See the module's documentation.
 pub(crate) struct Recording<'a> {
     path: Option<PathBuf>,
-    control: &'a Control,
+    instruments: &'a Instruments,
 }
 
 impl<'a> Recording<'a> {
-    /// Records runs under `control` into `path`, if there is one; over a file that is there only with `force`.
-    pub(crate) fn start(path: Option<&Path>, force: bool, control: &'a Control) -> Result<Recording<'a>, Failure> {
+    /// Records runs with these `instruments` into `path`, if there is one; over a file that is there only with `force`.
+    pub(crate) fn start(
+        path: Option<&Path>,
+        force: bool,
+        instruments: &'a Instruments,
+    ) -> Result<Recording<'a>, Failure> {
         if let Some(path) = path {
             Output::check(path, force, "--trace")?;
             let file = TraceFile::create(path)
                 .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))?;
-            control.record(file);
+            instruments.record(file);
         }
-        Ok(Recording { path: path.map(Path::to_owned), control })
+        Ok(Recording { path: path.map(Path::to_owned), instruments })
     }
 
     /// What became of it.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        let (Some(path), Some(recorded)) = (self.path, self.control.recorded()) else { return Ok(()) };
+        let (Some(path), Some(recorded)) = (self.path, self.instruments.recorded()) else { return Ok(()) };
         let (path, events) = (path.display(), format_count(recorded.events));
         if let Some(error) = recorded.error {
             let message = format!("cannot write {path}: {error}; it holds the first {events} events");

@@ -14,7 +14,7 @@ use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_files::setup::DiskChoice;
 use plimsoll_measure::experiment::pictures;
 use plimsoll_measure::fio_json::{self, FioJson};
-use plimsoll_measure::load::{BlockFault, Control};
+use plimsoll_measure::load::{BlockFault, Control, Instruments};
 use plimsoll_measure::report::{JobReport, TestReport};
 use plimsoll_measure::test::{TestError, TestResult};
 
@@ -40,10 +40,10 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
     let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    control.serve("plimsoll test");
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
-    let mut steps = Steps::new(&arguments.disk, &checked, &control);
+    interrupt::stop_on_signal(&control.stop)?;
+    control.instruments.serve("plimsoll test");
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments);
     if let Some(outcome) = experiments::run(arguments, &checked, &control, &outputs, &mut steps)? {
         recording.end()?;
         return Ok(outcome);
@@ -138,15 +138,15 @@ struct Steps<'a> {
     disk: &'a DiskFlags,
     choice: &'a DiskChoice,
     shards: u16,
-    control: &'a Control,
+    instruments: &'a Instruments,
     warned: bool,
     view: Option<LiveView>,
 }
 
 impl<'a> Steps<'a> {
-    fn new(disk: &'a DiskFlags, checked: &'a Checked, control: &'a Control) -> Steps<'a> {
+    fn new(disk: &'a DiskFlags, checked: &'a Checked, instruments: &'a Instruments) -> Steps<'a> {
         let shards = checked.situation.options.shards;
-        Steps { disk, choice: &checked.choice, shards, control, warned: false, view: None }
+        Steps { disk, choice: &checked.choice, shards, instruments, warned: false, view: None }
     }
 
     fn next(&mut self, what: &str, expected_ns: Option<u64>) {
@@ -158,7 +158,7 @@ impl<'a> Steps<'a> {
         self.view = None;
         // A run that ends by itself has no time to show.
         let expected = expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos);
-        self.view = Some(LiveView::start(what, expected, self.control));
+        self.view = Some(LiveView::start(what, expected, self.instruments));
     }
 
     fn end(&mut self) {

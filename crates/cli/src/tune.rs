@@ -149,7 +149,7 @@ pub(crate) struct TuneArguments {
 pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
     let control = Control::default();
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
     // Whether a disk of several could not be measured.
     let mut is_missing = false;
     let reports = reports(arguments, &control, &mut is_missing);
@@ -174,7 +174,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     }
     written?;
     recorded?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
@@ -196,8 +196,8 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
         warn(&report);
         return Ok(vec![report]);
     }
-    interrupt::stop_on_signal(control)?;
-    control.serve("plimsoll tune");
+    interrupt::stop_on_signal(&control.stop)?;
+    control.instruments.serve("plimsoll tune");
     let mut progress = screen::Phases::new();
     let measured = measured(arguments, &mut progress, control, is_missing);
     progress.finish();
@@ -253,7 +253,7 @@ fn measured(
                 break;
             }
         }
-        if control.is_stopped() {
+        if control.stop.is_asked() {
             break;
         }
     }

@@ -304,8 +304,7 @@ pub fn run_watched(
 ) -> Result<TestResult, TestError> {
     let classes = Classes::new();
     let jobs = make_classes(options, &classes)?;
-    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
-    let control = bounded.as_ref().unwrap_or(control);
+    let control = &control.with_write_bound(options.max_write_bytes);
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
     let mut files = Files::check(options)?;
     let numbered = jobs.iter().enumerate();
@@ -313,13 +312,13 @@ pub fn run_watched(
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
     on_step("preparing files", None);
     files.fill(options, control)?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         return Err(TestError::Interrupted);
     }
     let jobs: Vec<TestJob> = jobs.into_iter().map(|(job, _)| job).collect();
     let stages: BTreeSet<u32> = jobs.iter().map(|job| job.job.stage).collect();
     let mut all: Option<RunResult> = None;
-    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.is_stopped()) {
+    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.stop.is_asked()) {
         let what = match stages.len() {
             1 => "running".to_owned(),
             count => format!("running stage {} of {count}", nth + 1),
@@ -337,9 +336,9 @@ pub fn run_watched(
     Ok(TestResult {
         run,
         jobs,
-        interrupted: control.is_stopped(),
-        written_bytes: control.written_bytes(),
-        max_write_reached: control.is_write_bound_reached(),
+        interrupted: control.stop.is_asked(),
+        written_bytes: control.traffic.written_bytes(),
+        max_write_reached: control.traffic.is_write_bound_reached(),
     })
 }
 

@@ -85,7 +85,7 @@ pub(super) fn run(
         result => result?,
     };
     show(&shown, arguments.format, outputs).map(|outcome| match outcome {
-        _ if control.is_stopped() => Some(Outcome::Interrupted),
+        _ if control.stop.is_asked() => Some(Outcome::Interrupted),
         outcome => Some(outcome),
     })
 }

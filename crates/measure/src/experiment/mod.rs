@@ -126,7 +126,8 @@ impl Situation {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
         options.jobs.validate(u32::from(options.shards))?;
-        options.max_write_bytes = options.max_write_bytes.map(|most| most.saturating_sub(control.written_bytes()));
+        options.max_write_bytes =
+            options.max_write_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));
         Ok(crate::test::run(&options, control, on_step)?)
     }
 }

@@ -161,7 +161,7 @@ pub fn run(
         promises.push(promise(situation));
     }
     report.verdicts = verdicts(axes, &report.points, &promises);
-    report.written_bytes = control.written_bytes();
+    report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 

@@ -176,8 +176,7 @@ pub fn run(
     let reads_only = reads_only(options, &survey)?;
     let classes = Classes::new();
     let (lanes, class_at) = lanes(options, &survey, &classes)?;
-    let bounded = test.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
-    let control = bounded.as_ref().unwrap_or(control);
+    let control = &control.with_write_bound(test.max_write_bytes);
     let topology = Topology::new(test.shards, classes.clone(), vec![test.disk.clone()]).map_err(TestError::Topology)?;
     let is_device_written = matches!(test.storage, Storage::Device(_)) && !reads_only && !is_in_memory(test.backend);
     let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;
@@ -185,7 +184,7 @@ pub fn run(
     let target = Target::make(options, &topology, needed_bytes)?;
     on_step("preparing files", None);
     target.fill(test, control)?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
     let how = OpenOptions { write: !reads_only, create_new: false, direct: true, dsync: false, directory: false };
@@ -421,9 +420,9 @@ fn result(plan: &ReplayPlan, survey: &Survey, classes: &Classes, replayed: Repla
     TestResult {
         jobs: plan.classes.iter().enumerate().filter_map(job).collect(),
         run: replayed.run,
-        interrupted: control.is_stopped(),
-        written_bytes: control.written_bytes(),
-        max_write_reached: control.is_write_bound_reached(),
+        interrupted: control.stop.is_asked(),
+        written_bytes: control.traffic.written_bytes(),
+        max_write_reached: control.traffic.is_write_bound_reached(),
     }
 }
 
