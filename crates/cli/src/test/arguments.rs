@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_figures::units::format_duration_ns;
 use plimsoll_files::jobs::JobFile;
-use plimsoll_files::setup::DiskChoice;
 use plimsoll_files::{fio, job_reader, sched_groups};
 use plimsoll_measure::experiment::Situation;
 use plimsoll_measure::experiment::find_rate::{Figure, Goal};
@@ -218,7 +217,6 @@ fn parse_steady(text: &str) -> Result<SteadyStop, String> {
 /// What a run needs, seen to be possible.
 pub(super) struct Checked {
     pub(super) situation: Situation,
-    pub(super) choice: DiskChoice,
     pub(super) watch: Watch,
     /// `--find-rate`, or what a fio job file asks for instead.
     pub(super) goal: Option<Goal>,
@@ -251,9 +249,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     let path = named.or_else(|| fio.as_ref()?.existing_storage()).unwrap_or_else(|| ".".into());
     let storage = Storage::of(&path)?;
     let choice = arguments.disk.choice()?;
-    let model = arguments.disk.model;
-    let disk = plimsoll_measure::experiment::old_defaults::setup(&choice, model, storage.path());
-    let disk = disk.map_err(|error| match &arguments.disk.io_properties {
+    let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {
         Some(path) => Failure::Input(format!("{}: {error}", path.display())),
         None => error.into(),
     })?;
@@ -284,7 +280,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         steady: steady(arguments, fio.as_ref())?,
     };
     let goal = goal(arguments, fio.as_ref());
-    Ok(Checked { situation: Situation { options, choice: choice.clone(), model }, choice, watch, goal, fio })
+    Ok(Checked { situation: Situation { options, choice }, watch, goal, fio })
 }
 
 /// An experiment has a result of its own; io_tester's and fio's are those of one run.
@@ -309,9 +305,8 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
 
 fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
     let Some(path) = &arguments.conf else {
-        // The matrix has jobs of its own, a replay has none; this one only stands for them.
-        let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
-        return Ok(JobText::Ours(job_reader::parse("matrix", text, groups)?));
+        // The matrix has jobs of its own, a replay has none.
+        return Ok(JobText::Ours(JobFile::default()));
     };
     // What cannot be read is told by the reader of our own format, with the path.
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -37,7 +37,6 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     let checked = checked(arguments)?;
     let options = ReplayOptions {
         test: checked.situation.options.clone(),
-        has_job_file: arguments.conf.is_some(),
         trace: path.to_owned(),
         speed: arguments.speed.unwrap_or(Speed::Times(1.0)),
         data_size_bytes: arguments.data_size,
