@@ -21,7 +21,6 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll::DiskSetup;
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
 //! use plimsoll_files::sched_groups::SchedGroups;
@@ -29,21 +28,11 @@
 //! use plimsoll_measure::test::{Storage, TestOptions, run};
 //!
 //! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
-//! let groups = SchedGroups::default();
+//! let jobs = job_reader::parse("inline", text, &SchedGroups::default())?;
 //! let options = TestOptions {
-//!     jobs: job_reader::parse("inline", text, &groups)?,
-//!     groups,
-//!     storage: Storage::of(".".as_ref())?,
-//!     overwrite: false,
-//!     destructive: false,
-//!     keep_files: false,
-//!     shards: 1,
-//!     disk: DiskSetup::unlimited(),
 //!     backend: Some(BackendKind::Null),
-//!     warmup_ns: 0,
 //!     duration_ns: 2_000_000,
-//!     max_write_bytes: None,
-//!     seed: 1,
+//!     ..TestOptions::new(jobs, Storage::of(".".as_ref())?)
 //! };
 //! let result = run(&options, &Control::default(), &mut |_, _| {})?;
 //! assert!(result.run.total("r").requests > 0);
@@ -140,6 +129,28 @@ pub struct TestOptions {
     pub max_write_bytes: Option<u64>,
     /// Seed.
     pub seed: u64,
+}
+
+impl TestOptions {
+    /// These jobs there for ten seconds, on one shard and an unlimited disk; nothing is written over.
+    #[must_use]
+    pub fn new(jobs: JobFile, storage: Storage) -> TestOptions {
+        TestOptions {
+            jobs,
+            groups: SchedGroups::default(),
+            storage,
+            overwrite: false,
+            destructive: false,
+            keep_files: false,
+            shards: 1,
+            disk: DiskSetup::unlimited(),
+            backend: None,
+            warmup_ns: 0,
+            duration_ns: 10_000_000_000,
+            max_write_bytes: None,
+            seed: 1,
+        }
+    }
 }
 
 /// Why a test could not run.

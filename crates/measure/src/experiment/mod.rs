@@ -21,7 +21,6 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll::DiskSetup;
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
 //! use plimsoll_files::sched_groups::SchedGroups;
@@ -31,22 +30,12 @@
 //! use plimsoll_measure::test::{Storage, TestOptions};
 //!
 //! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
-//! let groups = SchedGroups::default();
+//! let jobs = job_reader::parse("inline", text, &SchedGroups::default())?;
 //! let situation = Situation {
 //!     options: TestOptions {
-//!         jobs: job_reader::parse("inline", text, &groups)?,
-//!         groups,
-//!         storage: Storage::of(".".as_ref())?,
-//!         overwrite: false,
-//!         destructive: false,
-//!         keep_files: false,
-//!         shards: 1,
-//!         disk: DiskSetup::unlimited(),
 //!         backend: Some(BackendKind::Null),
-//!         warmup_ns: 0,
 //!         duration_ns: 2_000_000,
-//!         max_write_bytes: None,
-//!         seed: 1,
+//!         ..TestOptions::new(jobs, Storage::of(".".as_ref())?)
 //!     },
 //!     choice: DiskChoice::default(),
 //! };
@@ -143,19 +132,9 @@ mod tests_support {
     pub(super) fn situation(jobs_text: &str) -> Situation {
         let jobs = job_reader::parse("test", jobs_text, &SchedGroups::default()).unwrap();
         let options = TestOptions {
-            jobs,
-            groups: SchedGroups::default(),
-            storage: Storage::Directory(".".into()),
-            overwrite: false,
-            destructive: false,
-            keep_files: false,
-            shards: 1,
-            disk: DiskSetup::unlimited(),
             backend: Some(BackendKind::Null),
-            warmup_ns: 0,
             duration_ns: 5_000_000,
-            max_write_bytes: None,
-            seed: 1,
+            ..TestOptions::new(jobs, Storage::Directory(".".into()))
         };
         Situation { options, choice: DiskChoice::default() }
     }

@@ -74,7 +74,6 @@ pub(crate) use scratch::fill_simulated;
 pub use scratch::{Scratch, ScratchError};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
 pub use unlink::unlink_path;
-pub use verify::{Before, SECTOR_BYTES, STAMPS_MAX_BYTES, StampError, Stamps};
 
 /// Where a job works on one shard.
 #[derive(Clone, Debug)]

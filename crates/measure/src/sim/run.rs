@@ -9,7 +9,7 @@
 //! is. A scenario that panics is one that failed, not the end of the others.
 //!
 //! # Limits
-//! [`run_all`] returns early when its stop is stopped; what is under way then stays so until the process ends.
+//! [`run_all`] returns early when it is asked to stop; what is under way then stays so until the process ends.
 //!
 //! # Example
 //! See the module above.
@@ -100,8 +100,8 @@ impl Finished {
     }
 }
 
-/// Runs tasks; `on_ready` gets each result, in the order of `tasks`. What was not run when `stop` stopped is left
-/// out.
+/// Runs tasks; `on_ready` gets each result, in the order of `tasks`. What was not run when `stop` was asked is
+/// left out.
 pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
     let count = tasks.len();
     let tasks = Arc::new(tasks);

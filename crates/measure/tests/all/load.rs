@@ -172,20 +172,12 @@ fn test_options(text: &str, groups: &str) -> TestOptions {
         "" => sched_groups::SchedGroups::default(),
         text => sched_groups::parse("groups", text).expect("a text of this test"),
     };
+    let jobs = job_reader::parse("jobs", text, &groups).expect("a text of this test");
     TestOptions {
-        jobs: job_reader::parse("jobs", text, &groups).expect("a text of this test"),
         groups,
-        storage: Storage::of(".".as_ref()).expect("a text of this test"),
-        overwrite: false,
-        destructive: false,
-        keep_files: false,
-        shards: 1,
-        disk: DiskSetup::unlimited(),
         backend: Some(BackendKind::Memory),
-        warmup_ns: 0,
         duration_ns: 4 * DURATION_NS,
-        max_write_bytes: None,
-        seed: 1,
+        ..TestOptions::new(jobs, Storage::of(".".as_ref()).expect("a text of this test"))
     }
 }
 
