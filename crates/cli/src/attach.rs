@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 use plimsoll::control::{Client, ClientError, DiskState, Hello, Mode, Percentiles, Recent, Request, Snapshot};
 use plimsoll_figures::units::{format_count, format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_observe::attach::{self, AttachError, AttachReport, Setting};
 
 use crate::failure::{Failure, Outcome, as_json};
@@ -86,9 +86,8 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     let mut client = Client::connect(&socket)?;
     // Refuse a misspelled class before anything begins.
     attach::requests(client.hello(), &arguments.settings)?;
-
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let trace = arguments.trace.as_deref().map(|path| Trace::start(&mut client, &socket, path)).transpose()?;
 
     let changed = attach::apply(&mut client, &arguments.settings, arguments.mode);
@@ -98,7 +97,7 @@ pub(crate) fn run(arguments: &AttachArguments) -> Result<Outcome, Failure> {
     }
 
     let is_live = !arguments.once && arguments.format == BriefFormat::Table && std::io::stdout().is_terminal();
-    let shown = if is_live { live(&mut client, arguments, &control) } else { once(&mut client, arguments, &control) };
+    let shown = if is_live { live(&mut client, arguments, &stop) } else { once(&mut client, arguments, &stop) };
     trace.iter().try_for_each(|trace| trace.end(&mut client))?;
     shown
 }
@@ -190,26 +189,26 @@ fn list(format: BriefFormat) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Waits for one interval, or until the user asks for the end.
-fn wait(arguments: &AttachArguments, control: &Control) {
+/// Waits for one interval, or until somebody has asked for the end.
+fn wait(arguments: &AttachArguments, stop: &Stop) {
     let until = Instant::now() + arguments.interval;
-    while !control.is_stopped() && Instant::now() < until {
+    while !stop.is_asked() && Instant::now() < until {
         std::thread::sleep(TICK.min(until.saturating_duration_since(Instant::now())));
     }
 }
 
-/// Returns a snapshot over one interval.
-fn look(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Snapshot, ClientError> {
+/// What goes on in one interval.
+fn look(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Snapshot, ClientError> {
     client.snapshot()?;
-    wait(arguments, control);
+    wait(arguments, stop);
     let snapshot = client.snapshot()?;
     client.refresh()?;
     Ok(snapshot)
 }
 
-fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
-    let snapshot = match look(client, arguments, control) {
-        // The record matters; the caller reports it next.
+fn once(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
+    let snapshot = match look(client, arguments, stop) {
+        // What matters is the record, and that is told next.
         Err(error) if arguments.trace.is_some() && has_ended(&error) => return Ok(Outcome::Done),
         other => other?,
     };
@@ -221,12 +220,12 @@ fn once(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
             screen::print(&as_json(&report)?)?;
         }
     }
-    Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Redraws the view until Ctrl-C.
-fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> Result<Outcome, Failure> {
-    while !control.is_stopped() {
+/// Draws the same screen again and again. Ctrl-C is how it ends.
+fn live(client: &mut Client, arguments: &AttachArguments, stop: &Stop) -> Result<Outcome, Failure> {
+    while !stop.is_asked() {
         let drawn = client.snapshot().and_then(|snapshot| Ok(text(client.refresh()?, &snapshot)));
         match drawn {
             Ok(text) => screen::print(&format!("\x1b[2J\x1b[H{text}"))?,
@@ -238,7 +237,7 @@ fn live(client: &mut Client, arguments: &AttachArguments, control: &Control) -> 
             }
             Err(error) => return Err(error.into()),
         }
-        wait(arguments, control);
+        wait(arguments, stop);
     }
     Ok(Outcome::Done)
 }

@@ -53,10 +53,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Outcome, Failure> {
     let options =
         DemoOptions { directory: arguments.directory.clone(), backend: arguments.backend, seed: arguments.seed };
     let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    control.serve("plimsoll demo");
-
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control)?;
+    interrupt::stop_on_signal(&control.stop)?;
+    control.instruments.serve("plimsoll demo");
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.force, &control.instruments)?;
     let mut progress = screen::Phases::quiet();
 
     let shown = plimsoll_measure::demo::run(&options, &mut progress, &control);

@@ -12,9 +12,8 @@ use plimsoll::DiskMode;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::{ControlConfig, CostForm, LatencyGoal};
 use plimsoll::sys::pin::allowed_cpus;
-use plimsoll_files::setup::{DiskChoice, parse_capacity_scale};
+use plimsoll_files::setup::{DiskChoice, ModelChoice, parse_capacity_scale};
 use plimsoll_files::{disk, io_properties};
-use plimsoll_measure::experiment::old_defaults::ModelChoice;
 
 use crate::failure::Failure;
 use crate::screen;
@@ -111,17 +110,11 @@ impl DiskFlags {
             (ModeName::Scheduled, None) => DiskMode::Scheduled,
             (ModeName::Drain, None) => DiskMode::Drain,
         };
-
-        let model = match self.model {
-            ModelChoice::Form(form) => form,
-            ModelChoice::OldDefaults if self.io_properties.is_some() || self.disk.is_some() => {
-                let message = "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and \
-                               --disk";
-                return Err(Failure::Input(message.to_owned()));
-            }
-            ModelChoice::OldDefaults => CostForm::Seastar,
-        };
-
+        if self.model == ModelChoice::OldDefaults && (self.io_properties.is_some() || self.disk.is_some()) {
+            let message =
+                "--model old-defaults is for a disk of which nothing is known: leave out --io-properties and --disk";
+            return Err(Failure::Input(message.to_owned()));
+        }
         let properties = match &self.io_properties {
             None => None,
             Some(path) => {
@@ -135,7 +128,7 @@ impl DiskFlags {
         Ok(DiskChoice {
             properties,
             disk,
-            model,
+            model: self.model,
             mode,
             latency_goal: self.latency_goal,
             num_io_queues: self.num_io_queues,

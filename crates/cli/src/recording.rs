@@ -4,8 +4,8 @@
 //! The flag is the same for every command, and an incomplete record must be reported.
 //!
 //! # How it works
-//! [`Recording::start`] creates the file and gives it to the [`Control`] of the runs; [`Recording::end`] reports the
-//! number of events.
+//! [`Recording::start`] begins the file and gives it to the [`Instruments`] of the runs; [`Recording::end`] says how many
+//! events there are.
 //!
 //! # Limits
 //! The file is written as events come, so that a command that dies leaves its events so far; it is not renamed into
@@ -17,7 +17,7 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_figures::units::format_count;
-use plimsoll_measure::load::{Control, TraceFile};
+use plimsoll_measure::load::{Instruments, TraceFile};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -26,24 +26,28 @@ use crate::screen;
 /// The record of a command's runs.
 pub(crate) struct Recording<'a> {
     path: Option<PathBuf>,
-    control: &'a Control,
+    instruments: &'a Instruments,
 }
 
 impl<'a> Recording<'a> {
-    /// Records runs under `control` into `path`, if there is one; overwrites an existing file only with `force`.
-    pub(crate) fn start(path: Option<&Path>, force: bool, control: &'a Control) -> Result<Recording<'a>, Failure> {
+    /// Records runs with these `instruments` into `path`, if there is one; over a file that is there only with `force`.
+    pub(crate) fn start(
+        path: Option<&Path>,
+        force: bool,
+        instruments: &'a Instruments,
+    ) -> Result<Recording<'a>, Failure> {
         if let Some(path) = path {
             Output::check(path, force, "--trace")?;
             let file = TraceFile::create(path)
                 .map_err(|error| Failure::Machine(format!("cannot write {}: {error}", path.display())))?;
-            control.record(file);
+            instruments.record(file);
         }
-        Ok(Recording { path: path.map(Path::to_owned), control })
+        Ok(Recording { path: path.map(Path::to_owned), instruments })
     }
 
     /// Reports the number of events, and any that are missing.
     pub(crate) fn end(self) -> Result<(), Failure> {
-        let (Some(path), Some(recorded)) = (self.path, self.control.recorded()) else { return Ok(()) };
+        let (Some(path), Some(recorded)) = (self.path, self.instruments.recorded()) else { return Ok(()) };
         let (path, events) = (path.display(), format_count(recorded.events));
         if let Some(error) = recorded.error {
             let message = format!("cannot write {path}: {error}; it holds the first {events} events");

@@ -1,4 +1,8 @@
-//! `plimsoll test`: runs the jobs of an io_tester or fio job file, once or as an experiment; or examines real blocks.
+//! `plimsoll test`: run the jobs of an io_tester or fio job file, once or as an experiment; or look at real blocks.
+//!
+//! `--matrix`, `--replay` and `--examine` need no jobs, and are no commands of their own: the first two take the flags of a test
+//! (storage, disk, shards, formats, pictures) and give its result; the last says what `compressible` in a job should be. Each is
+//! one branch at the top of [`run`], and scripts know them by these names.
 
 mod arguments;
 mod examine;
@@ -11,10 +15,9 @@ mod table;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_figures::units::format_bytes_binary;
-use plimsoll_files::setup::DiskChoice;
 use plimsoll_measure::experiment::pictures;
 use plimsoll_measure::fio_json::{self, FioJson};
-use plimsoll_measure::load::{BlockFault, Control};
+use plimsoll_measure::load::{BlockFault, Control, Instruments};
 use plimsoll_measure::report::{JobReport, TestReport};
 use plimsoll_measure::test::{TestError, TestResult};
 
@@ -24,6 +27,7 @@ use crate::recording::Recording;
 use crate::{interrupt, screen};
 pub(crate) use arguments::TestArguments;
 use arguments::{Checked, checked};
+use experiments::Experiment;
 use live::LiveView;
 use outputs::Outputs;
 
@@ -40,13 +44,14 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<Outcome, Failure> {
 
     let outputs = Outputs::check(arguments)?;
     let checked = checked(arguments)?;
-
+    let experiment = Experiment::asked(arguments, &checked)?;
     let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    control.serve("plimsoll test");
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
-    let mut steps = Steps::new(&arguments.disk, &checked, &control);
-    if let Some(outcome) = experiments::run(arguments, &checked, &control, &outputs, &mut steps)? {
+    interrupt::stop_on_signal(&control.stop)?;
+    control.instruments.serve("plimsoll test");
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments);
+    if let Some(experiment) = experiment {
+        let outcome = experiment.run(&checked.situation, &control, arguments.format, &outputs, &mut steps)?;
         recording.end()?;
         return Ok(outcome);
     }
@@ -143,29 +148,28 @@ fn tell_steady(result: &TestResult) {
 /// The progress of a run on stderr: warnings once everything was accepted, then bars and the jobs.
 struct Steps<'a> {
     disk: &'a DiskFlags,
-    choice: &'a DiskChoice,
-    shards: u16,
-    control: &'a Control,
+    checked: &'a Checked,
+    instruments: &'a Instruments,
     warned: bool,
     view: Option<LiveView>,
 }
 
 impl<'a> Steps<'a> {
-    fn new(disk: &'a DiskFlags, checked: &'a Checked, control: &'a Control) -> Steps<'a> {
-        let shards = checked.situation.options.shards;
-        Steps { disk, choice: &checked.choice, shards, control, warned: false, view: None }
+    fn new(disk: &'a DiskFlags, checked: &'a Checked, instruments: &'a Instruments) -> Steps<'a> {
+        Steps { disk, checked, instruments, warned: false, view: None }
     }
 
     fn next(&mut self, what: &str, expected_ns: Option<u64>) {
         // Warn only after everything was accepted: an error stands alone.
         if !self.warned {
-            self.disk.warn(self.choice, self.shards);
+            let situation = &self.checked.situation;
+            self.disk.warn(&situation.choice, situation.options.shards);
             self.warned = true;
         }
         self.view = None;
         // A run that ends by itself has no expected duration.
         let expected = expected_ns.filter(|ns| *ns < 1 << 58).map(Duration::from_nanos);
-        self.view = Some(LiveView::start(what, expected, self.control));
+        self.view = Some(LiveView::start(what, expected, self.instruments));
     }
 
     fn end(&mut self) {

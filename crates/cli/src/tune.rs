@@ -151,9 +151,8 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     let outputs = Outputs::check(arguments)?;
 
     let control = Control::default();
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
-
-    // Whether one of several disks could not be measured.
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
+    // Whether a disk of several could not be measured.
     let mut is_missing = false;
     let reports = reports(arguments, &control, &mut is_missing);
     let recorded = recording.end();
@@ -181,8 +180,7 @@ pub(crate) fn run(arguments: &TuneArguments) -> Result<Outcome, Failure> {
     }
     written?;
     recorded?;
-
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         screen::note("interrupted: the figures are those measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }
@@ -204,8 +202,8 @@ fn reports(arguments: &TuneArguments, control: &Control, is_missing: &mut bool) 
         warn(&report);
         return Ok(vec![report]);
     }
-    interrupt::stop_on_signal(control)?;
-    control.serve("plimsoll tune");
+    interrupt::stop_on_signal(&control.stop)?;
+    control.instruments.serve("plimsoll tune");
     let mut progress = screen::Phases::new();
     let measured = measured(arguments, &mut progress, control, is_missing);
     progress.finish();
@@ -265,7 +263,7 @@ fn measured(
                 break;
             }
         }
-        if control.is_stopped() {
+        if control.stop.is_asked() {
             break;
         }
     }

@@ -61,12 +61,19 @@ const SHARD_DATA_ALIGNMENT_BYTES: u64 = 1 << 20;
 /// What a job file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
-    /// The jobs in the order of the file, at least one. All of them run at the same time.
+    /// The jobs in the order of the file, at least one; none where there is no file. All of them run at the same time.
     pub jobs: Vec<Job>,
     /// What the reader noticed without refusing the file.
     pub warnings: Vec<Diagnostic>,
     /// For the errors of [`JobFile::validate`].
     pub(super) source: Source,
+}
+
+/// No file: of loads that are not described by jobs.
+impl Default for JobFile {
+    fn default() -> JobFile {
+        JobFile { jobs: Vec::new(), warnings: Vec::new(), source: Source::new("", "") }
+    }
 }
 
 /// One load.

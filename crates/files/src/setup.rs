@@ -23,6 +23,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod old_defaults;
+
 use std::path::{Path, PathBuf};
 
 use plimsoll::backend::choose::BackendKind;
@@ -35,6 +37,7 @@ use plimsoll_figures::units::{UnitError, quoted};
 
 use crate::disk::DiskModel;
 use crate::io_properties::{DiskProperties, IoProperties};
+pub use old_defaults::ModelChoice;
 
 /// What a user says of the disk.
 #[derive(Clone, Debug)]
@@ -43,8 +46,8 @@ pub struct DiskChoice {
     pub properties: Option<IoProperties>,
     /// The model of the disk that holds the storage; takes the place of properties.
     pub disk: Option<DiskModel>,
-    /// Cost form.
-    pub model: CostForm,
+    /// Cost form, or the old defaults; these take the place of properties and of a disk.
+    pub model: ModelChoice,
     /// What holds requests back.
     pub mode: DiskMode,
     /// Latency goal; `None` for the default.
@@ -62,7 +65,7 @@ impl Default for DiskChoice {
         DiskChoice {
             properties: None,
             disk: None,
-            model: CostForm::Knee,
+            model: ModelChoice::Form(CostForm::Knee),
             mode: DiskMode::Scheduled,
             latency_goal: None,
             num_io_queues: None,
@@ -96,10 +99,11 @@ impl DiskChoice {
     /// # Errors
     /// [`NoEntry`] when there are properties, but none for this storage.
     pub fn setup(&self, storage: &Path) -> Result<DiskSetup, NoEntry> {
-        let mut config = match (&self.properties, &self.disk) {
-            (None, None) => DiskConfig::default(),
-            (None, Some(disk)) => disk.config(),
-            (Some(properties), _) => disk_config(entry_for(properties, storage)?, self.model),
+        let mut config = match (self.model, &self.properties, &self.disk) {
+            (ModelChoice::OldDefaults, ..) => old_defaults::disk_config(),
+            (ModelChoice::Form(form), Some(properties), _) => disk_config(entry_for(properties, storage)?, form),
+            (ModelChoice::Form(_), None, Some(disk)) => disk.config(),
+            (ModelChoice::Form(_), None, None) => DiskConfig::default(),
         };
         if let Some(control) = self.control {
             config.control = control;
@@ -124,7 +128,8 @@ impl DiskChoice {
     /// Whether nothing limits what goes to the disk.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
-        self.properties.is_none() && self.disk.is_none() && self.mode == DiskMode::Scheduled
+        let is_known = self.properties.is_some() || self.disk.is_some() || self.model == ModelChoice::OldDefaults;
+        !is_known && self.mode == DiskMode::Scheduled
     }
 }
 

@@ -23,11 +23,11 @@
 //! # Example
 //! ```
 //! use plimsoll_measure::compressibility::{Options, examine};
-//! use plimsoll_measure::load::Control;
+//! use plimsoll_measure::load::Stop;
 //! let path = std::env::temp_dir().join(format!("plimsoll-examine-{}", std::process::id()));
 //! std::fs::write(&path, "all work and no play makes a dull disk. ".repeat(1000))?;
 //! let options = Options { block_bytes: vec![4096], ..Options::default() };
-//! let examination = examine(&path, &options, &Control::default(), &mut |_| ())?;
+//! let examination = examine(&path, &options, &Stop::default(), &mut |_| ())?;
 //! std::fs::remove_file(&path)?;
 //! assert_eq!(examination.blocks[0].samples, 9);
 //! assert!(examination.blocks[0].lz4.saved_pct > 90.0);
@@ -45,7 +45,7 @@ use plimsoll_show::table::Table;
 use plimsoll_sim::rng::Rng;
 use serde::Serialize;
 
-use crate::load::Control;
+use crate::load::Stop;
 use files::{BlockReader, Files};
 
 /// The smallest block, in bytes.
@@ -194,7 +194,7 @@ pub enum ExamineError {
 pub fn examine(
     path: &Path,
     options: &Options,
-    control: &Control,
+    stop: &Stop,
     on_progress: &mut dyn FnMut(f64),
 ) -> Result<Examination, ExamineError> {
     let is_block = |bytes: &u32| bytes.is_power_of_two() && (BLOCK_MIN_BYTES..=BLOCK_MAX_BYTES).contains(bytes);
@@ -205,18 +205,18 @@ pub fn examine(
     if !(1..=SAMPLES_MAX).contains(&options.samples) {
         return Err(ExamineError::Samples(options.samples));
     }
-    let mut files = Files::find(path, control, on_progress)?;
+    let mut files = Files::find(path, stop, on_progress)?;
     let mut blocks = Vec::new();
     let lengths = options.block_bytes.len() as f64;
     for (number, &block_bytes) in options.block_bytes.iter().enumerate() {
-        if control.is_stopped() {
+        if stop.is_asked() {
             break;
         }
         let mut on_part = |part: f64| on_progress((number as f64 + part) / lengths);
-        let tally = sample(&mut files, block_bytes, options, control, &mut on_part)?;
+        let tally = sample(&mut files, block_bytes, options, stop, &mut on_part)?;
         blocks.extend(tally.map(|tally| tally.report(block_bytes)));
     }
-    let interrupted = control.is_stopped();
+    let interrupted = stop.is_asked();
     if blocks.is_empty() {
         return Err(if interrupted { ExamineError::Interrupted } else { files.nothing_read(shortest) });
     }
@@ -235,7 +235,7 @@ fn sample(
     files: &mut Files,
     block_bytes: u32,
     options: &Options,
-    control: &Control,
+    stop: &Stop,
     on_part: &mut dyn FnMut(f64),
 ) -> Result<Option<Tally>, ExamineError> {
     let blocks = files.blocks(block_bytes);
@@ -244,7 +244,7 @@ fn sample(
     let mut block = vec![0; block_bytes as usize];
     let mut reader = BlockReader::new(files, block_bytes);
     for number in sample_numbers(blocks, samples, options.seed) {
-        if control.is_stopped() {
+        if stop.is_asked() {
             break;
         }
         if reader.read(number, &mut block)? {

@@ -21,7 +21,6 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll::DiskSetup;
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
 //! use plimsoll_files::sched_groups::SchedGroups;
@@ -29,21 +28,11 @@
 //! use plimsoll_measure::test::{Storage, TestOptions, run};
 //!
 //! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
-//! let groups = SchedGroups::default();
+//! let jobs = job_reader::parse("inline", text, &SchedGroups::default())?;
 //! let options = TestOptions {
-//!     jobs: job_reader::parse("inline", text, &groups)?,
-//!     groups,
-//!     storage: Storage::of(".".as_ref())?,
-//!     overwrite: false,
-//!     destructive: false,
-//!     keep_files: false,
-//!     shards: 1,
-//!     disk: DiskSetup::unlimited(),
 //!     backend: Some(BackendKind::Null),
-//!     warmup_ns: 0,
 //!     duration_ns: 2_000_000,
-//!     max_write_bytes: None,
-//!     seed: 1,
+//!     ..TestOptions::new(jobs, Storage::of(".".as_ref())?)
 //! };
 //! let result = run(&options, &Control::default(), &mut |_, _| {})?;
 //! assert!(result.run.total("r").requests > 0);
@@ -140,6 +129,28 @@ pub struct TestOptions {
     pub max_write_bytes: Option<u64>,
     /// Seed.
     pub seed: u64,
+}
+
+impl TestOptions {
+    /// These jobs there for ten seconds, on one shard and an unlimited disk; nothing is written over.
+    #[must_use]
+    pub fn new(jobs: JobFile, storage: Storage) -> TestOptions {
+        TestOptions {
+            jobs,
+            groups: SchedGroups::default(),
+            storage,
+            overwrite: false,
+            destructive: false,
+            keep_files: false,
+            shards: 1,
+            disk: DiskSetup::unlimited(),
+            backend: None,
+            warmup_ns: 0,
+            duration_ns: 10_000_000_000,
+            max_write_bytes: None,
+            seed: 1,
+        }
+    }
 }
 
 /// Why a test could not run.
@@ -304,8 +315,7 @@ pub fn run_watched(
 ) -> Result<TestResult, TestError> {
     let classes = Classes::new();
     let jobs = make_classes(options, &classes)?;
-    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
-    let control = bounded.as_ref().unwrap_or(control);
+    let control = &control.with_write_bound(options.max_write_bytes);
     let topology = Topology::new(options.shards, classes, vec![options.disk.clone()])?;
     let mut files = Files::check(options)?;
     let numbered = jobs.iter().enumerate();
@@ -313,13 +323,13 @@ pub fn run_watched(
     let specs = specs.collect::<Result<Vec<_>, TestError>>()?;
     on_step("preparing files", None);
     files.fill(options, control)?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         return Err(TestError::Interrupted);
     }
     let jobs: Vec<TestJob> = jobs.into_iter().map(|(job, _)| job).collect();
     let stages: BTreeSet<u32> = jobs.iter().map(|job| job.job.stage).collect();
     let mut all: Option<RunResult> = None;
-    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.is_stopped()) {
+    for (nth, stage) in stages.iter().enumerate().take_while(|(nth, _)| *nth == 0 || !control.stop.is_asked()) {
         let what = match stages.len() {
             1 => "running".to_owned(),
             count => format!("running stage {} of {count}", nth + 1),
@@ -337,9 +347,9 @@ pub fn run_watched(
     Ok(TestResult {
         run,
         jobs,
-        interrupted: control.is_stopped(),
-        written_bytes: control.written_bytes(),
-        max_write_reached: control.is_write_bound_reached(),
+        interrupted: control.stop.is_asked(),
+        written_bytes: control.traffic.written_bytes(),
+        max_write_reached: control.traffic.is_write_bound_reached(),
     })
 }
 

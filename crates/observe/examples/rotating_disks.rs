@@ -18,7 +18,7 @@
 //! `cargo run -p plimsoll-observe --example rotating_disks -- before docs/examples/rotating-before.rec`
 
 use std::error::Error;
-use std::path::Path;
+use std::fs::File;
 
 use plimsoll::sys::diskstats::{self, DiskStats};
 use plimsoll_observe::stat::host::{Host, Reading};
@@ -114,7 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("expected before or after".into()),
     };
     let host = Host { name: "cache".to_owned(), kernel: "5.4.0".to_owned(), machine: "x86_64".to_owned(), cpus: 32 };
-    let mut writer = Writer::create(Path::new(path), &host)?;
+    let mut writer = Writer::new(File::create_new(path)?, &host)?;
     let facts = facts();
     let mut done = [Done::default(); VOLUMES];
     let mut append = |elapsed_s: u64, done: &[Done; VOLUMES]| -> Result<(), Box<dyn Error>> {

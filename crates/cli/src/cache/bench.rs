@@ -9,7 +9,7 @@ use plimsoll_cache_tools::check;
 use plimsoll_cache_tools::config::CacheFile;
 use plimsoll_cache_tools::session::{Session, SessionError};
 use plimsoll_figures::units::parse_count;
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_show::page;
 
 use super::progress::Progress;
@@ -151,8 +151,8 @@ impl BenchArguments {
 
 pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     let (page, pictures) = arguments.pictures.check(&[PICTURE])?;
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let session = Session::open(&arguments.file.cache, |file| arguments.change(file))?;
     check::missing(&session.cache().stats()).iter().for_each(|missing| screen::warning(missing));
 
@@ -161,8 +161,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<Outcome, Failure> {
     let mut progress = |part: f64, is_filling: bool| {
         line.show(|| if is_filling { "filling".to_owned() } else { format!("{:3.0} % measured", part * 100.0) });
     };
-    let measured = bench::run(&session, &options, &|| control.is_stopped(), &mut progress);
-
+    let measured = bench::run(&session, &options, &|| stop.is_asked(), &mut progress);
     drop(line);
     let placement = session.file().config.placement;
     session.close()?;

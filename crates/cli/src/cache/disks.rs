@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use plimsoll_cache_tools::manage::{self, CreateFlags};
 use plimsoll_figures::units::format_bytes_binary;
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 
 use super::CacheFlag;
 use crate::failure::{Failure, Outcome};
@@ -119,9 +119,9 @@ pub(super) struct RemoveArguments {
 }
 
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, Failure> {
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    let said = manage::remove(&arguments.file.cache, &arguments.disk, &|| control.is_stopped())?;
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
+    let said = manage::remove(&arguments.file.cache, &arguments.disk, &|| stop.is_asked())?;
     screen::print(&said)?;
-    Ok(if control.is_stopped() { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if stop.is_asked() { Outcome::Interrupted } else { Outcome::Done })
 }

@@ -8,7 +8,7 @@ use plimsoll_cache_tools::hits::HitTable;
 use plimsoll_cache_tools::iostat::{CSV_HEADER, Interval};
 use plimsoll_cache_tools::live;
 use plimsoll_cache_tools::status;
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 
 use super::{CacheFlag, tables};
 use crate::failure::{Failure, Outcome, as_json_line};
@@ -68,8 +68,8 @@ pub(super) struct IostatArguments {
 }
 
 pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let count = if arguments.every.is_some() { arguments.count.unwrap_or(u64::MAX) } else { 1 };
     let mut before = None;
 
@@ -90,7 +90,7 @@ pub(super) fn iostat(arguments: &IostatArguments) -> Result<Outcome, Failure> {
 
         let until = Instant::now() + arguments.every.unwrap_or(Duration::from_secs(1));
         while Instant::now() < until {
-            if control.is_stopped() {
+            if stop.is_asked() {
                 return Ok(Outcome::Interrupted);
             }
             std::thread::sleep(Duration::from_millis(50).min(until.saturating_duration_since(Instant::now())));

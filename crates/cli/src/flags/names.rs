@@ -15,7 +15,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::CostForm;
-use plimsoll_measure::experiment::old_defaults::{self, ModelChoice};
+use plimsoll_files::setup::old_defaults::{self, ModelChoice};
 
 /// The rig with which `tune` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     let options = options(arguments)?;
 
     let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    interrupt::stop_on_signal(&control.stop)?;
     let mut progress = screen::Phases::new();
     let measured = measure(&options, &mut progress, &control);
     progress.finish();
@@ -82,8 +82,7 @@ pub(crate) fn run(arguments: &CardArguments) -> Result<Outcome, Failure> {
     let format = if is_to_stdout { ReportFormat::Json } else { arguments.format };
     format.print(|| table(&card), &card, || page::csv(&card))?;
     written?;
-
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         screen::note("interrupted: the card holds what was measured until then; scratch files are removed");
         return Ok(Outcome::Interrupted);
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_figures::units::format_count;
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_measure::sim::report;
 use plimsoll_measure::sim::run::{Finished, Subject, Task, run_all};
 use plimsoll_measure::sim::scenarios;
@@ -75,8 +75,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let tasks = tasks(arguments)?;
     let pictures = Pictures::check(arguments.csv.as_deref(), arguments.svg.as_deref(), arguments.force, &tasks)?;
     let recording = check_trace(arguments, &tasks)?;
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let count = tasks.len();
     let is_user_run = tasks.iter().any(|task| matches!(task.subject, Subject::Own(_)));
     // Several seeds or values are compared, not reported one by one.
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
     let bar = progress(count);
     let mut failed = Ok(());
     let mut is_first = true;
-    let finished = run_all(tasks, &control, &mut |finished| {
+    let finished = run_all(tasks, &stop, &mut |finished| {
         bar.inc(1);
         if failed.is_err() {
             return;
@@ -102,14 +102,13 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<Outcome, Failure> {
         });
         is_first = false;
         if failed.is_err() {
-            control.stop();
+            stop.ask();
         }
     });
 
     bar.finish_and_clear();
     failed?;
-
-    let interrupted = control.is_stopped() && finished.len() < count;
+    let interrupted = stop.is_asked() && finished.len() < count;
     if is_user_run && let Some(error) = first_error(&finished) {
         return Err(Failure::Input(error));
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_figures::units::format_duration_ns;
 use plimsoll_files::jobs::JobFile;
-use plimsoll_files::setup::DiskChoice;
 use plimsoll_files::{fio, job_reader, sched_groups};
 use plimsoll_measure::experiment::Situation;
 use plimsoll_measure::experiment::find_rate::{Figure, Goal};
@@ -218,7 +217,6 @@ fn parse_steady(text: &str) -> Result<SteadyStop, String> {
 /// The checked settings of a run.
 pub(super) struct Checked {
     pub(super) situation: Situation,
-    pub(super) choice: DiskChoice,
     pub(super) watch: Watch,
     /// Goal of `--find-rate`, or of a fio job file.
     pub(super) goal: Option<Goal>,
@@ -255,9 +253,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
     let storage = Storage::of(&path)?;
 
     let choice = arguments.disk.choice()?;
-    let model = arguments.disk.model;
-    let disk = plimsoll_measure::experiment::old_defaults::setup(&choice, model, storage.path());
-    let disk = disk.map_err(|error| match &arguments.disk.io_properties {
+    let disk = choice.setup(storage.path()).map_err(|error| match &arguments.disk.io_properties {
         Some(path) => Failure::Input(format!("{}: {error}", path.display())),
         None => error.into(),
     })?;
@@ -291,7 +287,7 @@ pub(super) fn checked(arguments: &TestArguments) -> Result<Checked, Failure> {
         steady: steady(arguments, fio.as_ref())?,
     };
     let goal = goal(arguments, fio.as_ref());
-    Ok(Checked { situation: Situation { options, choice: choice.clone(), model }, choice, watch, goal, fio })
+    Ok(Checked { situation: Situation { options, choice }, watch, goal, fio })
 }
 
 /// Refuses io_tester's and fio's formats for experiments, which have results of their own.
@@ -316,9 +312,8 @@ fn check_formats(arguments: &TestArguments) -> Result<(), Failure> {
 
 fn job_text(arguments: &TestArguments, groups: &sched_groups::SchedGroups) -> Result<JobText, Failure> {
     let Some(path) = &arguments.conf else {
-        // The matrix and a replay have no job file; this job stands for it.
-        let text = "[{name: matrix, type: seqread, shards: all, shard_info: {parallelism: 1}}]";
-        return Ok(JobText::Ours(job_reader::parse("matrix", text, groups)?));
+        // The matrix has jobs of its own, a replay has none.
+        return Ok(JobText::Ours(JobFile::default()));
     };
 
     // The reader of our own format reports an unreadable file, with the path.

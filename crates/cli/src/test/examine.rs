@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_figures::units::format_bytes_binary;
 use plimsoll_measure::compressibility::{Examination, ExamineError, Options, examine};
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_measure::tune::Observer;
 
 use super::arguments::TestArguments;
@@ -34,12 +34,10 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
         options.block_bytes.clone_from(&arguments.block_size);
     }
     options.seed = arguments.seed.unwrap_or(options.seed);
-
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let mut progress = Progress { begin: Instant::now(), bar: None };
-    let examined = examine(path, &options, &control, &mut |part| progress.show(part));
+    let examined = examine(path, &options, &stop, &mut |part| progress.show(part));
     drop(progress);
     let examination = match examined {
         Err(error @ ExamineError::Interrupted) => {

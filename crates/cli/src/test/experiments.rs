@@ -8,8 +8,8 @@ use plimsoll_measure::experiment::dual::{self, DualReport, Iostat};
 use plimsoll_measure::experiment::find_rate::{self, Goal, RateReport, SearchOptions};
 use plimsoll_measure::experiment::matrix::{self, MatrixReport};
 use plimsoll_measure::experiment::pictures::{self, Picture};
-use plimsoll_measure::experiment::sweep::{self, SweepReport};
-use plimsoll_measure::experiment::{ExperimentError, Point};
+use plimsoll_measure::experiment::sweep::{self, Axis, SweepReport};
+use plimsoll_measure::experiment::{ExperimentError, Point, Situation};
 use plimsoll_measure::load::Control;
 use plimsoll_show::table::{Table, fixed};
 use serde_json::{Value, json};
@@ -52,45 +52,63 @@ struct Shown {
     interrupted: bool,
 }
 
-/// Runs the requested experiment. Returns `None` if a single run is requested.
-pub(super) fn run(
-    arguments: &TestArguments,
-    checked: &Checked,
-    control: &Control,
-    outputs: &Outputs,
-    steps: &mut Steps<'_>,
-) -> Result<Option<Outcome>, Failure> {
-    let situation = &checked.situation;
-    let on_step = &mut |what: &str, expected_ns: Option<u64>| steps.next(what, expected_ns);
-    let rbd = arguments.rbd.as_deref().map(read_rbd).transpose()?;
+/// An experiment that was asked for.
+pub(super) enum Experiment<'a> {
+    Sweep(&'a [Axis]),
+    FindRate(&'a Goal),
+    Matrix { data_bytes: u64 },
+    Dual { rbd: Option<Vec<RbdRun>> },
+}
 
-    let result = if !arguments.sweep.is_empty() {
-        sweep::run(situation, &arguments.sweep, control, on_step).map(|report| of_sweep(&report))
-    } else if let Some(goal) = &checked.goal {
-        let options = SearchOptions::default();
-        find_rate::run(situation, goal, &options, control, on_step).map(|report| of_search(&report, goal))
-    } else if arguments.matrix {
-        let data_bytes = arguments.data_size.unwrap_or(matrix::DEFAULT_DATA_BYTES);
-        matrix::run(situation, data_bytes, control, on_step).map(|report| of_matrix(&report))
-    } else if arguments.dual {
-        dual::run(situation, control, on_step).map(|report| of_dual(&report, rbd.as_deref()))
-    } else {
-        return Ok(None);
-    };
+impl<'a> Experiment<'a> {
+    /// The one that `arguments` ask for; `None`: a single run.
+    pub(super) fn asked(arguments: &'a TestArguments, checked: &'a Checked) -> Result<Option<Experiment<'a>>, Failure> {
+        let rbd = arguments.rbd.as_deref().map(read_rbd).transpose()?;
+        Ok(if !arguments.sweep.is_empty() {
+            Some(Experiment::Sweep(&arguments.sweep))
+        } else if let Some(goal) = &checked.goal {
+            Some(Experiment::FindRate(goal))
+        } else if arguments.matrix {
+            Some(Experiment::Matrix { data_bytes: arguments.data_size.unwrap_or(matrix::DEFAULT_DATA_BYTES) })
+        } else {
+            arguments.dual.then_some(Experiment::Dual { rbd })
+        })
+    }
 
-    steps.end();
-    let shown = match result {
-        Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
-            screen::note(&format!("{error}; scratch files are removed"));
-            return Ok(Some(Outcome::Interrupted));
-        }
-        result => result?,
-    };
-
-    show(&shown, arguments.format, outputs).map(|outcome| match outcome {
-        _ if control.is_stopped() => Some(Outcome::Interrupted),
-        outcome => Some(outcome),
-    })
+    /// Runs it, and prints what it found.
+    pub(super) fn run(
+        &self,
+        situation: &Situation,
+        control: &Control,
+        format: TestFormat,
+        outputs: &Outputs,
+        steps: &mut Steps<'_>,
+    ) -> Result<Outcome, Failure> {
+        let on_step = &mut |what: &str, expected_ns: Option<u64>| steps.next(what, expected_ns);
+        let result = match self {
+            Experiment::Sweep(axes) => sweep::run(situation, axes, control, on_step).map(|report| of_sweep(&report)),
+            Experiment::FindRate(goal) => {
+                let options = SearchOptions::default();
+                find_rate::run(situation, goal, &options, control, on_step).map(|report| of_search(&report, goal))
+            }
+            Experiment::Matrix { data_bytes } => {
+                matrix::run(situation, *data_bytes, control, on_step).map(|report| of_matrix(&report))
+            }
+            Experiment::Dual { rbd } => {
+                dual::run(situation, control, on_step).map(|report| of_dual(&report, rbd.as_deref()))
+            }
+        };
+        steps.end();
+        let shown = match result {
+            Err(ExperimentError::Test(error @ plimsoll_measure::test::TestError::Interrupted)) => {
+                screen::note(&format!("{error}; scratch files are removed"));
+                return Ok(Outcome::Interrupted);
+            }
+            result => result?,
+        };
+        let outcome = show(&shown, format, outputs)?;
+        Ok(if control.stop.is_asked() { Outcome::Interrupted } else { outcome })
+    }
 }
 
 /// Prints the runs of the `--rbd` file, without a run.

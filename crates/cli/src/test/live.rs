@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use plimsoll_figures::units::{format_duration_ns, format_iops, format_throughput_decimal};
-use plimsoll_measure::load::{Control, LiveJob};
+use plimsoll_measure::load::{Instruments, LiveJob};
 
 use crate::screen::TimedBar;
 
@@ -27,21 +27,21 @@ pub(super) struct LiveView {
 }
 
 impl LiveView {
-    /// Shows `what`, and the jobs that run under `control`, if there are any and stderr is a terminal.
-    pub(super) fn start(what: &str, expected: Option<Duration>, control: &Control) -> LiveView {
+    /// Shows `what`, and the jobs that `instruments` are attached to, if there are any and stderr is a terminal.
+    pub(super) fn start(what: &str, expected: Option<Duration>, instruments: &Instruments) -> LiveView {
         let bar = TimedBar::start(what, expected);
         if !std::io::stderr().is_terminal() {
             return LiveView { end: None, thread: None, _bar: bar };
         }
 
         let (end, over) = channel::<()>();
-        let control = control.clone();
+        let instruments = instruments.clone();
         let thread = std::thread::spawn(move || {
             let screen = MultiProgress::new();
             let mut lines: Vec<ProgressBar> = Vec::new();
-            let (mut before, mut then) = (control.live(), Instant::now());
+            let (mut before, mut then) = (instruments.live(), Instant::now());
             while over.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
-                let (now, jobs) = (Instant::now(), control.live());
+                let (now, jobs) = (Instant::now(), instruments.live());
                 let seconds = now.duration_since(then).as_secs_f64();
                 for (at, job) in jobs.iter().take(JOBS_MAX).enumerate() {
                     if lines.len() <= at {

@@ -39,7 +39,6 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     let checked = checked(arguments)?;
     let options = ReplayOptions {
         test: checked.situation.options.clone(),
-        has_job_file: arguments.conf.is_some(),
         trace: path.to_owned(),
         speed: arguments.speed.unwrap_or(Speed::Times(1.0)),
         data_size_bytes: arguments.data_size,
@@ -47,9 +46,9 @@ pub(super) fn run(path: &Path, arguments: &TestArguments) -> Result<Outcome, Fai
     };
 
     let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control)?;
-    let mut steps = Steps::new(&arguments.disk, &checked, &control);
+    interrupt::stop_on_signal(&control.stop)?;
+    let recording = Recording::start(arguments.trace.as_deref(), arguments.pictures.page.force, &control.instruments)?;
+    let mut steps = Steps::new(&arguments.disk, &checked, &control.instruments);
     let result = replay(&options, &control, &mut |what, expected_ns| steps.next(what, expected_ns));
     steps.end();
     let recorded = recording.end();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plimsoll_figures::units::{format_bytes_decimal, format_count, format_duration_ns};
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_observe::trace::beside::{self, BesideError, BesideReport, Stage};
 use plimsoll_observe::trace::kernel::record::{self, Place, RecordError, Recorded};
 use plimsoll_observe::trace::stages::{By, Stages};
@@ -75,13 +75,12 @@ fn record(arguments: &KernelArguments) -> Result<Outcome, Failure> {
 
     Output::check(&path, arguments.force, "--output")?;
     let place = Place::find().map_err(failure)?;
-    let control = Control::default();
-    interrupt::stop_on_signal(&control)?;
-
+    let stop = Stop::default();
+    interrupt::stop_on_signal(&stop)?;
     let begin = Instant::now();
     let is_over = || arguments.duration.is_some_and(|duration| begin.elapsed() >= duration);
     let mut file = Late { path: &path, force: arguments.force, file: None };
-    let mut goes_on = || !control.is_stopped() && !is_over();
+    let mut goes_on = || !stop.is_asked() && !is_over();
     let recorded = record::record(&arguments.target, &place, &mut file, &mut goes_on).map_err(failure)?;
 
     let is_interrupted = arguments.duration.is_some() && !is_over();

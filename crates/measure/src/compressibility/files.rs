@@ -20,7 +20,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::ExamineError;
-use crate::load::Control;
+use crate::load::Stop;
 
 /// Files with data.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The file or device at `path`, or the files below it. Stops early when `control` says so.
-    pub(super) fn find(path: &Path, control: &Control, on_turn: &mut dyn FnMut(f64)) -> Result<Files, ExamineError> {
+    /// The file or device at `path`, or the files below it. Stops early when `stop` says so.
+    pub(super) fn find(path: &Path, stop: &Stop, on_turn: &mut dyn FnMut(f64)) -> Result<Files, ExamineError> {
         let name = || path.display().to_string();
         let unreadable = |error| ExamineError::Read { path: name(), error };
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -45,7 +45,7 @@ impl Files {
             Files { path: path.to_owned(), is_directory: kind.is_dir(), list: Vec::new(), unreadable: BTreeSet::new() };
         if kind.is_dir() {
             std::fs::read_dir(path).map_err(unreadable)?;
-            files.walk(&metadata, control, on_turn);
+            files.walk(&metadata, stop, on_turn);
         } else if kind.is_file() || kind.is_block_device() {
             // Devices tell their length only this way.
             let bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(unreadable)?;
@@ -54,7 +54,7 @@ impl Files {
             return Err(ExamineError::NotData(name()));
         }
         match (files.list.is_empty(), files.is_directory) {
-            (true, _) if control.is_stopped() => Err(ExamineError::Interrupted),
+            (true, _) if stop.is_asked() => Err(ExamineError::Interrupted),
             (true, false) => Err(ExamineError::Empty(name())),
             (true, true) => Err(files.none_in_directory()),
             (false, _) => Ok(files),
@@ -62,7 +62,7 @@ impl Files {
     }
 
     /// Collects regular files on the file system of `top`.
-    fn walk(&mut self, top: &Metadata, control: &Control, on_turn: &mut dyn FnMut(f64)) {
+    fn walk(&mut self, top: &Metadata, stop: &Stop, on_turn: &mut dyn FnMut(f64)) {
         let mut waiting = vec![self.path.clone()];
         while let Some(directory) = waiting.pop() {
             let Ok(entries) = std::fs::read_dir(&directory) else {
@@ -70,7 +70,7 @@ impl Files {
                 continue;
             };
             for entry in entries {
-                if control.is_stopped() {
+                if stop.is_asked() {
                     return;
                 }
                 let Ok(entry) = entry else {

@@ -19,7 +19,7 @@ impl Place {
 
     fn examine(&self, name: &str, block_bytes: &[u32], samples: u32) -> Result<Examination, ExamineError> {
         let options = Options { block_bytes: block_bytes.to_vec(), samples, seed: 3 };
-        examine(&self.0.join(name), &options, &Control::default(), &mut |part| assert!((0.0..=1.0).contains(&part)))
+        examine(&self.0.join(name), &options, &Stop::default(), &mut |part| assert!((0.0..=1.0).contains(&part)))
     }
 }
 
@@ -105,13 +105,13 @@ fn all_files_below_a_directory_are_one_sequence_of_blocks() {
 #[test]
 fn a_file_that_shrinks_is_told() {
     let place = Place::new(&[("a", &[1; 8192]), ("b", &[2; 8192])]);
-    let mut files = Files::find(&place.0, &Control::default(), &mut |_| ()).unwrap();
+    let mut files = Files::find(&place.0, &Stop::default(), &mut |_| ()).unwrap();
     std::fs::write(place.0.join("a"), [1; 4096]).unwrap();
     let mut block = [0; 4096];
     let mut reader = BlockReader::new(&mut files, 4096);
     let read: Vec<bool> = (0..5).map(|number| reader.read(number, &mut block).unwrap()).collect();
     assert_eq!((read, block, files.unreadable()), (vec![true, false, true, true, false], [2; 4096], 1));
-    let mut single = Files::find(&place.0.join("b"), &Control::default(), &mut |_| ()).unwrap();
+    let mut single = Files::find(&place.0.join("b"), &Stop::default(), &mut |_| ()).unwrap();
     std::fs::write(place.0.join("b"), "").unwrap();
     assert!(matches!(BlockReader::new(&mut single, 4096).read(0, &mut block), Err(ExamineError::Read { .. })));
 }
@@ -119,19 +119,19 @@ fn a_file_that_shrinks_is_told() {
 #[test]
 fn what_was_read_until_the_end_is_kept() {
     let place = Place::new(&[("data", &made(0, 1 << 20))]);
-    let control = Control::default();
+    let stop = Stop::default();
     let mut heard = 0;
     let options = Options { block_bytes: vec![4096, 8192], ..Options::default() };
-    let examination = examine(&place.0.join("data"), &options, &control, &mut |_| {
+    let examination = examine(&place.0.join("data"), &options, &stop, &mut |_| {
         heard += 1;
         if heard == 10 {
-            control.stop();
+            stop.ask();
         }
     });
     let examination = examination.unwrap();
     assert!(examination.interrupted);
     assert_eq!((examination.blocks.len(), examination.blocks[0].samples), (1, 10));
-    let stopped = examine(&place.0, &options, &control, &mut |_| ());
+    let stopped = examine(&place.0, &options, &stop, &mut |_| ());
     assert!(matches!(stopped, Err(ExamineError::Interrupted)));
 }
 
@@ -169,6 +169,6 @@ fn what_cannot_be_examined_is_said() {
         assert!(error.contains(said), "{error}");
     }
     assert!(matches!(place.examine("short", &[], 1), Err(ExamineError::Block(0))));
-    let null = examine("/dev/null".as_ref(), &Options::default(), &Control::default(), &mut |_| ());
+    let null = examine("/dev/null".as_ref(), &Options::default(), &Stop::default(), &mut |_| ());
     assert!(matches!(null, Err(ExamineError::NotData(_))));
 }

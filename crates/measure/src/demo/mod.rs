@@ -270,7 +270,7 @@ fn show(
     observer: &mut dyn Observer,
     control: &Control,
 ) -> Result<DemoReport, DemoError> {
-    let control = control.with_write_bound(MAX_WRITE_BYTES);
+    let control = control.with_write_bound(Some(MAX_WRITE_BYTES));
     let tune = TuneOptions {
         backend: options.backend,
         data_bytes: TUNE_DATA_BYTES,
@@ -299,12 +299,12 @@ fn show(
             order.swap(1, 2);
         }
         for way in order {
-            if control.is_stopped() {
+            if control.stop.is_asked() {
                 break;
             }
             let slice = stage.slice(way)?;
             // One that was cut short counts for nothing.
-            if !control.is_stopped() {
+            if !control.stop.is_asked() {
                 slices[way as usize].add(&slice);
             }
         }
@@ -318,7 +318,7 @@ fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], con
     let named = || Way::ALL.into_iter().zip(slices);
     let situations: Vec<Situation> =
         named().filter_map(|(way, slices)| slices.situation(way.name(), query_wanted_fs)).collect();
-    let bound_reached = control.is_write_bound_reached();
+    let bound_reached = control.traffic.is_write_bound_reached();
     let silent_classes = named().flat_map(|(way, slices)| slices.silent(way.name(), bound_reached)).collect();
     let scheduled = stage.and_then(Stage::disk);
     let compared = match situations.as_slice() {
@@ -338,8 +338,8 @@ fn report(stage: Option<&Stage<'_>>, disk: TuneReport, slices: &[Slices; 3], con
         idle_is_disturbed: compared.as_ref().is_some_and(|compared| compared.idle_is_disturbed),
         doubts: compared.as_ref().map_or(Vec::new(), |compared| compared.doubts.clone()),
         silent_classes,
-        written_bytes: control.written_bytes(),
-        interrupted: control.is_stopped(),
+        written_bytes: control.traffic.written_bytes(),
+        interrupted: control.stop.is_asked(),
         sentence: compared.map(|compared| compared.sentence),
     }
 }

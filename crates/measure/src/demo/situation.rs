@@ -16,6 +16,7 @@
 //! Five slices of the idle disk with a p99 of 0.14, 0.15, 0.15, 0.16 and 4.3 ms: 0.15 ms, and disturbed.
 
 use plimsoll::core::WaitReason;
+use plimsoll_figures::series;
 
 use super::{BACKGROUND, CLASSES, ClassLine, Range, SilentClass, Situation, Slice};
 use crate::load::{JobResult, RunResult};
@@ -184,14 +185,7 @@ fn median_latency(slices: &[&ClassSlice]) -> Latency {
 
 /// 0 of nothing.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = |at: usize| values.get(at).copied().unwrap_or(0.0);
-    match values.len() {
-        0 => 0.0,
-        count if count % 2 == 1 => middle(count / 2),
-        count => (middle(count / 2 - 1) + middle(count / 2)) / 2.0,
-    }
+    series::median(&values.collect::<Vec<f64>>()).unwrap_or(0.0)
 }
 
 fn shares(class: &str) -> u32 {

@@ -172,12 +172,12 @@ impl<'a> Stage<'a> {
             duration_ns: (seconds * 1e9) as u64,
             seed: self.options.seed,
         };
-        let before_bytes = self.control.written_bytes();
+        let before_bytes = self.control.traffic.written_bytes();
         let result = match &self.ground {
             Ground::Machine { .. } => run(&plan, self.control)?,
             Ground::Simulated(world) => run_simulated(&plan, world, self.control)?,
         };
-        let written_bytes = self.control.written_bytes() - before_bytes;
+        let written_bytes = self.control.traffic.written_bytes() - before_bytes;
         self.write_bytes_per_s = self.write_bytes_per_s.max(written_bytes as f64 / (seconds + WARMUP_S));
         Ok(result)
     }
@@ -204,7 +204,7 @@ impl<'a> Stage<'a> {
 
     /// How long a slice under load may be so that all that are still to come stay below what may be written.
     fn loaded_s(&self) -> f64 {
-        let left_bytes = MAX_WRITE_BYTES.saturating_sub(self.control.written_bytes()) as f64 * PLANNED_PART;
+        let left_bytes = MAX_WRITE_BYTES.saturating_sub(self.control.traffic.written_bytes()) as f64 * PLANNED_PART;
         let fair_s = left_bytes / self.write_bytes_per_s / self.slices_left.max(1.0);
         (fair_s - WARMUP_S).clamp(SLICE_MIN_S, SLICE_MAX_S)
     }

@@ -180,7 +180,7 @@ pub fn run(situation: &Situation, control: &Control, on_step: OnStep<'_>) -> Res
         }
     }
     report.finding = finding(&report.runs);
-    report.written_bytes = control.written_bytes();
+    report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 

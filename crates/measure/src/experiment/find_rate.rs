@@ -342,7 +342,7 @@ pub fn run(
             Err(error) => return Err(error),
         }
     }
-    report.written_bytes = control.written_bytes();
+    report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 

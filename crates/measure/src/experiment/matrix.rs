@@ -131,7 +131,7 @@ pub fn run(
             break;
         }
     }
-    report.written_bytes = control.written_bytes();
+    report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 
@@ -157,7 +157,7 @@ fn one_file(
     let path = scratch.create(FILE_NAME)?;
     on_step("preparing the file", None);
     scratch.fill(&[(path.clone(), data_bytes)], options.backend, control)?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
     (options.storage, options.overwrite) = (Storage::File(path), true);

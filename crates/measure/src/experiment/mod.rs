@@ -14,7 +14,6 @@
 //! * [`matrix`]: large sequential and small random requests, both directions;
 //! * [`dual`]: the same load once and twice at once, beside what the kernel counts; `plimsoll_files::rbd` reads another
 //!   tool's runs;
-//! * [`old_defaults`]: the scheduler's limit that nobody had set;
 //! * [`pictures`]: all of it as charts.
 //!
 //! # Limits
@@ -22,36 +21,23 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll::DiskSetup;
 //! use plimsoll::backend::choose::BackendKind;
 //! use plimsoll_files::job_reader;
 //! use plimsoll_files::sched_groups::SchedGroups;
 //! use plimsoll_measure::experiment::{Situation, sweep};
-//! use plimsoll_measure::experiment::old_defaults::ModelChoice;
 //! use plimsoll_measure::load::Control;
 //! use plimsoll_files::setup::DiskChoice;
 //! use plimsoll_measure::test::{Storage, TestOptions};
 //!
 //! let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 4}}]";
-//! let groups = SchedGroups::default();
+//! let jobs = job_reader::parse("inline", text, &SchedGroups::default())?;
 //! let situation = Situation {
 //!     options: TestOptions {
-//!         jobs: job_reader::parse("inline", text, &groups)?,
-//!         groups,
-//!         storage: Storage::of(".".as_ref())?,
-//!         overwrite: false,
-//!         destructive: false,
-//!         keep_files: false,
-//!         shards: 1,
-//!         disk: DiskSetup::unlimited(),
 //!         backend: Some(BackendKind::Null),
-//!         warmup_ns: 0,
 //!         duration_ns: 2_000_000,
-//!         max_write_bytes: None,
-//!         seed: 1,
+//!         ..TestOptions::new(jobs, Storage::of(".".as_ref())?)
 //!     },
 //!     choice: DiskChoice::default(),
-//!     model: ModelChoice::Form(plimsoll::core::CostForm::Knee),
 //! };
 //! let axes = [sweep::Axis::parse("parallelism=1,4")?];
 //! let report = sweep::run(&situation, &axes, &Control::default(), &mut |_, _| {})?;
@@ -63,7 +49,6 @@
 pub mod dual;
 pub mod find_rate;
 pub mod matrix;
-pub mod old_defaults;
 pub mod pictures;
 pub mod point;
 pub mod sweep;
@@ -74,18 +59,15 @@ use plimsoll_files::setup::{DiskChoice, NoEntry};
 
 use crate::load::{Control, ScratchError};
 use crate::test::{TestError, TestOptions, TestResult};
-use old_defaults::ModelChoice;
 pub use point::{Point, Wait};
 
 /// All that one run needs.
 #[derive(Clone, Debug)]
 pub struct Situation {
-    /// Jobs, storage, shards, times. Its disk is what [`Situation::disk`] makes of the two fields below.
+    /// Jobs, storage, shards, times. Its disk is what [`Situation::disk`] makes of the field below.
     pub options: TestOptions,
     /// What the user says of the disk.
     pub choice: DiskChoice,
-    /// The form of its costs.
-    pub model: ModelChoice,
 }
 
 /// Why an experiment could not run.
@@ -118,7 +100,7 @@ impl Situation {
     /// # Errors
     /// [`NoEntry`] when there are properties, but none for the storage.
     pub fn disk(&self) -> Result<DiskSetup, NoEntry> {
-        old_defaults::setup(&self.choice, self.model, self.options.storage.path())
+        self.choice.setup(self.options.storage.path())
     }
 
     /// One run of it. Bytes written under `control` since it was made count against the bound.
@@ -126,7 +108,8 @@ impl Situation {
         let mut options = self.options.clone();
         options.disk = self.disk()?;
         options.jobs.validate(u32::from(options.shards))?;
-        options.max_write_bytes = options.max_write_bytes.map(|most| most.saturating_sub(control.written_bytes()));
+        options.max_write_bytes =
+            options.max_write_bytes.map(|most| most.saturating_sub(control.traffic.written_bytes()));
         Ok(crate::test::run(&options, control, on_step)?)
     }
 }
@@ -139,7 +122,6 @@ fn is_end(error: &ExperimentError) -> bool {
 #[cfg(test)]
 mod tests_support {
     use plimsoll::backend::choose::BackendKind;
-    use plimsoll::core::CostForm;
     use plimsoll_files::job_reader;
     use plimsoll_files::sched_groups::SchedGroups;
 
@@ -150,20 +132,10 @@ mod tests_support {
     pub(super) fn situation(jobs_text: &str) -> Situation {
         let jobs = job_reader::parse("test", jobs_text, &SchedGroups::default()).unwrap();
         let options = TestOptions {
-            jobs,
-            groups: SchedGroups::default(),
-            storage: Storage::Directory(".".into()),
-            overwrite: false,
-            destructive: false,
-            keep_files: false,
-            shards: 1,
-            disk: DiskSetup::unlimited(),
             backend: Some(BackendKind::Null),
-            warmup_ns: 0,
             duration_ns: 5_000_000,
-            max_write_bytes: None,
-            seed: 1,
+            ..TestOptions::new(jobs, Storage::Directory(".".into()))
         };
-        Situation { options, choice: DiskChoice::default(), model: ModelChoice::Form(CostForm::Knee) }
+        Situation { options, choice: DiskChoice::default() }
     }
 }

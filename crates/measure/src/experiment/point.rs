@@ -171,9 +171,9 @@ pub fn promised_bytes_per_s(jobs: &[Job], model: &CostModel) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use plimsoll::core::CostForm;
+    use plimsoll_files::setup::old_defaults;
 
     use super::*;
-    use crate::experiment::old_defaults;
     use crate::experiment::tests_support::situation;
 
     #[test]

@@ -23,10 +23,11 @@
 mod setting;
 
 use plimsoll_figures::verdict::{Verdict, verdict};
+use plimsoll_files::setup::ModelChoice;
 use serde::Serialize;
 
 use super::point::promised_bytes_per_s;
-use super::{ExperimentError, ModelChoice, OnStep, Point, Situation, is_end};
+use super::{ExperimentError, OnStep, Point, Situation, is_end};
 use crate::load::Control;
 pub(super) use setting::set_rate as setting_rate;
 pub use setting::{Key, Setting};
@@ -161,7 +162,7 @@ pub fn run(
         promises.push(promise(situation));
     }
     report.verdicts = verdicts(axes, &report.points, &promises);
-    report.written_bytes = control.written_bytes();
+    report.written_bytes = control.traffic.written_bytes();
     Ok(report)
 }
 
@@ -179,7 +180,7 @@ fn changed(situation: &Situation, settings: &[&Setting]) -> Result<Situation, Ex
 
 /// What the disk promises to the load; the rates of old promised nothing, they only limited.
 fn promise(situation: &Situation) -> Option<f64> {
-    let disk = situation.disk().ok().filter(|_| situation.model != ModelChoice::OldDefaults)?;
+    let disk = situation.disk().ok().filter(|_| situation.choice.model != ModelChoice::OldDefaults)?;
     promised_bytes_per_s(&situation.options.jobs.jobs, &disk.config.model)
 }
 
@@ -229,12 +230,12 @@ impl Curve<'_> {
 mod tests {
     use plimsoll::core::DiskConfig;
     use plimsoll_figures::verdict::{CurvePoint, Kind};
+    use plimsoll_files::setup::old_defaults;
     use plimsoll_sim::device::{DeviceSpec, LatencySpec, RateSpec};
     use plimsoll_sim::workload::{JobSpec, Load, SizeDist};
     use plimsoll_sim::world::{self, ClassSpec, SimDisk, WorldSpec};
 
     use super::*;
-    use crate::experiment::old_defaults;
     use crate::experiment::tests_support::situation;
 
     const READS: &str = "[{name: reads, type: randread, shards: all, shard_info: {parallelism: 1, reqsize: 1MB}}]";
@@ -256,7 +257,7 @@ mod tests {
     fn old_defaults_are_a_plateau_that_the_verdict_finds() {
         // The null backend takes anything at once: whatever limit there is, it is above the disk.
         let mut situation = situation(READS);
-        (situation.model, situation.options.duration_ns) = (ModelChoice::OldDefaults, 100_000_000);
+        (situation.choice.model, situation.options.duration_ns) = (ModelChoice::OldDefaults, 100_000_000);
         let axes = [Axis::parse("parallelism=8,16,32").unwrap()];
         let report = run(&situation, &axes, &Control::default(), &mut |_, _| {}).unwrap();
         assert_eq!((report.points.len(), report.verdicts.len(), report.interrupted), (3, 1, false));

@@ -14,9 +14,9 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll_measure::load::Control;
-//! // Nobody runs under this control.
-//! assert!(Control::default().live().is_empty());
+//! use plimsoll_measure::load::Instruments;
+//! // They are attached to no run.
+//! assert!(Instruments::default().live().is_empty());
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};

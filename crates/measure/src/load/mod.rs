@@ -36,6 +36,7 @@
 
 mod access;
 mod content;
+mod control;
 mod crew;
 mod fiber;
 mod job;
@@ -52,17 +53,17 @@ mod unlink;
 mod verify;
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll::backend::sim::SimWorld;
-use plimsoll::control::Server;
 use plimsoll::{Class, Reactor, ShardOptions, SharedFile, StartError, Topology, run_shards};
 use plimsoll_sim::rng::Rng;
 
 pub use access::{AccessError, AccessPicker};
 pub use content::ContentMaker;
+pub use control::{Control, Instruments, Stop, Traffic};
 pub use live::LiveJob;
 pub use plimsoll_files::jobs::{Access, Content, JobKind as Pattern, PauseDistribution, Shape, SizeShare};
 pub use record::{Recorded, TraceFile};
@@ -73,7 +74,6 @@ pub(crate) use scratch::fill_simulated;
 pub use scratch::{Scratch, ScratchError};
 pub use steady::{Steady, SteadyCriterion, SteadyStop};
 pub use unlink::unlink_path;
-pub use verify::{Before, SECTOR_BYTES, STAMPS_MAX_BYTES, StampError, Stamps};
 
 /// Where a job works on one shard.
 #[derive(Clone, Debug)]
@@ -177,187 +177,6 @@ pub struct Watch {
     pub steady: Option<SteadyStop>,
 }
 
-/// Watches and ends a run from outside. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct Control {
-    state: Arc<ControlState>,
-    /// What may be written under this one; none where nobody asked for a bound.
-    bound: Option<Arc<WriteBound>>,
-}
-
-#[derive(Debug)]
-struct ControlState {
-    stop: AtomicBool,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-    board: live::Board,
-    trace: Mutex<Option<TraceFile>>,
-    /// What runs call themselves on the control socket; none where they have no such socket.
-    program: OnceLock<String>,
-}
-
-/// How much a step may write.
-#[derive(Debug)]
-struct WriteBound {
-    left_bytes: AtomicU64,
-    is_reached: AtomicBool,
-    /// Of the step that this one is part of.
-    outer: Option<Arc<WriteBound>>,
-}
-
-impl WriteBound {
-    /// Takes `bytes` from what this step, and each that it is part of, may still write; `false` where one has less.
-    fn take(&self, bytes: u64) -> bool {
-        let left = &self.left_bytes;
-        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok() {
-            if self.outer.as_ref().is_none_or(|outer| outer.take(bytes)) {
-                return true;
-            }
-            left.fetch_add(bytes, Ordering::Relaxed);
-        }
-        self.is_reached.store(true, Ordering::Relaxed);
-        false
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if let Some(outer) = &self.outer {
-            outer.give_back(bytes);
-        }
-    }
-}
-
-impl Default for ControlState {
-    fn default() -> ControlState {
-        ControlState {
-            stop: AtomicBool::new(false),
-            read_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            board: live::Board::default(),
-            trace: Mutex::default(),
-            program: OnceLock::new(),
-        }
-    }
-}
-
-impl Control {
-    /// Ends the run soon; what was measured by then is its result.
-    pub fn stop(&self) {
-        self.state.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// From now on what happens to every request of runs under this control goes into `file`.
-    pub fn record(&self, file: TraceFile) {
-        *self.trace() = Some(file);
-    }
-
-    /// From now on runs under this control can be attached to while they run, under this name (the first counts). A run whose
-    /// socket cannot be made goes on without; so does one that begins while another of this process has it.
-    pub fn serve(&self, program: &str) {
-        // A second name changes nothing.
-        let _ = self.state.program.set(program.to_owned());
-    }
-
-    /// The control socket of a run on `topology`, if there is to be one; it goes when this is dropped.
-    fn serve_run(&self, topology: &Topology) -> Option<Server> {
-        Server::start(topology, self.state.program.get()?).ok()
-    }
-
-    /// What was recorded so far, between runs; `None` when nothing is to be recorded.
-    #[must_use]
-    pub fn recorded(&self) -> Option<Recorded> {
-        self.trace().as_ref().map(TraceFile::recorded)
-    }
-
-    fn trace(&self) -> MutexGuard<'_, Option<TraceFile>> {
-        // It is whole after each start and stop.
-        self.state.trace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records what `topology` does while `body` runs, and serves its control socket, if that was asked for.
-    fn recording<T>(&self, topology: &Topology, body: impl FnOnce() -> T) -> T {
-        let is_recorded = self.trace().as_mut().is_some_and(|file| file.start(topology));
-        // A record that is started from outside ends before this one does.
-        let server = self.serve_run(topology);
-        let value = body();
-        drop(server);
-        if is_recorded && let Some(file) = self.trace().as_mut() {
-            file.stop(topology);
-        }
-        value
-    }
-
-    /// Whether somebody asked for the end.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.state.stop.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that runs under this control have asked the disk for so far, warm-up included.
-    #[must_use]
-    pub fn read_bytes(&self) -> u64 {
-        self.state.read_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that runs and preparations under this control have written to the disk so far.
-    #[must_use]
-    pub fn written_bytes(&self) -> u64 {
-        self.state.written_bytes.load(Ordering::Relaxed)
-    }
-
-    /// The same control for a step that may write at most `bytes`: a write that would go beyond is not sent, and its fiber
-    /// ends. The bound is that of the control given back (and its clones) alone, so it ends with the step; a bound of this
-    /// one holds inside it as well.
-    #[must_use]
-    pub fn with_write_bound(&self, bytes: u64) -> Control {
-        let (left_bytes, is_reached) = (AtomicU64::new(bytes), AtomicBool::new(false));
-        let bound = WriteBound { left_bytes, is_reached, outer: self.bound.clone() };
-        Control { state: self.state.clone(), bound: Some(Arc::new(bound)) }
-    }
-
-    /// Whether a write was not sent because of [`Control::with_write_bound`].
-    #[must_use]
-    pub fn is_write_bound_reached(&self) -> bool {
-        self.bound.as_ref().is_some_and(|bound| bound.is_reached.load(Ordering::Relaxed))
-    }
-
-    /// What the jobs of the run do at this moment, in the order of the plan. Shards publish it, every 100 ms, from the
-    /// first call on: that one finds nothing new.
-    #[must_use]
-    pub fn live(&self) -> Vec<LiveJob> {
-        self.state.board.want();
-        self.state.board.jobs()
-    }
-
-    fn board(&self) -> &live::Board {
-        &self.state.board
-    }
-
-    fn are_writes_bounded(&self) -> bool {
-        self.bound.is_some()
-    }
-
-    /// Takes `bytes` from what may still be written; `false` where there is less.
-    pub(crate) fn take_write(&self, bytes: u64) -> bool {
-        self.bound.as_ref().is_none_or(|bound| bound.take(bytes))
-    }
-
-    /// Gives back what was taken for a write that was not sent.
-    fn give_back_write(&self, bytes: u64) {
-        if let Some(bound) = &self.bound {
-            bound.give_back(bytes);
-        }
-    }
-
-    fn add_read(&self, bytes: u64) {
-        self.state.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_written(&self, bytes: u64) {
-        self.state.written_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
 /// Why a run could not begin, or broke.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -421,7 +240,7 @@ pub fn run(plan: &Plan, control: &Control) -> Result<RunResult, LoadError> {
 /// # Errors
 /// See [`LoadError`].
 pub fn run_watched(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
-    control.recording(&plan.topology, || run_unrecorded(plan, watch, control))
+    control.instruments.recording(&plan.topology, || run_unrecorded(plan, watch, control))
 }
 
 /// As [`run`], on the simulated disks of `world`: one shard, on the calling thread, in virtual time. The backend of the plan
@@ -446,14 +265,14 @@ pub fn run_simulated(plan: &Plan, world: &SimWorld, control: &Control) -> Result
 fn run_unrecorded(plan: &Plan, watch: &Watch, control: &Control) -> Result<RunResult, LoadError> {
     prepare::check_size(plan)?;
     let crew = Arc::new(crew::Crew::new(plan.topology.shards()));
-    control.board().clear(plan.topology.shards());
+    control.instruments.board().clear(plan.topology.shards());
     let run_number = new_run_number();
     let (ends, steady) = std::thread::scope(|scope| {
         let (is_running, over) = std::sync::mpsc::channel();
         let watcher = watch.steady.map(|stop| {
-            control.board().want();
+            control.instruments.board().want();
             let crew = Arc::clone(&crew);
-            scope.spawn(move || steady::watch(&stop, control.board(), &over, || crew.end()))
+            scope.spawn(move || steady::watch(&stop, control.instruments.board(), &over, || crew.end()))
         });
         let (shared, watch, control, crew) = (Arc::new(plan.clone()), *watch, control.clone(), Arc::clone(&crew));
         let ends = run_shards(&plan.topology, &plan.options, move |reactor, choice| {

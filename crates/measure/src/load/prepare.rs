@@ -23,7 +23,7 @@ use plimsoll_sim::rng::Rng;
 use super::content::{ContentMaker, spares};
 use super::fiber::Fiber;
 use super::job::{Extras, Job, Work, picker};
-use super::verify::{Before, Stamps};
+use super::verify::Stamps;
 use super::{JobSpec, LoadError, Pattern, Plan, Target};
 
 /// Requests of one job under way at once on a shard.
@@ -110,7 +110,7 @@ fn extras(plan: &Plan, number: usize, target: &Target, identity: u64) -> Result<
         true => {
             // The longest block that all requests are made of.
             let block_bytes = lengths(spec).fold(0, common_divisor);
-            let stamps = Stamps::new(identity, target.offset, target.len_bytes, block_bytes, Before::Unknown);
+            let stamps = Stamps::new(identity, target.offset, target.len_bytes, block_bytes);
             Some(Box::new(stamps.map_err(|error| unsuitable(spec, error))?))
         }
         false => None,

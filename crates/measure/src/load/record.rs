@@ -19,9 +19,9 @@
 //! use plimsoll_measure::load::{Control, TraceFile};
 //! let path = directory.join("run.plt");
 //! let control = Control::default();
-//! control.record(TraceFile::create(&path)?);
+//! control.instruments.record(TraceFile::create(&path)?);
 //! // ... run(&plan, &control) ...
-//! assert_eq!(control.recorded().map(|recorded| recorded.events), Some(0));
+//! assert_eq!(control.instruments.recorded().map(|recorded| recorded.events), Some(0));
 //! # std::fs::remove_dir_all(&directory)?;
 //! # Ok::<(), std::io::Error>(())
 //! ```

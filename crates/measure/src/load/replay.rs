@@ -242,7 +242,7 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
             (shard::run(reactor, &plan, mine, &control, &crew), choice.clone())
         })
     };
-    let ends = control.recording(&plan.topology, shards).map_err(LoadError::Start)?;
+    let ends = control.instruments.recording(&plan.topology, shards).map_err(LoadError::Start)?;
     let mut run = RunResult::default();
     let mut counts: Vec<ReplayCounts> = vec![ReplayCounts::default(); plan.classes.len()];
     let mut totals = ReplayTotals::default();
@@ -254,7 +254,7 @@ pub fn replay(plan: &ReplayPlan, control: &Control) -> Result<Replayed, ReplayEr
         totals.add(&end.totals);
     }
     // A reader whose shards have gone has nobody to read for: its end is not waited for.
-    if !control.is_stopped() && plan.duration_ns.is_none() {
+    if !control.stop.is_asked() && plan.duration_ns.is_none() {
         let fed = feed.join().map_err(|_| ReplayError::Nothing {
             path: plan.trace.display().to_string(),
             reason: "reading it broke".to_owned(),

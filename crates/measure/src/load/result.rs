@@ -201,22 +201,6 @@ impl JobResult {
         for (mine, theirs) in self.intervals.iter_mut().zip(&other.intervals) {
             mine.merge(theirs);
         }
-        self.add_counts(other);
-    }
-
-    /// Adds what the same job did at another time.
-    pub fn append(&mut self, other: &JobResult) {
-        let (mine_ns, others_ns) = (self.elapsed_ns as f64, other.elapsed_ns as f64);
-        if mine_ns + others_ns > 0.0 {
-            let sum = self.device_depth_mean * mine_ns + other.device_depth_mean * others_ns;
-            self.device_depth_mean = sum / (mine_ns + others_ns);
-        }
-        self.elapsed_ns += other.elapsed_ns;
-        self.intervals.extend(&other.intervals);
-        self.add_counts(other);
-    }
-
-    fn add_counts(&mut self, other: &JobResult) {
         self.requests += other.requests;
         self.bytes += other.bytes;
         self.errors += other.errors;
@@ -282,12 +266,6 @@ impl RunResult {
         total
     }
 
-    /// Bytes a second of all jobs.
-    #[must_use]
-    pub fn bytes_per_s(&self) -> f64 {
-        self.shards.iter().flat_map(|s| &s.jobs).map(JobResult::bytes_per_s).sum()
-    }
-
     /// CPU seconds of all shards' threads in a million requests.
     #[must_use]
     pub fn cpu_s_per_million(&self) -> Option<f64> {
@@ -308,15 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn depths_add_up_over_shards_and_average_over_time() {
+    fn depths_add_up_over_shards() {
         let mut shards = held(16, 100);
         shards.merge(&held(16, 90));
         assert_eq!((shards.device_depth_mean, shards.elapsed_ns), (32.0, 100));
         assert_eq!(shards.device_depth.max(), 16);
-        let mut times = held(10, 300);
-        times.append(&held(2, 100));
-        assert_eq!((times.device_depth_mean, times.elapsed_ns), (8.0, 400));
-        times.append(&JobResult::default());
-        assert_eq!(times.device_depth_mean, 8.0);
     }
 }

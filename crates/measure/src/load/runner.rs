@@ -71,8 +71,6 @@ struct Publisher {
 struct Runner<'a> {
     reactor: Reactor,
     control: &'a Control,
-    /// Whether writes must ask `control` first.
-    is_bounded: bool,
     jobs: Vec<Job<'a>>,
     fibers: Vec<Fiber>,
     /// Fibers that pause, and schedules: (when, which).
@@ -117,7 +115,6 @@ pub(super) fn run_shard(
     let mut runner = Runner {
         reactor,
         control,
-        is_bounded: control.are_writes_bounded(),
         jobs,
         fibers,
         timers: BinaryHeap::new(),
@@ -214,7 +211,7 @@ impl Runner<'_> {
                 self.end_ns = now_ns.saturating_add(plan.duration_ns);
                 cpu_begin_ns = rusage::thread_cpu_ns();
             }
-            if now_ns >= self.end_ns || self.control.is_stopped() || member.is_over() {
+            if now_ns >= self.end_ns || self.control.stop.is_asked() || member.is_over() {
                 self.end_ns = now_ns.min(self.end_ns).max(self.begin_ns);
                 break;
             }
@@ -464,7 +461,7 @@ impl Runner<'_> {
                 }
             }
         }
-        if now_ns >= self.publisher.next_ns && self.control.board().is_wanted() {
+        if now_ns >= self.publisher.next_ns && self.control.instruments.board().is_wanted() {
             self.publish(now_ns);
         }
     }
@@ -481,7 +478,7 @@ impl Runner<'_> {
             Slot { job: live, latency_sum_ns: job.latency_sum_ns, recent: since(before, &job.latency) }
         };
         let make = || LiveShard { counted_ns, slots: jobs.iter().zip(before).map(slot).collect() };
-        if self.control.board().try_publish(reactor.shard(), make) {
+        if self.control.instruments.board().try_publish(reactor.shard(), make) {
             self.publisher.next_ns = now_ns.saturating_add(self.publisher.period_ns);
         }
     }

@@ -144,7 +144,7 @@ impl Scratch {
     ) -> Result<(), ScratchError> {
         for (path, len_bytes) in files {
             fill_one(path, *len_bytes, backend, control)?;
-            if control.is_stopped() {
+            if control.stop.is_asked() {
                 break;
             }
         }

@@ -30,18 +30,9 @@
 //! cannot verify. What was written before a crash is not judged.
 //!
 //! # Example
-//! ```
-//! use plimsoll_measure::load::{Before, FaultKind, Stamps};
-//! let mut stamps = Stamps::new(0xfeed, 0, 1 << 20, 4096, Before::Unknown)?;
-//! let mut disk = vec![1; 8192];
-//! let first = stamps.stamp(&mut disk[..4096], 0)?;
-//! stamps.acknowledged(0, 4096, first);
-//! assert!(stamps.check(&disk[..4096], 0).is_empty());
-//! let mut lost = vec![2; 4096];
-//! let second = stamps.stamp(&mut lost, 0)?;
-//! stamps.acknowledged(0, 4096, second);
-//! assert_eq!(stamps.check(&disk[..4096], 0)[0].kind, FaultKind::Stale);
-//! # Ok::<(), plimsoll_measure::load::StampError>(())
+//! ```text
+//! write 1 of 4096 bytes at 0 is acknowledged, then write 2 of the same block, and a read brings write 1:
+//! stale block at offset 0: expected write 2 to offset 0 of file 000000000000feed, found write 1
 //! ```
 
 use std::collections::HashMap;
@@ -54,33 +45,23 @@ use twox_hash::XxHash3_64;
 use super::result::{BlockFault, FaultKind};
 
 /// Each sector carries a stamp. Lengths and offsets of requests are multiples of it.
-pub const SECTOR_BYTES: usize = 512;
+pub(super) const SECTOR_BYTES: usize = 512;
 /// The most memory that the generations of a region may take: 1 GiB.
-pub const STAMPS_MAX_BYTES: u64 = 1 << 30;
+pub(super) const STAMPS_MAX_BYTES: u64 = 1 << 30;
 /// Seven letters and the version.
 const MAGIC: [u8; 8] = *b"PLIMSTA\x01";
 const IDENTITY_AT: usize = 8;
 const OFFSET_AT: usize = 16;
 const GENERATION_AT: usize = 24;
 const CHECKSUM_AT: usize = SECTOR_BYTES - size_of::<u64>();
-/// The generation of what was in the region before the first write.
+/// The generation of what was in the region before the first write: anything. Nothing but what belongs elsewhere is a fault
+/// until a write was acknowledged.
 const BEFORE: u64 = 0;
-
-/// What the region holds before the first write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
-    /// Anything; nothing but what belongs elsewhere is a fault until a write was acknowledged.
-    Unknown,
-    /// What [`Stamps::fill`] made, under the same identity.
-    Filled,
-    /// Stamps of any write under the same identity, such as those of an earlier run.
-    Stamped,
-}
 
 /// Why a region or a request cannot be stamped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum StampError {
+pub(super) enum StampError {
     /// Blocks are not of whole sectors.
     #[error("blocks of {0} bytes cannot be verified: request sizes must be multiples of {SECTOR_BYTES} bytes")]
     Block(u32),
@@ -107,11 +88,10 @@ pub enum StampError {
 
 /// The generations of a region. See the module's documentation.
 #[derive(Clone, Debug)]
-pub struct Stamps {
+pub(super) struct Stamps {
     identity: u64,
     region_offset: u64,
     block_bytes: u32,
-    before: Before,
     /// The number of the last event.
     clock: u64,
     /// The only write that may be seen in a block that is not in `busy`.
@@ -176,12 +156,11 @@ impl Stamps {
     ///
     /// # Errors
     /// Blocks that are not whole sectors; more than [`STAMPS_MAX_BYTES`] of memory.
-    pub fn new(
+    pub(super) fn new(
         identity: u64,
         region_offset: u64,
         region_len_bytes: u64,
         block_bytes: u32,
-        before: Before,
     ) -> Result<Stamps, StampError> {
         if block_bytes == 0 || !(block_bytes as usize).is_multiple_of(SECTOR_BYTES) {
             return Err(StampError::Block(block_bytes));
@@ -191,20 +170,14 @@ impl Stamps {
             return Err(StampError::TooLarge { region_bytes: region_len_bytes, block_bytes });
         }
         let settled = vec![BEFORE; blocks as usize];
-        Ok(Stamps { identity, region_offset, block_bytes, before, clock: BEFORE, settled, busy: HashMap::new() })
-    }
-
-    /// Stamps what a region is filled with before a run that begins with [`Before::Filled`]. `buffer` is of whole
-    /// sectors.
-    pub fn fill(identity: u64, buffer: &mut [u8], offset: u64) {
-        put_stamps(identity, BEFORE, buffer, offset);
+        Ok(Stamps { identity, region_offset, block_bytes, clock: BEFORE, settled, busy: HashMap::new() })
     }
 
     /// A write of `len_bytes` at `offset` of the file begins; the answer is its generation. [`Stamps::put`] comes next.
     ///
     /// # Errors
     /// The request is not of whole blocks of the region.
-    pub(crate) fn begin_write(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
+    pub(super) fn begin_write(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
         let blocks = self.blocks(offset, len_bytes)?;
         self.clock += 1;
         let write = Write { generation: self.clock, ended: None, is_certain: false };
@@ -216,27 +189,17 @@ impl Stamps {
 
     /// Stamps a buffer of whole sectors (or a piece of it) that the write of this generation takes to `offset` of the
     /// file.
-    pub fn put(&self, buffer: &mut [u8], offset: u64, generation: u64) {
+    pub(super) fn put(&self, buffer: &mut [u8], offset: u64, generation: u64) {
         put_stamps(self.identity, generation, buffer, offset);
     }
 
-    /// `Stamps::begin_write` and [`Stamps::put`] of a write of one buffer; the answer is its generation.
-    ///
-    /// # Errors
-    /// As `Stamps::begin_write`.
-    pub fn stamp(&mut self, buffer: &mut [u8], offset: u64) -> Result<u64, StampError> {
-        let generation = self.begin_write(offset, buffer.len() as u64)?;
-        self.put(buffer, offset, generation);
-        Ok(generation)
-    }
-
     /// The write of this generation, with the place that it began with, was acknowledged in full.
-    pub fn acknowledged(&mut self, offset: u64, len_bytes: u64, generation: u64) {
+    pub(super) fn acknowledged(&mut self, offset: u64, len_bytes: u64, generation: u64) {
         self.write_ends(offset, len_bytes, generation, true);
     }
 
     /// The write of this generation failed, or came back short: whether it is on the disk is not known.
-    pub fn failed(&mut self, offset: u64, len_bytes: u64, generation: u64) {
+    pub(super) fn failed(&mut self, offset: u64, len_bytes: u64, generation: u64) {
         self.write_ends(offset, len_bytes, generation, false);
     }
 
@@ -244,7 +207,7 @@ impl Stamps {
     ///
     /// # Errors
     /// The request is not of whole blocks of the region.
-    pub(crate) fn begin_read(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
+    pub(super) fn begin_read(&mut self, offset: u64, len_bytes: u64) -> Result<u64, StampError> {
         let blocks = self.blocks(offset, len_bytes)?;
         self.clock += 1;
         for block in blocks {
@@ -257,7 +220,7 @@ impl Stamps {
     /// `offset` of the file: one fault for each wrong block, at its first wrong sector. Call it before
     /// `Stamps::end_read`.
     #[must_use]
-    pub(crate) fn check_since(&self, buffer: &[u8], offset: u64, moment: u64) -> Vec<BlockFault> {
+    pub(super) fn check_since(&self, buffer: &[u8], offset: u64, moment: u64) -> Vec<BlockFault> {
         let mut faults = Vec::new();
         let (mut rest, mut offset) = (buffer, offset);
         while !rest.is_empty() {
@@ -270,14 +233,8 @@ impl Stamps {
         faults
     }
 
-    /// `Stamps::check_since` for a read that no write ended during: one that begins after all that was acknowledged.
-    #[must_use]
-    pub fn check(&self, buffer: &[u8], offset: u64) -> Vec<BlockFault> {
-        self.check_since(buffer, offset, self.clock.saturating_add(1))
-    }
-
     /// A read ended, well or not.
-    pub(crate) fn end_read(&mut self, offset: u64, len_bytes: u64) {
+    pub(super) fn end_read(&mut self, offset: u64, len_bytes: u64) {
         for block in self.blocks(offset, len_bytes).unwrap_or_default() {
             if let Some(busy) = self.busy.get_mut(&block) {
                 busy.readers = busy.readers.saturating_sub(1);
@@ -288,7 +245,7 @@ impl Stamps {
 
     /// Whether a write of any part of `len_bytes` at `offset` of the file has begun; `false` outside of the region.
     #[must_use]
-    pub(crate) fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
+    pub(super) fn is_touched(&self, offset: u64, len_bytes: u64) -> bool {
         let is_written = |writes: &[Write]| writes.iter().any(|write| write.generation != BEFORE);
         self.blocks(offset, len_bytes).unwrap_or_default().any(|block| {
             self.settled_at(block) != BEFORE || self.busy.get(&block).is_some_and(|busy| is_written(&busy.writes))
@@ -363,18 +320,16 @@ impl Stamps {
             }
         }
         let (offset, found) = verdict.first_wrong?;
-        let expected = expected_text(&expected, self.before, self.identity, offset);
+        let expected = expected_text(&expected, self.identity, offset);
         Some(BlockFault { offset, kind: verdict.kind(self.clock), expected, found: found.text(self.identity) })
     }
 
     fn is_expected(&self, expected: &[u64], found: Found) -> bool {
         let is_before_visible = expected.contains(&BEFORE);
-        match (found, self.before) {
-            (Found::Right { generation }, Before::Filled) => expected.contains(&generation),
-            (Found::Right { generation }, _) => is_before_visible || expected.contains(&generation),
-            (Found::Elsewhere { identity, .. }, Before::Unknown) => is_before_visible && identity != self.identity,
-            (Found::BadChecksum | Found::NoStamp { .. }, Before::Unknown) => is_before_visible,
-            _ => false,
+        match found {
+            Found::Right { generation } => is_before_visible || expected.contains(&generation),
+            Found::Elsewhere { identity, .. } => is_before_visible && identity != self.identity,
+            Found::BadChecksum | Found::NoStamp { .. } => is_before_visible,
         }
     }
 }
@@ -465,13 +420,12 @@ impl Verdict {
 }
 
 fn write_text(generation: u64) -> String {
-    if generation == BEFORE { "the fill before the run".to_owned() } else { format!("write {generation}") }
+    format!("write {generation}")
 }
 
-fn expected_text(expected: &[u64], before: Before, identity: u64, offset: u64) -> String {
-    let one = |&generation: &u64| match before {
-        Before::Stamped if generation == BEFORE => "any stamped write".to_owned(),
-        Before::Unknown if generation == BEFORE => "what was there before".to_owned(),
+fn expected_text(expected: &[u64], identity: u64, offset: u64) -> String {
+    let one = |&generation: &u64| match generation {
+        BEFORE => "what was there before".to_owned(),
         _ => write_text(generation),
     };
     let writes: Vec<_> = expected.iter().map(one).collect();

@@ -258,6 +258,24 @@ pub struct TestReport {
     pub by_shard: Vec<JobReport>,
 }
 
+/// What a line of a report is about: a job, or a class of a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) name: String,
+    /// Its class.
+    pub(crate) class: String,
+    /// Shares of the class.
+    pub(crate) shares: u32,
+    pub(crate) options: JobOptions,
+}
+
+impl Load {
+    fn of(test: &TestJob) -> Load {
+        let TestJob { job, class, shares } = test;
+        Load { name: job.name.clone(), class: class.clone(), shares: *shares, options: JobOptions::of(job) }
+    }
+}
+
 /// What tells whether a text is a result, and of which form.
 #[derive(Deserialize)]
 struct Head {
@@ -296,10 +314,20 @@ impl TestReport {
     /// [`TestReport::with_options`].
     #[must_use]
     pub fn of(result: &TestResult) -> TestReport {
-        let RunResult { shards, backend, steady } = &result.run;
-        let total = |job: &TestJob| job_report(job, &result.run.total(&job.job.name), None);
-        let jobs = result.jobs.iter().map(total).collect();
-        let find = |name: &str| result.jobs.iter().find(|j| j.job.name == name);
+        let loads: Vec<Load> = result.jobs.iter().map(Load::of).collect();
+        TestReport {
+            interrupted: result.interrupted,
+            written_bytes: result.written_bytes,
+            max_write_reached: result.max_write_reached,
+            ..TestReport::of_run(&result.run, &loads)
+        }
+    }
+
+    /// The report of a run of these loads, of which nothing was written and nothing ended early.
+    pub(crate) fn of_run(run: &RunResult, loads: &[Load]) -> TestReport {
+        let RunResult { shards, backend, steady } = run;
+        let jobs = loads.iter().map(|load| job_report(load, &run.total(&load.name), None)).collect();
+        let find = |name: &str| loads.iter().find(|load| load.name == name);
         let by_shard = shards.iter().flat_map(|shard| {
             let report = |job: &JobResult| Some(job_report(find(&job.name)?, job, Some(shard.shard)));
             shard.jobs.iter().filter_map(report).collect::<Vec<_>>()
@@ -315,11 +343,11 @@ impl TestReport {
             backend_reason: backend.as_ref().map_or_else(String::new, |b| b.reason.clone()),
             shards: shards.len(),
             elapsed_s: shards.iter().map(|s| s.elapsed_ns).max().unwrap_or(0) as f64 / 1e9,
-            interrupted: result.interrupted,
-            written_bytes: result.written_bytes,
-            max_write_reached: result.max_write_reached,
+            interrupted: false,
+            written_bytes: 0,
+            max_write_reached: false,
             steady: *steady,
-            cpu_s_per_million_requests: result.run.cpu_s_per_million(),
+            cpu_s_per_million_requests: run.cpu_s_per_million(),
             jobs,
             by_shard: by_shard.collect(),
         }
@@ -376,18 +404,18 @@ impl TestReport {
     }
 }
 
-fn job_report(test_job: &TestJob, result: &JobResult, shard: Option<u16>) -> JobReport {
+fn job_report(load: &Load, result: &JobResult, shard: Option<u16>) -> JobReport {
     let directions = result.directions.as_deref();
     let of = |direction| DirectionReport::of(direction, result.elapsed_ns);
     let has_flushed = result.flushes.requests + result.flushes.errors > 0;
     JobReport {
-        name: test_job.job.name.clone(),
+        name: load.name.clone(),
         shard,
-        class: test_job.class.clone(),
-        shares: test_job.shares,
-        kind: test_job.job.kind.as_str().to_owned(),
-        request_bytes: test_job.job.request_bytes.into(),
-        job: JobOptions::of(&test_job.job),
+        class: load.class.clone(),
+        shares: load.shares,
+        kind: load.options.kind.clone(),
+        request_bytes: load.options.request_bytes,
+        job: load.options.clone(),
         requests: result.requests,
         bytes: result.bytes,
         errors: result.errors,

@@ -9,7 +9,7 @@
 //! is. A scenario that panics is one that failed, not the end of the others.
 //!
 //! # Limits
-//! [`run_all`] returns early when its control is stopped; what is under way then stays so until the process ends.
+//! [`run_all`] returns early when it is asked to stop; what is under way then stays so until the process ends.
 //!
 //! # Example
 //! See the module above.
@@ -26,7 +26,7 @@ use plimsoll_sim::scenario;
 
 use super::result::{Measured, RunResult};
 use super::user;
-use crate::load::Control;
+use crate::load::Stop;
 
 /// Threads that run scenarios.
 pub const WORKERS: usize = 2;
@@ -100,17 +100,17 @@ impl Finished {
     }
 }
 
-/// Runs tasks; `on_ready` gets each result, in the order of `tasks`. What was not run when `control` stopped is left
-/// out.
-pub fn run_all(tasks: Vec<Task>, control: &Control, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
+/// Runs tasks; `on_ready` gets each result, in the order of `tasks`. What was not run when `stop` was asked is
+/// left out.
+pub fn run_all(tasks: Vec<Task>, stop: &Stop, on_ready: &mut dyn FnMut(&Finished)) -> Vec<Finished> {
     let count = tasks.len();
     let tasks = Arc::new(tasks);
     let next = Arc::new(AtomicUsize::new(0));
     let (sender, receiver) = mpsc::channel();
     for _ in 0..WORKERS.min(count) {
-        let (tasks, next, sender, control) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), control.clone());
+        let (tasks, next, sender, stop) = (Arc::clone(&tasks), Arc::clone(&next), sender.clone(), stop.clone());
         std::thread::spawn(move || {
-            while !control.is_stopped() {
+            while !stop.is_asked() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(task) = tasks.get(at) else { return };
                 // Nobody listens any more after a stop.
@@ -122,7 +122,7 @@ pub fn run_all(tasks: Vec<Task>, control: &Control, on_ready: &mut dyn FnMut(&Fi
     }
     drop(sender);
     let (mut waiting, mut ready) = (BTreeMap::new(), Vec::with_capacity(count));
-    while ready.len() < count && !control.is_stopped() {
+    while ready.len() < count && !stop.is_asked() {
         match receiver.recv_timeout(PATIENCE) {
             Ok((at, finished)) => {
                 waiting.insert(at, finished);

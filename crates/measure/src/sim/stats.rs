@@ -6,7 +6,7 @@
 //! # How it works
 //! Runs of the same scenario with the same changes belong together. The interval is the mean plus and minus
 //! t * s / sqrt(n), where s is the sample's standard deviation and t the 97.5 % quantile of Student's t distribution
-//! with n - 1 degrees of freedom (tabulated to 30, then the next lower tabulated one, which is on the safe side).
+//! with n - 1 degrees of freedom ([`student_t`]).
 //!
 //! # Limits
 //! Figures are taken to be about normally distributed. A figure passes when it passes with every seed.
@@ -18,17 +18,10 @@
 //! assert!((half.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-9);
 //! ```
 
+use plimsoll_figures::series::student_t;
 use plimsoll_sim::scenario::Target;
 
 use super::run::Finished;
-
-/// 97.5 % quantiles of Student's t by degrees of freedom from 1 to 30 (any statistical table).
-const T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-];
-/// Beyond the table: from how many degrees of freedom on, and the quantile.
-const T_975_BEYOND: [(usize, f64); 4] = [(31, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)];
 
 /// A figure over several seeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +57,7 @@ pub fn mean_and_interval(values: &[f64]) -> Option<(f64, Option<f64>)> {
     }
     let mean = values.iter().sum::<f64>() / count;
     let freedom = values.len() - 1;
-    let beyond = || T_975_BEYOND.iter().rev().find(|(from, _)| freedom >= *from).map(|(_, t)| *t);
-    let t = freedom.checked_sub(1).and_then(|at| T_975.get(at).copied().or_else(beyond));
+    let t = (freedom > 0).then(|| student_t(freedom as f64));
     let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / freedom.max(1) as f64;
     Some((mean, t.map(|t| t * (variance / count).sqrt())))
 }

@@ -32,20 +32,17 @@ use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::Histogram;
 use plimsoll::{Class, ClassError, Classes, ShardOptions, Topology};
 use plimsoll_figures::units::format_bytes_binary;
-use plimsoll_files::job_reader;
-use plimsoll_files::jobs::Job;
-use plimsoll_files::sched_groups::SchedGroups;
 use plimsoll_files::setup::is_in_memory;
 use plimsoll_observe::trace::span::Origin;
 use serde::Serialize;
 
 use super::files::{length_of, make_in_memory};
-use super::{Storage, TestError, TestJob, TestOptions, TestResult, add_class, device, make_classes};
+use super::{Storage, TestError, TestOptions, add_class, device, make_classes};
 use crate::load::replay::{
     Places, ReplayClass, ReplayError, ReplayPlan, ReplayTotals, Replayed, Speed, Survey, replay,
 };
-use crate::load::{Control, Scratch};
-use crate::report::{JobOptions, Latency, TestReport};
+use crate::load::{Control, RunResult, Scratch};
+use crate::report::{JobOptions, Latency, Load, TestReport};
 
 /// Most classes that are kept apart.
 pub const CLASSES_MAX: usize = 64;
@@ -61,10 +58,8 @@ const SHARES: u32 = 100;
 /// What to replay, beside what every test needs.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Storage, shards, disk, classes. Its jobs are not run.
+    /// Storage, shards, disk. Of its jobs, if there are any, only the classes are used.
     pub test: TestOptions,
-    /// Whether the classes of its jobs are used.
-    pub has_job_file: bool,
     /// The trace.
     pub trace: PathBuf,
     /// How fast.
@@ -107,8 +102,11 @@ impl From<ClassError> for ReplayTestError {
 /// What a replay measured.
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
-    /// As of any test.
-    pub test: TestResult,
+    run: RunResult,
+    loads: Vec<Load>,
+    interrupted: bool,
+    written_bytes: u64,
+    max_write_reached: bool,
     /// What is a replay's own.
     pub figures: ReplayFigures,
 }
@@ -176,8 +174,7 @@ pub fn run(
     let reads_only = reads_only(options, &survey)?;
     let classes = Classes::new();
     let (lanes, class_at) = lanes(options, &survey, &classes)?;
-    let bounded = test.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
-    let control = bounded.as_ref().unwrap_or(control);
+    let control = &control.with_write_bound(test.max_write_bytes);
     let topology = Topology::new(test.shards, classes.clone(), vec![test.disk.clone()]).map_err(TestError::Topology)?;
     let is_device_written = matches!(test.storage, Storage::Device(_)) && !reads_only && !is_in_memory(test.backend);
     let _claim = is_device_written.then(|| device::claim(test.storage.path())).transpose()?;
@@ -185,7 +182,7 @@ pub fn run(
     let target = Target::make(options, &topology, needed_bytes)?;
     on_step("preparing files", None);
     target.fill(test, control)?;
-    if control.is_stopped() {
+    if control.stop.is_asked() {
         return Err(TestError::Interrupted.into());
     }
     let how = OpenOptions { write: !reads_only, create_new: false, direct: true, dsync: false, directory: false };
@@ -206,17 +203,27 @@ pub fn run(
     on_step("replaying", expected_ns(&plan));
     let replayed = replay(&plan, control)?;
     let figures = figures(options, &survey, &replayed, needed_bytes, target.len_bytes);
-    Ok(ReplayResult { test: result(&plan, &survey, &classes, replayed, control), figures })
+    Ok(ReplayResult {
+        run: replayed.run,
+        loads: loads(&plan, &survey, &classes),
+        interrupted: control.stop.is_asked(),
+        written_bytes: control.traffic.written_bytes(),
+        max_write_reached: control.traffic.is_write_bound_reached(),
+        figures,
+    })
 }
 
 /// The report of a replay: that of a test, whose jobs are the classes.
 #[must_use]
 pub fn report(result: &ReplayResult, options: &ReplayOptions) -> TestReport {
-    let mut report = TestReport::of(&result.test).with_options(&options.test);
+    let mut report = TestReport {
+        interrupted: result.interrupted,
+        written_bytes: result.written_bytes,
+        max_write_reached: result.max_write_reached,
+        ..TestReport::of_run(&result.run, &result.loads).with_options(&options.test)
+    };
     report.duration_s = options.duration_ns.map(|ns| ns as f64 / 1e9);
     for job in report.jobs.iter_mut().chain(&mut report.by_shard) {
-        job.kind = "replay".to_owned();
-        job.job = JobOptions { kind: "replay".to_owned(), request_bytes: job.request_bytes, ..JobOptions::default() };
         // A class that only reads has no writes worth a line.
         let is_empty = |requests: u64, errors: u64| requests + errors == 0;
         job.reads = job.reads.take().filter(|part| !is_empty(part.requests, part.errors));
@@ -256,11 +263,7 @@ fn lanes(
     survey: &Survey,
     classes: &Classes,
 ) -> Result<(Vec<ReplayClass>, BTreeMap<u16, usize>), ReplayTestError> {
-    let mut test = options.test.clone();
-    if !options.has_job_file {
-        test.jobs.jobs.clear();
-    }
-    make_classes(&test, classes)?;
+    make_classes(&options.test, classes)?;
     let mut by_name: BTreeMap<String, (u64, u32)> = BTreeMap::new();
     for (number, class) in &survey.classes {
         let shares = survey.names.classes.get(number).map_or(0, |named| named.shares);
@@ -402,35 +405,22 @@ fn figures(
     }
 }
 
-/// As a test's: a job for each class.
-fn result(plan: &ReplayPlan, survey: &Survey, classes: &Classes, replayed: Replayed, control: &Control) -> TestResult {
+/// A load for each class.
+fn loads(plan: &ReplayPlan, survey: &Survey, classes: &Classes) -> Vec<Load> {
     let table = classes.list();
-    let stand_in = stand_in();
-    let job = |(at, lane): (usize, &ReplayClass)| {
+    let load = |(at, lane): (usize, &ReplayClass)| {
         let mine = plan.class_at.iter().filter(|(_, place)| **place == at);
         let longest = mine.filter_map(|(number, _)| Some(survey.classes.get(number)?.longest_bytes)).max();
         let info = table.get(lane.class.index());
-        let mut job = stand_in.clone()?;
-        (job.name, job.request_bytes) = (lane.name.clone(), longest.unwrap_or(0));
-        Some(TestJob {
-            job,
+        let request_bytes = longest.unwrap_or(0).into();
+        Load {
+            name: lane.name.clone(),
             class: info.map_or_else(|| lane.name.clone(), |info| info.name.to_string()),
             shares: info.map_or(SHARES, |info| info.shares),
-        })
+            options: JobOptions { kind: "replay".to_owned(), request_bytes, ..JobOptions::default() },
+        }
     };
-    TestResult {
-        jobs: plan.classes.iter().enumerate().filter_map(job).collect(),
-        run: replayed.run,
-        interrupted: control.is_stopped(),
-        written_bytes: control.written_bytes(),
-        max_write_reached: control.is_write_bound_reached(),
-    }
-}
-
-/// A job whose name and length are filled in; what else it says is replaced in the report.
-fn stand_in() -> Option<Job> {
-    let text = "[{name: replay, type: randread, shards: all, shard_info: {parallelism: 1}}]";
-    job_reader::parse("replay", text, &SchedGroups::default()).ok()?.jobs.pop()
+    plan.classes.iter().enumerate().map(load).collect()
 }
 
 /// What the user should know of a replay, a sentence each.

@@ -207,8 +207,8 @@ pub fn measure_simulated(
 
 fn simulated_rig(disk: &SimulatedDisk, options: &TuneOptions, control: &Control) -> Result<SimRig, TuneError> {
     let (shards, data_bytes, seed) = (options.shards, options.data_bytes, options.seed);
-    let bounded = options.max_write_bytes.map(|max_write_bytes| control.with_write_bound(max_write_bytes));
-    SimRig::new(disk, shards, data_bytes, seed, bounded.as_ref().unwrap_or(control))
+    let Control { stop, traffic, .. } = control.with_write_bound(options.max_write_bytes);
+    SimRig::new(disk, shards, data_bytes, seed, stop, traffic)
 }
 
 /// What a record says of where a measurement takes place.
@@ -321,12 +321,9 @@ fn measure_disk(
     for (what, block) in [("reads", &header.read_block), ("writes", &header.write_block)] {
         observer.on_note(&format!("random {what} of {} bytes ({})", block.bytes, block.how));
     }
-    let bounded = options.max_write_bytes.map(|max_write_bytes| {
-        // The probes at the end write past the load generator.
-        let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
-        control.with_write_bound(max_write_bytes.saturating_sub(kept_bytes))
-    });
-    let control = bounded.as_ref().unwrap_or(control);
+    // The probes at the end write past the load generator.
+    let kept_bytes = recorder.written_before_bytes.saturating_add(costs::PROBE_MAX_BYTES);
+    let control = &control.with_write_bound(options.max_write_bytes.map(|max| max.saturating_sub(kept_bytes)));
     let meter = place.disk_number.map(|(major, minor)| ForeignMeter::new(&roots.proc, major, minor));
     let mut rig = DiskRig { topology, shard_options, spans, seed: options.seed, control, begin, meter, place: costs };
     conduct(&mut rig, recorder, observer)

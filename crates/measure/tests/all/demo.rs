@@ -125,7 +125,7 @@ impl Observer for StopAfterOneTurn {
 
     fn on_progress(&mut self, _fraction: f64) {
         if self.is_showing {
-            self.control.stop();
+            self.control.stop.ask();
         }
     }
 }
@@ -142,11 +142,11 @@ fn a_stopped_demo_shows_the_turns_that_it_made() {
 
 #[test]
 fn a_bound_inside_a_bound_takes_from_both() {
-    let outer = Control::default().with_write_bound(10 * MIB);
-    let inner = outer.with_write_bound(4 * MIB);
+    let outer = Control::default().with_write_bound(Some(10 * MIB));
+    let inner = outer.with_write_bound(Some(4 * MIB));
     assert_eq!(written_bytes(&inner, 8 * MIB), 4 * MIB);
-    assert!(inner.is_write_bound_reached() && !outer.is_write_bound_reached());
-    let inner = outer.with_write_bound(20 * MIB);
+    assert!(inner.traffic.is_write_bound_reached() && !outer.traffic.is_write_bound_reached());
+    let inner = outer.with_write_bound(Some(20 * MIB));
     assert_eq!(written_bytes(&inner, 8 * MIB), 6 * MIB, "what is left of the outer one");
-    assert!(inner.is_write_bound_reached() && outer.is_write_bound_reached());
+    assert!(inner.traffic.is_write_bound_reached() && outer.traffic.is_write_bound_reached());
 }

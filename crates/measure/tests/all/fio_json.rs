@@ -3,10 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use plimsoll::DiskSetup;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll_files::fio::{self, FioFile};
-use plimsoll_files::sched_groups::SchedGroups;
 use plimsoll_measure::fio_json::{FioJson, to_json};
 use plimsoll_measure::load::Control;
 use plimsoll_measure::test::{Storage, TestOptions, run};
@@ -41,19 +39,10 @@ iodepth=2
 /// Runs the jobs for a moment, on a backend that does nothing.
 fn result(file: &FioFile, bins: bool) -> Result<(Value, String), Box<dyn std::error::Error>> {
     let options = TestOptions {
-        jobs: file.jobs_for(2),
-        groups: SchedGroups::default(),
-        storage: Storage::of(Path::new("."))?,
-        overwrite: false,
-        destructive: false,
-        keep_files: false,
         shards: 2,
-        disk: DiskSetup::unlimited(),
         backend: Some(BackendKind::Null),
-        warmup_ns: 0,
         duration_ns: 20_000_000,
-        max_write_bytes: None,
-        seed: 1,
+        ..TestOptions::new(file.jobs_for(2), Storage::of(Path::new("."))?)
     };
     let result = run(&options, &Control::default(), &mut |_, _| {})?;
     let text = to_json(&result, &FioJson { file: Some(file), bins, unix_ms: 1_646_873_555_274 });

@@ -89,10 +89,10 @@ fn writers_end_at_the_bound_and_readers_go_on() {
         job("reads", Pattern::RandRead, 1).on_shard(0, target(&topology, "r")),
         job("writes", Pattern::RandWrite, 8).on_shard(0, target(&topology, "w")),
     ];
-    let control = Control::default().with_write_bound(100 * 4096 + 4095);
+    let control = Control::default().with_write_bound(Some(100 * 4096 + 4095));
     let bounded = Plan { duration_ns: 4 * DURATION_NS, ..plan(topology, BackendKind::Memory, jobs) };
     let result = run(&bounded, &control).unwrap();
-    assert_eq!((control.written_bytes(), control.is_write_bound_reached()), (100 * 4096, true));
+    assert_eq!((control.traffic.written_bytes(), control.traffic.is_write_bound_reached()), (100 * 4096, true));
     let (reads, writes) = (result.total("reads"), result.total("writes"));
     assert_eq!((writes.requests, writes.errors, reads.errors), (100, 0, 0));
     assert!(reads.elapsed_ns >= 4 * DURATION_NS && writes.elapsed_ns < reads.elapsed_ns);
@@ -164,7 +164,7 @@ fn a_short_file_is_written_once() {
         return;
     }
     scratch.fill(&[(path.clone(), 3 << 20)], Some(BackendKind::Pool), &control).unwrap();
-    assert_eq!(control.written_bytes(), 3 << 20);
+    assert_eq!(control.traffic.written_bytes(), 3 << 20);
 }
 
 fn test_options(text: &str, groups: &str) -> TestOptions {
@@ -172,20 +172,12 @@ fn test_options(text: &str, groups: &str) -> TestOptions {
         "" => sched_groups::SchedGroups::default(),
         text => sched_groups::parse("groups", text).expect("a text of this test"),
     };
+    let jobs = job_reader::parse("jobs", text, &groups).expect("a text of this test");
     TestOptions {
-        jobs: job_reader::parse("jobs", text, &groups).expect("a text of this test"),
         groups,
-        storage: Storage::of(".".as_ref()).expect("a text of this test"),
-        overwrite: false,
-        destructive: false,
-        keep_files: false,
-        shards: 1,
-        disk: DiskSetup::unlimited(),
         backend: Some(BackendKind::Memory),
-        warmup_ns: 0,
         duration_ns: 4 * DURATION_NS,
-        max_write_bytes: None,
-        seed: 1,
+        ..TestOptions::new(jobs, Storage::of(".".as_ref()).expect("a text of this test"))
     }
 }
 
@@ -237,7 +229,7 @@ fn mixes_have_their_proportion_exactly() {
             assert_eq!((total.requests, total.errors), (made, 0));
             assert_eq!(directions.reads.requests, made * u64::from(read_pct) / 100, "{pattern:?}");
             assert_eq!(directions.reads.requests + directions.writes.requests, made);
-            assert_eq!(control.written_bytes(), directions.writes.requests * 4096);
+            assert_eq!(control.traffic.written_bytes(), directions.writes.requests * 4096);
             assert_eq!(directions.reads.latency.count() + directions.writes.latency.count(), total.latency.count());
         }
     }
@@ -462,18 +454,18 @@ fn intervals_make_up_the_window() {
 #[test]
 fn a_display_sees_the_jobs_of_a_run() {
     let control = Control::default();
-    assert!(control.live().is_empty());
+    assert!(control.instruments.live().is_empty());
     let shown = control.clone();
     let plan =
         alone(BackendKind::Memory, vec![job("a", Pattern::RandRead, 2), job("b", Pattern::SeqRead, 1)], FOR_EVER_NS);
     let display = std::thread::spawn(move || {
         // However long it takes: the run goes on until this has seen it.
-        let mut jobs = shown.live();
+        let mut jobs = shown.instruments.live();
         while jobs.len() < 2 || jobs.iter().any(|job| job.requests == 0) {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            jobs = shown.live();
+            jobs = shown.instruments.live();
         }
-        shown.stop();
+        shown.stop.ask();
         jobs
     });
     run(&plan, &control).unwrap();
@@ -494,7 +486,7 @@ fn a_steady_run_ends_and_is_not_interrupted() {
     let plan = alone(BackendKind::Null, vec![paced], FOR_EVER_NS);
     let watched = run_watched(&plan, &watch, &control).unwrap();
     let steady = watched.steady.unwrap();
-    assert!(steady.attained && !control.is_stopped() && watched.total("paced").requests > 0, "{steady:?}");
+    assert!(steady.attained && !control.stop.is_asked() && watched.total("paced").requests > 0, "{steady:?}");
     // A run that is over before its window is full is not steady.
     let short = job("short", Pattern::RandRead, 2).shaped(|it| it.limit_requests = Some(9));
     let watched = run_watched(&alone(BackendKind::Null, vec![short], FOR_EVER_NS), &watch, &control).unwrap();

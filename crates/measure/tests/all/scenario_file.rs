@@ -5,7 +5,7 @@ use std::path::Path;
 use plimsoll_core::{LatencyGoal, Op};
 use plimsoll_files::scenario::{Scenario, ScenarioFile};
 use plimsoll_files::{Code, ConfigError};
-use plimsoll_measure::load::Control;
+use plimsoll_measure::load::Stop;
 use plimsoll_measure::sim::run::{Subject, Task, run_all};
 use plimsoll_sim::device::FaultKind;
 use plimsoll_sim::workload::{Load, Pattern, Spacing};
@@ -161,7 +161,7 @@ fn what_makes_no_scenario_is_refused() {
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_another() {
     let task = |seed| Task { subject: Subject::Own(Box::new(scenario(BASE))), changes: Vec::new(), seed };
-    let finished = run_all(vec![task(1), task(1), task(2)], &Control::default(), &mut |_| {});
+    let finished = run_all(vec![task(1), task(1), task(2)], &Stop::default(), &mut |_| {});
     let hashes: Vec<u64> = finished.iter().map(|run| run.result.as_ref().unwrap().log_hash).collect();
     assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2], "{hashes:?}");
     let result = finished[0].result.as_ref().unwrap();
@@ -189,7 +189,7 @@ fn a_class_that_only_waits_has_a_curve() {
         format!("{BASE}  - {{name: w, type: randread, shards: all, shard_info: {{parallelism: 1, shares: 1}}}}\n")
             .replace("shares: 800}", "shares: 800, limit_iops: 1}");
     let task = Task { subject: Subject::Own(Box::new(scenario(&text))), changes: Vec::new(), seed: 1 };
-    let finished = run_all(vec![task], &Control::default(), &mut |_| {});
+    let finished = run_all(vec![task], &Stop::default(), &mut |_| {});
     let series = &finished[0].result.as_ref().unwrap().series;
     let throughput = series.iter().find(|panel| panel.title == "Throughput by class").unwrap();
     assert!(throughput.curves.iter().any(|(name, _)| name == "query"), "{throughput:?}");

@@ -1,6 +1,5 @@
 //! Results of tests: what is printed is read again, and each type of job has its fields.
 
-use plimsoll::DiskSetup;
 use plimsoll::backend::choose::BackendKind;
 use plimsoll::core::Histogram;
 use plimsoll_files::job_reader::parse;
@@ -57,22 +56,14 @@ fn result() -> TestResult {
 }
 
 fn options() -> TestOptions {
-    let groups = SchedGroups::default();
     let text = "[{name: r, type: randread, shards: all, shard_info: {parallelism: 1}}]";
+    let jobs = parse("jobs.yaml", text, &SchedGroups::default()).expect("the job is well-formed");
     TestOptions {
-        jobs: parse("jobs.yaml", text, &groups).expect("the job is well-formed"),
-        groups,
-        storage: Storage::of(".".as_ref()).expect("a directory"),
-        overwrite: false,
-        destructive: false,
-        keep_files: false,
-        shards: 1,
-        disk: DiskSetup::unlimited(),
         backend: Some(BackendKind::Null),
         warmup_ns: 250_000,
         duration_ns: 1_000_000,
-        max_write_bytes: None,
         seed: 42,
+        ..TestOptions::new(jobs, Storage::of(".".as_ref()).expect("a directory"))
     }
 }
 

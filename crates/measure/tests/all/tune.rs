@@ -231,7 +231,7 @@ impl Observer for Listener {
         if let Some((phase, control)) = &self.stop_at
             && *phase == name
         {
-            control.stop();
+            control.stop.ask();
         }
     }
 
@@ -287,7 +287,7 @@ fn a_stop_keeps_what_was_measured_and_removes_the_files() {
 fn a_stop_before_the_beginning_measures_nothing() {
     let dir = Dir::new("stop-first");
     let control = Control::default();
-    control.stop();
+    control.stop.ask();
     let Some(report) = or_skip(measure(&options(&dir.0, None), &mut (), &control)) else { return };
     assert!(report.interrupted && figures(&report).iter().all(|(_, figure, ..)| figure.is_none()));
     assert!(dir.names().is_empty());
@@ -306,7 +306,7 @@ fn the_bound_on_writes_holds_and_says_what_it_cost() {
     let control = Control::default();
     let report = measure(&options, &mut (), &control).unwrap();
     assert!(report.written_bytes <= max_write_bytes, "{}", report.written_bytes);
-    assert_eq!(report.written_bytes, control.written_bytes());
+    assert_eq!(report.written_bytes, control.traffic.written_bytes());
     assert!(report.warnings.iter().any(|warning| warning.code == WarningCode::MaxWrite), "{:?}", report.warnings);
     // Reads are not bounded; how much of them a busy machine gets through is no matter here.
     assert!(report.read_bandwidth.is_some());

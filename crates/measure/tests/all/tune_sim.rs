@@ -475,7 +475,7 @@ fn a_bound_on_writes_holds_and_a_stop_ends_it() {
     impl Observer for Stopper {
         fn on_phase(&mut self, name: &str, _expected_s: f64) {
             if name == Phase::ReadIops.name() {
-                self.0.stop();
+                self.0.stop.ask();
             }
         }
     }

@@ -180,12 +180,6 @@ impl Reading {
     }
 }
 
-/// Whether iostat shows the device unless it is asked to: one that has done anything, and no partition.
-#[must_use]
-pub fn is_shown(disk: &DiskStats, facts: &Facts) -> bool {
-    is_used(&disk.counters) && !is_partition(&disk.name, facts)
-}
-
 /// Whether a device is a part of another: by its facts, or without any by its name.
 #[must_use]
 pub fn is_partition(name: &str, facts: &Facts) -> bool {
@@ -307,7 +301,5 @@ mod tests {
             let shown: Vec<&str> = interval.devices.iter().map(|device| device.device.as_str()).collect();
             assert_eq!(shown, expect);
         }
-        let shown: Vec<bool> = later.devices.iter().map(|disk| is_shown(disk, &facts)).collect();
-        assert_eq!(shown, [true, false, false, true, true, false]);
     }
 }

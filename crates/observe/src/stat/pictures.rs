@@ -177,12 +177,6 @@ impl Series {
         }
     }
 
-    /// Whether there is nothing to draw.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.curves.is_empty()
-    }
-
     /// One of [`PICTURES`] as charts; none for another name, or where nothing of it was observed.
     #[must_use]
     pub fn picture(&self, name: &str) -> Vec<Chart> {
@@ -195,12 +189,6 @@ impl Series {
         };
         let has_lines = |chart: &Chart| chart.layers.iter().any(|layer| matches!(layer, Layer::Line { .. }));
         charts.into_iter().filter(has_lines).collect()
-    }
-
-    /// All charts, in the order of [`PICTURES`].
-    #[must_use]
-    pub fn charts(&self) -> Vec<Chart> {
-        PICTURES.iter().flat_map(|name| self.picture(name)).collect()
     }
 
     fn all_samples(&self) -> impl Iterator<Item = &Sample> {

@@ -48,9 +48,7 @@ mod reader;
 pub(crate) use reader::is_record;
 pub use reader::{Recording, read};
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
 
 use super::host::{Host, Reading};
 use super::{DeviceFacts, Facts};
@@ -89,16 +87,6 @@ pub struct Writer<W: Write> {
     facts: Facts,
     /// Whether the last line may be there in part.
     is_torn: bool,
-}
-
-impl Writer<File> {
-    /// Begins a recording in a new file.
-    ///
-    /// # Errors
-    /// `AlreadyExists` where there is a file, and what else the system says.
-    pub fn create(path: &Path, host: &Host) -> io::Result<Writer<File>> {
-        Writer::new(OpenOptions::new().write(true).create_new(true).open(path)?, host)
-    }
 }
 
 impl<W: Write> Writer<W> {

@@ -427,7 +427,7 @@ impl Sums {
         used.sort_by_key(|(key, requests)| (std::cmp::Reverse(**requests), **key));
         let shift = |((file, disk, shift_bytes), requests): &(&(u32, u16, i64), &u64)| Shift {
             file: own.names.files.get(file).map_or_else(|| format!("file {file}"), |file| file.path.clone()),
-            disk: kernel.names.disks.get(disk).cloned().unwrap_or_else(|| format!("disk {disk}")),
+            disk: kernel.disk_name(*disk),
             shift_bytes: *shift_bytes,
             requests: **requests,
         };

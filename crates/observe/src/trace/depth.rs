@@ -3,8 +3,8 @@
 //! **Why.** A depth that is flat at a limit, or that grows while the bandwidth does not, says more than any percentile.
 //!
 //! **How.** [`Timeline`] divides the trace into at most [`BINS_MAX`] parts (module `parts`). A span adds its time to the
-//! parts that it touches: at its two ends directly, and to those between by the difference to the part before. So means
-//! are exact. [`Peak`] follows the depth itself: begins and ends are held back, sorted, and counted in order.
+//! parts that it touches, so means are exact. [`Peak`] follows the depth itself: begins and ends are held back, sorted, and
+//! counted in order.
 //!
 //! **Limits.** A begin that comes later than [`HELD_EDGES`] others that lie after it is counted out of its place; then
 //! the peak may be higher than what is told, and `Peak::late_edges` is not 0. One time stamp far away makes all parts
@@ -54,48 +54,22 @@ pub struct TimePoint {
     pub write_bytes_per_s: f64,
 }
 
-/// Time spent by pieces somewhere, in one part.
-#[derive(Clone, Copy, Default)]
-struct Stay {
-    /// Of pieces that begin or end in it.
-    partial_ns: u64,
-    /// Pieces that are there from this part on through whole parts, less those that no longer are.
-    change: i64,
-}
-
+/// What was in one part: time spent by all pieces together, and bytes.
 #[derive(Clone, Copy, Default)]
 struct Bin {
-    queue: Stay,
-    device: Stay,
+    queue_ns: u64,
+    device_ns: u64,
     read_bytes: u64,
     write_bytes: u64,
 }
 
-impl Bin {
-    const fn stays(&mut self) -> [&mut Stay; 2] {
-        [&mut self.queue, &mut self.device]
-    }
-}
-
 impl Sum for Bin {
-    fn plus(mut self, mut other: Bin) -> Bin {
-        for (stay, more) in self.stays().into_iter().zip(other.stays()) {
-            stay.partial_ns = stay.partial_ns.saturating_add(more.partial_ns);
-        }
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
-        self
-    }
-
-    /// All time in the parts, and nothing in the differences.
-    fn settle(bins: &mut [Bin], length_ns: u64) {
-        let mut depths = [0_i64; 2];
-        for bin in bins {
-            for (stay, depth) in bin.stays().into_iter().zip(&mut depths) {
-                *depth += std::mem::take(&mut stay.change);
-                let whole_ns = u64::try_from(*depth).unwrap_or(0).saturating_mul(length_ns);
-                stay.partial_ns = stay.partial_ns.saturating_add(whole_ns);
-            }
+    fn plus(self, other: Bin) -> Bin {
+        Bin {
+            queue_ns: self.queue_ns.saturating_add(other.queue_ns),
+            device_ns: self.device_ns.saturating_add(other.device_ns),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            write_bytes: self.write_bytes.saturating_add(other.write_bytes),
         }
     }
 }
@@ -109,19 +83,17 @@ pub struct Timeline {
 impl Timeline {
     /// A piece was in the queue from `from_ns` to `to_ns`; nothing where it ends before it begins.
     pub fn in_queue(&mut self, from_ns: u64, to_ns: u64) {
-        self.stay(from_ns, to_ns, |bin| &mut bin.queue);
+        self.bins.spread(from_ns, to_ns, |bin, ns| bin.queue_ns = bin.queue_ns.saturating_add(ns));
     }
 
     /// The same for the device.
     pub fn in_device(&mut self, from_ns: u64, to_ns: u64) {
-        self.stay(from_ns, to_ns, |bin| &mut bin.device);
+        self.bins.spread(from_ns, to_ns, |bin, ns| bin.device_ns = bin.device_ns.saturating_add(ns));
     }
 
     /// So many bytes have been moved at `time_ns`.
     pub fn moved(&mut self, time_ns: u64, is_read: bool, len_bytes: u64) {
-        self.bins.reach(time_ns, time_ns);
-        let number = self.bins.number(time_ns);
-        if let Some(bin) = self.bins.get_mut(number) {
+        if let Some(bin) = self.bins.at(time_ns) {
             let sum = if is_read { &mut bin.read_bytes } else { &mut bin.write_bytes };
             *sum = sum.saturating_add(len_bytes);
         }
@@ -135,39 +107,12 @@ impl Timeline {
         let point = |(begin_ns, bin): (u64, Bin)| TimePoint {
             from_ns: begin_ns.saturating_sub(zero_ns),
             length_ns,
-            queue_depth: bin.queue.partial_ns as f64 / length_ns as f64,
-            device_depth: bin.device.partial_ns as f64 / length_ns as f64,
+            queue_depth: bin.queue_ns as f64 / length_ns as f64,
+            device_depth: bin.device_ns as f64 / length_ns as f64,
             read_bytes_per_s: per_second(bin.read_bytes),
             write_bytes_per_s: per_second(bin.write_bytes),
         };
-        self.bins.settled().into_iter().map(point).collect()
-    }
-
-    fn stay(&mut self, from_ns: u64, to_ns: u64, of: impl Fn(&mut Bin) -> &mut Stay) {
-        if to_ns <= from_ns {
-            return;
-        }
-        // The nanosecond before the end, so that an end on a border does not reach into the next part.
-        self.bins.reach(from_ns, to_ns - 1);
-        let (from, to) = (self.bins.number(from_ns), self.bins.number(to_ns - 1));
-        let length_ns = self.bins.length_ns();
-        let into_ns = |time_ns: u64| time_ns & (length_ns - 1);
-        let mut add = |number: u64, partial_ns: u64, change: i64| {
-            if let Some(bin) = self.bins.get_mut(number) {
-                let stay = of(bin);
-                stay.partial_ns = stay.partial_ns.saturating_add(partial_ns);
-                stay.change += change;
-            }
-        };
-        if from == to {
-            return add(from, to_ns - from_ns, 0);
-        }
-        add(from, length_ns - into_ns(from_ns), 0);
-        add(to, into_ns(to_ns - 1) + 1, 0);
-        if from + 1 < to {
-            add(from + 1, 0, 1);
-            add(to, 0, -1);
-        }
+        self.bins.all().into_iter().map(point).collect()
     }
 }
 

@@ -17,9 +17,6 @@ const FIRST_SHIFT: u32 = 10;
 pub(super) trait Sum: Copy + Default {
     /// Both together.
     fn plus(self, other: Self) -> Self;
-
-    /// Makes each of `parts`, of this length, complete in itself, so that two can be put together.
-    fn settle(_parts: &mut [Self], _length_ns: u64) {}
 }
 
 /// See the module's documentation. `MAX` is at least 2.
@@ -43,25 +40,47 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
         1 << self.shift
     }
 
+    /// The parts with their begin in ns.
+    pub(super) fn all(&self) -> Vec<(u64, T)> {
+        (self.first..).map(|number| number << self.shift).zip(self.parts.iter().copied()).collect()
+    }
+
+    /// The part that `time_ns` lies in.
+    pub(super) fn at(&mut self, time_ns: u64) -> Option<&mut T> {
+        self.reach(time_ns, time_ns);
+        let number = self.number(time_ns);
+        self.get_mut(number)
+    }
+
+    /// Tells `add` each part that the time from `from_ns` to `to_ns` touches, and how much of it lies there, in ns; none where
+    /// it ends before it begins.
+    pub(super) fn spread(&mut self, from_ns: u64, to_ns: u64, mut add: impl FnMut(&mut T, u64)) {
+        if to_ns <= from_ns {
+            return;
+        }
+        // The nanosecond before the end, so that an end on a border does not reach into the next part.
+        self.reach(from_ns, to_ns - 1);
+        let length_ns = self.length_ns();
+        for number in self.number(from_ns)..=self.number(to_ns - 1) {
+            let begin_ns = number * length_ns;
+            let within_ns = to_ns.min(begin_ns.saturating_add(length_ns)) - from_ns.max(begin_ns);
+            if let Some(part) = self.get_mut(number) {
+                add(part, within_ns);
+            }
+        }
+    }
+
     /// Number of the part that a time lies in.
-    pub(super) fn number(&self, time_ns: u64) -> u64 {
+    fn number(&self, time_ns: u64) -> u64 {
         time_ns >> self.shift
     }
 
-    /// The part of a number, if there is one.
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+    fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         self.parts.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// The parts, each complete in itself, with their begin in ns.
-    pub(super) fn settled(&self) -> Vec<(u64, T)> {
-        let mut parts = self.parts.clone();
-        T::settle(&mut parts, self.length_ns());
-        (self.first..).map(|number| number << self.shift).zip(parts).collect()
-    }
-
     /// Has parts for this range of time.
-    pub(super) fn reach(&mut self, from_ns: u64, to_ns: u64) {
+    fn reach(&mut self, from_ns: u64, to_ns: u64) {
         if self.parts.is_empty() {
             self.first = self.number(from_ns);
         }
@@ -84,8 +103,6 @@ impl<T: Sum, const MAX: usize> Parts<T, MAX> {
 
     /// Puts parts together in pairs.
     pub(super) fn halve(&mut self) {
-        let length_ns = self.length_ns();
-        T::settle(&mut self.parts, length_ns);
         if self.first % 2 == 1 {
             self.parts.insert(0, T::default());
         }

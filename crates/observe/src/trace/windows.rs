@@ -48,9 +48,7 @@ pub struct Windows {
 impl Windows {
     /// A value belongs to `time_ns`.
     pub fn add(&mut self, time_ns: u64, value: f64) {
-        self.parts.reach(time_ns, time_ns);
-        let number = self.parts.number(time_ns);
-        if let Some(part) = self.parts.get_mut(number) {
+        if let Some(part) = self.parts.at(time_ns) {
             part.count += 1;
             part.sum += value;
         }
@@ -58,18 +56,7 @@ impl Windows {
 
     /// Something was there from `from_ns` to `to_ns`; nothing where it ends before it begins.
     pub fn stay(&mut self, from_ns: u64, to_ns: u64) {
-        if to_ns <= from_ns {
-            return;
-        }
-        self.parts.reach(from_ns, to_ns - 1);
-        let length_ns = self.length_ns();
-        for number in self.parts.number(from_ns)..=self.parts.number(to_ns - 1) {
-            let begin_ns = number * length_ns;
-            let end_ns = begin_ns.saturating_add(length_ns);
-            if let Some(part) = self.parts.get_mut(number) {
-                part.stay_ns += (to_ns.min(end_ns) - from_ns.max(begin_ns)) as f64;
-            }
-        }
+        self.parts.spread(from_ns, to_ns, |part, within_ns| part.stay_ns += within_ns as f64);
     }
 
     /// Length of a part in ns.
@@ -88,7 +75,7 @@ impl Windows {
     /// Parts with their begin in ns.
     #[must_use]
     pub fn parts(&self) -> Vec<(u64, Part)> {
-        self.parts.settled()
+        self.parts.all()
     }
 
     /// Means of parts that hold values, in the order of time.

@@ -7,10 +7,9 @@ use plimsoll_files::jobs::{
     Content, Job, JobClass, JobKind, MAX_BATCH, MAX_IOV_COUNT, MAX_PARALLELISM, MAX_REQUEST_BYTES, MAX_REQUESTS_PER_S,
 };
 use plimsoll_files::sched_groups::MAX_SHARES;
-use plimsoll_files::setup::parse_capacity_scale;
+use plimsoll_files::setup::{ModelChoice, parse_capacity_scale};
 
 use crate::experiment::Situation;
-use crate::experiment::old_defaults::ModelChoice;
 
 /// Lengths of requests are multiples of this.
 const REQUEST_UNIT_BYTES: u64 = 512;
@@ -181,7 +180,7 @@ impl Setting {
             (Key::Shards, Value::Whole(shards)) => situation.options.shards = u16::try_from(shards).unwrap_or(u16::MAX),
             (Key::IoQueues, Value::Whole(queues)) => situation.choice.num_io_queues = u16::try_from(queues).ok(),
             (_, Value::Goal(goal)) => situation.choice.latency_goal = Some(goal),
-            (_, Value::Model(model)) => situation.model = model,
+            (_, Value::Model(model)) => situation.choice.model = model,
             (_, Value::Mode(mode)) => situation.choice.mode = mode,
             (_, Value::Scale(control)) => situation.choice.control = Some(control),
             _ => return self.apply_to_jobs(situation),
@@ -305,7 +304,7 @@ mod tests {
     fn settings_reach_the_run() {
         assert_eq!(set("shards", "3").unwrap().options.shards, 3);
         assert_eq!(set("latency-goal", "1.5").unwrap().choice.latency_goal, Some(LatencyGoal::Ns(1_500_000)));
-        assert_eq!(set("model", "old-defaults").unwrap().model, ModelChoice::OldDefaults);
+        assert_eq!(set("model", "old-defaults").unwrap().choice.model, ModelChoice::OldDefaults);
         assert_eq!(set("mode", "depth:32").unwrap().choice.mode, DiskMode::Depth { max_io_requests: 32 });
         assert_eq!(set("capacity_scale", "off").unwrap().choice.control, Some(ControlConfig::OFF));
     }

@@ -39,9 +39,6 @@ pub enum Need {
 }
 
 impl Need {
-    /// All of them.
-    pub const ALL: [Need; 4] = [Need::Cpu, Need::Capacity, Need::ReadIops, Need::WriteBandwidth];
-
     /// As on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -16,7 +16,7 @@ use plimsoll_show::table::{Table, known};
 use super::ratios::Verdict;
 use super::{Cell, Comparison, FigureRow};
 use crate::instance::economics::money;
-use crate::instance::figures;
+use crate::instance::{figures, variant_name};
 
 /// What the marks of [`Comparison::ratio_text`] mean.
 pub const MARKS: &str = "In brackets the 95 % interval. + better, - worse: the interval leaves out 1. ? no evidence: \
@@ -37,7 +37,7 @@ impl Comparison {
                 known(cell.ratio),
                 known(cell.ratio_interval.map(|[low, _]| low)),
                 known(cell.ratio_interval.map(|[_, high]| high)),
-                verdict_name(cell.verdict).to_owned(),
+                variant_name(cell.verdict),
                 known(cell.missing.as_ref()),
             ]
         };
@@ -305,19 +305,5 @@ fn ratio_digits(ratio: f64) -> String {
         below if below < 99.95 => format!("{ratio:.1}"),
         below if below < 1e6 => format!("{ratio:.0}"),
         _ => format!("{ratio:.1e}"),
-    }
-}
-
-fn verdict_name(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Base => "base",
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::Open => "open",
-        Verdict::Scattered => "scattered",
-        Verdict::NoInterval => "no_interval",
-        Verdict::Counted => "counted",
-        Verdict::Property => "property",
-        Verdict::Missing => "missing",
     }
 }

@@ -13,7 +13,7 @@
 //! **Example.**
 //!
 //! ```text
-//! let ended = child::start(Command::new("stress-ng").arg("--version"))?.wait(Duration::from_secs(5), &control);
+//! let ended = child::start(Command::new("stress-ng").arg("--version"))?.wait(Duration::from_secs(5), &stop);
 //! if let Exit::Success = ended.exit { println!("{}", ended.stdout) }
 //! ```
 
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::load::Control;
+use crate::load::Stop;
 
 /// How often somebody looks whether the program has ended.
 const STEP: Duration = Duration::from_millis(20);
@@ -84,13 +84,13 @@ pub(super) fn start(command: &mut Command) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Waits for the end, at most `limit`, and ends the program where it or `control` makes an end.
-    pub(super) fn wait(mut self, limit: Duration, control: &Control) -> Ended {
+    /// Waits for the end, at most `limit`, and ends the program where it or `stop` makes an end.
+    pub(super) fn wait(mut self, limit: Duration, stop: &Stop) -> Ended {
         let started = Instant::now();
         let forced = loop {
             if self.has_ended() {
                 break None;
-            } else if control.is_stopped() {
+            } else if stop.is_asked() {
                 break Some(Exit::Stopped);
             } else if started.elapsed() >= limit {
                 break Some(Exit::Late);
@@ -165,7 +165,7 @@ mod tests {
     fn what_is_printed_and_how_it_ends() {
         let cases = [("echo out; echo err >&2", Exit::Success), ("echo out; echo err >&2; exit 3", Exit::Failure)];
         for (script, expected) in cases {
-            let ended = start(&mut shell(script)).unwrap().wait(LIMIT, &Control::default());
+            let ended = start(&mut shell(script)).unwrap().wait(LIMIT, &Stop::default());
             let expected = (expected, "out\n", "err\n");
             assert_eq!((ended.exit, ended.stdout.as_str(), ended.stderr.as_str()), expected, "{script}");
         }
@@ -179,15 +179,15 @@ mod tests {
 
     #[test]
     fn a_limit_and_a_stop_end_the_whole_group() {
-        let stopped = Control::default();
-        stopped.stop();
+        let stopped = Stop::default();
+        stopped.ask();
         // The second is deaf to requests.
-        for (script, control, limit, expected) in [
-            ("sleep 600 & echo $!; wait", Control::default(), Duration::from_millis(200), Exit::Late),
-            ("trap '' TERM; sleep 600 & echo $!; wait", Control::default(), Duration::from_millis(200), Exit::Late),
+        for (script, stop, limit, expected) in [
+            ("sleep 600 & echo $!; wait", Stop::default(), Duration::from_millis(200), Exit::Late),
+            ("trap '' TERM; sleep 600 & echo $!; wait", Stop::default(), Duration::from_millis(200), Exit::Late),
             ("sleep 600 & echo $!; wait", stopped, LIMIT, Exit::Stopped),
         ] {
-            let ended = start(&mut shell(script)).unwrap().wait(limit, &control);
+            let ended = start(&mut shell(script)).unwrap().wait(limit, &stop);
             assert_eq!(ended.exit, expected, "{script}");
             let pid = ended.stdout.trim();
             // A slow machine may not have started the sleep yet, or not have buried it.
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn children_do_not_outlive_a_leader_that_ends_by_itself() {
-        let ended = start(&mut shell("sleep 600 & echo $!")).unwrap().wait(LIMIT, &Control::default());
+        let ended = start(&mut shell("sleep 600 & echo $!")).unwrap().wait(LIMIT, &Stop::default());
         assert_eq!(ended.exit, Exit::Success);
         let patience = Instant::now();
         while is_alive(ended.stdout.trim()) && patience.elapsed() < LIMIT {
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn endless_output_is_cut() {
         let script = "head -c 5000000 /dev/zero | tr '\\0' a";
-        let ended = start(&mut shell(script)).unwrap().wait(LIMIT, &Control::default());
+        let ended = start(&mut shell(script)).unwrap().wait(LIMIT, &Stop::default());
         assert_eq!(ended.stdout.len() as u64, OUTPUT_BYTES_MAX);
     }
 }

@@ -111,7 +111,7 @@ fn sort() -> Work {
 mod tests {
     use super::*;
     use crate::instance::figures;
-    use crate::load::Control;
+    use crate::load::Stop;
 
     #[test]
     fn a_product_is_the_product() {
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn every_kernel_has_its_figures() {
-        let control = Control::default();
-        let sampling = Sampling { samples: 2, sample_ns: 1, control: &control };
+        let stop = Stop::default();
+        let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
         let part = run(&sampling, &[0, 0], &mut ());
         assert_eq!((part.figures.len(), &part.missing), (MEASUREMENTS, &Vec::new()));
         for (key, figure) in &part.figures {
             assert!(figures::kind(key).is_some(), "{key}");
             assert!(figure.samples.len() == 2 && figure.value > 0.0, "{key}: {figure:?}");
         }
-        control.stop();
-        let sampling = Sampling { samples: 2, sample_ns: 1, control: &control };
+        stop.ask();
+        let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
         assert_eq!(run(&sampling, &[0], &mut ()).missing.len(), MEASUREMENTS);
     }
 }

@@ -20,7 +20,7 @@
 //! use plimsoll_measure::instance::measure::iperf3::Peer;
 //! let peer: Peer = "10.1.87.25:5202".parse()?;
 //! assert_eq!((peer.host.as_str(), peer.port), ("10.1.87.25", 5202));
-//! // measure(Some(&peer), 30_000_000_000, &Control::default())
+//! // measure(Some(&peer), 30_000_000_000, &Stop::default())
 //! # Ok::<(), plimsoll_measure::instance::measure::iperf3::PeerError>(())
 //! ```
 
@@ -37,7 +37,7 @@ use thiserror::Error;
 
 use super::child::{self, Ended, Exit, Running};
 use super::{Figure, INTERRUPTED, Part};
-use crate::load::Control;
+use crate::load::Stop;
 
 mod report;
 
@@ -120,14 +120,14 @@ impl fmt::Display for Peer {
 /// What cannot be measured is `missing`: all of it under `network` where iperf3 is not installed or the peer does not
 /// answer, else by figure.
 #[must_use]
-pub fn measure(peer: Option<&Peer>, budget_ns: u64, control: &Control) -> Part {
-    Measurement { program: "iperf3".into(), peer, control }.measure(budget_ns)
+pub fn measure(peer: Option<&Peer>, budget_ns: u64, stop: &Stop) -> Part {
+    Measurement { program: "iperf3".into(), peer, stop }.measure(budget_ns)
 }
 
 struct Measurement<'a> {
     program: PathBuf,
     peer: Option<&'a Peer>,
-    control: &'a Control,
+    stop: &'a Stop,
 }
 
 /// Why a run brought nothing.
@@ -293,7 +293,7 @@ impl Measurement<'_> {
         let Some(server) = self.peer.or(local) else { return Err(Failure::Stopped) };
         let mut tries = if self.peer.is_none() { TRIES } else { 1 };
         loop {
-            if self.control.is_stopped() {
+            if self.stop.is_asked() {
                 return Err(Failure::Stopped);
             }
             let result = self.client(server, plan, streams, args).and_then(|ended| self.read(server, &ended, read));
@@ -324,7 +324,7 @@ impl Measurement<'_> {
         let mut command = Command::new(&self.program);
         command.args(["-c", &server.host, "-p", &port, "-J", "-t", &seconds, "-P", &streams]).args(args);
         let limit = Duration::from_secs(plan.seconds + plan.omitted) + SPARE;
-        let ended = start(&mut command)?.wait(limit, self.control);
+        let ended = start(&mut command)?.wait(limit, self.stop);
         match ended.exit {
             Exit::Stopped => Err(Failure::Stopped),
             Exit::Late => {

@@ -189,7 +189,7 @@ fn sattolo(length: usize) -> Result<Vec<u32>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Control;
+    use crate::load::Stop;
 
     #[test]
     fn a_chase_goes_through_every_line() {
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn figures_are_there_for_a_small_machine() {
-        let control = Control::default();
-        let sampling = Sampling { samples: 2, sample_ns: 1, control: &control };
+        let stop = Stop::default();
+        let sampling = Sampling { samples: 2, sample_ns: 1, stop: &stop };
         let machine = Machine { available_bytes: Some(64 << 20), ..Machine::default() };
         let part = run(&sampling, &[0, 0], &machine, &mut ());
         assert_eq!((part.figures.len(), part.missing.len(), part.warnings.len()), (MEASUREMENTS, 0, 1));

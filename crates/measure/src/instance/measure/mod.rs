@@ -309,7 +309,7 @@ impl Session<'_> {
         let mut part = Part::default();
         let left_out = if self.options.skip.contains(&group) {
             Some("left out (--skip)")
-        } else if self.control.is_stopped() {
+        } else if self.control.stop.is_asked() {
             Some(INTERRUPTED)
         } else if matches!(group, Group::Disk | Group::Submission) && self.options.disk.is_none() {
             Some("no storage was named: pass --storage DIR, a directory on the disk to be measured")
@@ -325,7 +325,7 @@ impl Session<'_> {
         let sampling = |measurements: usize| Sampling {
             samples: budgets.samples.max(1),
             sample_ns: budgets.sample_ns(group, measurements),
-            control: self.control,
+            stop: &self.control.stop,
         };
         Ok(match (group, &self.options.disk) {
             (Group::Disk, Some(disk)) => {
@@ -344,9 +344,11 @@ impl Session<'_> {
             (Group::Timer, _) => timer::run(&sampling(1), budgets.of_ns(group), &self.cpus, observer),
             (Group::StressNg, disk) => {
                 let directory = disk.as_ref().map_or_else(std::env::temp_dir, |disk| disk.directory.clone());
-                stress_ng::measure(&directory, budgets.of_ns(group), self.control)
+                stress_ng::measure(&directory, budgets.of_ns(group), &self.control.stop)
             }
-            (Group::Network, _) => iperf3::measure(self.options.peer.as_ref(), budgets.of_ns(group), self.control),
+            (Group::Network, _) => {
+                iperf3::measure(self.options.peer.as_ref(), budgets.of_ns(group), &self.control.stop)
+            }
         })
     }
 }

@@ -20,7 +20,7 @@ use plimsoll::sys::clock::now_ns;
 use plimsoll::sys::pin;
 
 use super::INTERRUPTED;
-use crate::load::Control;
+use crate::load::Stop;
 
 /// A round of work; answers how much it was, in what the figure counts.
 pub(super) type Work = Box<dyn FnMut() -> f64>;
@@ -33,7 +33,7 @@ pub(super) struct Sampling<'a> {
     /// Length of each.
     pub(super) sample_ns: u64,
     /// Ends it early.
-    pub(super) control: &'a Control,
+    pub(super) stop: &'a Stop,
 }
 
 /// Work per second of all processors `cpus` together, in each sample; each thread makes its own with `make`.
@@ -65,7 +65,7 @@ pub(super) fn rates(
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|result| result.unwrap_or_else(|_| Err("a measuring thread panicked".to_owned()))).collect()
     });
-    if sampling.control.is_stopped() {
+    if sampling.stop.is_asked() {
         return Err(INTERRUPTED.to_owned());
     }
     if let Some(reason) = gate.reason() {
@@ -102,7 +102,7 @@ fn sample(sampling: &Sampling<'_>, work: &mut Work) -> f64 {
     let begin_ns = now_ns();
     let mut amount = 0.0;
     loop {
-        if sampling.control.is_stopped() {
+        if sampling.stop.is_asked() {
             return 0.0;
         }
         amount += work();
@@ -184,31 +184,31 @@ mod tests {
         vec![pin::allowed_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or(0); threads]
     }
 
-    fn sampling(control: &Control) -> Sampling<'_> {
-        Sampling { samples: 3, sample_ns: 1_000_000, control }
+    fn sampling(stop: &Stop) -> Sampling<'_> {
+        Sampling { samples: 3, sample_ns: 1_000_000, stop }
     }
 
     #[test]
     fn every_sample_holds_the_work_of_all_threads() {
-        let control = Control::default();
+        let stop = Stop::default();
         for threads in [1, 4] {
             let make = || Ok(Box::new(|| 1.0) as Work);
-            let rates = rates(&sampling(&control), &cpus(threads), &make).unwrap();
+            let rates = rates(&sampling(&stop), &cpus(threads), &make).unwrap();
             assert!(rates.len() == 3 && rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
         }
     }
 
     #[test]
     fn nobody_waits_for_a_thread_that_failed_or_was_stopped() {
-        let control = Control::default();
+        let stop = Stop::default();
         let count = std::sync::atomic::AtomicUsize::new(0);
         let make = || match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
             2 => Err("no memory".to_owned()),
             _ => Ok(Box::new(|| 1.0) as Work),
         };
-        assert_eq!(rates(&sampling(&control), &cpus(4), &make), Err("no memory".to_owned()));
-        control.stop();
+        assert_eq!(rates(&sampling(&stop), &cpus(4), &make), Err("no memory".to_owned()));
+        stop.ask();
         let make = || Ok(Box::new(|| 1.0) as Work);
-        assert_eq!(rates(&sampling(&control), &cpus(4), &make), Err(INTERRUPTED.to_owned()));
+        assert_eq!(rates(&sampling(&stop), &cpus(4), &make), Err(INTERRUPTED.to_owned()));
     }
 }

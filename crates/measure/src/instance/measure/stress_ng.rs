@@ -35,7 +35,7 @@ use thiserror::Error;
 
 use super::child::{self, Exit};
 use super::{Figure, INTERRUPTED, Part, figures};
-use crate::load::Control;
+use crate::load::Stop;
 
 /// The stressors, as published comparisons list them.
 pub const STRESSORS: [&str; 9] = ["cache", "cpu", "dentry", "icache", "matrix", "memcpy", "qsort", "timer", "tsc"];
@@ -147,8 +147,8 @@ impl Metric {
 /// It takes about `budget_ns`, at least 9 s. What cannot be measured is `missing`: all of it under `stress_ng` where
 /// stress-ng is not installed or the measurement is stopped before anything was measured, else by stressor.
 #[must_use]
-pub fn measure(directory: &Path, budget_ns: u64, control: &Control) -> Part {
-    Runs::planned("stress-ng".into(), budget_ns, control).measure(directory)
+pub fn measure(directory: &Path, budget_ns: u64, stop: &Stop) -> Part {
+    Runs::planned("stress-ng".into(), budget_ns, stop).measure(directory)
 }
 
 /// What a measurement goes through.
@@ -157,7 +157,7 @@ struct Runs<'a> {
     rounds: u64,
     seconds: u64,
     budget: Duration,
-    control: &'a Control,
+    stop: &'a Stop,
 }
 
 /// Why a stressor has no figure.
@@ -177,11 +177,11 @@ struct Collected {
 
 impl Runs<'_> {
     /// As many rounds as there is time for runs of at least a second.
-    fn planned(program: PathBuf, budget_ns: u64, control: &Control) -> Runs<'_> {
+    fn planned(program: PathBuf, budget_ns: u64, stop: &Stop) -> Runs<'_> {
         let runs_max = budget_ns / SECOND_NS / STRESSORS.len() as u64;
         let rounds = runs_max.clamp(1, ROUNDS);
         let seconds = (runs_max / rounds).max(1);
-        Runs { program, rounds, seconds, budget: Duration::from_nanos(budget_ns), control }
+        Runs { program, rounds, seconds, budget: Duration::from_nanos(budget_ns), stop }
     }
 
     fn measure(&self, directory: &Path) -> Part {
@@ -238,7 +238,7 @@ impl Runs<'_> {
 
     /// One run of one stressor.
     fn run(&self, private: &Path, name: &str) -> Result<(Stressor, Option<String>), Failure> {
-        if self.control.is_stopped() {
+        if self.stop.is_asked() {
             return Err(Failure::Stopped);
         }
         let yaml = private.join("metrics.yaml");
@@ -252,7 +252,7 @@ impl Runs<'_> {
             _ => Failure::Other(format!("stress-ng cannot be started: {error}")),
         })?;
         let limit = Duration::from_secs(self.seconds) + SPARE;
-        let ended = running.wait(limit, self.control);
+        let ended = running.wait(limit, self.stop);
         match ended.exit {
             Exit::Stopped => return Err(Failure::Stopped),
             Exit::Late => return Err(Failure::Other(format!("it did not end within {} s", limit.as_secs()))),
@@ -402,8 +402,8 @@ metrics:
         for (budget_s, expected) in
             [(0, (1, 1)), (9, (1, 1)), (18, (2, 1)), (27, (3, 1)), (60, (3, 2)), (90, (3, 3)), (600, (3, 22))]
         {
-            let control = Control::default();
-            let runs = Runs::planned(PathBuf::new(), budget_s * SECOND_NS, &control);
+            let stop = Stop::default();
+            let runs = Runs::planned(PathBuf::new(), budget_s * SECOND_NS, &stop);
             assert_eq!((runs.rounds, runs.seconds), expected, "{budget_s} s");
         }
     }
@@ -425,14 +425,14 @@ metrics:
 
     /// Measures with a script in the place of stress-ng, which finds the name of the stressor in `$1` and the file in
     /// `$7`; and whether it left anything.
-    fn with_script(script: &str, budget_ns: u64, control: &Control) -> Part {
+    fn with_script(script: &str, budget_ns: u64, stop: &Stop) -> Part {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("stress-ng");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let scratch = directory.path().join("scratch");
         std::fs::create_dir(&scratch).unwrap();
-        let part = Runs::planned(program, budget_ns, control).measure(&scratch);
+        let part = Runs::planned(program, budget_ns, stop).measure(&scratch);
         assert_eq!(std::fs::read_dir(scratch).unwrap().count(), 0, "files are left");
         part
     }
@@ -450,7 +450,7 @@ metrics:
         esac
         echo 'system-info: {stress-ng-version: 0.15.06}' >"$7"
         echo "metrics: [{stressor: ${1#--}, bogo-ops: 8, bogo-ops-per-second-real-time: 4.0}]" >>"$7""#;
-        let part = with_script(script, 27 * SECOND_NS, &Control::default());
+        let part = with_script(script, 27 * SECOND_NS, &Stop::default());
         assert_eq!(part.figures.len(), 6, "{part:?}");
         let (key, figure) = &part.figures[0];
         assert_eq!((key.as_str(), figure.value, figure.samples.len()), ("stress_ng.cache", 4.0, 3));
@@ -465,13 +465,13 @@ metrics:
 
     #[test]
     fn a_stop_ends_it_and_leaves_nothing() {
-        let control = Control::default();
-        let stopper = control.clone();
+        let stop = Stop::default();
+        let stopper = stop.clone();
         let stopping = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(300));
-            stopper.stop();
+            stopper.ask();
         });
-        let part = with_script("sleep 600", 0, &control);
+        let part = with_script("sleep 600", 0, &stop);
         assert!(stopping.join().is_ok());
         assert_eq!((part.figures.len(), part.missing.len()), (0, STRESSORS.len()));
         assert_eq!(part.warnings, ["stress-ng was stopped before its end"]);
@@ -479,8 +479,8 @@ metrics:
 
     #[test]
     fn no_program_and_no_directory() {
-        let control = Control::default();
-        let runs = Runs::planned("plimsoll-no-such-program".into(), 0, &control);
+        let stop = Stop::default();
+        let runs = Runs::planned("plimsoll-no-such-program".into(), 0, &stop);
         let part = runs.measure(&std::env::temp_dir());
         assert!(missing(&part, "stress_ng").contains("apt install stress-ng"), "{part:?}");
         let part = runs.measure(Path::new("/plimsoll/no/such/directory"));
@@ -490,7 +490,7 @@ metrics:
     /// Takes nine seconds.
     #[test]
     fn the_real_one() {
-        let part = measure(&std::env::temp_dir(), 0, &Control::default());
+        let part = measure(&std::env::temp_dir(), 0, &Stop::default());
         if let Some((_, reason)) = part.missing.iter().find(|(key, _)| key == "stress_ng") {
             skip(reason);
             return;

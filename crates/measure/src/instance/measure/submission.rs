@@ -31,7 +31,7 @@ pub(super) const MEASUREMENTS: usize = KEYS.len();
 /// Measures all ways on the disk of `directory`.
 pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn Observer) -> Part {
     let mut part = Part::default();
-    let is_stopped = || sampling.control.is_stopped();
+    let is_stopped = || sampling.stop.is_asked();
     for (done, (path, key)) in KEYS.into_iter().enumerate() {
         if is_stopped() {
             part.miss(key, INTERRUPTED);

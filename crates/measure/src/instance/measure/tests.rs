@@ -62,7 +62,7 @@ fn every_figure_of_a_card_is_there_or_missing_with_a_reason() {
 #[test]
 fn a_stop_leaves_reasons() {
     let control = Control::default();
-    control.stop();
+    control.stop.ask();
     let card = measure(&tiny(), &mut (), &control).unwrap().card;
     for group in Group::ALL {
         let expected = if tiny().skip.contains(&group) { "left out (--skip)" } else { INTERRUPTED };

@@ -46,7 +46,7 @@ pub(super) fn run(sampling: &Sampling<'_>, time_ns: u64, cpus: &[usize], observe
     observer.on_progress(1.0);
     for (key, fraction, least) in [("timer.late_p50_ns", 0.5, 1), ("timer.late_p999_ns", 0.999, SLEEPS_MIN)] {
         match &late_ns {
-            _ if sampling.control.is_stopped() => part.miss(key, INTERRUPTED),
+            _ if sampling.stop.is_asked() => part.miss(key, INTERRUPTED),
             Err(reason) => part.miss(key, reason),
             Ok(late_ns) if late_ns.len() < least => {
                 let sleeps = late_ns.len();
@@ -74,7 +74,7 @@ fn late(sampling: &Sampling<'_>, end_ns: u64, cpu: Option<usize>) -> Result<Vec<
         let _ = cpu.map(pin::pin_current_thread);
         let _ = pin::sharpen_timers();
         let mut late_ns = Vec::new();
-        while now_ns() < end_ns && !sampling.control.is_stopped() {
+        while now_ns() < end_ns && !sampling.stop.is_asked() {
             let begin_ns = now_ns();
             std::thread::sleep(Duration::from_nanos(SLEEP_NS));
             late_ns.push(now_ns().saturating_sub(begin_ns).saturating_sub(SLEEP_NS));
@@ -104,7 +104,7 @@ fn percentile(sorted: &[u64], fraction: f64) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Control;
+    use crate::load::Stop;
 
     #[test]
     fn percentiles_are_values_with_the_ranks_around_them() {
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn too_few_sleeps_say_so() {
-        let control = Control::default();
-        let sampling = Sampling { samples: 2, sample_ns: 0, control: &control };
+        let stop = Stop::default();
+        let sampling = Sampling { samples: 2, sample_ns: 0, stop: &stop };
         let part = run(&sampling, 20_000_000, &[0], &mut ());
         let keys: Vec<&str> = part.figures.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["timer.read_ns", "timer.late_p50_ns"]);

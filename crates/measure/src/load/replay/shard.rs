@@ -79,7 +79,6 @@ struct Runner<'a> {
     reactor: Reactor,
     plan: &'a ReplayPlan,
     control: &'a Control,
-    is_bounded: bool,
     places: Places,
     batches: Option<Batches>,
     pending: VecDeque<Arrival>,
@@ -122,7 +121,7 @@ pub(super) fn run(
     let first = batches.as_ref().and_then(|batches| batches.recv().ok());
     // Whoever failed must still come to the start, or the others wait for ever.
     if places.is_err() {
-        control.stop();
+        crew.end();
     }
     member.begin();
     let places = places?;
@@ -136,7 +135,6 @@ pub(super) fn run(
         reactor,
         plan,
         control,
-        is_bounded: control.are_writes_bounded(),
         places,
         batches,
         pending: first.unwrap_or_default().into(),
@@ -202,7 +200,7 @@ impl Runner<'_> {
                 break;
             }
             let now_ns = self.reactor.now_ns();
-            if (self.control.is_stopped() || now_ns >= self.end_ns) && !self.is_over() {
+            if (self.control.stop.is_asked() || member.is_over() || now_ns >= self.end_ns) && !self.is_over() {
                 self.give_up();
                 continue;
             }
@@ -326,7 +324,7 @@ impl Runner<'_> {
         let place = self.places.place((arrival.disk, arrival.file), arrival.offset_bytes, arrival.len_bytes);
         let len_bytes = place.len_bytes.min(u64::from(REQUEST_MAX_BYTES)) as u32;
         let is_write = arrival.op == Op::Write;
-        if is_write && self.is_bounded && !self.control.take_write(u64::from(len_bytes)) {
+        if is_write && !self.control.traffic.take_write(u64::from(len_bytes)) {
             self.totals.not_reached += 1;
             return true;
         }
@@ -353,8 +351,8 @@ impl Runner<'_> {
             if at < self.flights.len() {
                 self.free.push(at);
             }
-            if is_write && self.is_bounded {
-                self.control.give_back_write(u64::from(len_bytes));
+            if is_write {
+                self.control.traffic.give_back_write(u64::from(len_bytes));
             }
             if reason == RefusedReason::Full && self.under_way > 0 {
                 return false;
@@ -514,8 +512,8 @@ impl Runner<'_> {
             result.class = class_result(&self.reactor, disk, class.class);
         }
         let [read_bytes, written_bytes] = self.asked_bytes;
-        self.control.add_read(read_bytes);
-        self.control.add_written(written_bytes);
+        self.control.traffic.add_read(read_bytes);
+        self.control.traffic.add_written(written_bytes);
         let result = ShardResult { shard, cpu_ns: self.cpu_ns, elapsed_ns, jobs: self.results };
         ShardEnd { result, counts: self.counts, totals: self.totals }
     }

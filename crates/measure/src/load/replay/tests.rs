@@ -137,7 +137,7 @@ fn classes_shards_and_operations_are_those_of_the_trace() {
     // Shards 0 and 2 are shard 0, 1 and 3 are shard 1.
     assert_eq!([requests(0, 0), requests(0, 1), requests(1, 0), requests(1, 1)], [2, 0, 0, 2]);
     assert_eq!((replayed.totals.issued, replayed.totals.not_replayable), (4, 2));
-    assert_eq!((control.read_bytes(), control.written_bytes()), (8192, 8192));
+    assert_eq!((control.traffic.read_bytes(), control.traffic.written_bytes()), (8192, 8192));
     let log = &replayed.run.shards[1].jobs.iter().find(|job| job.name == "log").unwrap();
     assert_eq!((log.flushes.requests, log.directions.as_ref().unwrap().writes.requests), (1, 1));
 }
@@ -153,12 +153,11 @@ fn what_may_not_be_written_is_left_out() {
     let file = trace(&stories);
     let control = Control::default();
     let reads = replay(&ReplayPlan { reads_only: true, ..plan(&file, 1, Speed::Max) }, &control).unwrap();
-    assert_eq!((reads.totals.issued, reads.totals.not_allowed, control.written_bytes()), (1, 3, 0));
-    let control = Control::default();
-    let control = control.with_write_bound(4095);
+    assert_eq!((reads.totals.issued, reads.totals.not_allowed, control.traffic.written_bytes()), (1, 3, 0));
+    let control = Control::default().with_write_bound(Some(4095));
     let bounded = replay(&plan(&file, 1, Speed::Max), &control).unwrap();
-    assert_eq!((bounded.totals.not_reached, control.written_bytes()), (1, 0));
-    assert!(control.is_write_bound_reached());
+    assert_eq!((bounded.totals.not_reached, control.traffic.written_bytes()), (1, 0));
+    assert!(control.traffic.is_write_bound_reached());
 }
 
 #[test]
@@ -181,9 +180,20 @@ fn a_stop_ends_it_and_a_duration_too() {
     let totals = replayed.unwrap().totals;
     assert_eq!((totals.issued, totals.not_reached), (1, 1));
     let control = Control::default();
-    control.stop();
+    control.stop.ask();
     let totals = replay(&plan(&file, 1, Speed::Times(1.0)), &control).unwrap().totals;
     assert_eq!(totals.issued, 0);
+}
+
+#[test]
+fn a_shard_that_cannot_begin_ends_the_replay_and_nothing_else_under_its_control() {
+    let file = trace(&[(0, 1, Op::Read, 0, 4096, 10, 5), (0, 1, Op::Read, 0, 4096, 3_600_000_000_000, 5)]);
+    let mut plan = plan(&file, 2, Speed::Times(1.0));
+    // The second shard has no file; the first has an hour of work.
+    plan.files.truncate(1);
+    let control = Control::default();
+    let error = replay(&plan, &control).unwrap_err().to_string();
+    assert!(error.contains("no file for a shard") && !control.stop.is_asked(), "{error}");
 }
 
 #[test]

@@ -63,8 +63,8 @@ impl Runner<'_> {
         }
         for job in &self.jobs {
             let [read_bytes, written_bytes] = job.asked_bytes();
-            self.control.add_read(read_bytes);
-            self.control.add_written(written_bytes);
+            self.control.traffic.add_read(read_bytes);
+            self.control.traffic.add_written(written_bytes);
         }
         Ok(result)
     }
@@ -137,14 +137,14 @@ impl Runner<'_> {
             let mut free: Vec<usize> = (0..self.fibers.len()).filter(|at| self.fibers[*at].job == number).collect();
             let (mut next, mut under_way) = (from, 0);
             loop {
-                while let (true, Some(at)) = (next < to && !self.control.is_stopped(), free.last().copied()) {
+                while let (true, Some(at)) = (next < to && !self.control.stop.is_asked(), free.last().copied()) {
                     if !self.send_read_back(at, &mut next, to) {
                         break;
                     }
                     free.pop();
                     under_way += 1;
                 }
-                if under_way == 0 && (next >= to || self.control.is_stopped()) {
+                if under_way == 0 && (next >= to || self.control.stop.is_asked()) {
                     break;
                 }
                 self.turn(done)?;

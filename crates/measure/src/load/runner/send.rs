@@ -58,10 +58,10 @@ impl Runner<'_> {
         let fiber = &mut self.fibers[at];
         let job = &mut self.jobs[fiber.job];
         let is_write = matches!(kind, RequestKind::Write { .. });
-        let budget = (self.is_bounded && is_write).then_some(self.control);
+        let budget = is_write.then_some(&self.control.traffic);
         let request_bytes = u64::from(job.spec.request_bytes);
         for (number, buffer) in fiber.buffers.iter_mut().enumerate() {
-            if budget.is_some_and(|control| !control.take_write(request_bytes)) {
+            if budget.is_some_and(|traffic| !traffic.take_write(request_bytes)) {
                 break;
             }
             let tag = ((at as u64) << 32) | number as u64;
@@ -75,8 +75,8 @@ impl Runner<'_> {
                 if self.counting {
                     job.fail(error_of(reason));
                 }
-                if let Some(control) = budget {
-                    control.give_back_write(request_bytes);
+                if let Some(traffic) = budget {
+                    traffic.give_back_write(request_bytes);
                 }
                 return Err(reason);
             }
@@ -100,9 +100,9 @@ impl Runner<'_> {
             let (kind, next) = special.next(job.spec, job.target, &mut job.rng);
             *sent = next;
             let is_transfer = matches!(kind, RequestKind::Write { .. });
-            let budget = (self.is_bounded && is_transfer).then_some(self.control);
+            let budget = is_transfer.then_some(&self.control.traffic);
             let len_bytes = u64::from(sent.len_bytes);
-            if budget.is_some_and(|control| !control.take_write(len_bytes)) {
+            if budget.is_some_and(|traffic| !traffic.take_write(len_bytes)) {
                 break;
             }
             if special.begin(sent, buffer).is_err() {
@@ -123,8 +123,8 @@ impl Runner<'_> {
                 if self.counting {
                     job.fail(error_of(reason));
                 }
-                if let Some(control) = budget {
-                    control.give_back_write(len_bytes);
+                if let Some(traffic) = budget {
+                    traffic.give_back_write(len_bytes);
                 }
                 return Err(reason);
             }

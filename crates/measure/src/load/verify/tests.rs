@@ -11,8 +11,22 @@ const REGION_OFFSET: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 2048;
 const BLOCKS: u64 = 24;
 
-fn stamps(before: Before) -> Stamps {
-    Stamps::new(IDENTITY, REGION_OFFSET, BLOCKS * BLOCK_BYTES as u64, BLOCK_BYTES as u32, before).unwrap()
+fn stamps() -> Stamps {
+    Stamps::new(IDENTITY, REGION_OFFSET, BLOCKS * BLOCK_BYTES as u64, BLOCK_BYTES as u32).unwrap()
+}
+
+impl Stamps {
+    /// Begins a write of one buffer, and stamps it.
+    fn stamp(&mut self, buffer: &mut [u8], offset: u64) -> Result<u64, StampError> {
+        let generation = self.begin_write(offset, buffer.len() as u64)?;
+        self.put(buffer, offset, generation);
+        Ok(generation)
+    }
+
+    /// What a read finds that begins after all that was acknowledged.
+    fn check(&self, buffer: &[u8], offset: u64) -> Vec<BlockFault> {
+        self.check_since(buffer, offset, self.clock.saturating_add(1))
+    }
 }
 
 /// The offset of a block in the file.
@@ -40,12 +54,12 @@ fn written(stamps: &mut Stamps, block: u64, byte: u8) -> Vec<u8> {
 
 #[test]
 fn each_fault_has_its_name() {
-    let mut stamps = stamps(Before::Unknown);
+    let mut stamps = stamps();
     let old = written(&mut stamps, 0, 1);
     let other = written(&mut stamps, 1, 1);
     let new = written(&mut stamps, 0, 2);
     let foreign_file = {
-        let mut other = Stamps::new(0xbeef, 0, 1 << 30, 2048, Before::Unknown).unwrap();
+        let mut other = Stamps::new(0xbeef, 0, 1 << 30, 2048).unwrap();
         let mut buffer = vec![0; BLOCK_BYTES];
         other.stamp(&mut buffer, at(0)).unwrap();
         buffer
@@ -86,7 +100,7 @@ fn each_fault_has_its_name() {
 
 #[test]
 fn overlapping_writes_are_right_either_way() {
-    let mut stamps = stamps(Before::Filled);
+    let mut stamps = stamps();
     let old = written(&mut stamps, 3, 0);
     let (first, first_generation) = block_of(&mut stamps, 3, 1);
     let (second, second_generation) = block_of(&mut stamps, 3, 2);
@@ -109,7 +123,7 @@ fn overlapping_writes_are_right_either_way() {
 
 #[test]
 fn a_read_may_see_what_was_there_when_it_began() {
-    let mut stamps = stamps(Before::Filled);
+    let mut stamps = stamps();
     let old = written(&mut stamps, 5, 1);
     let early = stamps.begin_read(at(5), 2048).unwrap();
     let new = written(&mut stamps, 5, 2);
@@ -128,7 +142,7 @@ fn a_read_may_see_what_was_there_when_it_began() {
 
 #[test]
 fn a_failed_write_may_be_there_or_not_until_the_next() {
-    let mut stamps = stamps(Before::Filled);
+    let mut stamps = stamps();
     let old = written(&mut stamps, 0, 1);
     let (failed, generation) = block_of(&mut stamps, 0, 2);
     stamps.failed(at(0), 2048, generation);
@@ -142,32 +156,27 @@ fn a_failed_write_may_be_there_or_not_until_the_next() {
 }
 
 #[test]
-fn what_was_there_before_is_judged_as_it_was_declared() {
-    let mut filled = vec![9; BLOCK_BYTES];
-    Stamps::fill(IDENTITY, &mut filled, at(2));
-    let mut earlier_run = vec![8; BLOCK_BYTES];
-    stamps(Before::Unknown).put(&mut earlier_run, at(2), 77);
-    let mut elsewhere = vec![8; BLOCK_BYTES];
-    Stamps::fill(IDENTITY, &mut elsewhere, at(3));
+fn what_was_there_before_may_be_anything_that_does_not_belong_elsewhere() {
+    let mut stamps = stamps();
+    let stamped = |generation, block| {
+        let mut buffer = vec![9; BLOCK_BYTES];
+        stamps.put(&mut buffer, at(block), generation);
+        buffer
+    };
+    let (before, earlier_run, elsewhere) = (stamped(BEFORE, 2), stamped(77, 2), stamped(BEFORE, 3));
     let zeros = vec![0; BLOCK_BYTES];
-    let cases = [
-        (Before::Unknown, [None, None, None, Some(Misdirected)]),
-        (Before::Filled, [Some(Foreign), None, Some(Foreign), Some(Misdirected)]),
-        (Before::Stamped, [Some(Foreign), None, None, Some(Misdirected)]),
-    ];
-    for (before, expected) in cases {
-        let mut stamps = stamps(before);
-        let found = [&zeros, &filled, &earlier_run, &elsewhere].map(|buffer| kinds(&stamps.check(buffer, at(2))).pop());
-        assert_eq!(found, expected, "{before:?}");
-        written(&mut stamps, 2, 1);
-        assert_eq!(kinds(&stamps.check(&zeros, at(2))), [Foreign], "{before:?}");
-        assert_eq!(kinds(&stamps.check(&filled, at(2))), [Stale], "{before:?}");
+    for buffer in [&zeros, &before, &earlier_run] {
+        assert_eq!(stamps.check(buffer, at(2)), []);
     }
+    assert_eq!(kinds(&stamps.check(&elsewhere, at(2))), [Misdirected]);
+    written(&mut stamps, 2, 1);
+    assert_eq!(kinds(&stamps.check(&zeros, at(2))), [Foreign]);
+    assert_eq!(kinds(&stamps.check(&before, at(2))), [Stale]);
 }
 
 #[test]
 fn each_block_of_a_long_or_split_request_is_judged() {
-    let mut stamps = stamps(Before::Filled);
+    let mut stamps = stamps();
     let mut buffer = vec![1; 4 * BLOCK_BYTES];
     let generation = stamps.begin_write(at(0), buffer.len() as u64).unwrap();
     for (number, piece) in buffer.chunks_mut(1536).enumerate() {
@@ -187,12 +196,12 @@ fn each_block_of_a_long_or_split_request_is_judged() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let new = |len_bytes, block_bytes| Stamps::new(1, 0, len_bytes, block_bytes, Before::Unknown);
+    let new = |len_bytes, block_bytes| Stamps::new(1, 0, len_bytes, block_bytes);
     assert_eq!(new(1 << 20, 0).unwrap_err(), StampError::Block(0));
     assert_eq!(new(1 << 20, 1000).unwrap_err(), StampError::Block(1000));
     let error = new((1 << 39) + 4096, 4096).unwrap_err().to_string();
     assert!(error.contains("more than 1 GiB of memory: lower data_size or raise reqsize"), "{error}");
-    let mut stamps = stamps(Before::Unknown);
+    let mut stamps = stamps();
     for (offset, len_bytes) in
         [(0, 2048), (at(0) + 512, 2048), (at(0), 512), (at(BLOCKS), 2048), (at(BLOCKS - 1), 4096)]
     {
@@ -230,8 +239,11 @@ struct FakeDisk {
 impl FakeDisk {
     fn new(seed: u64) -> FakeDisk {
         let mut data = vec![0x5a; BLOCKS as usize * BLOCK_BYTES];
-        Stamps::fill(IDENTITY, &mut data, at(0));
-        let (stamps, rng) = (stamps(Before::Filled), Rng::new(seed));
+        let mut stamps = stamps();
+        // Every block was written once, so that each read is judged.
+        let generation = stamps.stamp(&mut data, at(0)).unwrap();
+        stamps.acknowledged(at(0), data.len() as u64, generation);
+        let rng = Rng::new(seed);
         FakeDisk { data, stamps, under_way: Vec::new(), rng, checked_blocks: 0 }
     }
 
@@ -354,7 +366,7 @@ impl FakeDisk {
 
 #[test]
 fn only_what_was_written_is_touched() {
-    let mut stamps = Stamps::new(1, 4096, 1 << 20, 4096, Before::Unknown).unwrap();
+    let mut stamps = Stamps::new(1, 4096, 1 << 20, 4096).unwrap();
     let settled = stamps.begin_write(8192, 8192).unwrap();
     stamps.acknowledged(8192, 8192, settled);
     let failed = stamps.begin_write(65_536, 4096).unwrap();

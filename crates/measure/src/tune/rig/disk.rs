@@ -83,10 +83,10 @@ impl Rig for DiskRig<'_> {
             let is_full = self.spans.iter().zip(&filled_bytes).all(|(span, filled)| *filled >= span.len_bytes);
             let is_late = begin.elapsed().as_secs_f64() >= max_s;
             let is_enough = filled_bytes.iter().all(|filled| *filled >= SPAN_MIN_BYTES);
-            if is_full || (is_late && is_enough) || self.control.is_stopped() {
+            if is_full || (is_late && is_enough) || self.control.stop.is_asked() {
                 break;
             }
-            if self.control.is_write_bound_reached() {
+            if self.control.traffic.is_write_bound_reached() {
                 // There was room for all of it: what was written has not come back in time, again and again.
                 let seconds = begin.elapsed().as_secs_f64();
                 return Err(TuneError::Silent { phase: "scratch data", seconds });
@@ -114,7 +114,7 @@ impl Rig for DiskRig<'_> {
 
     fn costs(&mut self) -> Result<Entry, TuneError> {
         if matches!(self.place, costs::CostPlace::Directory(_)) {
-            self.control.add_written(costs::PROBE_MAX_BYTES);
+            self.control.traffic.add_written(costs::PROBE_MAX_BYTES);
         }
         Ok(self.place.measure())
     }
@@ -124,11 +124,11 @@ impl Rig for DiskRig<'_> {
     }
 
     fn written_bytes(&self) -> u64 {
-        self.control.written_bytes()
+        self.control.traffic.written_bytes()
     }
 
     fn is_stopped(&self) -> bool {
-        self.control.is_stopped()
+        self.control.stop.is_asked()
     }
 }
 
@@ -179,14 +179,14 @@ impl DiskRig<'_> {
             }
         }
         let at_s = self.now_s();
-        let moved_before = [self.control.read_bytes(), self.control.written_bytes()];
+        let moved_before = [self.control.traffic.read_bytes(), self.control.traffic.written_bytes()];
         if let Some(meter) = &mut self.meter {
             meter.begin();
         }
         let warmup_s = (load.seconds / 4.0).min(RUN_WARMUP_MAX_S);
         let result = self.play(jobs, warmup_s, load.seconds, "a sample")?;
-        let own_read = self.control.read_bytes().saturating_sub(moved_before[0]);
-        let own_written = self.control.written_bytes().saturating_sub(moved_before[1]);
+        let own_read = self.control.traffic.read_bytes().saturating_sub(moved_before[0]);
+        let own_written = self.control.traffic.written_bytes().saturating_sub(moved_before[1]);
         let foreign = self.meter.as_mut().and_then(|meter| meter.end(own_read, own_written));
         self.advance_cursors(&result, load);
         let moved = |name: &str, stream: &Option<Stream>| {
@@ -211,7 +211,7 @@ impl DiskRig<'_> {
             writes: moved(WRITES, &load.writes),
             cpu_busy_pct: busiest.fold(0.0, f64::max) * 100.0,
             foreign_pct: foreign.map(|share| share.foreign_pct),
-            is_cut: load.writes.is_some() && self.control.is_write_bound_reached(),
+            is_cut: load.writes.is_some() && self.control.traffic.is_write_bound_reached(),
         })
     }
 

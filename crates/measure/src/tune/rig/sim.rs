@@ -31,7 +31,7 @@ use plimsoll_sim::rng::Rng;
 
 use super::Rig;
 use super::disk::SPAN_MIN_BYTES;
-use crate::load::Control;
+use crate::load::{Stop, Traffic};
 use crate::tune::record::{Entry, Load, Order, Sample, Stream};
 use crate::tune::report::OperationCost;
 use crate::tune::{SEQUENTIAL_BYTES, TuneError};
@@ -83,7 +83,8 @@ pub(in crate::tune) struct SimRig {
     device: Device,
     capacity_bytes: u64,
     rng: Rng,
-    control: Control,
+    stop: Stop,
+    traffic: Traffic,
     now_ns: u64,
     spans: Vec<Span>,
     cpu_ns: u64,
@@ -104,13 +105,14 @@ struct Span {
 
 impl SimRig {
     /// An idle disk whose clock stands at 0. Each of `shards` (0 counts as 1) gets an equal part of `data_bytes`, as
-    /// far as the disk is that large. What is written counts against the bound of `control`, scratch data included.
+    /// far as the disk is that large. What is written counts against the bound of `traffic`, scratch data included.
     pub(in crate::tune) fn new(
         disk: &SimulatedDisk,
         shards: u16,
         data_bytes: u64,
         seed: u64,
-        control: &Control,
+        stop: Stop,
+        traffic: Traffic,
     ) -> Result<SimRig, TuneError> {
         let bad = |reason: String| TuneError::Option { option: "simulated disk", reason };
         let device = Device::new(&disk.spec, seed).map_err(|error| bad(error.to_string()))?;
@@ -131,7 +133,8 @@ impl SimRig {
             capacity_bytes,
             // Another sequence than the device's own.
             rng: Rng::new(seed.wrapping_add(1).rotate_left(32)),
-            control: control.clone(),
+            stop,
+            traffic,
             now_ns: 0,
             spans: (0..shards).map(span).collect(),
             cpu_ns: disk.cpu_ns_per_request,
@@ -143,10 +146,10 @@ impl SimRig {
 
     /// Whether `bytes` more may be written; if so, they are counted.
     fn take_write(&mut self, bytes: u32) -> bool {
-        let is_taken = self.control.take_write(u64::from(bytes));
+        let is_taken = self.traffic.take_write(u64::from(bytes));
         if is_taken {
             self.written_bytes += u64::from(bytes);
-            self.control.add_written(u64::from(bytes));
+            self.traffic.add_written(u64::from(bytes));
         }
         is_taken
     }
@@ -189,7 +192,7 @@ impl SimRig {
         if errors > 0 {
             return Err(TuneError::io("scratch data", errors, first_error));
         }
-        if is_silent && !self.control.is_stopped() {
+        if is_silent && !self.stop.is_asked() {
             let seconds = self.now_ns.saturating_sub(begin_ns) as f64 / NS_PER_S;
             return Err(TuneError::Silent { phase: "scratch data", seconds });
         }
@@ -257,7 +260,7 @@ impl Rig for SimRig {
         let piece_bytes = u64::from(SEQUENTIAL_BYTES);
         let span_bytes = (wanted_bytes / spans.max(1)).min(room_bytes) / piece_bytes * piece_bytes;
         let (mut filled_bytes, mut next_bytes) = (0, SPAN_MIN_BYTES);
-        while filled_bytes < span_bytes && !self.is_stopped() && !self.control.is_write_bound_reached() {
+        while filled_bytes < span_bytes && !self.is_stopped() && !self.traffic.is_write_bound_reached() {
             let piece_begin_s = self.now_s();
             filled_bytes = self.fill_piece(filled_bytes, next_bytes.min(span_bytes - filled_bytes))?;
             progress(filled_bytes as f64 / span_bytes as f64);
@@ -308,7 +311,7 @@ impl Rig for SimRig {
             writes,
             cpu_busy_pct: busiest_ns as f64 / elapsed_ns.max(1) as f64 * 100.0,
             foreign_pct: Some(foreign_pct),
-            is_cut: load.writes.is_some() && self.control.is_write_bound_reached(),
+            is_cut: load.writes.is_some() && self.traffic.is_write_bound_reached(),
         })
     }
 
@@ -336,6 +339,6 @@ impl Rig for SimRig {
     }
 
     fn is_stopped(&self) -> bool {
-        self.control.is_stopped()
+        self.stop.is_asked()
     }
 }

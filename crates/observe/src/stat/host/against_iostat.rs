@@ -82,7 +82,8 @@ fn the_devices_shown_are_iostats() {
     let mut sampler = Sampler::new(Path::new("/proc"), Path::new("/sys"));
     let mut shown = || -> Option<BTreeSet<String>> {
         let reading = sampler.sample().ok()?;
-        let shown = reading.devices.iter().filter(|disk| is_shown(disk, sampler.facts()));
+        let shown =
+            reading.devices.iter().filter(|disk| is_used(&disk.counters) && !is_partition(&disk.name, sampler.facts()));
         Some(shown.map(|disk| disk.name.clone()).collect())
     };
     let Some(before) = shown() else { return skip("/proc cannot be read here") };

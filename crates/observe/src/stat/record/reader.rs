@@ -354,14 +354,4 @@ mod tests {
         assert_eq!(found.series, [all[1..].to_vec()]);
         assert_eq!(found.notes, ["line 3 is damaged and left out: the intervals around it become one"]);
     }
-
-    #[test]
-    fn a_recording_is_never_written_over() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("a.jsonl");
-        Writer::create(&path, &host()).unwrap().append(&readings()[0], &facts()).unwrap();
-        let error = Writer::create(&path, &host()).unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
-        assert_eq!(read(&std::fs::read(&path).unwrap()).unwrap().series.len(), 1);
-    }
 }

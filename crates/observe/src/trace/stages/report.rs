@@ -214,9 +214,9 @@ pub(super) fn of(stages: Stages, trace: &Trace) -> StagesReport {
         groups.push(GroupReport { is_rest: true, ..group_report(Key::default(), &others, &[], trace) });
     }
     let mut class_reports: Vec<ClassReport> =
-        classes.iter().map(|(number, sums)| class_report(class_name(*number, trace), sums, trace.origin)).collect();
+        classes.iter().map(|(number, sums)| class_report(trace.class_name(*number), sums, trace.origin)).collect();
     class_reports.sort_by(|a, b| b.spans.cmp(&a.spans).then_with(|| a.class.cmp(&b.class)));
-    let named = disks.into_iter().map(|(number, disk)| (disk_name(number, trace), disk));
+    let named = disks.into_iter().map(|(number, disk)| (trace.disk_name(number), disk));
     let all = named.chain(other_disks.map(|disk| ("further disks".to_owned(), disk)));
     StagesReport {
         schema: SCHEMA,
@@ -237,14 +237,6 @@ pub(super) fn of(stages: Stages, trace: &Trace) -> StagesReport {
         disks: all.map(|(name, disk)| disk_report(name, disk, begin_ns, duration_ns)).collect(),
         lost: trace.lost.clone(),
     }
-}
-
-fn class_name(number: u16, trace: &Trace) -> String {
-    trace.names.classes.get(&number).map_or_else(|| format!("class {number}"), |class| class.name.clone())
-}
-
-fn disk_name(number: u16, trace: &Trace) -> String {
-    trace.names.disks.get(&number).cloned().unwrap_or_else(|| format!("disk {number}"))
 }
 
 fn sum_ns(histogram: &Histogram) -> f64 {
@@ -272,10 +264,10 @@ fn group_report(key: Key, group: &Group, by: &[By], trace: &Trace) -> GroupRepor
     };
     let size_max_bytes = key.size.checked_sub(1).map_or(0, |exponent| 1_u64 << exponent);
     GroupReport {
-        class: by.contains(&By::Class).then(|| class_name(key.class, trace)),
+        class: by.contains(&By::Class).then(|| trace.class_name(key.class)),
         size_max_bytes: by.contains(&By::Size).then_some(size_max_bytes),
         op: OPS.get(usize::from(key.op)).filter(|_| by.contains(&By::Op)).map(|op| op.name()),
-        disk: by.contains(&By::Disk).then(|| disk_name(key.disk, trace)),
+        disk: by.contains(&By::Disk).then(|| trace.disk_name(key.disk)),
         shard: by.contains(&By::Shard).then_some(key.shard),
         is_rest: false,
         spans: group.spans,

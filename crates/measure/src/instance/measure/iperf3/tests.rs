@@ -100,12 +100,12 @@ fn a_failure_on_the_way_keeps_what_was_measured() {
 }
 
 /// Measures with a script in the place of iperf3.
-fn with_script(script: &str, peer: Option<&Peer>, control: &Control) -> Part {
+fn with_script(script: &str, peer: Option<&Peer>, stop: &Stop) -> Part {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("iperf3");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    Measurement { program, peer, control }.measure(0)
+    Measurement { program, peer, stop }.measure(0)
 }
 
 fn value(part: &Part, key: &str) -> Option<f64> {
@@ -129,7 +129,7 @@ const ANSWERS: &str = r#"
 
 #[test]
 fn what_is_received_counts() {
-    let part = with_script(ANSWERS, None, &Control::default());
+    let part = with_script(ANSWERS, None, &Stop::default());
     assert_eq!(value(&part, "network.loopback_received_bits_per_s"), Some(1e10), "{part:?}");
     for (key, expected) in [
         ("network.loopback_packets_sent_per_s", 6.116e6),
@@ -164,7 +164,7 @@ fn peers_that_do_not_answer_and_what_to_do() {
             format!("echo '{{\"start\": {{}}, \"end\": {{}}, \"error\": \"{error}\"}}'"),
             format!("echo 'iperf3: error - {error}' >&2; exit 1"),
         ] {
-            let part = with_script(&script, Some(peer), &Control::default());
+            let part = with_script(&script, Some(peer), &Stop::default());
             assert!(part.figures.is_empty());
             let reason = text(&part.missing, "network");
             assert!(reason.contains(error) && reason.contains(expected), "{reason}: expected {expected}");
@@ -179,11 +179,11 @@ fn small_packets_may_be_missing_alone() {
         *) echo '{"end": {"streams": [{"sender": {"mean_rtt": 80}}], "sum_received": {"bits_per_second": 1e9}}}';;
         esac"#;
     let local: Peer = "localhost".parse().unwrap();
-    let part = with_script(script, Some(&local), &Control::default());
+    let part = with_script(script, Some(&local), &Stop::default());
     assert_eq!(value(&part, "network.received_bits_per_s"), None);
     assert_eq!(value(&part, "network.loopback_received_bits_per_s"), Some(1e9));
     let peer: Peer = "db-2".parse().unwrap();
-    let part = with_script(script, Some(&peer), &Control::default());
+    let part = with_script(script, Some(&peer), &Stop::default());
     assert_eq!(value(&part, "network.received_bits_per_s"), Some(1e9));
     assert_eq!(value(&part, "network.round_trip_ns"), Some(80_000.0));
     assert_eq!(text(&part.missing, "network.packets_received_per_s"), "unable to read from stream socket");
@@ -192,18 +192,18 @@ fn small_packets_may_be_missing_alone() {
 
 #[test]
 fn stopped_and_not_installed() {
-    let control = Control::default();
-    control.stop();
-    assert_eq!(text(&with_script(ANSWERS, None, &control).missing, "network"), INTERRUPTED);
-    let control = Control::default();
-    let absent = Measurement { program: "plimsoll-no-such-program".into(), peer: None, control: &control };
+    let stop = Stop::default();
+    stop.ask();
+    assert_eq!(text(&with_script(ANSWERS, None, &stop).missing, "network"), INTERRUPTED);
+    let stop = Stop::default();
+    let absent = Measurement { program: "plimsoll-no-such-program".into(), peer: None, stop: &stop };
     assert!(text(&absent.measure(0).missing, "network").contains("apt install iperf3"));
 }
 
 /// Takes four seconds.
 #[test]
 fn the_real_one() {
-    let part = measure(None, 0, &Control::default());
+    let part = measure(None, 0, &Stop::default());
     println!("{part:#?}");
     let reason = text(&part.missing, "network");
     if reason.contains("not installed") {

@@ -179,7 +179,7 @@ impl<'a> Play<'a> {
                 self.read_as_others();
             }
             events = events.wrapping_add(1);
-            if events.is_multiple_of(EVENTS_PER_LOOK) && self.rig.control.is_stopped() {
+            if events.is_multiple_of(EVENTS_PER_LOOK) && self.rig.stop.is_asked() {
                 break;
             }
         }

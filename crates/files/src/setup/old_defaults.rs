@@ -17,19 +17,16 @@
 //! 1 MiB costs 2 049 000 units of capacity, 122.1 us: 8188 requests a second, 8.59 GB/s.
 //! ```
 //! use plimsoll::core::Op;
-//! use plimsoll_measure::experiment::old_defaults;
+//! use plimsoll_files::setup::old_defaults;
 //! let model = old_defaults::disk_config().model;
 //! assert_eq!(model.seastar_capacity(Op::Read, 1 << 20), 2_049_000);
 //! assert_eq!(model.cost(Op::Write, 1 << 20).as_ns_ceil(), 122_130);
 //! ```
 
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
-use plimsoll::DiskSetup;
 use plimsoll::core::{ControlConfig, CostForm, CostModel, DiskConfig, FourFigures, Rate};
-use plimsoll_files::setup::{DiskChoice, NoEntry};
 
 /// Operations a second: 2^31 / 128.
 const OPERATIONS_PER_S: u64 = 1 << 24;
@@ -84,28 +81,14 @@ impl fmt::Display for ModelChoice {
     }
 }
 
-/// The disk that holds `storage`: what `choice` says of it, in the form that `model` names.
-///
-/// # Errors
-/// As [`DiskChoice::setup`].
-pub fn setup(choice: &DiskChoice, model: ModelChoice, storage: &Path) -> Result<DiskSetup, NoEntry> {
-    match model {
-        ModelChoice::Form(form) => DiskChoice { model: form, ..choice.clone() }.setup(storage),
-        ModelChoice::OldDefaults => {
-            let mut setup = DiskChoice { properties: None, disk: None, ..choice.clone() }.setup(storage)?;
-            let DiskConfig { model, control, .. } = disk_config();
-            setup.config.model = model;
-            setup.config.control = choice.control.unwrap_or(control);
-            Ok(setup)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use plimsoll::core::{LatencyGoal, Op};
 
     use super::*;
+    use crate::setup::DiskChoice;
 
     #[test]
     fn costs_are_the_published_integers() {
@@ -128,9 +111,11 @@ mod tests {
         }
         assert!("cubic".parse::<ModelChoice>().unwrap_err().to_string().contains("knee, additive, max or seastar"));
         let choice = DiskChoice { latency_goal: Some(LatencyGoal::Ns(1)), ..DiskChoice::default() };
-        let old = setup(&choice, ModelChoice::OldDefaults, Path::new("/")).unwrap();
+        let old = DiskChoice { model: ModelChoice::OldDefaults, ..choice.clone() };
+        assert!(!old.is_unlimited() && choice.is_unlimited());
+        let old = old.setup(Path::new("/")).unwrap();
         assert!(!old.config.model.is_unlimited() && !old.config.control.enabled);
         assert_eq!(old.config.latency_goal, LatencyGoal::Ns(1));
-        assert!(setup(&choice, ModelChoice::Form(CostForm::Knee), Path::new("/")).unwrap().config.model.is_unlimited());
+        assert!(choice.setup(Path::new("/")).unwrap().config.model.is_unlimited());
     }
 }
