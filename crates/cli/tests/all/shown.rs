@@ -123,7 +123,10 @@ fn the_book_has_every_page() {
         for entry in std::fs::read_dir(root().join(directory)).expect("docs/ is there") {
             let name = entry.expect("it can be read").file_name().into_string().expect("a name in ASCII");
             let page = format!("{directory}/{name}");
-            assert!(!name.ends_with(".md") || name == "SUMMARY.md" || listed.contains(&page), "{page} is not in the book");
+            assert!(
+                !name.ends_with(".md") || name == "SUMMARY.md" || listed.contains(&page),
+                "{page} is not in the book"
+            );
         }
     }
 }
