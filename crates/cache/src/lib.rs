@@ -12,7 +12,7 @@
 //!     index        80 bits of a key's hash -> slab, offset, length, checksum           (index)
 //!     allocator    slabs of one size of block each; the disk that will be done first   (alloc)
 //!     disks        reads; writes merged into runs; health; one log and snapshot each   (disk, health, log)
-//!   keeper         evicts, makes checkpoints, adds and removes disks                    (keeper, space, checkpoint, members)
+//!   keeper         evicts, makes checkpoints, adds and removes disks                   (keeper, space, checkpoint, members)
 //!   mover          empties slabs and disks, fills new ones                             (mover)
 //! ```
 //! A checkpoint (every minute, on demand, or when space is short) makes everything before it durable on all disks or
