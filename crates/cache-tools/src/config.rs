@@ -224,7 +224,6 @@ fn read_config(fields: &Fields<'_>) -> Result<CacheConfig, ConfigError> {
         config.target_free_blocks_pct = field.number(|pct| (0.1..=90.0).contains(&pct), "from 0.1 to 90")?;
     }
     if let Some(field) = fields.get("ghost_pct") {
-
         config.ghost_pct = field.number(|pct| (0.0..=400.0).contains(&pct), "from 0 to 400")?;
     }
     if let Some(field) = fields.get("placement") {
