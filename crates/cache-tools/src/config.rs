@@ -427,6 +427,7 @@ pub fn edit<T>(path: &Path, change: impl FnOnce(&mut CacheFile) -> Result<T, Fil
 pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
     let error = |reason: String| FileError::Key { path: path.display().to_string(), reason };
     let text = fs::read_to_string(path).map_err(|failed| error(format!("cannot read the key: {failed}")))?;
+
     let digits: Option<Vec<u32>> = text.trim().chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 64);
     let digits = digits.ok_or_else(|| {

@@ -166,6 +166,7 @@ impl Follower {
             }
         };
         self.unreadable = None;
+
         let steps = plan(&self.done, &file.devices);
         self.failed.retain(|(step, _)| steps.contains(step));
         for step in steps {
@@ -182,6 +183,7 @@ impl Follower {
                 }
             }
         }
+
         self.forget_removed(&cache.stats());
         self.not_done = not_done(&self.done, &file.devices);
     }

@@ -171,6 +171,7 @@ pub(super) fn open_members<T>(
             Ok(opened) => return Ok((opened, gone)),
             Err(error) => error,
         };
+
         let removed = match &error {
             CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => {
                 file.position(path, disk)

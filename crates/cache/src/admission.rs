@@ -145,6 +145,7 @@ impl Admission {
             class.waiting.push_back(Waiter { bytes, sender });
             Some(receiver)
         });
+
         let ready = waiting.is_none().then(|| Permit { shared: Arc::clone(&shared), class, bytes });
         async move {
             match (ready, waiting) {

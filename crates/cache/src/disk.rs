@@ -114,6 +114,7 @@ impl Lane {
                 break (offset, first);
             }
         };
+
         let mut run_bytes = first.buffer.len();
         let (mut buffers, mut done) = (vec![first.buffer], vec![first.done]);
         while buffers.len() < RUN_PIECES
@@ -125,6 +126,7 @@ impl Lane {
             buffers.push(next.buffer);
             done.push(next.done);
         }
+
         self.in_flight += 1;
         Some(Run { lane: number, class: self.class, kind: self.kind, offset, buffers, done })
     }

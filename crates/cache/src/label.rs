@@ -117,9 +117,11 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
         Ok(Label::Not(error)) => Some(format!("it holds {error}")),
         Err(error) => return Err(failed(error)),
     };
+
     if let Some(what) = what {
         return Err(CacheError::NotEmpty { path, what });
     }
+
     let sector = u64::from(prepared.info.offset_align_bytes.max(512));
     let last = len_bytes.saturating_sub(u64::from(LOOK_BYTES)) / sector * sector;
     for offset in [0, last] {

@@ -227,6 +227,7 @@ impl Engine {
                 self.set_disk(number, None);
                 self.forget_slabs(number);
             }
+
             self.index.set_capacity(lock(&self.alloc).capacity_bytes());
             if self.checkpoint(shard).await.is_ok() {
                 let (engine, own) = (Arc::clone(self), shard.clone());

@@ -216,6 +216,7 @@ impl<'a> Reader<'a> {
             chunk: self.at.chunk,
             sector_bytes: self.block.sector_bytes,
         };
+
         let mut need_bytes = self.block.sector_bytes;
         let mut attempt = 1;
         loop {
@@ -223,6 +224,7 @@ impl<'a> Reader<'a> {
             if need_bytes > room {
                 return Ok(None);
             }
+
             self.fill(need_bytes).await?;
             let from = (self.at.offset_bytes - self.window_bytes) as usize;
             let bytes = self.window.as_deref().and_then(|window| window.get(from..)).unwrap_or_default();

@@ -139,6 +139,7 @@ fn show(runs: &[Run], outcome: &mut Outcome) {
             run.checkpoints.to_string(),
             run.no_space.to_string(),
         ]);
+
         let point = |(number, window): (usize, &Vec<f64>), disk: usize| {
             let bytes = window.get(disk).copied().unwrap_or(0.0);
             (((number as u64 + 1) * WINDOW_S) as f64, bytes / 1e6 / WINDOW_S as f64)
