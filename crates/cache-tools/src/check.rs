@@ -1,14 +1,14 @@
-//! Looking at a cache that no process has open: `check`, and what `slabs` and `status` need.
+//! Inspects a cache that no process has open, for `check`, `slabs` and `status`.
 //!
 //! # Why
-//! After a crash, a power failure or an upgrade somebody wants to know that every block is still what was written.
+//! After a crash, a power failure or an upgrade, an operator wants to know that every block is still as written.
 //!
 //! # How it works
-//! [`inspect`] and [`check`] open the disks that CACHE.yaml names as the cache would, without writing. [`check`] reads
-//! every block besides. A disk that is missing is a finding: nothing can be said of its blocks.
+//! [`inspect`] and [`check`] open the disks that CACHE.yaml names as the cache would, without writing. [`check`] also
+//! reads every block. A missing disk is a finding: its blocks cannot be checked.
 //!
 //! # Limits
-//! What came after the last checkpoint is gone after a crash, and is not missed here. The disks are locked meanwhile.
+//! Changes after the last checkpoint are lost in a crash, and are not missed here. The disks are locked meanwhile.
 //!
 //! # Example
 //! ```
@@ -30,30 +30,30 @@ use super::config::{self, CacheFile, FileError};
 use super::session::{SessionError, open_members};
 use super::wait::block_on;
 
-/// What reading everything has shown.
+/// The result of reading every block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Checked {
     /// Version of the schema: 1.
     pub schema: u32,
     /// Identity of the cache.
     pub cache_guid: String,
-    /// The checkpoint that was found.
+    /// Number of the checkpoint found.
     pub generation: u64,
-    /// Disks that were there.
+    /// Disks found.
     pub disks: u64,
     /// Blocks read.
     pub blocks: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Blocks that are not what was written.
+    /// Blocks whose bytes are not those written.
     pub checksum_errors: u64,
-    /// Blocks that their disk did not give.
+    /// Blocks that their disk did not return.
     pub unreadable: u64,
     /// Blocks whose place belongs to another block too.
     pub double_references: u64,
-    /// Bytes that are in use and belong to nothing.
+    /// Bytes allocated but taken by no block.
     pub leaked_bytes: u64,
-    /// What else is wrong, a sentence each.
+    /// Other problems, a sentence each.
     pub findings: Vec<String>,
 }
 
@@ -78,14 +78,14 @@ impl Checked {
         }
     }
 
-    /// Whether nothing is wrong, as far as it could be seen.
+    /// Returns whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let wrong = [self.checksum_errors, self.unreadable, self.double_references, self.leaked_bytes];
         wrong == [0; 4] && self.findings.is_empty()
     }
 
-    /// As JSON, with `is_sound`.
+    /// Returns the result as JSON, with `is_sound`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         // Plain numbers and text: cannot fail.
@@ -94,7 +94,7 @@ impl Checked {
         value
     }
 
-    /// Names and values, a line each.
+    /// Returns the result as CSV: a line of names and a line of values.
     #[must_use]
     pub fn to_csv(&self) -> String {
         format!(
@@ -110,7 +110,7 @@ impl Checked {
     }
 }
 
-/// A sentence for each disk of the cache that is not there.
+/// Returns a sentence for each missing disk of the cache.
 #[must_use]
 pub fn missing(stats: &CacheStats) -> Vec<String> {
     let missing = stats.disks.iter().filter(|disk| disk.health == DiskHealth::Missing);
@@ -125,10 +125,10 @@ fn read(path: &Path) -> Result<CacheFile, FileError> {
     Ok(file)
 }
 
-/// What the disks of the cache of the file at `path` say; nothing is written.
+/// Inspects the disks of the cache of the file at `path`, without writing.
 ///
 /// # Errors
-/// A file that cannot be read, a disk that is not this cache's or is in use by another process.
+/// A file that cannot be read; a disk that is not this cache's or is in use by another process.
 pub fn inspect(path: &Path) -> Result<Inspection, SessionError> {
     let inspect = |file: &CacheFile, sources: Vec<DiskSource>| {
         block_on(plimsoll_cache::inspect(&sources, file.config.encryption_key, &HostOptions::default()))
@@ -136,7 +136,8 @@ pub fn inspect(path: &Path) -> Result<Inspection, SessionError> {
     Ok(open_members(path, &mut read(path)?, inspect)?.0)
 }
 
-/// Reads and verifies every block of the cache of the file at `path`. `progress` hears how many of how many.
+/// Reads and verifies every block of the cache of the file at `path`. Calls `progress` with the blocks read and all
+/// blocks.
 ///
 /// # Errors
 /// As [`inspect`].

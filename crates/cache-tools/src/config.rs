@@ -1,29 +1,31 @@
-//! CACHE.yaml: which disks a cache lies on, and how it runs.
+//! CACHE.yaml: the disks of a cache, and its configuration.
 //!
 //! # Why
-//! One file says what a cache should be. Commands change it, people may; a process that has the cache open follows.
+//! One file describes the cache as it should be. Commands and people change it; a process that has the cache open
+//! follows.
 //!
 //! # How it works
-//! [`parse`] reads it strictly: an unknown key, a value without its unit or a device that is listed twice is refused
-//! with its line. [`CacheFile::to_text`] writes what [`parse`] reads. [`edit`] is how commands change it: under a lock
-//! on its directory, read, changed, written beside it and renamed onto it, so that readers see the old file or the new
-//! one. Relative paths (of devices that are files, of disk models, of the key) start at the file's directory.
+//! [`parse`] is strict: it refuses an unknown key, a value without its unit or a device listed twice, and names the
+//! line. [`CacheFile::to_text`] writes what [`parse`] reads. Commands change the file with [`edit`]: under a lock on
+//! its directory, the file is read, changed, written beside the old one and renamed onto it, so readers see either the
+//! old file or the new one. Relative paths (of devices that are files, of disk models, of the key) start at the file's
+//! directory.
 //!
 //! | key of `cache` | default | meaning |
 //! |---|---|---|
-//! | `checkpoint_interval` | `60s` | a crash loses at most what was inserted in such a time |
+//! | `checkpoint_interval` | `60s` | longest time between checkpoints: a crash loses the inserts since the last one |
 //! | `target_free_blocks_pct` | `5` | kept free by eviction, in percent of the capacity |
 //! | `placement` | `load` | which slab the next block goes to: `seed`, `discriminant`, `load` |
-//! | `memory` | `0` | for blocks, besides the disks |
-//! | `in_flight` | `256MiB` | inserts in flight in each class; what does not fit is dropped |
+//! | `memory` | `0` | memory for blocks, besides the disks |
+//! | `in_flight` | `256MiB` | most bytes of inserts in flight in each class; an insert beyond is dropped |
 //! | `hit_deadline` | `none` | a hit that takes longer is a miss |
 //! | `ghost_pct` | `100` | entries without data, in percent of the capacity |
-//! | `move_rate` | `none` | bound for evacuation and rebalancing, bytes a second |
-//! | `index_memory` | `none` | bound for the index |
-//! | `discard` | `false` | empty slabs are given back to the device |
+//! | `move_rate` | `none` | limit of evacuation and rebalancing, bytes a second |
+//! | `index_memory` | `none` | limit of the index |
+//! | `discard` | `false` | discard empty slabs on the device |
 //! | `encryption_key_file` | | a file with 64 hexadecimal digits |
 //! | `shards` | `2` | threads that do the I/O |
-//! | `devices` | | a list; of each `path`, `size`, `disk` (a disk file or preset), `state` (`active`, `removing`) |
+//! | `devices` | | a list; each has `path`, `size`, `disk` (a disk file or preset), `state` (`active`, `removing`) |
 //!
 //! # Limits
 //! Comments in the file are lost when a command changes it. At most 128 devices.
@@ -59,10 +61,10 @@ use plimsoll_files::error::Source;
 use plimsoll_files::fields::{Field, Fields, Schema};
 use plimsoll_files::{Code, ConfigError, disk, yaml};
 
-/// The most devices of a cache.
+/// Most devices of a cache.
 pub const MAX_DEVICES: usize = 128;
 
-/// The most shards that a cache may run on.
+/// Most shards that a cache may run on.
 const MAX_SHARDS: u32 = 256;
 
 const MIB: u64 = 1 << 20;
@@ -70,22 +72,22 @@ const MIB: u64 = 1 << 20;
 /// The largest size in the file, in bytes: 512 TiB, the reach of a block's place.
 const MAX_BYTES: u64 = 512 << 40;
 
-/// What should be done with a device.
+/// The desired state of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It is a part of the cache.
+    /// It is part of the cache.
     #[default]
     Active,
-    /// Its blocks are moved away; the process that has the cache open takes it out of the file when that is done.
+    /// Its blocks are to be moved away. The process that has the cache open then takes it out of the file.
     Removing,
 }
 
 impl DeviceState {
-    /// Both, with their names in the file.
+    /// Both states, with their names in the file.
     pub const ALL: [(&'static str, DeviceState); 2] =
         [("active", DeviceState::Active), ("removing", DeviceState::Removing)];
 
-    /// The name in the file.
+    /// Returns the name in the file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,23 +100,23 @@ impl DeviceState {
 /// A device of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// As it is written in the file: relative paths start at the file's directory.
+    /// Path as written in the file: relative paths start at the file's directory.
     pub path: PathBuf,
-    /// Its size, in bytes, when it was taken in or last expanded; the cache uses all of it. A larger figure tells a
-    /// process that has the cache open to use what the device has grown by. `None`: not noted.
+    /// Its size in bytes, when it was added or last expanded; the cache uses all of it. A larger figure makes the
+    /// process that has the cache open use the space by which the device has grown. `None`: unknown.
     pub size_bytes: Option<u64>,
-    /// What it can do: a disk file, or the name of a preset.
+    /// Its disk model: a disk file, or the name of a preset.
     pub disk: Option<String>,
-    /// What should be done with it.
+    /// Its desired state.
     pub state: DeviceState,
 }
 
-/// What CACHE.yaml says.
+/// The content of CACHE.yaml.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheFile {
-    /// How the cache runs. Its key is that of [`CacheFile::key_file`] after [`CacheFile::load_key`].
+    /// The cache's configuration. Its encryption key is set by [`CacheFile::load_key`].
     pub config: CacheConfig,
-    /// Where the key of the encryption lies, as it is written in the file.
+    /// Path of the file with the encryption key, as written in the file.
     pub key_file: Option<PathBuf>,
     /// Threads that do the I/O: 1 to 256.
     pub shards: u16,
@@ -128,30 +130,30 @@ impl Default for CacheFile {
     }
 }
 
-/// Why CACHE.yaml, or something that it names, cannot be used.
+/// Why CACHE.yaml, or a file that it names, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Its text, or that of a disk file that it names.
+    /// The text of CACHE.yaml, or of a disk file that it names, is wrong.
     #[error(transparent)]
     Text(#[from] ConfigError),
-    /// The file with the key.
+    /// The file with the key is wrong.
     #[error("{path}: {reason}")]
     Key {
-        /// Where.
+        /// The file.
         path: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {
-        /// Where.
+        /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// A change that makes no sense.
+    /// A change that is impossible.
     #[error("{0}")]
     Change(String),
 }
@@ -183,7 +185,7 @@ const DEVICE: Schema<'static> =
 
 const TOP_HELP: &str = "`plimsoll cache create` writes such a file; by hand: `cache:` with `devices:` below it";
 
-/// Reads the text of a CACHE.yaml. `source_name` is used in messages only.
+/// Parses the text of a CACHE.yaml. `source_name` is used in messages only.
 ///
 /// # Errors
 /// With the line: unknown keys, values out of range or without unit, no devices, a device twice.
@@ -191,7 +193,7 @@ pub fn parse(source_name: &str, text: &str) -> Result<CacheFile, ConfigError> {
     parse_source(&Source::new(source_name, text))
 }
 
-/// Reads a CACHE.yaml.
+/// Reads and parses a CACHE.yaml.
 ///
 /// # Errors
 /// As [`parse`], and [`Code::Unreadable`] if the file cannot be read.
@@ -210,7 +212,7 @@ fn parse_source(source: &Source) -> Result<CacheFile, ConfigError> {
         shards: fields.or("shards", 2, |field| field.count(1..=MAX_SHARDS))?.try_into().unwrap_or(1),
         devices: read_devices(&fields.required("devices", "list the devices: `devices:` and `- path: ...` below it")?)?,
     };
-    // What is left are bounds that the reader does not know.
+    // The bounds that the field readers do not know.
     file.config.check().map_err(|bad| cache.error(Code::OutOfRange, bad.to_string()))?;
     Ok(file)
 }
@@ -257,12 +259,14 @@ fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
     for item in &items {
         let fields = Fields::read(item, &DEVICE)?;
         let path = fields.required("path", "a device has a path, such as /dev/nvme1n1")?;
+
         let device = Device {
             path: PathBuf::from(path.text()?),
             size_bytes: fields.optional("size", |field| field.figure(parse_size_bytes, MIB..=MAX_BYTES, "bytes"))?,
             disk: fields.optional("disk", Field::string)?,
             state: fields.or("state", DeviceState::Active, |field| field.one_of("a state", &DeviceState::ALL))?,
         };
+
         if devices.iter().any(|other| other.path == device.path) {
             let message = format!("{} is listed twice", device.path.display());
             return Err(path.error(Code::DuplicateName, message).with_help("list each device once"));
@@ -273,7 +277,8 @@ fn read_devices(field: &Field<'_>) -> Result<Vec<Device>, ConfigError> {
 }
 
 impl CacheFile {
-    /// The file's text; [`parse`] reads it. Keys whose values are defaults are written, too: a file tells all.
+    /// Returns the file's text, which [`parse`] reads. It includes keys with default values, so that the file is
+    /// complete.
     #[must_use]
     pub fn to_text(&self) -> String {
         let config = &self.config;
@@ -284,6 +289,7 @@ impl CacheFile {
         };
         let placement = Placement::ALL.iter().find(|(_, placement)| *placement == config.placement);
         let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+
         line("checkpoint_interval", time_text(config.checkpoint_interval));
         line("target_free_blocks_pct", config.target_free_blocks_pct.to_string());
         line("placement", placement.map_or("load", |(name, _)| name).to_owned());
@@ -298,6 +304,7 @@ impl CacheFile {
             line("encryption_key_file", scalar(&path.to_string_lossy()));
         }
         line("shards", self.shards.to_string());
+
         text.push_str("  devices:\n");
         for device in &self.devices {
             let _ = writeln!(text, "    - path: {}", scalar(&device.path.to_string_lossy()));
@@ -312,7 +319,7 @@ impl CacheFile {
         text
     }
 
-    /// The devices that the cache should be opened with, of the file `path`; those that are being removed included.
+    /// Returns the devices to open the cache with, those being removed included. `path` is the path of this file.
     ///
     /// # Errors
     /// A disk model that is neither a preset nor a file, or a damaged one.
@@ -320,7 +327,7 @@ impl CacheFile {
         self.devices.iter().map(|device| device.source(path)).collect()
     }
 
-    /// Reads the key of the encryption, where the file `path` names one, into the configuration.
+    /// Reads the encryption key, if the file names one, into the configuration. `path` is the path of this file.
     ///
     /// # Errors
     /// A file that cannot be read, or does not hold 64 hexadecimal digits.
@@ -331,16 +338,17 @@ impl CacheFile {
         Ok(())
     }
 
-    /// Writes the file: all of it, or nothing. One that exists is written over only with `may_replace`.
+    /// Writes the file as a whole or not at all. Replaces an existing file only if `may_replace`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, path: &Path, may_replace: bool) -> Result<(), FileError> {
         replace_file(path, &self.to_text(), may_replace)
             .map_err(|error| FileError::Write { path: path.display().to_string(), error })
     }
 
-    /// The device at `path`, by its text or by what it leads to; `file` is this file's own path.
+    /// Returns the position of the device at `path`, compared as text or as the target of links. `file` is this file's
+    /// path.
     #[must_use]
     pub fn position(&self, file: &Path, path: &Path) -> Option<usize> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -351,13 +359,13 @@ impl CacheFile {
 }
 
 impl Device {
-    /// Where it is, with CACHE.yaml at `file`.
+    /// Returns the device's path, if CACHE.yaml is at `file`.
     #[must_use]
     pub(crate) fn full_path(&self, file: &Path) -> PathBuf {
         file.parent().map_or_else(|| self.path.clone(), |base| base.join(&self.path))
     }
 
-    /// What the cache is told of it, with CACHE.yaml at `file`.
+    /// Returns the device for the cache, if CACHE.yaml is at `file`.
     ///
     /// # Errors
     /// A disk model that is neither a preset nor a file, or a damaged one.
@@ -372,10 +380,10 @@ impl Device {
     }
 }
 
-/// Changes the file at `path`, so that nobody sees half of it and no other command's change is lost.
+/// Changes the file at `path`. Readers see the old file or the new one, and no other command's change is lost.
 ///
 /// # Errors
-/// A file that cannot be read or written; what `change` says, and then nothing has changed.
+/// A file that cannot be read or written, or the error of `change`; nothing has changed then.
 pub fn edit<T>(path: &Path, change: impl FnOnce(&mut CacheFile) -> Result<T, FileError>) -> Result<T, FileError> {
     let write_error = |error| FileError::Write { path: path.display().to_string(), error };
     let directory = File::open(base_of(path)).map_err(write_error)?;
@@ -389,13 +397,14 @@ pub fn edit<T>(path: &Path, change: impl FnOnce(&mut CacheFile) -> Result<T, Fil
     Ok(result)
 }
 
-/// Reads a key: 64 hexadecimal digits, blanks around them.
+/// Reads an encryption key: 64 hexadecimal digits, with blanks around them allowed.
 ///
 /// # Errors
-/// A file that cannot be read, or holds something else.
+/// A file that cannot be read, or has other content.
 pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
     let error = |reason: String| FileError::Key { path: path.display().to_string(), reason };
     let text = fs::read_to_string(path).map_err(|failed| error(format!("cannot read the key: {failed}")))?;
+
     let digits: Option<Vec<u32>> = text.trim().chars().map(|digit| digit.to_digit(16)).collect();
     let digits = digits.filter(|digits| digits.len() == 64);
     let digits = digits.ok_or_else(|| {
@@ -408,13 +417,13 @@ pub(crate) fn read_key(path: &Path) -> Result<[u8; 32], FileError> {
     Ok(key)
 }
 
-/// Where relative paths of the file at `path` start.
+/// Returns the directory at which relative paths in the file at `path` start.
 #[must_use]
 pub(crate) fn base_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file beside `path` and renames it onto it.
+/// Writes a file beside `path` and renames it onto `path`.
 pub(super) fn replace_file(path: &Path, text: &str, may_replace: bool) -> io::Result<()> {
     let mut temporary = tempfile::Builder::new().prefix(".plimsoll-cache-").tempfile_in(base_of(path))?;
     temporary.write_all(text.as_bytes())?;
@@ -433,14 +442,14 @@ pub(super) fn replace_file(path: &Path, text: &str, may_replace: bool) -> io::Re
     Ok(())
 }
 
-/// Bytes in the largest unit that has no fraction: [`parse_size_bytes`] reads it back exactly.
+/// Formats bytes in the largest unit without a fraction; [`parse_size_bytes`] reads them back exactly.
 pub(super) fn size_text(bytes: u64) -> String {
     let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
     unit.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
-/// A time in the largest unit that has no fraction.
+/// Formats a time in the largest unit without a fraction.
 fn time_text(time: Duration) -> String {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
@@ -448,7 +457,7 @@ fn time_text(time: Duration) -> String {
     unit.map_or_else(|| format!("{ns}ns"), |(unit, name)| format!("{}{name}", ns / unit))
 }
 
-/// A text as YAML: plain where nothing in it means anything to YAML.
+/// Formats a text as YAML: plain if no letter has a meaning in YAML, else as a JSON string, which YAML accepts.
 fn scalar(text: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '.' | '_' | '-');
     let begins = |letter: char| letter.is_ascii_alphanumeric() || letter == '/';

@@ -1,18 +1,18 @@
-//! A running cache follows CACHE.yaml: disks that appear there are added, those that grow expanded, those that are to
-//! be removed removed.
+//! Makes a running cache follow CACHE.yaml: adds disks that appear there, expands those that grew, removes those
+//! marked so.
 //!
 //! # Why
-//! Disks are added while a cache serves. The file is the one place where it stands which ones there should be; a
-//! process that crashes half-way finds it there when it starts again.
+//! Disks are added while a cache serves. The file alone says which disks the cache should have; a process that crashes
+//! half-way finds it there when it starts again.
 //!
 //! # How it works
-//! [`Follower::follow`] reads the file (once a second, by [`super::session`]), [`plan`]s what differs from what was
-//! done, and does it. What fails is told in the published snapshot, and tried again when the file is written again. A
-//! device whose removal has ended is taken out of the file.
+//! [`Follower::follow`] reads the file (once a second, from [`super::session`]), [`plan`]s the steps from the disks
+//! done to the disks wanted, and takes them. A step that fails is reported in the published snapshot, and tried again
+//! when the file is written again. A device whose removal has ended is taken out of the file.
 //!
 //! # Limits
-//! Only devices are followed: other keys hold from the next opening on. Nothing is removed because its entry is gone,
-//! which may be a slip of a finger: only `state: removing` removes, and it is not taken back. Devices do not shrink.
+//! Only devices are followed: other keys take effect at the next opening. A disk is not removed because its entry is
+//! gone, which may be a slip: only `state: removing` removes it, and that cannot be undone. Devices do not shrink.
 //!
 //! # Example
 //! ```
@@ -35,19 +35,19 @@ use plimsoll_cache::{BlockCache, CacheError};
 use super::config::{self, CacheFile, Device, DeviceState, FileError};
 use super::wait::block_on;
 
-/// Something to be done.
+/// A change of the cache's disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Take this device in.
+    /// Add this device.
     Add(Device),
-    /// It has become larger.
+    /// Use the space by which this device has grown.
     Expand(Device),
-    /// Begin to move its blocks away.
+    /// Start to move its blocks away.
     Remove(Device),
 }
 
 impl Step {
-    /// Which device it is about.
+    /// Returns the device of the step.
     #[must_use]
     pub fn device(&self) -> &Device {
         match self {
@@ -60,7 +60,7 @@ fn find<'a>(devices: &'a [Device], path: &Path) -> Option<&'a Device> {
     devices.iter().find(|device| device.path == path)
 }
 
-/// What has to be done so that `done` becomes `wanted`.
+/// Returns the steps that turn `done` into `wanted`.
 #[must_use]
 pub fn plan(done: &[Device], wanted: &[Device]) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -76,7 +76,7 @@ pub fn plan(done: &[Device], wanted: &[Device]) -> Vec<Step> {
     steps
 }
 
-/// What `wanted` says that is not done, a sentence each.
+/// Returns the differences between `done` and `wanted` that no step can resolve, a sentence each.
 #[must_use]
 pub(crate) fn not_done(done: &[Device], wanted: &[Device]) -> Vec<String> {
     let say = |device: &Device| {
@@ -95,7 +95,7 @@ pub(crate) fn not_done(done: &[Device], wanted: &[Device]) -> Vec<String> {
     done.iter().filter_map(say).collect()
 }
 
-/// When the file at `path` was last changed, in nanoseconds since 1970; 0 if that cannot be seen.
+/// Returns when the file at `path` was last changed, in nanoseconds since 1970; 0 if that is unknown.
 #[must_use]
 pub(crate) fn changed_unix_ns(path: &Path) -> u64 {
     let changed = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
@@ -103,12 +103,12 @@ pub(crate) fn changed_unix_ns(path: &Path) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// See the module's documentation.
+/// Follows the CACHE.yaml of one open cache.
 #[derive(Debug)]
 pub struct Follower {
     path: PathBuf,
     done: Vec<Device>,
-    /// Identities of the disks that are being removed, by the device's path.
+    /// Devices being removed: path and identity of the disk.
     removing: Vec<(PathBuf, String)>,
     failed: Vec<(Step, String)>,
     not_done: Vec<String>,
@@ -117,10 +117,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Of a cache that was opened by `file`, which lies at `path`.
+    /// Returns a follower for a cache that was opened with `file`, which lies at `path`.
     #[must_use]
     pub fn new(path: &Path, file: &CacheFile) -> Follower {
-        // What is to be removed is planned anew.
+        // Removals are planned anew.
         let active = |device: &Device| Device { state: DeviceState::Active, ..device.clone() };
         Follower {
             path: path.to_owned(),
@@ -133,24 +133,24 @@ impl Follower {
         }
     }
 
-    /// What could not be followed, a sentence each.
+    /// Returns what could not be followed, a sentence each.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let failed = self.failed.iter().map(|(step, why)| format!("{}: {why}", step.device().path.display()));
         self.unreadable.iter().cloned().chain(failed).chain(self.not_done.iter().cloned()).collect()
     }
 
-    /// `changed_unix_ns` of the file as it was when it was last followed; 0 before.
+    /// Returns `changed_unix_ns` of the file when it was last followed; 0 before.
     #[must_use]
     pub(crate) fn followed_unix_ns(&self) -> u64 {
         self.followed_unix_ns
     }
 
-    /// Looks at the file and does what is new in it.
+    /// Reads the file and takes the steps that are new in it.
     pub fn follow(&mut self, cache: &BlockCache) {
         let changed_unix_ns = changed_unix_ns(&self.path);
         if changed_unix_ns != self.followed_unix_ns {
-            // Whoever has written it may have repaired what stood in the way.
+            // The writer may have repaired the cause of the failures.
             self.failed.clear();
         }
         self.follow_file(cache);
@@ -166,6 +166,7 @@ impl Follower {
             }
         };
         self.unreadable = None;
+
         let steps = plan(&self.done, &file.devices);
         self.failed.retain(|(step, _)| steps.contains(step));
         for step in steps {
@@ -175,13 +176,14 @@ impl Follower {
             match self.take(&step, cache) {
                 Ok(()) => self.note(step.device()),
                 Err(why) => {
-                    // Said once is enough.
+                    // `problems` puts the path in front.
                     let place = format!("{}: ", step.device().full_path(&self.path).display());
                     let why = why.strip_prefix(&place).unwrap_or(&why).to_owned();
                     self.failed.push((step, why));
                 }
             }
         }
+
         self.forget_removed(&cache.stats());
         self.not_done = not_done(&self.done, &file.devices);
     }
@@ -225,7 +227,7 @@ impl Follower {
     }
 }
 
-/// Takes the entries of devices whose removal has ended out of the file at `path`, where they still are.
+/// Takes the entries of devices whose removal has ended out of the file at `path`, if they are still there.
 ///
 /// # Errors
 /// A file that cannot be read or written.
@@ -237,8 +239,8 @@ pub(super) fn forget(path: &Path, gone: &[PathBuf]) -> Result<(), FileError> {
     })
 }
 
-/// Begins to remove the disk at `path`, unless that has been begun: its identity; an empty one if the cache has no such
-/// disk and misses none.
+/// Starts to remove the disk at `path`, unless that has been started. Returns its identity; an empty one if the cache
+/// has no such disk and misses none.
 fn begin_removal(cache: &BlockCache, path: &Path) -> Result<String, CacheError> {
     let stats = cache.stats();
     match disk_at(&stats, path) {
@@ -249,7 +251,7 @@ fn begin_removal(cache: &BlockCache, path: &Path) -> Result<String, CacheError> 
     }
 }
 
-/// The disk at `path`, by its text or by what it leads to.
+/// Returns the disk at `path`, compared as text or as the target of links.
 #[must_use]
 pub fn disk_at<'a>(stats: &'a CacheStats, path: &Path) -> Option<&'a DiskStats> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -1,15 +1,15 @@
-//! Hits by size of the cache: what a smaller one would have answered, and what a larger one would.
+//! Hits by cache size: those of a smaller cache, and those of a larger one.
 //!
 //! # Why
-//! "Would more disks help?" has an answer while the cache runs: look-ups of blocks that were evicted a short time ago
-//! find their ghosts, and every hit knows how much has been used since.
+//! "Would more disks help?" has an answer while the cache runs: look-ups of recently evicted blocks find their ghosts,
+//! and every hit shows how much was used since the block's last use.
 //!
 //! # How it works
-//! [`HitTable::new`] cuts the curve of a snapshot into at most so many rows of equal size, each with the hits of a
-//! cache of that size. Rows beyond the present size are of ghosts.
+//! [`HitTable::new`] divides the curve of a snapshot into at most `max_rows` rows of equal steps, each with the hits
+//! of a cache of that size. Rows beyond the present size come from ghosts.
 //!
 //! # Limits
-//! A curve begins again when the capacity changes. What lies between two rows is not shown.
+//! A curve begins again when the capacity changes. Points between two rows are not shown.
 //!
 //! # Example
 //! ```
@@ -28,40 +28,40 @@ use std::fmt::Write as _;
 use plimsoll_cache::stats::CacheStats;
 use serde::Serialize;
 
-/// One size.
+/// One cache size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HitRow {
     /// Size of the cache, in bytes.
     pub size_bytes: u64,
-    /// Hits that it would have had.
+    /// Hits that a cache of this size would have had.
     pub hits: u64,
-    /// The same, in percent of all look-ups.
+    /// These hits in percent of all look-ups.
     pub pct: f64,
-    /// What it has more than the row above, in percent of all look-ups.
+    /// Hits more than in the row above, in percent of all look-ups.
     pub gain_pct: f64,
-    /// Whether it is larger than the present cache.
+    /// Whether this size exceeds the present cache.
     pub is_ghost: bool,
 }
 
-/// See the module's documentation.
+/// Hits by cache size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HitTable {
     /// Version of the schema: 1.
     pub schema: u32,
-    /// Present size, in bytes.
+    /// Present capacity, in bytes.
     pub capacity_bytes: u64,
     /// Look-ups counted.
     pub lookups: u64,
-    /// Hits since the cache was opened, of disks and memory.
+    /// Hits since the cache was opened, from disks and memory.
     pub hits: u64,
-    /// Ghosts now.
+    /// Number of ghosts.
     pub ghosts: u64,
-    /// By size, rising.
+    /// The sizes, ascending.
     pub rows: Vec<HitRow>,
 }
 
 impl HitTable {
-    /// At most `max_rows` (at least 1) rows.
+    /// Returns a table of at most `max_rows` (at least 1) rows.
     #[must_use]
     pub fn new(cache: &CacheStats, max_rows: usize) -> HitTable {
         let curve = &cache.hit_curve;
@@ -79,7 +79,7 @@ impl HitTable {
         HitTable { schema: 1, capacity_bytes, lookups: curve.lookups, hits, ghosts: cache.ghosts, rows }
     }
 
-    /// A line for each size.
+    /// Returns CSV with a line for each size.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut text = String::from("size_bytes,hits,pct,gain_pct,is_ghost\n");

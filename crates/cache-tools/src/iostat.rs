@@ -1,16 +1,17 @@
-//! What the disks of a cache do, by kind of I/O: the difference of two snapshots.
+//! The I/O of a cache's disks, by kind: the difference of two snapshots.
 //!
 //! # Why
-//! A cache that ingests at the speed of one disk, a checkpoint that slows hits, an evacuation that never ends: each is
-//! seen at once in rates by disk and kind.
+//! A cache that ingests at the speed of one disk, a checkpoint that slows hits, an evacuation that never ends: rates
+//! by disk and kind show each at once.
 //!
 //! # How it works
-//! [`Interval::between`] subtracts two snapshots of the same opening; without an earlier one it gives the means since
-//! the cache was opened. A [`Row`] is a disk, or all of them; its figures stand in the order of [`IoKind::ALL`], and
-//! [`GROUPS`] says which kinds the table adds up. Mean times are those of operations that ended in the interval.
+//! [`Interval::between`] subtracts two snapshots of the same opening; without an earlier one it returns the means
+//! since the cache was opened. A [`Row`] is a disk, or all of them; its figures are in the order of [`IoKind::ALL`],
+//! and [`GROUPS`] lists the kinds that each column of the table adds up. Mean times are of operations that ended in
+//! the interval.
 //!
 //! # Limits
-//! A cache that was opened again between two snapshots begins anew: the interval is then since that opening.
+//! If a cache was opened again between two snapshots, the interval begins with that opening.
 //!
 //! # Example
 //! ```
@@ -43,7 +44,7 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
     ("metadata", &["metadata_read", "metadata_write", "flush", "discard"]),
 ];
 
-/// What was done of one kind, or of several.
+/// The operations of one kind, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Operations a second.
@@ -52,16 +53,16 @@ pub struct Figures {
     pub bytes_per_s: f64,
     /// Mean time of an operation in milliseconds, queueing included; `None` if none ended.
     pub mean_ms: Option<f64>,
-    /// Under way at the end.
+    /// Operations in flight at the end.
     pub in_flight: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Operations that ended, by 2^b to 2^(b+1) - 1 nanoseconds.
+    /// Operations that ended, by latency: 2^b to 2^(b+1) - 1 nanoseconds.
     pub latency_ns_log2: Vec<u64>,
     /// Operations that ended.
     #[serde(skip)]
     pub operations: u64,
-    /// Sum of their times, in nanoseconds.
+    /// Sum of their latencies, in nanoseconds.
     #[serde(skip)]
     pub total_ns: u64,
 }
@@ -110,14 +111,14 @@ fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// A disk, or all of them.
+/// One disk, or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Last part of the disk's path; `total` for all.
     pub name: String,
     /// The disk's path; empty for all.
     pub path: String,
-    /// By kind.
+    /// Figures by kind.
     pub io: ByName<Figures>,
 }
 
@@ -131,13 +132,13 @@ impl Row {
         Row { name, path: after.path.clone(), io: after.io.iter().map(figures).collect() }
     }
 
-    /// The figures of a kind; zeros where there are none.
+    /// Returns the figures of a kind; zeros if there are none.
     #[must_use]
     pub fn of(&self, kind: &str) -> Figures {
         self.io.get(kind).cloned().unwrap_or_default()
     }
 
-    /// The figures of several kinds together.
+    /// Returns the sum of the figures of several kinds.
     #[must_use]
     pub fn sum(&self, kinds: &[&str]) -> Figures {
         let mut sum = Figures::default();
@@ -146,23 +147,23 @@ impl Row {
     }
 }
 
-/// What the disks did from one snapshot to the next. See the module's documentation.
+/// The I/O of the disks between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Interval {
-    /// Milliseconds since 1970 at its end.
+    /// End, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Its length.
+    /// Length, in seconds.
     pub seconds: f64,
-    /// Whether it begins with the opening of the cache.
+    /// Whether the interval begins with the opening of the cache.
     pub is_since_open: bool,
-    /// All disks.
+    /// All disks together.
     pub total: Row,
     /// The disks, by number.
     pub disks: Vec<Row>,
 }
 
 impl Interval {
-    /// From `before` to `after`; since the opening without `before`, or where that was another opening.
+    /// Returns the interval from `before` to `after`; since the opening if `before` is `None` or of another opening.
     #[must_use]
     pub fn between(before: Option<&Live>, after: &Live) -> Interval {
         let before = before.filter(|before| before.runtime_id == after.runtime_id);
@@ -179,13 +180,14 @@ impl Interval {
         Interval { at_unix_ms: after.at_unix_ms, seconds, is_since_open: before.is_none(), total, disks }
     }
 
-    /// The rows to be shown: the total, and each disk if wanted.
+    /// Returns the rows to show: the total, and each disk if `with_disks`.
     pub fn rows(&self, with_disks: bool) -> impl Iterator<Item = &Row> {
         let disks = if with_disks { self.disks.as_slice() } else { &[] };
         std::iter::once(&self.total).chain(disks)
     }
 
-    /// A line for each row and kind, the total first. Without a header: [`CSV_HEADER`] stands above the first interval.
+    /// Returns CSV with a line for each row and kind, the total first. [`CSV_HEADER`] is written above the first
+    /// interval.
     #[must_use]
     pub fn to_csv(&self, with_disks: bool) -> String {
         let mut text = String::new();

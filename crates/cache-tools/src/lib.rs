@@ -1,17 +1,17 @@
-//! The block cache from outside: its file, what it publishes while it runs, and what the `cache` commands measure.
+//! Tools around the block cache: its file, the statistics it publishes, and the work of the `cache` commands.
 //!
 //! # Why
-//! A cache of several disks is created, extended, watched and checked by people and scripts. All of them name one file,
-//! CACHE.yaml, and none of them needs to know whether a process has the cache open.
+//! People and scripts create, extend, watch and check a cache of several disks. All of them name one file, CACHE.yaml,
+//! and none needs to know whether a process has the cache open.
 //!
 //! # How it works
 //! [`config`] reads and writes CACHE.yaml, the desired state. [`session`] opens a cache by it, follows its changes
-//! every second ([`follow`]) and publishes what the cache has done ([`live`]) in a file beside it. [`iostat`],
-//! [`hits`] and [`status`] turn such snapshots into rows, JSON and CSV; [`check`] and [`slabs`] look at the disks of a
-//! cache that is closed. [`manage`] creates and changes caches, [`mod@bench`] loads one.
+//! every second ([`follow`]) and publishes the cache's statistics ([`live`]) in a file beside it. [`iostat`], [`hits`]
+//! and [`status`] turn such snapshots into rows, JSON and CSV; [`check`] and [`slabs`] inspect the disks of a closed
+//! cache. [`manage`] creates and changes caches, [`mod@bench`] loads one.
 //!
 //! # Limits
-//! Whoever opens a cache with the library alone publishes nothing; `session::Session` is there for that.
+//! A program that opens a cache with the library alone publishes nothing; use `session::Session` for that.
 //!
 //! # Example
 //! ```

@@ -1,17 +1,17 @@
-//! What a running cache publishes: its counters as JSON beside CACHE.yaml, written anew every second.
+//! The snapshot that a running cache publishes: its counters as JSON beside CACHE.yaml, written every second.
 //!
 //! # Why
-//! `iostat`, `hits` and `status` run beside the program that has the cache open, and must neither ask it nor slow it
-//! down. A file that is always whole is the plainest way, and any other program can read it, too.
+//! `iostat`, `hits` and `status` run beside the program that has the cache open, and must neither call it nor slow it
+//! down. A file that is always complete is the simplest way, and other programs can read it, too.
 //!
 //! # How it works
 //! [`Publisher`] writes `CACHE.yaml.live.json`: a new file, renamed onto the old one. It is removed when the cache is
-//! closed. [`read`] refuses one that is older than [`STALE_AFTER`]: whoever wrote it was killed or hangs. Each opening
-//! has a new `runtime_id`, by which a reader sees that counters began again. The schema is in docs/formats.md; readers
-//! ignore keys that they do not know.
+//! closed. [`read`] refuses a file older than [`STALE_AFTER`]: its writer was killed or hangs. Each opening has a new
+//! `runtime_id`, so readers notice that counters began again. The schema is in docs/formats.md; readers ignore unknown
+//! keys.
 //!
 //! # Limits
-//! Times are of the host's clock: readers and the cache run on the same host.
+//! Times are those of the host's clock: readers and the cache run on the same host.
 //!
 //! # Example
 //! ```
@@ -35,30 +35,30 @@ use serde::{Deserialize, Serialize};
 
 use super::config::replace_file;
 
-/// How often a running cache publishes.
+/// Interval between two snapshots.
 pub const EVERY: Duration = Duration::from_secs(1);
 
-/// A file older than this is nobody's.
+/// Age from which a snapshot is stale: several intervals, so its writer was killed or hangs.
 pub const STALE_AFTER: Duration = Duration::from_secs(5);
 
-/// What the file holds. See the module's documentation.
+/// A snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Live {
-    /// Version of the schema: 1. It changes when a key changes its meaning or goes.
+    /// Version of the schema: 1. It changes when a key changes its meaning or is removed.
     pub schema: u32,
     /// The process that has the cache open.
     pub pid: u32,
-    /// Another one for each opening.
+    /// A new identifier for each opening.
     pub runtime_id: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the snapshot, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// When the cache was opened, on the clock of [`CacheStats::at_ns`].
+    /// Time of the cache's opening, on the clock of [`CacheStats::at_ns`].
     #[serde(default)]
     pub opened_ns: u64,
-    /// What in CACHE.yaml could not be followed, a sentence each.
+    /// Parts of CACHE.yaml that could not be followed, a sentence each.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Which version of CACHE.yaml has been followed: its time of change, in nanoseconds since 1970; 0 for none yet.
+    /// The version of CACHE.yaml that was followed: its time of change, in nanoseconds since 1970; 0: none yet.
     #[serde(default)]
     pub followed_unix_ns: u64,
     /// The counters.
@@ -66,14 +66,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// A snapshot of this process.
+    /// Returns a snapshot of this process.
     #[must_use]
     pub fn new(runtime_id: &str, at_unix_ms: u64, stats: &CacheStats) -> Live {
         let runtime_id = runtime_id.to_owned();
         Live { schema: 1, pid: std::process::id(), runtime_id, at_unix_ms, cache: stats.clone(), ..Live::default() }
     }
 
-    /// As the file holds it.
+    /// Returns the snapshot as JSON, as in the file.
     ///
     /// # Errors
     /// None in practice: all keys are text.
@@ -81,16 +81,16 @@ impl Live {
         serde_json::to_string(self)
     }
 
-    /// Reads what [`Live::to_json`] has written, and what later versions of the same schema add.
+    /// Parses the JSON of [`Live::to_json`], or of later versions of the same schema.
     ///
     /// # Errors
-    /// Text that is something else.
+    /// Text that is not such JSON.
     pub fn from_json(text: &str) -> serde_json::Result<Live> {
         serde_json::from_str(text)
     }
 }
 
-/// Where the cache of the file at `path` publishes.
+/// Returns where the cache of the file at `path` publishes.
 #[must_use]
 pub fn path_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -105,7 +105,7 @@ pub enum NoSnapshot {
     /// There is no file: no process has the cache open.
     #[error("no process has the cache open: there is no {0}")]
     Nobody(String),
-    /// It is too old.
+    /// The snapshot is too old.
     #[error(
         "{path} is {age_s} s old: process {pid}, which had the cache open, was killed or hangs; nobody publishes now"
     )]
@@ -114,23 +114,23 @@ pub enum NoSnapshot {
         path: String,
         /// Its age, in seconds.
         age_s: u64,
-        /// Who wrote it.
+        /// The process that wrote it.
         pid: u32,
     },
-    /// It cannot be read, or is no snapshot.
+    /// It cannot be read, or is not a snapshot.
     #[error("cannot read {path}: {reason}")]
     Unreadable {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The last snapshot of the cache of the file at `path`.
+/// Reads the last snapshot of the cache of the file at `path`.
 ///
 /// # Errors
-/// Nobody has the cache open, or whoever had it does not publish any more.
+/// No process has the cache open, or the one that has it no longer publishes.
 pub fn read(path: &Path) -> Result<Live, NoSnapshot> {
     read_at(path, now_unix_ms())
 }
@@ -155,14 +155,14 @@ fn read_at(path: &Path, now_unix_ms: u64) -> Result<Live, NoSnapshot> {
     Ok(live)
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 #[must_use]
 pub(crate) fn now_unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Publishes one opening of a cache; the file goes with it.
+/// Publishes the snapshots of one opening of a cache; removes the file when dropped.
 #[derive(Debug)]
 pub struct Publisher {
     path: PathBuf,
@@ -171,17 +171,17 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// For the cache of the file at `path`, opened at `opened_ns` on its own clock.
+    /// Returns a publisher for the cache of the file at `path`, opened at `opened_ns` on its own clock.
     #[must_use]
     pub fn new(path: &Path, opened_ns: u64) -> Publisher {
         let random = RandomState::new().hash_one(now_unix_ms());
         Publisher { path: path_of(path), runtime_id: format!("{random:016x}"), opened_ns }
     }
 
-    /// Writes a snapshot, with what of CACHE.yaml could not be followed, and which version of it that was.
+    /// Writes a snapshot, with the parts of CACHE.yaml that could not be followed, and the version of CACHE.yaml.
     ///
     /// # Errors
-    /// What the system says; the next one may succeed.
+    /// The system's error; the next snapshot may succeed.
     pub fn publish(&self, stats: &CacheStats, problems: &[String], followed_unix_ns: u64) -> io::Result<()> {
         let live = Live {
             problems: problems.to_vec(),
@@ -196,7 +196,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        // A file that stays is old soon, and readers say so.
+        // If the file stays, it is stale soon, and readers refuse it.
         let _ = fs::remove_file(&self.path);
     }
 }

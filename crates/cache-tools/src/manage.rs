@@ -1,15 +1,16 @@
-//! Creating a cache, and changing which disks it has, whether or not a process has it open.
+//! Creates a cache and changes its disks, whether or not a process has the cache open.
 //!
 //! # Why
-//! The same command works on a cache that serves and on one that is closed; its user need not know which it is.
+//! The same command works on a cache that serves and on a closed one; its user need not know which.
 //!
 //! # How it works
-//! If a process publishes snapshots, CACHE.yaml is changed and that process does the rest: the command waits until the
-//! snapshot shows it, or the reason why not, and then takes its change back. Otherwise the command opens the cache
-//! itself, does the work, closes it with a checkpoint, and changes the file.
+//! If a process publishes snapshots, the command changes CACHE.yaml and that process does the rest. The command waits
+//! until a snapshot shows the result or an error; after an error it takes its change back. Otherwise the command opens
+//! the cache itself, does the work, closes the cache with a checkpoint, and changes the file.
 //!
 //! # Limits
-//! A removal on a cache that is closed is waited for; on one that serves it is begun, and `status` shows how far it is.
+//! On a closed cache, a command waits for a removal to end. On an open one it only starts it; `status` shows the
+//! progress.
 //!
 //! # Example
 //! ```no_run
@@ -35,13 +36,13 @@ use super::live::{self, Live};
 use super::session::{Session, SessionError};
 use super::wait::block_on;
 
-/// How long a command waits for a running cache to follow.
+/// Longest wait for a running cache to follow its file.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How a cache is created.
+/// Options of a new cache.
 #[derive(Clone, Debug, Default)]
 pub struct CreateFlags {
-    /// Write over whatever is on the devices. The cache's own file is never written over.
+    /// Overwrite existing data on the devices. An existing CACHE.yaml is never overwritten.
     pub force: bool,
     /// Size of files that do not exist yet, in bytes.
     pub size_bytes: Option<u64>,
@@ -51,20 +52,22 @@ pub struct CreateFlags {
     pub key_file: Option<PathBuf>,
 }
 
-/// Creates a cache on `disks`, and its file at `path`. What was made before a failure is removed again.
+/// Creates a cache on `disks`, and its file at `path`. If it fails, removes the files that it made.
 ///
 /// # Errors
-/// A file that exists, a disk that does not exist and has no size, or is not empty (without `force`).
+/// A file that exists; a disk that does not exist and has no size, or is not empty (without `force`).
 pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<CacheFile, SessionError> {
     if path.exists() {
         let message = format!("{} exists: name another file, or remove it first", path.display());
         return Err(FileError::Change(message).into());
     }
+
     let mut file = CacheFile::default();
     if let Some(key_file) = &flags.key_file {
         file.config.encryption_key = Some(config::read_key(key_file)?);
         file.key_file = Some(relative_to(path, key_file)?);
     }
+
     let mut made = Made::default();
     for disk in disks {
         let device = made.device(path, disk, flags.size_bytes)?;
@@ -73,6 +76,7 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
         }
         file.devices.push(device);
     }
+
     let mut options =
         CreateOptions { encryption_key: file.config.encryption_key, force: flags.force, ..CreateOptions::default() };
     options.slab_bytes = flags.slab_bytes.unwrap_or(options.slab_bytes);
@@ -82,12 +86,12 @@ pub fn create(path: &Path, disks: &[PathBuf], flags: &CreateFlags) -> Result<Cac
     Ok(file)
 }
 
-/// Files that a command has made; they go with it unless they are kept.
+/// Files that a command has made; removed when dropped, unless kept.
 #[derive(Default)]
 struct Made(Vec<PathBuf>);
 
 impl Made {
-    /// A device for the file at `path`: `disk` as it is, or a new file of `size_bytes`.
+    /// Returns the device of `disk` for the file at `path`. If there is no such file, creates one of `size_bytes`.
     fn device(&mut self, path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Device, FileError> {
         let failed = |error: io::Error| FileError::Change(format!("{}: {error}", disk.display()));
         if !disk.exists() {
@@ -114,13 +118,13 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Makes a file larger, with its space reserved where the file system can.
+/// Makes a file larger, and reserves the space if the file system can.
 fn grow(file: &File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(bytes),
@@ -128,28 +132,29 @@ fn grow(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Size of a file or block device, in bytes.
+/// Returns the size of a file or block device, in bytes.
 fn size_of(path: &Path) -> io::Result<u64> {
     File::open(path)?.seek(SeekFrom::End(0))
 }
 
-/// How `disk` is written in the file at `path`: as what is below its directory where it is.
+/// Returns `disk` as it is written in the file at `path`: relative if it lies below the file's directory.
 fn relative_to(path: &Path, disk: &Path) -> Result<PathBuf, FileError> {
     let whole = |path: &Path| absolute(path).map_err(|error| FileError::Change(format!("{}: {error}", path.display())));
     let (disk, base) = (whole(disk)?, whole(base_of(path))?);
     Ok(disk.strip_prefix(base).map(Path::to_owned).unwrap_or(disk))
 }
 
-/// Adds a disk. What was done, in a sentence.
+/// Adds a disk. Returns what was done, in a sentence.
 ///
 /// # Errors
-/// As [`create`], and what the cache says.
+/// As [`create`], and the cache's own errors.
 pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Result<String, SessionError> {
     let mut made = Made::default();
     let file = config::parse_from_file(path).map_err(FileError::from)?;
     if file.position(path, disk).is_some() {
         return Err(FileError::Change(format!("{} is a disk of this cache already", disk.display())).into());
     }
+
     let device = made.device(path, disk, size_bytes)?;
     let said = if let Ok(live) = live::read(path) {
         if force {
@@ -168,7 +173,7 @@ pub fn add(path: &Path, disk: &Path, size_bytes: Option<u64>, force: bool) -> Re
 }
 
 fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, SessionError> {
-    // Somebody who was killed may have added it, and not have written it down.
+    // A command that was killed may have added the disk, without writing it into the file.
     let said = format!("{}: added", device.path.display());
     if let Ok(session) = Session::open(path, |file| file.devices.push(device.clone())) {
         let is_in = follow::disk_at(&session.cache().stats(), &device.full_path(path)).is_some();
@@ -180,7 +185,7 @@ fn add_to_closed(path: &Path, device: &Device, force: bool) -> Result<String, Se
     }
     let session = Session::open(path, |_| ())?;
     block_on(session.cache().add_disk(&device.source(path)?, force))?;
-    // It is one of the cache's now, whatever the last checkpoint says.
+    // The disk is the cache's now, whether or not closing succeeds.
     let closed = session.close();
     write_down(path, device)?;
     closed.map(|()| said)
@@ -193,14 +198,14 @@ fn write_down(path: &Path, device: &Device) -> Result<(), FileError> {
     })
 }
 
-/// Writes zeros over the first and the last MiB, where whatever was there has its labels, unless somebody has it
+/// Overwrites the first and the last MiB with zeros, where labels usually lie. Refuses a disk that another process has
 /// locked.
 fn clear(disk: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
     const EDGE_BYTES: u64 = 1 << 20;
     let failed = |error: io::Error| FileError::Change(format!("{}: cannot clear it: {error}", disk.display()));
     let is_device = fs::metadata(disk).map_err(failed)?.file_type().is_block_device();
-    // An exclusive opening of a device fails where it is mounted.
+    // The kernel refuses to open a mounted device exclusively.
     let flags = if is_device { rustix::fs::OFlags::EXCL.bits().cast_signed() } else { 0 };
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(disk).map_err(failed)?;
     file.try_lock().map_err(|error| FileError::Change(format!("{}: in use: {error}", disk.display())))?;
@@ -229,17 +234,18 @@ fn find_disk<'a>(live: &'a Live, path: &Path) -> Option<&'a DiskStats> {
     live.cache.disks.iter().find(|disk| real(Path::new(&disk.path)) == real(path))
 }
 
-/// Waits until the running cache shows that what the file says now of `device` is done, or says why it is not.
+/// Waits until a snapshot shows that the running cache has followed the file for `device`, or reports why it has not.
 fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Result<(), SessionError> {
     let changed_unix_ns = follow::changed_unix_ns(path);
     let begin = Instant::now();
     let of_device = format!("{}: ", device.path.display());
+
     loop {
         let live = live::read(path)?;
         if is_done(&live) {
             return Ok(());
         }
-        // What an older file could not do says nothing.
+        // A problem with an older version of the file does not count.
         let problem = live.problems.iter().find(|problem| problem.starts_with(&of_device));
         if let Some(problem) = problem.filter(|_| live.followed_unix_ns >= changed_unix_ns) {
             return Err(FileError::Change(problem.clone()).into());
@@ -251,10 +257,10 @@ fn wait_for(path: &Path, device: &Device, is_done: impl Fn(&Live) -> bool) -> Re
     }
 }
 
-/// Uses more of a disk: a file is made `size_bytes` long first. What was done, in a sentence.
+/// Uses more of a disk. A file is first enlarged to `size_bytes`. Returns what was done, in a sentence.
 ///
 /// # Errors
-/// A disk that is not of this cache or has not grown, and what the cache says.
+/// A disk that is not of this cache or has not grown, and the cache's own errors.
 pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<String, SessionError> {
     let before = known(path, disk)?;
     let place = before.full_path(path);
@@ -268,12 +274,14 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
         let file = OpenOptions::new().write(true).open(&place).map_err(failed)?;
         grow(&file, bytes).map_err(failed)?;
     }
+
     let after = Device { size_bytes: Some(size_of(&place).map_err(failed)?), ..before.clone() };
     if after.size_bytes <= before.size_bytes {
         let has = format_bytes_binary(after.size_bytes.unwrap_or(0));
         let message = format!("{} has not grown: it has {has}, all in use; pass --size for a file", disk.display());
         return Err(FileError::Change(message).into());
     }
+
     let write = |device: &Device| {
         config::edit(path, |file| {
             if let Some(found) = file.devices.iter_mut().find(|other| other.path == device.path) {
@@ -288,8 +296,9 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
         write(&after)?;
         wait_for(path, &after, |now| capacity(now) > had_bytes)
     };
+
     match live::read(path).map_err(SessionError::from).and_then(|live| in_running(&live)) {
-        // Nobody has it open, or not any more.
+        // No process has the cache open, or no longer.
         Err(SessionError::NoSnapshot(_)) => expand_closed(path, &place)?,
         Err(error) => {
             write(&before)?;
@@ -306,7 +315,7 @@ pub fn expand(path: &Path, disk: &Path, size_bytes: Option<u64>) -> Result<Strin
 fn expand_closed(path: &Path, place: &Path) -> Result<(), SessionError> {
     let session = Session::open(path, |_| ())?;
     let expanded = match block_on(session.cache().expand_disk(place)) {
-        // Somebody who was killed may have done it, and not have written it down.
+        // A command that was killed may have expanded the disk, without writing it into the file.
         Ok(_) | Err(CacheError::TooSmall { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     };
@@ -319,17 +328,17 @@ fn known(path: &Path, disk: &Path) -> Result<Device, FileError> {
     device.ok_or_else(|| FileError::Change(format!("{} is no disk of this cache", disk.display())))
 }
 
-/// Removes a disk; `is_stopped` ends the waiting, the removal goes on when the cache is opened again. What was done,
-/// in a sentence.
+/// Removes a disk. Returns what was done, in a sentence. If `is_stopped`, stops waiting; the removal continues when the
+/// cache is opened again.
 ///
 /// # Errors
-/// A disk that is not of this cache, the last one, and what the cache says.
+/// A disk that is not of this cache, the last one, and the cache's own errors.
 pub fn remove(path: &Path, disk: &Path, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
     let device = known(path, disk)?;
     mark(path, &device, DeviceState::Removing)?;
     let running = live::read(path).map_err(SessionError::from);
     let removed = match running.and_then(|live| begin_in_running(path, &device, live.pid)) {
-        // Nobody has it open, or not any more.
+        // No process has the cache open, or no longer.
         Err(SessionError::NoSnapshot(_)) => remove_from_closed(path, &device, is_stopped),
         other => other,
     };
@@ -339,7 +348,7 @@ pub fn remove(path: &Path, disk: &Path, is_stopped: &dyn Fn() -> bool) -> Result
     Ok(format!("{}: {}", disk.display(), removed?))
 }
 
-/// Writes into the file what should be done with a device.
+/// Writes the desired state of a device into the file.
 fn mark(path: &Path, device: &Device, state: DeviceState) -> Result<(), FileError> {
     config::edit(path, |file| {
         let mut others = file.devices.iter().filter(|other| other.path != device.path);
@@ -359,7 +368,7 @@ fn begin_in_running(path: &Path, device: &Device, pid: u32) -> Result<String, Se
     Ok(format!("process {pid} moves its blocks away; see `status`"))
 }
 
-/// Opens the cache, which then follows the file, and waits.
+/// Opens the cache, which then follows the file, and waits for the removal to end.
 fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> bool) -> Result<String, SessionError> {
     let place = device.full_path(path);
     let session = Session::open(path, |_| ())?;
@@ -367,6 +376,7 @@ fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> boo
     let is_there = || session.cache().stats().disks.iter().any(|disk| Some(&disk.guid) == guid.as_ref());
     let of_device = format!("{}: ", device.path.display());
     let mut problem = None;
+
     while is_there() && !is_stopped() && problem.is_none() {
         thread::sleep(Duration::from_millis(50));
         let problems = live::read(path).map(|live| live.problems).unwrap_or_default();
@@ -374,10 +384,11 @@ fn remove_from_closed(path: &Path, device: &Device, is_stopped: &dyn Fn() -> boo
     }
     let is_removed = !is_there();
     session.close()?;
+
     match problem {
         Some(problem) if !is_removed => Err(FileError::Change(problem).into()),
         _ if is_removed => {
-            // The session may have done it.
+            // The session may have done it already.
             follow::forget(path, std::slice::from_ref(&device.path))?;
             Ok("removed".to_owned())
         }

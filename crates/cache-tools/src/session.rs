@@ -1,14 +1,14 @@
-//! A cache that is opened by its CACHE.yaml, follows it and publishes what it does.
+//! Opens a cache by its CACHE.yaml, follows the file and publishes snapshots.
 //!
 //! # Why
-//! `add`, `bench` and any program of one's own open a cache in the same way, so that `iostat` sees them all.
+//! `add`, `bench` and other programs open a cache in the same way, so `iostat` sees them all.
 //!
 //! # How it works
 //! [`Session::open`] reads the file, opens the cache, and starts a thread that follows the file and publishes counters
 //! every second until [`Session::close`].
 //!
 //! # Limits
-//! Dropping a session without closing it loses what came after the last checkpoint.
+//! Dropping a session without closing it loses the changes after the last checkpoint.
 //!
 //! # Example
 //! ```no_run
@@ -40,10 +40,10 @@ use super::wait::block_on;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The file, or one that it names.
+    /// The file, or one that it names, is wrong.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The cache.
+    /// The cache's error.
     #[error("{0}")]
     Cache(CacheError),
     /// A thread could not be started.
@@ -52,12 +52,12 @@ pub enum SessionError {
     /// The process that has the cache open has not followed its file in time.
     #[error("process {pid} has the cache open and has not followed the file within {} s", .waited.as_secs())]
     NotFollowed {
-        /// Which process.
+        /// The process.
         pid: u32,
-        /// How long it was waited for.
+        /// The time waited.
         waited: Duration,
     },
-    /// It has the cache open, and has stopped to publish.
+    /// The process has the cache open, but no longer publishes.
     #[error(transparent)]
     NoSnapshot(#[from] NoSnapshot),
 }
@@ -68,7 +68,7 @@ impl From<CacheError> for SessionError {
     }
 }
 
-/// An open cache. See the module's documentation.
+/// An open cache that follows its file.
 pub struct Session {
     cache: Arc<BlockCache>,
     file: CacheFile,
@@ -77,21 +77,23 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the cache of the file at `path`; `change` may set other values than the file's.
+    /// Opens the cache of the file at `path`. `change` may set values other than the file's.
     ///
     /// # Errors
-    /// A file that cannot be read, a disk that is not this cache's or is in use by another process.
+    /// A file that cannot be read; a disk that is not this cache's or is in use by another process.
     pub fn open(path: &Path, change: impl FnOnce(&mut CacheFile)) -> Result<Session, SessionError> {
         let mut file = config::parse_from_file(path).map_err(FileError::from)?;
         file.load_key(path)?;
         change(&mut file);
         let cache = Arc::new(open_cache(path, &mut file)?);
+
         let (stop, stopped) = mpsc::channel();
         let publisher = Publisher::new(path, cache.stats().at_ns);
         let mut follower = Follower::new(path, &file);
         let attended = Arc::clone(&cache);
+
         let attend = move || {
-            // A snapshot that cannot be written is old soon, and readers say so.
+            // If a snapshot cannot be written, the last one is stale soon, and readers refuse it.
             let _ = publisher.publish(&attended.stats(), &follower.problems(), follower.followed_unix_ns());
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 follower.follow(&attended);
@@ -103,13 +105,13 @@ impl Session {
         Ok(Session { cache, file, stop: Some(stop), attendant: Some(attendant) })
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &BlockCache {
         &self.cache
     }
 
-    /// The file as it was when the cache was opened.
+    /// Returns the file as it was when the cache was opened.
     #[must_use]
     pub fn file(&self) -> &CacheFile {
         &self.file
@@ -118,10 +120,10 @@ impl Session {
     /// Makes a last checkpoint and closes the cache.
     ///
     /// # Errors
-    /// What the checkpoint says.
+    /// The checkpoint's error.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.end();
-        // The attendant has ended, and nobody else has the cache.
+        // The attendant has ended: this is usually the last reference.
         let cache = Arc::clone(&self.cache);
         drop(self);
         match Arc::try_unwrap(cache) {
@@ -133,7 +135,7 @@ impl Session {
     fn end(&mut self) {
         self.stop = None;
         if let Some(attendant) = self.attendant.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has already reported it.
             let _ = attendant.join();
         }
     }
@@ -145,7 +147,7 @@ impl Drop for Session {
     }
 }
 
-/// Opens the cache; a disk whose removal ended just before a crash is taken out of the file.
+/// Opens the cache, and takes disks whose removal ended just before a crash out of the file.
 fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionError> {
     let host = HostOptions { shards: file.shards, ..HostOptions::default() };
     let (cache, gone) =
@@ -156,8 +158,8 @@ fn open_cache(path: &Path, file: &mut CacheFile) -> Result<BlockCache, SessionEr
     Ok(cache)
 }
 
-/// Opens the disks that `file`, which lies at `path`, names. One that was to be removed and is no disk of the cache any
-/// more (its label is gone, or the others do not know it) is taken out of `file`: which ones.
+/// Opens the disks that `file`, which lies at `path`, names. A disk marked for removal may be no member any more (its
+/// label is wiped, or the others do not list it). Such disks are taken out of `file`, and their paths returned.
 pub(super) fn open_members<T>(
     path: &Path,
     file: &mut CacheFile,
@@ -169,6 +171,7 @@ pub(super) fn open_members<T>(
             Ok(opened) => return Ok((opened, gone)),
             Err(error) => error,
         };
+
         let removed = match &error {
             CacheError::NotAMember { path: disk } | CacheError::NotACache { path: disk, .. } => {
                 file.position(path, disk)

@@ -1,14 +1,14 @@
-//! How the slabs of a cache are used: by device and size of block.
+//! The use of a cache's slabs, by device and block size.
 //!
 //! # Why
-//! A cache whose mix of block sizes changes may be half empty and still have no room for a block. Which slabs hold
-//! what, and how full they are, shows it.
+//! If its mix of block sizes changes, a cache may be half empty and still have no room for a block. The table shows
+//! which slabs hold which blocks, and how full they are.
 //!
 //! # How it works
 //! [`SlabTable`] holds a row for each device and bucket, and sums. [`SlabTable::summaries`] adds them up by kind.
 //!
 //! # Limits
-//! As of the last checkpoint, where the cache is closed or was killed.
+//! If the cache is closed or was killed, the state is that of the last checkpoint.
 //!
 //! # Example
 //! ```
@@ -21,42 +21,42 @@ use plimsoll_cache::SlabReport;
 use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
-/// Letters of a bar.
+/// Length of a bar, in letters.
 const BAR: usize = 20;
 
-/// Slabs of one device for blocks of one size, or several of them together.
+/// The slabs of one device for blocks of one size, or a sum of several such rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SlabRow {
-    /// The device's path; empty for all together.
+    /// The device's path; empty in sums.
     pub device: String,
-    /// `bitmap` (blocks of one size), `extent` (of mixed sizes); of sums also `evacuating`, `metadata`, `free`.
+    /// `bitmap` (blocks of one size), `extent` (of mixed sizes); in sums also `evacuating`, `metadata`, `free`.
     pub kind: String,
-    /// The longest block in them, in bytes, padding included; 0 in sums.
+    /// Length of the longest block, in bytes, padding included; 0 in sums.
     pub max_size_bytes: u32,
-    /// How many.
+    /// Number of slabs.
     pub slabs: u32,
     /// Their size, in bytes.
     pub size_bytes: u64,
-    /// Taken by blocks.
+    /// Bytes taken by blocks.
     pub allocated_bytes: u64,
-    /// Free.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Free after the next checkpoints.
+    /// Bytes that are free after the next checkpoints.
     pub freeing_bytes: u64,
-    /// Pieces that the free space of a slab is in, on average.
+    /// Mean number of pieces that a slab's free space is in.
     pub mean_free_segments: f64,
-    /// How many slabs are full to less than 10 %, less than 20 %, ... and to 90 to 100 %.
+    /// Slabs that are less than 10 % full, 10 to 20 %, ... and 90 to 100 %.
     pub slabs_by_tenth: [u32; 10],
 }
 
 impl SlabRow {
-    /// How full, in percent; 0 without slabs.
+    /// Returns how full the slabs are, in percent; 0 without slabs.
     #[must_use]
     pub fn capacity_pct(&self) -> f64 {
         if self.size_bytes == 0 { 0.0 } else { self.allocated_bytes as f64 * 100.0 / self.size_bytes as f64 }
     }
 
-    /// The same as a bar of 20 letters.
+    /// Returns how full the slabs are, as a bar of 20 letters.
     #[must_use]
     pub fn bar(&self) -> String {
         let full = ((self.capacity_pct() / 100.0 * BAR as f64).round() as usize).min(BAR);
@@ -73,27 +73,28 @@ impl SlabRow {
     }
 }
 
-/// See the module's documentation.
+/// The use of all slabs of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SlabTable {
     /// Version of the schema: 1.
     pub schema: u32,
     /// Size of a slab, in bytes.
     pub slab_bytes: u32,
-    /// By device, then by size of block.
+    /// By device, then by block size.
     pub rows: Vec<SlabRow>,
-    /// Sums of the kinds `bitmap`, `extent`, `evacuating` (in these already), `metadata`, `free`.
+    /// Sums of the kinds `bitmap`, `extent`, `evacuating` (already counted in these), `metadata`, `free`.
     pub summaries: Vec<SlabRow>,
 }
 
 impl SlabTable {
-    /// Of a report; `paths` are the devices by number.
+    /// Returns the table of a report. `paths` are the devices by number.
     #[must_use]
     pub fn new(report: &SlabReport, paths: &[(u16, String)]) -> SlabTable {
         let path = |disk: u16| {
             let found = paths.iter().find(|(number, _)| *number == disk).map(|(_, path)| path.clone());
             found.unwrap_or_else(|| format!("disk {disk}"))
         };
+
         let row = |bucket: &plimsoll_cache::BucketReport| SlabRow {
             device: path(bucket.disk),
             kind: if bucket.is_bitmap { "bitmap" } else { "extent" }.to_owned(),
@@ -107,6 +108,7 @@ impl SlabTable {
             slabs_by_tenth: bucket.slabs_by_tenth,
         };
         let rows: Vec<SlabRow> = report.buckets.iter().map(row).collect();
+
         let whole = |kind: &str, slabs: u32| {
             let size_bytes = u64::from(slabs) * u64::from(report.slab_bytes);
             SlabRow { kind: kind.to_owned(), slabs, size_bytes, ..SlabRow::default() }
@@ -128,7 +130,7 @@ impl SlabTable {
         SlabTable { schema: 1, slab_bytes: report.slab_bytes, rows, summaries }
     }
 
-    /// A line for each row, then the sums.
+    /// Returns CSV with a line for each row, then the sums.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<SlabRow>] = &[

@@ -1,14 +1,14 @@
-//! How a cache is: its disks, what they hold, what it has done since it was opened.
+//! The state of a cache: its disks, their contents, and its counters since it was opened.
 //!
 //! # Why
 //! The first question after an alarm: which disk is slow, failed or missing, and why.
 //!
 //! # How it works
-//! [`Status`] is the snapshot of a running cache without histograms and curves. Of a cache that no process has open,
-//! [`read`] tells what its disks say: counters are 0 then.
+//! [`Status`] is the snapshot of a running cache without histograms and curves. If no process has the cache open,
+//! [`read`] inspects its disks; counters are 0 then.
 //!
 //! # Limits
-//! As old as the snapshot: a second. Of a closed cache, as of its last checkpoint.
+//! At most a second old, like the snapshot. For a closed cache, the state of its last checkpoint.
 //!
 //! # Example
 //! ```
@@ -35,23 +35,23 @@ use super::session::SessionError;
 pub struct DiskStatus {
     /// Number in the cache.
     pub number: u16,
-    /// Its identity.
+    /// Its identity, as hexadecimal digits.
     pub guid: String,
-    /// Where it is; empty for a missing one.
+    /// Path; empty for a missing disk.
     pub path: String,
-    /// How it is.
+    /// Its state.
     pub health: DiskHealth,
-    /// Why; empty for a healthy one.
+    /// Reason for the state; empty for a healthy disk.
     pub why: String,
     /// Bytes that the cache uses.
     pub capacity_bytes: u64,
-    /// Taken by blocks.
+    /// Bytes taken by blocks.
     pub allocated_bytes: u64,
-    /// Taken by logs and snapshots.
+    /// Bytes taken by logs and snapshots.
     pub metadata_bytes: u64,
-    /// Slabs that nobody uses.
+    /// Unused slabs.
     pub free_slabs: u32,
-    /// Of a disk that is being removed: bytes still to be moved.
+    /// Bytes still to be moved, if the disk is being removed.
     pub to_move_bytes: u64,
     /// Operations that failed since the cache was opened.
     pub errors: u64,
@@ -75,20 +75,20 @@ impl From<&DiskStats> for DiskStatus {
     }
 }
 
-/// See the module's documentation.
+/// The state of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
     /// Version of the schema: 1.
     pub schema: u32,
     /// Whether a process has the cache open.
     pub is_open: bool,
-    /// Which one; 0 for none.
+    /// That process; 0 if none.
     pub pid: u32,
     /// Seconds since it was opened.
     pub open_s: f64,
-    /// The last durable checkpoint.
+    /// Number of the last durable checkpoint.
     pub generation: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration of that checkpoint, in nanoseconds.
     pub last_checkpoint_ns: u64,
     /// Blocks cached.
     pub blocks: u64,
@@ -108,7 +108,7 @@ pub struct Status {
     pub evictions: u64,
     /// Corrupt blocks stored again.
     pub healed: u64,
-    /// What in CACHE.yaml could not be followed; of a closed cache, what is wrong with its disks.
+    /// Parts of CACHE.yaml that could not be followed; for a closed cache, problems with its disks.
     pub problems: Vec<String>,
     /// The disks, by number.
     pub disks: Vec<DiskStatus>,
@@ -148,10 +148,10 @@ impl From<&Inspection> for Status {
     }
 }
 
-/// How the cache of the file at `path` is, whether a process has it open or not.
+/// Reads the state of the cache of the file at `path`, whether or not a process has the cache open.
 ///
 /// # Errors
-/// What stands in CACHE.yaml or on the disks; a process that has the cache open and does not publish.
+/// Errors of CACHE.yaml or of the disks; a process that has the cache open and does not publish.
 pub fn read(path: &Path) -> Result<Status, SessionError> {
     let nobody = match live::read(path) {
         Ok(live) => return Ok(Status::from(&live)),
@@ -160,14 +160,14 @@ pub fn read(path: &Path) -> Result<Status, SessionError> {
     };
     match (check::inspect(path), nobody) {
         (Ok(inspection), _) => Ok(Status::from(&inspection)),
-        // It hangs, rather than having been killed.
+        // The disks are locked, so that process hangs and was not killed.
         (Err(SessionError::Cache(CacheError::Locked { .. })), stale @ NoSnapshot::Stale { .. }) => Err(stale.into()),
         (Err(error), _) => Err(error),
     }
 }
 
 impl Status {
-    /// A line for each disk.
+    /// Returns CSV with a line for each disk.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<DiskStatus>] = &[

@@ -1,13 +1,13 @@
-//! Waiting for a future on a plain thread.
+//! Waits for a future on a plain thread.
 //!
 //! # Why
-//! Futures of the cache need no runtime: whatever polls them will do, and the commands have threads.
+//! Futures of the cache need no runtime: any thread can poll them, and the commands have threads.
 //!
 //! # How it works
 //! The thread parks until the future's waker unparks it.
 //!
 //! # Limits
-//! One future at a time; several are put together before.
+//! One future at a time; join several before.
 //!
 //! # Example
 //! ```
@@ -32,7 +32,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls `future` on this thread until it is done.
+/// Polls `future` on this thread until it is ready.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Arc::new(Unpark(thread::current())).into();
     let mut context = Context::from_waker(&waker);

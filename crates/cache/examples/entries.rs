@@ -1,9 +1,10 @@
-//! What entries cost: memory for each, and time to have them back when the cache is opened.
+//! The cost of entries: memory for each, and the time to restore them when the cache is opened.
 //!
-//! `cargo run --release -p plimsoll-cache --example entries -- DIRECTORY [ENTRIES [VALUE_BYTES [DISKS]]]` makes a cache
-//! of so many files (1) in an existing directory, stores so many values (1,000,000) of so many bytes (1024), closes it
-//! and opens it again, which reads all of the snapshot and the log. It prints CPU time for each insert, memory of the
-//! index and of the whole process for each entry, and wall and CPU time of opening. The files are removed in the end.
+//! `cargo run --release -p plimsoll-cache --example entries -- DIRECTORY [ENTRIES [VALUE_BYTES [DISKS]]]` makes a
+//! cache of DISKS files (1) in an existing directory, stores ENTRIES values (1,000,000) of VALUE_BYTES bytes (1024),
+//! closes it and opens it again, which reads all of the snapshot and the log. It prints CPU time for each insert,
+//! memory of the index and of the whole process for each entry, and wall and CPU time of opening. Finally it removes
+//! the files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use plimsoll_cache::{BlockCache, CacheConfig, CreateOptions, DiskSource, HostOpt
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Inserts at a time.
+/// Inserts in flight.
 const TASKS: u64 = 256;
 
-/// Entries and bytes beyond those stored: padding, log and snapshots, and what is kept free.
+/// Space besides entries and values: padding, log and snapshots, and the space kept free.
 const ROOM: f64 = 1.3;
 
 const MIN_DISK_BYTES: u64 = 1 << 30;
@@ -33,7 +34,7 @@ async fn main() -> Result<()> {
     let paths: Vec<PathBuf> = (0..disks).map(|disk| directory.join(format!("plimsoll-entries-{disk}"))).collect();
     let result = measure(&paths, entries, value_bytes).await;
     for path in &paths {
-        // It may not have been made.
+        // The file may not have been made.
         let _ = std::fs::remove_file(path);
     }
     result
@@ -98,7 +99,7 @@ async fn fill(cache: &Arc<BlockCache>, entries: u64, value_bytes: u64) -> Result
     Ok(())
 }
 
-/// Memory of this process, in bytes, as the system counts it.
+/// Returns the memory of this process in bytes, as reported by the kernel.
 fn resident_bytes() -> Result<u64> {
     let text = std::fs::read_to_string(Path::new("/proc/self/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("/proc/self/status has no VmRSS")?;

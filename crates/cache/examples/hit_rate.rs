@@ -1,10 +1,10 @@
-//! What a hit costs: blocks read from memory, so that everything but the disk is measured.
+//! The cost of a hit: blocks are read from memory, so that everything but the disk is measured.
 //!
 //! `cargo run --release -p plimsoll-cache --example hit_rate -- [BLOCKS [HITS [TASKS]]]` fills a cache on the memory
-//! backend with blocks of 8 KiB (1,000), then looks them up (4,000,000 times) from so many tasks at once (64): first by
-//! tasks of the one shard, then by threads of a Tokio program, a hop to the shard and back for each. Every block is
-//! read, copied out of the backend's memory, verified, and its first bytes compared. CPU time counts, not wall time: of
-//! the shard's thread for the first, of the whole process for the second.
+//! backend with BLOCKS blocks of 8 KiB (1,000), then looks them up HITS times (4,000,000) from TASKS tasks at once
+//! (64): first from tasks of the only shard, then from threads of a Tokio program, with a hop to the shard and back
+//! for each. Every block is read, copied out of the backend's memory and verified, and its first bytes are compared.
+//! CPU time counts, not wall time: that of the shard's thread for the first, that of the whole process for the second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,9 +62,9 @@ fn print(how: &str, whose: &str, work: Work, cpu_ns: u64) {
     println!("{how:13} {:9.0} hits/s a core   {per_hit_ns:5.0} ns of CPU time a hit, {whose}", 1e9 / per_hit_ns);
 }
 
-/// A cache with all its blocks, on disks four times as large.
+/// Returns a cache with all blocks, on disks four times as large.
 async fn filled(topology: &Topology, runtime: &Runtime, work: Work) -> Result<Arc<BlockCache>> {
-    // So large that the clock of the index ticks as seldom as in a real cache.
+    // So large that the index's clock ticks as rarely as in a real cache.
     let disk_bytes = (4 << 30) + work.blocks * BLOCK_BYTES as u64 * 4 / u64::from(DISKS);
     let disks: Vec<DiskSource> =
         (0..DISKS).map(|number| DiskSource::at(PathBuf::from(format!("disk{number}")))).collect();
@@ -98,7 +98,7 @@ fn check(number: u64, found: &Lookup) {
     assert!(block.len() == BLOCK_BYTES && block.starts_with(&number.to_le_bytes()), "{number} has another block");
 }
 
-/// The next of a task's numbers: a step of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
+/// Returns the next of a task's numbers: a step of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
 /// Generators", OOPSLA 2014).
 fn step(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -107,7 +107,7 @@ fn step(state: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// CPU time of the shard's thread for all hits, in nanoseconds.
+/// Returns the CPU time of the shard's thread for all hits, in nanoseconds.
 async fn on_the_shard(cache: &Arc<BlockCache>, shard: &Shard, work: Work) -> Result<u64> {
     let before_ns = thread_cpu_ns();
     let left = Arc::new(AtomicU64::new(work.hits));

@@ -1,22 +1,22 @@
-//! How many bytes of inserts may be under way in each class.
+//! Limits the bytes of inserts in flight in each class.
 //!
 //! # Why
-//! Inserts come as fast as a network gives them. What the disks do not take in time would fill memory, and then delay
-//! everything; a cache may just as well not store it. And one class must not take what another needs.
+//! Inserts arrive as fast as a network delivers them. A backlog would fill memory and then delay everything, so a
+//! cache had better not store the excess. And one class must not take the memory that another needs.
 //!
 //! # How it works
-//! Each class has so many bytes. [`Admission::try_enter`] takes some of them or says no, at once; [`Admission::enter`]
-//! waits for its turn, in the order of the calls. A [`Permit`] gives its bytes back when it is dropped, and the first
-//! who waits get them. While somebody waits, nobody passes him with `try_enter`.
+//! Each class has the same limit of bytes. [`Admission::try_enter`] takes bytes or refuses, at once;
+//! [`Admission::enter`] waits for its turn, in the order of the calls. A [`Permit`] returns its bytes when it is
+//! dropped, and the first waiter gets them. While a call waits, `try_enter` in its class refuses: nothing overtakes.
 //!
 //! # Limits
-//! Something larger than the limit is let in when nothing else is under way in its class: it would never be otherwise.
-//! So at most the limit, or one block, is under way. Classes have the numbers 0 to 65,535; larger ones share the last.
-//! One mutex guards all, for a few dozen instructions.
+//! An insert larger than the limit enters when nothing else of its class is in flight; otherwise it would never enter.
+//! So at most the limit, or one block, is in flight in a class. Classes have the numbers 0 to 65,535; larger ones
+//! share the last. One mutex guards all classes, for a few dozen instructions.
 //!
 //! # Example
-//! A limit of 256 MiB, and inserts of 8 KiB: 32,768 are under way, the next `try_enter` is `None` and is counted as a
-//! drop. One write comes back, its permit is dropped, and the next insert is let in.
+//! A limit of 256 MiB, and inserts of 8 KiB: 32,768 are in flight, the next `try_enter` is `None` and is counted as a
+//! drop. One write completes, its permit is dropped, and the next insert enters.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,17 +26,17 @@ use futures_channel::oneshot;
 
 use crate::sync::lock;
 
-/// The largest number of a class.
+/// The largest class number.
 const LAST_CLASS: usize = 65_535;
 
-/// See the module's documentation. A copy is the same.
+/// Limits the bytes in flight in each class. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     limit_bytes: u64,
-    /// By number, as many as were asked for.
+    /// By class number, up to the largest number used.
     classes: Mutex<Vec<Class>>,
 }
 
@@ -64,14 +64,14 @@ impl Class {
         is_in
     }
 
-    /// Forgets those who do not wait any more, as far as they are first.
+    /// Removes cancelled waiters from the front of the queue.
     fn prune(&mut self) {
         while self.waiting.front().is_some_and(|waiter| waiter.sender.is_canceled()) {
             self.waiting.pop_front();
         }
     }
 
-    /// The first who waits, if he may come in now.
+    /// Admits the first waiter, if there is room for it now.
     fn next(&mut self, limit_bytes: u64) -> Option<Waiter> {
         self.prune();
         let bytes = self.waiting.front()?.bytes;
@@ -84,7 +84,7 @@ impl Shared {
         lock(&self.classes)
     }
 
-    /// With the class of that number, which is made if it is not there yet.
+    /// Calls `look` with the class of that number, which is created if it does not exist.
     fn with<T>(&self, class: usize, look: impl FnOnce(&mut Class) -> T) -> T {
         let mut classes = self.lock();
         if classes.len() <= class {
@@ -96,7 +96,7 @@ impl Shared {
         }
     }
 
-    /// Gives bytes back, and lets in who waits for them.
+    /// Returns bytes to the class, and admits the waiters that now fit.
     fn give_back(self: &Arc<Self>, class: usize, bytes: u64) {
         let mut bytes = bytes;
         loop {
@@ -108,7 +108,7 @@ impl Shared {
             let permit = Permit { shared: Arc::clone(self), class, bytes: granted };
             bytes = match sender.send(permit) {
                 Ok(()) => 0,
-                // He went away in this moment: his bytes are given back here, not by a drop within a drop.
+                // The waiter was cancelled in this moment. Return its bytes here: a drop within a drop would recurse.
                 Err(mut permit) => std::mem::take(&mut permit.bytes),
             };
         }
@@ -116,12 +116,12 @@ impl Shared {
 }
 
 impl Admission {
-    /// At most `limit_bytes` under way in each class; 0: one at a time.
+    /// Returns an admission of at most `limit_bytes` in flight in each class; 0: one insert at a time.
     pub(crate) fn new(limit_bytes: u64) -> Admission {
         Admission(Arc::new(Shared { limit_bytes, classes: Mutex::new(Vec::new()) }))
     }
 
-    /// Room for `bytes` in the class, or `None` if there is none now, or others wait for it.
+    /// Takes `bytes` in the class. Returns `None` if there is no room now, or others wait.
     pub(crate) fn try_enter(&self, class: usize, bytes: u64) -> Option<Permit> {
         let class = class.min(LAST_CLASS);
         let is_in = self.0.with(class, |class| {
@@ -131,8 +131,8 @@ impl Admission {
         is_in.then(|| Permit { shared: Arc::clone(&self.0), class, bytes })
     }
 
-    /// Room for `bytes` in the class, as soon as it is there. The place in the queue is taken by this call, and given
-    /// up when the future is dropped.
+    /// Takes `bytes` in the class as soon as there is room. The call itself takes the place in the queue; dropping the
+    /// future gives it up.
     pub(crate) fn enter(&self, class: usize, bytes: u64) -> impl Future<Output = Permit> + Send + use<> {
         let class = class.min(LAST_CLASS);
         let shared = Arc::clone(&self.0);
@@ -145,13 +145,14 @@ impl Admission {
             class.waiting.push_back(Waiter { bytes, sender });
             Some(receiver)
         });
+
         let ready = waiting.is_none().then(|| Permit { shared: Arc::clone(&shared), class, bytes });
         async move {
             match (ready, waiting) {
                 (Some(permit), _) => permit,
                 (None, Some(receiver)) => match receiver.await {
                     Ok(permit) => permit,
-                    // The queue cannot go while this future holds it; and if it could, there would be nothing to count.
+                    // Unreachable: this future holds the queue, so no sender is dropped. If one were, it held no bytes.
                     Err(oneshot::Canceled) => Permit { shared, class, bytes: 0 },
                 },
                 (None, None) => Permit { shared, class, bytes: 0 },
@@ -159,20 +160,20 @@ impl Admission {
         }
     }
 
-    /// Bytes under way in the class.
+    /// Returns the bytes in flight in the class.
     #[cfg(test)]
     pub(crate) fn in_flight(&self, class: usize) -> u64 {
         self.0.lock().get(class.min(LAST_CLASS)).map_or(0, |class| class.in_flight_bytes)
     }
 
-    /// The most bytes that were under way in the class at a time.
+    /// Returns the most bytes that were in flight in the class at a time.
     #[cfg(test)]
     pub(crate) fn peak(&self, class: usize) -> u64 {
         self.0.lock().get(class.min(LAST_CLASS)).map_or(0, |class| class.peak_bytes)
     }
 }
 
-/// Bytes under way; they are given back when it is dropped.
+/// Bytes in flight; returned to their class when the permit is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     shared: Arc<Shared>,

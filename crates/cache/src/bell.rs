@@ -1,16 +1,18 @@
-//! How tasks of a cache hear from others: the keeper's bell, and the desk of each disk's scribe.
+//! Wakes the tasks of a cache: the keeper by its bell, each disk's scribe by its desk.
 //!
 //! # Why
-//! Whoever needs space, a checkpoint or a log written must not wait for the one who does it, and need not know him.
+//! A caller that needs space, a checkpoint or a log written must neither wait for the task that does it nor know that
+//! task.
 //!
 //! # How it works
-//! Calls are noted under a lock and wake the one who answers; he takes all of them at once.
+//! A call is recorded under a lock and wakes the task, which then takes all calls at once.
 //!
 //! # Limits
 //! One keeper, and one scribe for each desk.
 //!
 //! # Example
-//! An insert that finds no space calls [`Bell::ring_for_space`] and is dropped; the keeper evicts, and makes a checkpoint.
+//! An insert that finds no space calls [`Bell::ring_for_space`] and is dropped; the keeper evicts, and makes a
+//! checkpoint.
 
 use std::sync::Mutex;
 use std::task::{Poll, Waker};
@@ -19,10 +21,10 @@ use futures_channel::oneshot;
 
 use crate::sync::lock;
 
-/// Who waits for a checkpoint.
+/// The callers that wait for a checkpoint.
 pub(crate) type Waiters = Vec<oneshot::Sender<Result<u64, String>>>;
 
-/// What is wanted.
+/// What callers have asked the keeper for.
 #[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) needs_space: bool,
@@ -38,7 +40,7 @@ struct Rung {
     waker: Option<Waker>,
 }
 
-/// What the keeper hears from others.
+/// Wakes the keeper and collects what it is asked for.
 #[derive(Default)]
 pub(crate) struct Bell(Mutex<Rung>);
 
@@ -54,33 +56,33 @@ impl Bell {
         }
     }
 
-    /// An insert found no space.
+    /// Reports that an insert found no space.
     pub(crate) fn ring_for_space(&self) {
         if !lock(&self.0).calls.needs_space {
             self.ring(|calls| calls.needs_space = true);
         }
     }
 
-    /// A chunk of a log is ready.
+    /// Reports that a chunk of a log is ready.
     pub(crate) fn ring_for_log(&self) {
         if !lock(&self.0).calls.has_log {
             self.ring(|calls| calls.has_log = true);
         }
     }
 
-    /// Something has changed that the keeper should look at.
+    /// Wakes the keeper after a change that it should look at.
     pub(crate) fn ring_for_change(&self) {
         self.ring(|_| {});
     }
 
-    /// A checkpoint that begins after this.
+    /// Requests a checkpoint that begins after this call.
     pub(crate) fn ring_for_checkpoint(&self) -> oneshot::Receiver<Result<u64, String>> {
         let (answer, answered) = oneshot::channel();
         self.ring(|calls| calls.waiters.push(answer));
         answered
     }
 
-    /// The last checkpoint, then no more.
+    /// Requests the last checkpoint, and no more after it.
     pub(crate) fn ring_to_stop(&self) {
         self.ring(|calls| calls.is_stopping = true);
     }
@@ -89,14 +91,14 @@ impl Bell {
         lock(&self.0).calls.is_stopping
     }
 
-    /// Takes what is wanted; that the end is wanted stays.
+    /// Takes all calls; `is_stopping` remains set.
     pub(crate) fn answer(&self) -> Calls {
         let calls = &mut lock(&self.0).calls;
         let is_stopping = calls.is_stopping;
         std::mem::replace(calls, Calls { is_stopping, ..Calls::default() })
     }
 
-    /// Waits until it is rung.
+    /// Waits until the bell is rung.
     pub(crate) async fn rung(&self) {
         std::future::poll_fn(|context| {
             let mut rung = lock(&self.0);
@@ -110,7 +112,7 @@ impl Bell {
     }
 }
 
-/// Who waits for a disk's log.
+/// Collects the callers that wait for a disk's log to be written.
 #[derive(Default)]
 pub(crate) struct Desk(Mutex<Waiting>);
 
@@ -121,14 +123,14 @@ struct Waiting {
 }
 
 impl Desk {
-    /// Whether there is no scribe yet.
+    /// Adds a waiter. Returns whether the caller must start a scribe, because none is running.
     pub(crate) fn ask(&self, waiter: oneshot::Sender<bool>) -> bool {
         let mut waiting = lock(&self.0);
         waiting.waiters.push(waiter);
         !std::mem::replace(&mut waiting.is_writing, true)
     }
 
-    /// Who has asked since the last time; `None`: nobody, and the scribe goes.
+    /// Takes the waiters added since the last call. Returns `None` if there are none: the scribe then ends.
     pub(crate) fn next(&self) -> Option<Vec<oneshot::Sender<bool>>> {
         let mut waiting = lock(&self.0);
         waiting.is_writing = !waiting.waiters.is_empty();

@@ -2,13 +2,13 @@
 //!
 //! # Why
 //! A hit read from a disk lies in aligned memory, with padding behind it; one from memory or from a caller lies in
-//! ordinary memory. Who asks for a block should not care, and nobody should copy.
+//! ordinary memory. A reader of the block need not know which, and no copy is made.
 //!
 //! # How it works
 //! A [`Block`] is a counted reference to one of the two, and a range in it. Clones and slices share the memory.
 //!
 //! # Limits
-//! A slice keeps all of the memory that it was cut from: copy what is to be kept long and is much smaller.
+//! A slice keeps all the memory that it was cut from: copy a small slice that is kept long.
 //!
 //! # Example
 //! ```
@@ -32,11 +32,11 @@ enum Memory {
     Heap(Arc<Vec<u8>>),
 }
 
-/// See the module's documentation. Reads as `[u8]`; cheap to clone.
+/// Counted, immutable bytes. Dereferences to `[u8]`; cheap to clone.
 #[derive(Clone)]
 pub struct Block {
     memory: Memory,
-    /// Lies within the memory.
+    /// The block's bytes in `memory`; within its bounds.
     range: Range<usize>,
 }
 
@@ -46,13 +46,13 @@ impl Block {
         Block { memory, range: range.start.min(end)..end }
     }
 
-    /// The bytes `range` of a buffer, which it keeps; what lies outside of the buffer is cut off.
+    /// Returns the bytes `range` of `buffer`, without a copy. A range beyond the buffer's end is cut.
     #[must_use]
     pub fn from_aligned(buffer: AlignedBuf, range: Range<usize>) -> Block {
         Block::from_pooled(Pooled::new(buffer, None), range)
     }
 
-    /// As [`Block::from_aligned`], and the buffer goes back to its pool in the end.
+    /// Returns a block as [`Block::from_aligned`] does, whose buffer goes back to its pool with the last reference.
     pub(crate) fn from_pool(buffer: AlignedBuf, range: Range<usize>, pool: &Arc<BufferPool>) -> Block {
         Block::from_pooled(Pooled::new(buffer, Some(Arc::clone(pool))), range)
     }
@@ -62,20 +62,20 @@ impl Block {
         Block::new(Memory::Aligned(Arc::new(buffer)), len_bytes, range)
     }
 
-    /// All of `bytes`, without a copy.
+    /// Returns a block of all of `bytes`, without a copy.
     #[must_use]
     pub fn from_vec(bytes: Vec<u8>) -> Block {
         let len_bytes = bytes.len();
         Block::new(Memory::Heap(Arc::new(bytes)), len_bytes, 0..len_bytes)
     }
 
-    /// A copy of `bytes`.
+    /// Returns a block with a copy of `bytes`.
     #[must_use]
     pub fn copy_from_slice(bytes: &[u8]) -> Block {
         Block::from_vec(bytes.to_vec())
     }
 
-    /// A part of it, by offsets in it, sharing its memory; what lies outside is cut off.
+    /// Returns the bytes `range` of the block, sharing its memory. A range beyond the block's end is cut.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Block {
         let place = |offset: usize| self.range.start.saturating_add(offset);
@@ -121,7 +121,7 @@ impl From<Vec<u8>> for Block {
     }
 }
 
-/// Without a copy: the `Bytes` keep the block's memory.
+/// Converts without a copy: the `Bytes` keep the block's memory.
 #[cfg(feature = "object_store")]
 impl From<Block> for bytes::Bytes {
     fn from(block: Block) -> bytes::Bytes {

@@ -1,15 +1,15 @@
 //! The cache as a program sees it.
 //!
 //! # Why
-//! One small set of async functions that work in any runtime, and on the shards of the cache itself without a hop.
+//! A small set of async functions that work in any runtime, and on the shards of the cache itself without a hop.
 //!
 //! # How it works
-//! [`BlockCache::create`] labels disks, [`BlockCache::open`] recovers what they know. A look-up is answered where it is
-//! asked as far as memory goes, and hops to a shard for the read; an insert goes from where it is asked straight into the
-//! disk's queue. A program on `plimsoll` shards asks with [`BlockCache::get_on`].
+//! [`BlockCache::create`] labels disks, [`BlockCache::open`] recovers what they hold. The calling thread looks a key
+//! up in memory and in the index; only the read hops to a shard. An insert goes from the calling thread straight into
+//! the disk's queue. A program on `plimsoll` shards calls [`BlockCache::get_on`].
 //!
 //! # Limits
-//! Dropping a cache without [`BlockCache::close`] loses what came after the last checkpoint, as a crash would.
+//! Dropping a cache without [`BlockCache::close`] loses the changes after the last checkpoint, as a crash would.
 //!
 //! # Example
 //! ```
@@ -62,22 +62,22 @@ use crate::sync::{lock, read};
 /// An open cache. See the module's documentation.
 pub struct BlockCache {
     engine: Arc<Engine>,
-    /// Stopped when the cache is closed.
+    /// The cache's own shards, if it has any. Stopped when the cache is closed.
     runtime: Option<Runtime>,
 }
 
 impl BlockCache {
-    /// Makes a cache of `disks`: writes superblocks and an empty log on each.
+    /// Creates a cache of `disks`: writes superblocks and an empty log on each.
     ///
     /// # Errors
-    /// When a disk holds anything (unless forced), is too small, or cannot be written. Disks before it in the list may have
-    /// been written then; `force` makes them usable again.
+    /// When a disk holds anything (unless forced), is too small, or cannot be written. Disks before it in the list may
+    /// have been written by then; `force` makes them usable again.
     pub async fn create(options: &CreateOptions, disks: &[DiskSource], host: &HostOptions) -> Result<(), CacheError> {
         let host = Host::threads(host, &vec![plimsoll::core::DiskConfig::default(); disks.len()])?;
         BlockCache::create_on(options, disks, &host).await
     }
 
-    /// As [`BlockCache::create`], on a host that is there.
+    /// Creates a cache as [`BlockCache::create`] does, on an existing host.
     ///
     /// # Errors
     /// As [`BlockCache::create`].
@@ -88,18 +88,18 @@ impl BlockCache {
         on_shard(host, create).await?
     }
 
-    /// Opens a cache with shards of its own. Disks may be named in any order, and some may be missing, blank or damaged:
-    /// [`BlockCache::findings`] says so, and their blocks are lost.
+    /// Opens a cache with shards of its own. Disks may be named in any order. Some may be missing, blank or damaged:
+    /// their blocks are lost, and [`BlockCache::findings`] names them.
     ///
     /// # Errors
-    /// When a disk is another cache's or no member any more, holds data of somebody else, is used by another process or named
-    /// twice, or none can be used; also when a blank one is named though no disk is missing.
+    /// When a disk belongs to another cache, is no longer a member, holds foreign data, is used by another process or
+    /// is named twice; when no disk can be used; or when a blank disk is named though none is missing.
     pub async fn open(config: CacheConfig, disks: &[DiskSource], host: &HostOptions) -> Result<BlockCache, CacheError> {
         let models: Vec<_> = disks.iter().map(|disk| disk.model.clone()).collect();
         BlockCache::open_on(config, disks, Host::threads(host, &models)?).await
     }
 
-    /// As [`BlockCache::open`], on a host that is there.
+    /// Opens a cache as [`BlockCache::open`] does, on an existing host.
     ///
     /// # Errors
     /// As [`BlockCache::open`].
@@ -117,7 +117,8 @@ impl BlockCache {
         Ok(BlockCache { engine, runtime: host.runtime })
     }
 
-    /// Makes a cache and uses it at once, without reading back what was written: for simulated disks that keep nothing.
+    /// Creates a cache and uses it at once, without reading back what was written: for simulated disks that keep
+    /// nothing.
     #[cfg(feature = "sim")]
     pub(crate) async fn make_on(
         options: &CreateOptions,
@@ -140,15 +141,16 @@ impl BlockCache {
         Ok(BlockCache { engine, runtime: host.runtime })
     }
 
-    /// The block of `key`, or why there is none.
+    /// Returns the block of `key`, or why there is none.
     ///
     /// # Errors
-    /// When the key is empty or longer than 64 KiB, or the cache has been closed. A block that cannot be read is a miss.
+    /// When the key is empty or longer than 64 KiB, or the cache has been closed. A block that cannot be read is a
+    /// miss.
     pub async fn get(&self, key: &[u8]) -> Result<Lookup, CacheError> {
         self.get_with(key, GetOptions::default()).await
     }
 
-    /// As [`BlockCache::get`], in a class and within a time.
+    /// Looks `key` up as [`BlockCache::get`] does, with a class and a deadline.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
@@ -163,7 +165,7 @@ impl BlockCache {
         self.engine.handle_for(&hash).run(fetch).await.map_err(stopped)
     }
 
-    /// As [`BlockCache::get_with`], by a task of `shard` itself, which is one of the host's.
+    /// Looks `key` up as [`BlockCache::get_with`] does, from a task of `shard`, which must be one of the host's.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
@@ -175,18 +177,18 @@ impl BlockCache {
         }
     }
 
-    /// Stores `value` (1 byte to 16 MiB, or a slab if that is less) under `key`, in the place of what was there.
-    /// It can be found when this returns, and survives a crash after the next checkpoint. A value that is dropped takes what
-    /// was there with it: an older value is never found after this.
+    /// Stores `value` under `key`, in place of an older value. `value` has 1 byte to 16 MiB, and at most a slab. When
+    /// this returns, the block can be found; after the next checkpoint it survives a crash. If `value` is dropped, the
+    /// older value is removed too: a look-up after this never returns it.
     ///
     /// # Errors
-    /// When the key or the value is too short or too long. What is not stored for want of room is no error but
+    /// When the key or the value is too short or too long. A value dropped for want of room is not an error but
     /// [`Inserted::Dropped`].
     pub async fn insert(&self, key: &[u8], value: &[u8]) -> Result<Inserted, CacheError> {
         self.insert_with(key, value, InsertOptions::default()).await
     }
 
-    /// As [`BlockCache::insert`], in a class, and waiting for room in it if wanted.
+    /// Stores `value` as [`BlockCache::insert`] does, in a class, and waiting for room in that class if asked to.
     ///
     /// # Errors
     /// As [`BlockCache::insert`].
@@ -195,8 +197,8 @@ impl BlockCache {
         self.engine.insert(hash, value, options).await
     }
 
-    /// Forgets `key`. Whether there was a block. Durable with the next checkpoint: a crash before it may bring the block
-    /// back.
+    /// Removes `key`. Returns whether a block was cached under it. The removal is durable after the next checkpoint: a
+    /// crash before that may bring the block back.
     ///
     /// # Errors
     /// As [`BlockCache::get`].
@@ -205,7 +207,7 @@ impl BlockCache {
         Ok(self.engine.remove(&hash))
     }
 
-    /// Makes everything until now durable. The number of the checkpoint.
+    /// Makes all changes until now durable. Returns the number of the checkpoint.
     ///
     /// # Errors
     /// When no disk can be written.
@@ -213,55 +215,55 @@ impl BlockCache {
         self.engine.checkpoint_soon().await
     }
 
-    /// Takes a disk in: its number. It must be empty unless `force`.
+    /// Adds a disk to the cache. Returns its number. The disk must be empty unless `force`.
     ///
     /// # Errors
-    /// As [`BlockCache::create`], or when there is no room for another.
+    /// As [`BlockCache::create`], or when the cache has no room for another disk.
     pub async fn add_disk(&self, source: &DiskSource, force: bool) -> Result<u16, CacheError> {
         let (engine, source) = (Arc::clone(&self.engine), source.clone());
         let add = move |shard: Shard| async move { engine.add_disk(&shard, &source, force).await };
         self.engine.first_handle().run(add).await.map_err(stopped)?
     }
 
-    /// Uses what the disk at `path` has become larger by. Bytes gained.
+    /// Uses the space by which the disk at `path` has grown. Returns the bytes gained.
     ///
     /// # Errors
-    /// When there is no such disk, or it has not grown by a slab.
+    /// When the cache has no such disk, or the disk has not grown by a slab.
     pub async fn expand_disk(&self, path: &Path) -> Result<u64, CacheError> {
         let (engine, path) = (Arc::clone(&self.engine), path.to_owned());
         let expand = move |shard: Shard| async move { engine.expand_disk(&shard, &path).await };
         self.engine.first_handle().run(expand).await.map_err(stopped)?
     }
 
-    /// Begins to move everything away from the disk at `path`; [`BlockCache::stats`] shows how far it is, and no longer
-    /// has the disk when it is done. Bytes to move.
+    /// Starts to move all blocks away from the disk at `path`. Returns the bytes to move. [`BlockCache::stats`] shows
+    /// the progress, and omits the disk once it is removed.
     ///
     /// # Errors
-    /// When there is no such disk, or no other to move to.
+    /// When the cache has no such disk, or no other disk to move the blocks to.
     pub fn remove_disk(&self, path: &Path) -> Result<u64, CacheError> {
         self.engine.remove_disk(path)
     }
 
-    /// The classes, the cache's own among them (`cache.hit` ...): for other shares, or classes of the caller's.
+    /// Returns the host's classes, the cache's own among them (`cache.hit` ...): to change shares, or to add classes.
     #[must_use]
     pub fn classes(&self) -> &Classes {
         self.engine.host.topology.classes()
     }
 
-    /// What it has done and how it is.
+    /// Returns the counters and the state of the cache and its disks.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.engine.stats()
     }
 
-    /// What opening found to be wrong, a sentence each: a disk that is not used, damage and what it cost. Empty where all
-    /// is well.
+    /// Returns the problems that opening found, a sentence each: a disk that is not used, damage and what it cost.
+    /// Empty for a sound cache.
     #[must_use]
     pub fn findings(&self) -> Vec<String> {
         lock(&self.engine.findings).clone()
     }
 
-    /// Makes a last checkpoint and stops.
+    /// Makes a last checkpoint and stops the cache.
     ///
     /// # Errors
     /// When no disk can be written.
@@ -283,8 +285,9 @@ impl BlockCache {
 }
 
 impl Drop for BlockCache {
-    /// Whoever keeps the shards does not keep the cache. Shards of its own have stopped when this returns, so that its disks
-    /// can be opened again; [`BlockCache::close`] waits for them without blocking the thread.
+    /// Stops the cache, because shards of a program would keep it alive otherwise. When this returns, shards of its
+    /// own have stopped, so the disks can be opened again. [`BlockCache::close`] waits for them without blocking the
+    /// thread.
     fn drop(&mut self) {
         self.engine.bell.ring_to_stop();
         if let Some(runtime) = self.runtime.take() {

@@ -1,30 +1,30 @@
-//! Checkpoints: everything until now becomes durable, on all disks or on none, while hits and inserts go on.
+//! Checkpoints: make all changes until now durable, on all disks or on none, without stopping hits and inserts.
 //!
 //! # Why
-//! A crash may cost what came after the last checkpoint and nothing before it; and space that was freed may be written
-//! again only when no recovery can ask for what lay there.
+//! A crash may undo what came after the last checkpoint, but nothing before it. And freed space may be written again
+//! only when no recovery can need what lay there.
 //!
 //! # How it works
-//! 1. *Cut*: the gate is closed for some microseconds; what was freed until now is noted, and each log gets a commit
-//!    record. Whatever happens later belongs to the next checkpoint.
+//! 1. *Cut*: the gate is closed for some microseconds. Space freed until now belongs to this checkpoint, and each log
+//!    gets a commit record. Later changes belong to the next checkpoint.
 //! 2. Each disk writes its log up to the cut, and is flushed: its blocks and its log are durable.
-//! 3. Each disk writes its superblock with the new generation, and is flushed. The first of them that is durable makes the
+//! 3. Each disk writes its superblock with the new generation, and is flushed. The first durable one completes the
 //!    checkpoint: recovery takes the highest generation that it finds, and every log has that commit.
-//! 4. Each disk writes the superblock once more, over the older one, and is flushed: one that is damaged later, or was
-//!    never written though the disk said so, brings nothing back.
-//! 5. Freed space may be used again, and whoever asked for the checkpoint is told.
+//! 4. Each disk writes the superblock once more, over the older one, and is flushed. If one copy is damaged later, or
+//!    the disk lied about writing it, the other one keeps the older state from coming back.
+//! 5. Freed space becomes reusable, and the callers that wait for the checkpoint get its number.
 //!
-//! Nothing but the cut holds a lock, and the cut does no I/O.
+//! Only the cut holds a lock, and it does no I/O.
 //!
-//! A disk on which 2. fails is out of the cache from then on, and the checkpoint is made without it: it has missed one, and
-//! nothing that it says counts any more. One on which 3. fails is out too, but has the commit in its log.
+//! If step 2 fails on a disk, it leaves the cache and the checkpoint is made without it: it has missed a checkpoint,
+//! so its metadata no longer counts. If step 3 fails on a disk, it leaves too, but has the commit in its log.
 //!
 //! # Limits
-//! One at a time. Three flushes a disk.
+//! One checkpoint at a time. Three flushes a disk.
 //!
 //! # Example
-//! A crash between the superblocks of disk 0 (generation 8) and disk 1 (still 7): recovery wants 8, and finds commit 8 in
-//! the log of disk 1 too.
+//! A crash between the superblocks of disk 0 (generation 8) and disk 1 (still 7): recovery wants 8, and finds commit 8
+//! in the log of disk 1 too.
 
 use std::io;
 use std::sync::Arc;
@@ -40,10 +40,10 @@ use crate::race::all;
 use crate::sync::{lock, read, write};
 
 impl Engine {
-    /// Makes everything until now durable. Its generation.
+    /// Makes all changes until now durable. Returns the generation.
     ///
     /// # Errors
-    /// When no disk took it.
+    /// When no disk took the checkpoint.
     pub(crate) async fn checkpoint(self: &Arc<Engine>, shard: &Shard) -> io::Result<u64> {
         let begin_ns = shard.now_ns();
         let generation = self.attempts.fetch_add(1, Relaxed) + 1;
@@ -55,7 +55,7 @@ impl Engine {
         Ok(generation)
     }
 
-    /// Whether the checkpoint was made, on the disks that took it.
+    /// Makes a checkpoint on the disks that take it. Returns whether at least one did.
     async fn attempt(self: &Arc<Engine>, shard: &Shard, generation: u64) -> bool {
         self.part_with_disks().await;
         let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| !disk.has_parted()).collect();
@@ -78,13 +78,13 @@ impl Engine {
 
         let committed: Vec<_> =
             blocks.iter().zip(commits).filter(|(_, is_done)| *is_done).map(|(pair, _)| pair).collect();
-        // A disk that does not take the second copy is out, but it has the checkpoint.
+        // A disk that does not take the second copy leaves the cache, but has the checkpoint.
         all(committed.iter().map(|(disk, block)| self.commit(shard, disk, block))).await;
         self.release(shard, committed.iter().map(|(disk, _)| *disk));
         true
     }
 
-    /// Draws the line through allocator and logs; where each disk's streams begin with this checkpoint.
+    /// Cuts allocator and logs. Returns where each disk's snapshot and log begin with this checkpoint.
     fn cut(&self, disks: &[Arc<CacheDisk>], generation: u64) -> Vec<(Option<StreamHead>, StreamHead)> {
         let _closed = write(&self.gate);
         lock(&self.alloc).begin_checkpoint();
@@ -98,7 +98,7 @@ impl Engine {
         heads
     }
 
-    /// Whether everything is durable that the disk's log says.
+    /// Writes the log and flushes the disk. Returns whether the log is durable.
     pub(crate) async fn write_log_and_flush(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
         if lock(&disk.log).is_short() {
             disk.judge(|health| health.set_failed("it has no free slab left for its log".to_owned()));
@@ -115,7 +115,7 @@ impl Engine {
 
     async fn write_superblock(&self, shard: &Shard, disk: &Arc<CacheDisk>, block: &Superblock) -> io::Result<()> {
         let bytes = format::encode(block).map_err(|error| io::Error::other(error.to_string()))?;
-        // Never over the newest one: should this one be torn, that one still counts.
+        // Never over the newest one: if this write is torn, that one still counts.
         let slot = 1 - disk.label_slot.load(Relaxed).min(1);
         self.write_metadata(shard, disk, format::SLOT_OFFSETS[slot], &bytes).await?;
         disk.label_slot.store(slot, Relaxed);
@@ -139,6 +139,7 @@ impl Engine {
                 ranges.push(RangeRecord { first, count, offset_bytes });
             }
         }
+
         let identity = &self.identity;
         Superblock {
             cache_guid: identity.guid,
@@ -159,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// All disks of the cache, as the superblocks name them.
+    /// Returns all members of the cache, for the superblocks.
     fn members(&self) -> Vec<Member> {
         let mut members = lock(&self.members).clone();
         for member in &mut members {
@@ -172,7 +173,7 @@ impl Engine {
         members
     }
 
-    /// The checkpoint is durable: what was freed before it may be used.
+    /// Releases the space freed before a durable checkpoint.
     fn release<'a>(self: &Arc<Engine>, shard: &Shard, disks: impl Iterator<Item = &'a Arc<CacheDisk>>) {
         let unused: Vec<_> = disks.flat_map(|disk| lock(&disk.log).checkpointed()).collect();
         let mut alloc = lock(&self.alloc);
@@ -184,7 +185,7 @@ impl Engine {
         self.start_discards(shard, empty);
     }
 
-    /// The next checkpoint of the keeper's.
+    /// Waits for the keeper's next checkpoint. Returns its generation.
     pub(crate) async fn checkpoint_soon(&self) -> Result<u64, CacheError> {
         let answered = self.bell.ring_for_checkpoint().await;
         let stopped = || CacheError::Stopped("the cache has been closed".to_owned());

@@ -1,12 +1,12 @@
-//! What a cache is told: plain data, checked once.
+//! The configuration of a cache: plain data, checked once.
 //!
 //! # Why
-//! One struct for a library's user, and one for every command that reads CACHE.yaml; whatever can be wrong with it is said
-//! before anything is opened.
+//! Programs and all commands that read CACHE.yaml share one struct, and every error in it is reported before anything
+//! is opened.
 //!
 //! # How it works
-//! [`CacheConfig`] is what may differ from one opening to the next; what is fixed when a cache is created (slab and sector
-//! size, its identity) lies in the superblocks.
+//! [`CacheConfig`] holds what may differ from one opening to the next. What is fixed at creation (slab size, sector
+//! size, identity) is in the superblocks.
 //!
 //! # Example
 //! ```
@@ -20,21 +20,21 @@ use std::time::Duration;
 
 use plimsoll::core::DiskConfig;
 
-/// Which slab the next block goes to.
+/// How the slab for the next block is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// The emptiest slab, the lower number where two are equally empty: one slab, and so one disk, at a time. What the
-    /// cache of seed 003 did.
+    /// The emptiest slab, the lower number if two are equally empty: writes go to one slab, and so one disk, at a time.
+    /// The cache of seed 003 did this.
     Seed,
-    /// The emptiest slab, by lot where several are equally empty: still one slab at a time. What repaired it.
+    /// The emptiest slab, by lot if several are equally empty: still one slab at a time. This repaired that cache.
     Discriminant,
-    /// An open slab on every disk, and the disk that will be done first with what it has to do.
+    /// One open slab on every disk; the next block goes to the disk that will be done first with its work.
     #[default]
     Load,
 }
 
 impl Placement {
-    /// All of them, with their names on the command line.
+    /// All placements, with their names on the command line.
     pub const ALL: [(&'static str, Placement); 3] =
         [("seed", Placement::Seed), ("discriminant", Placement::Discriminant), ("load", Placement::Load)];
 }
@@ -42,31 +42,31 @@ impl Placement {
 /// A disk of a cache.
 #[derive(Clone, Debug, Default)]
 pub struct DiskSource {
-    /// A block device, or a file that was made for it.
+    /// A block device, or a file created for the cache.
     pub path: PathBuf,
-    /// What the disk can do; the default is an unlimited disk. Its write bandwidth also tells placement how fast it is.
+    /// The disk's model; the default is an unlimited disk. Placement takes the disk's speed from its write bandwidth.
     pub model: DiskConfig,
-    /// Bytes per second that it writes when it does nothing else; `None`: as fast as the others.
+    /// Bytes per second that it writes when it does nothing else; `None`: as fast as the other disks.
     pub write_bytes_per_s: Option<f64>,
 }
 
 impl DiskSource {
-    /// A disk of which only the path is known.
+    /// Returns a disk at `path` with an unlimited model.
     #[must_use]
     pub fn at(path: PathBuf) -> DiskSource {
         DiskSource { path, ..DiskSource::default() }
     }
 }
 
-/// How many disks a running cache takes at the most beyond those it was opened with.
+/// Most disks that a running cache can add to those it was opened with.
 pub const SPARE_DISKS: u16 = 8;
 
-/// How a cache is made.
+/// How a cache is created.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// A power of two, 1 to 32 MiB. Large slabs write in long runs, small ones suit small disks.
     pub slab_bytes: u32,
-    /// The key, where blocks are to be encrypted.
+    /// The key, if blocks are to be encrypted.
     pub encryption_key: Option<[u8; 32]>,
     /// Overwrite what is on the disks.
     pub force: bool,
@@ -78,32 +78,32 @@ impl Default for CreateOptions {
     }
 }
 
-/// How a cache runs. See the module's documentation.
+/// How a cache runs. What is fixed at creation is in [`CreateOptions`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheConfig {
-    /// A crash loses at most what was inserted in such a time. 1 ms to 1 day.
+    /// Longest time between two checkpoints: a crash loses the inserts since the last one. 1 ms to 1 day.
     pub checkpoint_interval: Duration,
-    /// So much of the capacity of the disks that take blocks is kept free by eviction, in percent: 0.1 to 90.
+    /// Part of the capacity (of disks that take blocks) that eviction keeps free, in percent: 0.1 to 90.
     pub target_free_blocks_pct: f64,
     /// Which slab the next block goes to.
     pub placement: Placement,
-    /// Blocks kept in memory besides the disks', in bytes of values; 0: none.
+    /// Bytes of values also kept in memory; 0: none.
     pub memory_bytes: u64,
-    /// Bytes of inserts in flight at the most, in each class; what does not fit is dropped. At least 1 MiB.
+    /// Most bytes of inserts in flight in each class; an insert beyond is dropped. At least 1 MiB.
     pub in_flight_bytes: u64,
-    /// How long a hit may take before it is reported as a miss; `None`: as long as it takes.
+    /// How long the read of a hit may take before it is reported as a miss; `None`: no limit.
     pub hit_deadline: Option<Duration>,
-    /// How much of the capacity entries without data (ghosts) stand for, in percent: 0 to 400.
+    /// Bytes that ghosts (entries without data) stand for, in percent of the capacity: 0 to 400.
     pub ghost_pct: f64,
-    /// Bytes per second that evacuation and rebalancing write at the most; `None`: only their shares hold them back.
+    /// Most bytes per second that evacuation and rebalancing write; `None`: only their shares limit them.
     pub move_bytes_per_s: Option<u64>,
-    /// Give slabs that have become empty back to the disk (`BLKDISCARD`, or holes in files).
+    /// Discard empty slabs on the disk (`BLKDISCARD`, or holes in files).
     pub discard: bool,
     /// AES-256-GCM with this key: 28 bytes more on disk for each block.
     pub encryption_key: Option<[u8; 32]>,
-    /// Memory for the index at the most, in bytes; beyond, the oldest entries are dropped. `None`: no limit but the disks.
+    /// Most memory for the index, in bytes; beyond it, the oldest entries are dropped. `None`: only the disks limit it.
     pub index_bytes: Option<u64>,
-    /// From which everything random comes: slabs by lot, names of new disks.
+    /// Seed of random choices: slabs by lot, names of new disks.
     pub seed: u64,
 }
 
@@ -126,12 +126,12 @@ impl Default for CacheConfig {
     }
 }
 
-/// Why a configuration was refused: which key, and what it should be.
+/// Why a configuration was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadConfig {
-    /// The field.
+    /// The field, as in CACHE.yaml.
     pub key: &'static str,
-    /// What was expected.
+    /// The range expected.
     pub expected: &'static str,
 }
 
@@ -144,10 +144,10 @@ impl std::fmt::Display for BadConfig {
 impl std::error::Error for BadConfig {}
 
 impl CacheConfig {
-    /// Whether every value is in its range.
+    /// Checks that every value is in its range.
     ///
     /// # Errors
-    /// The first one that is not.
+    /// The first value that is not.
     pub fn check(&self) -> Result<(), BadConfig> {
         let day = Duration::from_secs(86_400);
         let checks = [

@@ -1,8 +1,8 @@
-//! Blocks that nobody can read who has only the disks.
+//! Encrypts blocks, so that the disks alone reveal none.
 //!
 //! # Why
-//! Local disks of machines in a cloud, and disks that are sent back, hold what was cached on them. The object store or
-//! volume behind the cache has its own encryption; this is for the copy here.
+//! Local disks of cloud machines, and disks that are returned, hold what was cached on them. The object store or volume
+//! behind the cache has its own encryption; this protects the copy here.
 //!
 //! # How it works
 //! AES-256-GCM (NIST SP 800-38D) with the crate `aes-gcm`. A stored block is
@@ -10,23 +10,23 @@
 //! ```text
 //! 8 life   4 number   ciphertext, as long as the block   16 tag
 //! ```
-//! and the hash of its key is associated data, so a block that lies where another should be does not open. A *life* is an
-//! opening of the cache, named by 64 bits of the system's random numbers (`getrandom(2)`), never of the cache's seed. Each
-//! life has a key of its own, derived from the caller's, and numbers its blocks: life and number are the nonce, so none
-//! comes twice under a key, and nothing has to be written down for that to hold after a crash. After 2^32 blocks another
+//! and the hash of its key is associated data, so a block in the place of another does not open. A *life* is an
+//! opening of the cache, named by 64 bits of the system's random numbers (`getrandom(2)`), never of the cache's seed.
+//! Each life has a key of its own, derived from the caller's, and numbers its blocks. Life and number form the nonce,
+//! so no nonce repeats under a key, even after a crash, although nothing is recorded on disk. After 2^32 blocks a new
 //! life begins.
 //!
-//! Keys are derived as those of AES-GCM-SIV are (RFC 8452, section 4): halves of blocks that the caller's key encrypts, of a
-//! counter and 12 bytes that say what for. The caller's key is used for nothing else. From it come, besides the lives' keys,
-//! 32 bytes in the superblock by which a wrong key is recognised, and the seed of the hashes of keys: what lies on the disk
-//! is its salt alone, so whoever has the disks cannot try out which keys are cached.
+//! Keys are derived as in AES-GCM-SIV (RFC 8452, section 4): the caller's key encrypts blocks of a counter and 12
+//! bytes that name the purpose, and half of each result is used. The caller's key is used for nothing else. Also
+//! derived from it are 32 bytes in the superblock that reveal a wrong key, and the seed of key hashes. The disk holds
+//! only the salt of that seed, so an attacker with the disks cannot try out which keys are cached.
 //!
 //! # Limits
-//! Two lives with one name would share a key and its nonces: 2^-25 after a million openings with one key. What is not
-//! hidden: lengths, how often something is used, and which blocks are of one life. XXH3, which makes the hashes, is no
-//! cryptographic function: who can have keys of his choice cached and sees the disks may learn about its seed. A block that
-//! was replaced can be put back by whoever writes to the disk, where the index still points to it: its tag is right, and
-//! only the CRC-32C in the index tells them apart.
+//! Two lives of the same name would share a key and its nonces: the probability is 2^-25 after a million openings with
+//! one key. Not hidden are lengths, frequency of use, and which blocks belong to one life. XXH3, which hashes the
+//! keys, is not cryptographic: an attacker that chooses cached keys and sees the disks may learn about its seed. An
+//! attacker that can write to the disk can put back an older block at a place to which the index still points: its tag
+//! is valid, and only the CRC-32C in the index differs.
 //!
 //! # Example
 //! A block of 8192 bytes is stored as 8220, and takes 12 KiB on sectors of 4 KiB: with encryption, blocks of 8164
@@ -43,7 +43,7 @@ use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit};
 use crate::key::KeyHash;
 use crate::sync::{lock, read, write};
 
-/// By how much a stored block is longer: nonce and tag.
+/// Bytes that a stored block is longer than the block: nonce and tag.
 pub(crate) const OVERHEAD_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 
 pub(crate) const NONCE_BYTES: usize = 12;
@@ -51,13 +51,13 @@ const TAG_BYTES: usize = 16;
 
 const LIFE_BYTES: usize = 8;
 
-/// Keys of other lives that are kept ready at the most.
+/// Most keys of other lives kept ready.
 const MAX_LIVES: usize = 1024;
 
 /// Why a block was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealError {
-    /// The system gives no random numbers.
+    /// The system returned no random numbers.
     NoRandomness,
     /// Longer than AES-GCM allows (64 GiB).
     TooLong,
@@ -74,19 +74,19 @@ impl std::fmt::Display for SealError {
 
 impl std::error::Error for SealError {}
 
-/// A key, ready for use. See the module's documentation.
+/// Encrypts and decrypts blocks with one key.
 pub(crate) struct Cipher {
     root: Aes256,
-    /// The life that blocks are encrypted in; `None` before the first block, and when all numbers of a life are used.
+    /// The life in which blocks are encrypted; `None` before the first block, and when all numbers of a life are used.
     life: Mutex<Option<Life>>,
-    /// Keys of lives, as far as they were needed.
+    /// Keys of lives used so far.
     keys: RwLock<HashMap<[u8; LIFE_BYTES], Arc<Aes256Gcm>>>,
 }
 
 struct Life {
     name: [u8; LIFE_BYTES],
     key: Arc<Aes256Gcm>,
-    /// Number of the next block.
+    /// Number of the next block in this life.
     next: u32,
 }
 
@@ -97,15 +97,15 @@ impl std::fmt::Debug for Cipher {
 }
 
 impl Cipher {
-    /// With this key, which should be random.
+    /// Returns a cipher with `key`, which should be random.
     pub(crate) fn new(key: &[u8; 32]) -> Cipher {
         Cipher { root: Aes256::new(key.into()), life: Mutex::default(), keys: RwLock::default() }
     }
 
-    /// 32 bytes that nobody can tell from random ones who does not have the key.
+    /// Derives 32 bytes for a purpose. Without the caller's key they look random.
     fn derive(&self, what: [u8; 4], which: [u8; LIFE_BYTES]) -> [u8; 32] {
         let mut derived = [0; 32];
-        // The first two are those of another key in RFC 8452.
+        // Counters 0 and 1 derive a different key in RFC 8452.
         for (number, half) in (2_u32..).zip(derived.chunks_exact_mut(8)) {
             let mut block = [0; 16];
             let parts = number.to_le_bytes().into_iter().chain(what).chain(which);
@@ -130,7 +130,7 @@ impl Cipher {
         key
     }
 
-    /// A nonce that never was, and its key.
+    /// Returns a nonce that was never used, and its key.
     fn next_nonce(&self) -> Result<([u8; NONCE_BYTES], Arc<Aes256Gcm>), SealError> {
         let mut present = lock(&self.life);
         let life = match present.take() {
@@ -151,10 +151,10 @@ impl Cipher {
         Ok((nonce, key))
     }
 
-    /// Appends `plain`, encrypted for the key with that hash, to `out`: [`OVERHEAD_BYTES`] more than `plain`.
+    /// Appends the encryption of `plain` under the key with that hash to `out`: [`OVERHEAD_BYTES`] more than `plain`.
     ///
     /// # Errors
-    /// See [`SealError`]; `out` is then as it was.
+    /// See [`SealError`]; `out` is then unchanged.
     pub(crate) fn seal(&self, hash: &KeyHash, plain: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
         let (nonce, key) = self.next_nonce()?;
         let begin = out.len();
@@ -174,9 +174,9 @@ impl Cipher {
         }
     }
 
-    /// Decrypts in place what [`Cipher::seal`] made for the key with that hash, and returns the part of `sealed` that
-    /// is the block. `None` where it is anything else: another key's, changed, too short; `sealed` then holds nothing
-    /// of use.
+    /// Decrypts in place what [`Cipher::seal`] made for the key with that hash. Returns the part of `sealed` that is
+    /// the block. `None` if `sealed` is anything else: another key's, changed, or too short; its bytes are then
+    /// useless.
     pub(crate) fn open<'a>(&self, hash: &KeyHash, sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let (nonce, rest) = sealed.split_first_chunk_mut::<NONCE_BYTES>()?;
         let (body, tag) = rest.split_last_chunk_mut::<TAG_BYTES>()?;
@@ -186,12 +186,12 @@ impl Cipher {
         Some(body)
     }
 
-    /// What the superblock keeps to recognise a wrong key: the same whenever it is the same key, another for another.
+    /// Returns the bytes in the superblock that reveal a wrong key: the same for the same key only.
     pub(crate) fn key_check(&self) -> [u8; 32] {
         self.derive(*b"TEST", [0; LIFE_BYTES])
     }
 
-    /// The seed of the hashes of keys, for the salt that the superblock has.
+    /// Returns the seed of key hashes, from the salt in the superblock.
     pub(crate) fn hash_seed(&self, salt: u64) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.derive(*b"HASH", salt.to_le_bytes());
         u64::from_le_bytes([a, b, c, d, e, f, g, h])

@@ -1,19 +1,18 @@
-//! Discards: slabs that have become empty are given back to the device, one at a time.
+//! Discards empty slabs on the device, one at a time.
 //!
 //! # Why
-//! A flash device that knows what is empty collects its garbage with less copying. But a burst of discards after a
-//! checkpoint stalls many devices, so they wait in a class of their own with few shares.
+//! A flash device that knows its unused space collects garbage with less copying. But a burst of discards after a
+//! checkpoint stalls many devices, so discards have a class of their own with few shares.
 //!
 //! # How it works
-//! A checkpoint queues the slabs that it has emptied. One task takes them in turn: a slab that is still free is taken out of
-//! the allocator, discarded, and returned; one that has been used again meanwhile needs none.
+//! A checkpoint queues the slabs that it has emptied. One task takes them in turn: it claims a slab that is still free
+//! in the allocator, discards it, and returns it. A slab that is in use again is skipped.
 //!
 //! # Limits
-//! Off unless the configuration asks for it: in a file a discard is a hole, and what is written there later must be
-//! allocated again.
+//! Off unless configured: in a file a discard makes a hole, which a later write must allocate again.
 //!
 //! # Example
-//! A checkpoint empties 40 slabs of 32 MiB; 10 are written again within the second in which the other 30 are discarded.
+//! A checkpoint empties 40 slabs of 32 MiB; 10 are in use again within the second in which the other 30 are discarded.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -25,7 +24,7 @@ use crate::entry::SlabId;
 use crate::sync::{lock, read};
 
 impl Engine {
-    /// Queues `slabs`, and begins to work on the queue.
+    /// Queues `slabs`, and starts the task that discards them unless it runs already.
     pub(crate) fn start_discards(self: &Arc<Engine>, shard: &Shard, slabs: Vec<SlabId>) {
         if !self.config.discard {
             return;
@@ -47,7 +46,7 @@ impl Engine {
         let mut queue = lock(&self.discards);
         let next = queue.pop_front().filter(|_| !self.bell.is_stopping());
         if next.is_none() {
-            // Under the lock: whoever queues more afterwards begins anew.
+            // Under the queue's lock: a caller that queues more afterwards starts a new task.
             self.is_discarding.store(false, Release);
         }
         next
@@ -62,7 +61,7 @@ impl Engine {
         let len_bytes = u64::from(self.identity.geometry.slab_bytes);
         disk.discard(shard, self.classes.discard, begin, len_bytes).await;
 
-        // In another life of the disk the slab may be somebody's.
+        // If the disk has begun a new life meanwhile, the slab may be in use there.
         let _gate = read(&self.gate);
         if self.is_member(&disk) {
             lock(&self.alloc).return_slab(slab);

@@ -1,20 +1,20 @@
-//! One disk of an open cache: reads, merged writes, flushes; how it is; how fast it is.
+//! One disk of an open cache: its reads, merged writes and flushes, its health and its speed.
 //!
 //! # Why
-//! Inserts are small and a disk likes large writes: the slots of consecutive inserts lie side by side, so what waits for a
-//! disk is written in runs. And a disk that fails, or becomes slow, must be seen by itself, here and nowhere else.
+//! Inserts are small and a disk likes large writes. Consecutive inserts get adjacent slots, so the writes that wait
+//! for a disk are merged into runs. And a disk that fails or becomes slow must be detected in one place: here.
 //!
 //! # How it works
-//! A write waits in the lane of its class, by offset. Up to [`WRITES_IN_FLIGHT`] runs of a lane are on their way (in the
-//! scheduler or in the device); whenever one comes back, the oldest that waits goes, and with it whatever lies right
-//! behind it, up to [`RUN_BYTES`]. An idle disk thus writes at once, a busy one in large pieces, without a timer. All
-//! writes of a disk go through one shard, its home; reads go through the shard that asks.
+//! A write waits in the lane of its class, by offset. At most [`WRITES_IN_FLIGHT`] runs of a lane are in flight (in
+//! the scheduler or in the device). Whenever one completes, the oldest waiting write is submitted, merged with those
+//! directly behind it, up to [`RUN_BYTES`]. An idle disk thus writes at once, a busy one in large runs, without a
+//! timer. All writes of a disk go through one shard, its home; a read goes through its caller's shard.
 //!
 //! # Limits
-//! The order of two writes is not defined; nobody writes a place twice before the first has ended.
+//! The order of two writes is undefined. No caller writes a place again before its first write has ended.
 //!
 //! # Example
-//! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block, then, when the first is back, one of 32 blocks
+//! 64 inserts of 8 KiB at once into an empty slab: 16 writes of one block; when the first completes, one of 32 blocks
 //! (256 KiB), then one of 16.
 
 use std::collections::btree_map::Entry;
@@ -34,16 +34,16 @@ use crate::log::DiskLog;
 use crate::stats::{DiskHealth, IoCounters, IoKind};
 use crate::sync::lock;
 
-/// Runs of one class that are on their way at a time.
+/// Most runs in flight in one lane.
 const WRITES_IN_FLIGHT: u32 = 16;
 
-/// A run is at most so long, in bytes.
+/// Longest run, in bytes.
 const RUN_BYTES: usize = 256 << 10;
 
-/// A run has at most so many pieces: the most that the system takes in one call.
+/// Most buffers of a run: the kernel takes no more in one call.
 const RUN_PIECES: usize = 1024;
 
-/// Called with the end of a write, on the disk's home shard.
+/// Called with the result of a write, on the disk's home shard.
 pub(crate) type WriteDone = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 struct Waiting {
@@ -55,7 +55,7 @@ struct Waiting {
 struct Lane {
     class: Class,
     kind: IoKind,
-    /// Offsets in the order in which they came; some have gone with an earlier run.
+    /// Offsets in order of arrival; those that an earlier run took are still listed.
     oldest: VecDeque<u64>,
     by_offset: BTreeMap<u64, Waiting>,
     in_flight: u32,
@@ -64,11 +64,11 @@ struct Lane {
 #[derive(Default)]
 struct Writes {
     lanes: Vec<Lane>,
-    /// The home shard has been told that there is something.
+    /// A job that sends runs is on its way to the home shard.
     is_called: bool,
 }
 
-/// Contiguous writes that go as one.
+/// Contiguous writes that are submitted as one.
 struct Run {
     lane: usize,
     class: Class,
@@ -114,6 +114,7 @@ impl Lane {
                 break (offset, first);
             }
         };
+
         let mut run_bytes = first.buffer.len();
         let (mut buffers, mut done) = (vec![first.buffer], vec![first.done]);
         while buffers.len() < RUN_PIECES
@@ -125,12 +126,13 @@ impl Lane {
             buffers.push(next.buffer);
             done.push(next.done);
         }
+
         self.in_flight += 1;
         Some(Run { lane: number, class: self.class, kind: self.kind, offset, buffers, done })
     }
 }
 
-/// What a disk is, apart from what happens to it.
+/// The fixed properties of a disk.
 pub(crate) struct DiskIdentity {
     /// Number in the cache.
     pub(crate) number: u16,
@@ -138,29 +140,29 @@ pub(crate) struct DiskIdentity {
     pub(crate) path: PathBuf,
 }
 
-/// See the module's documentation.
+/// One disk of an open cache.
 pub(crate) struct CacheDisk {
     pub(crate) identity: DiskIdentity,
     pub(crate) file: Arc<SharedFile>,
-    /// Keeps other processes out for as long as it is open; none in simulated worlds.
+    /// Locks out other processes while it is open; `None` in simulated worlds.
     _lock: Option<std::fs::File>,
     home: Handle,
     pub(crate) io: [IoCounters; IoKind::ALL.len()],
     pub(crate) log: Mutex<DiskLog>,
-    /// Whoever wants the log written asks here.
+    /// Collects the callers that wait for the log to be written.
     pub(crate) desk: Desk,
-    /// Which of the two slots was written last, and has the newest superblock: the next one goes to the other.
+    /// The slot written last, with the newest superblock; the next superblock goes to the other slot.
     pub(crate) label_slot: AtomicUsize,
     health: Mutex<Health>,
-    /// What `health` says, for those who look at every request.
+    /// The state of `health`, for readers at every request.
     health_now: AtomicU8,
-    /// It takes no more metadata, so nothing that is written to it counts any more, and nothing is.
+    /// The disk takes no metadata any more: blocks written to it no longer count, and no write is sent.
     has_parted: AtomicBool,
-    /// What changes the disk and is under way, or waits to be.
+    /// Operations in flight or waiting that change the disk.
     changes: AtomicU32,
     reads: ReadsUnderWay,
     writes: Mutex<Writes>,
-    /// Bytes of data on their way to it.
+    /// Bytes of data waiting or in flight.
     backlog_bytes: AtomicU64,
     speed: Speed,
 }
@@ -218,43 +220,43 @@ impl CacheDisk {
         self.health() == DiskHealth::Removing
     }
 
-    /// It takes no metadata any more: from now on nothing is written to it.
+    /// Marks the disk as one that takes no metadata any more: from now on nothing is written to it.
     pub(crate) fn part(&self) {
         self.has_parted.store(true, SeqCst);
     }
 
-    /// Whether what is written to it counts no more. Under the gate, where it matters.
+    /// Returns whether writes to the disk no longer count. The answer is stable only under the gate.
     pub(crate) fn has_parted(&self) -> bool {
         self.has_parted.load(SeqCst)
     }
 
-    /// Whether something could still change what is on it.
+    /// Returns whether an operation may still change the disk's contents.
     pub(crate) fn is_busy(&self) -> bool {
         self.changes.load(SeqCst) > 0
     }
 
-    /// Counts a change until it is dropped.
+    /// Counts a change as under way until the returned value is dropped.
     ///
     /// # Errors
     /// When the disk has parted.
     pub(crate) fn begin_change(self: &Arc<CacheDisk>) -> io::Result<Change> {
-        // First counted, then looked: whoever parts and then finds nothing under way is right.
+        // Count first, then check: a task that parts the disk and then sees no change can rely on it.
         self.changes.fetch_add(1, SeqCst);
         let change = Change(Arc::clone(self));
         if self.has_parted() { Err(io::ErrorKind::NotConnected.into()) } else { Ok(change) }
     }
 
-    /// Size and age of the read that has been under way for the longest time.
+    /// Returns the age of the read in flight for the longest time, and a typical size, since its own is not kept.
     pub(crate) fn oldest_read(&self, now_ns: u64) -> Option<(u32, u64)> {
         self.reads.oldest_ns(now_ns).map(|age_ns| (TYPICAL_READ_BYTES, age_ns))
     }
 
-    /// Whether its log and superblock can still be written.
+    /// Returns whether the disk's log and superblock can still be written.
     pub(crate) fn takes_metadata(&self) -> bool {
         matches!(self.health(), DiskHealth::Healthy | DiskHealth::Slow | DiskHealth::Removing)
     }
 
-    /// Changes or asks its health; what comes out holds from now on.
+    /// Calls `change` with the disk's health, and publishes the resulting state.
     pub(crate) fn judge<T>(&self, change: impl FnOnce(&mut Health) -> T) -> T {
         let mut health = lock(&self.health);
         let result = change(&mut health);
@@ -270,7 +272,7 @@ impl CacheDisk {
         self.speed.bytes_per_s()
     }
 
-    /// Reads `buffer.len()` bytes, all of them or an error.
+    /// Reads `buffer.len()` bytes; a short read is an error.
     pub(crate) async fn read(
         &self,
         shard: &Shard,
@@ -284,12 +286,14 @@ impl CacheDisk {
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(counters);
         let mut watched = self.watch_read(shard, begin_ns, len as u32);
+
         let (result, buffer) = shard.read_at(&self.file, class, offset, buffer).await;
         let result = match result {
             Ok(read) if read == len => Ok(()),
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
         };
+
         let took_ns = shard.now_ns().saturating_sub(begin_ns);
         watched.has_ended = true;
         under_way.ended(len as u64, took_ns, result.is_ok());
@@ -301,7 +305,7 @@ impl CacheDisk {
         (result, buffer)
     }
 
-    /// Writes `buffer`; alone, for metadata.
+    /// Writes `buffer` without merging it: for metadata.
     pub(crate) async fn write(
         self: &Arc<CacheDisk>,
         shard: &Shard,
@@ -325,6 +329,7 @@ impl CacheDisk {
         let len_bytes: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(self.counters(kind));
+
         let result = match (buffers.len(), buffers.pop()) {
             (1, Some(buffer)) => shard.write_at(&self.file, class, offset, buffer).await.0,
             (_, last) => {
@@ -332,6 +337,7 @@ impl CacheDisk {
                 shard.write_vectored(&self.file, class, offset, buffers).await.0
             }
         };
+
         let now_ns = shard.now_ns();
         let took_ns = now_ns.saturating_sub(begin_ns);
         under_way.ended(len_bytes, took_ns, result.is_ok());
@@ -343,7 +349,7 @@ impl CacheDisk {
         result.map(|_| ())
     }
 
-    /// Empties the device's own cache.
+    /// Flushes the device's write cache.
     pub(crate) async fn flush(&self, shard: &Shard, class: Class) -> io::Result<()> {
         let begin_ns = shard.now_ns();
         let under_way = UnderWay::new(self.counters(IoKind::Flush));
@@ -357,7 +363,7 @@ impl CacheDisk {
         result
     }
 
-    /// Gives a range back to the device. That it cannot is no fault of the disk.
+    /// Discards a range. A failure is not held against the disk.
     pub(crate) async fn discard(self: &Arc<CacheDisk>, shard: &Shard, class: Class, offset: u64, len_bytes: u64) {
         let Ok(_change) = self.begin_change() else { return };
         let begin_ns = shard.now_ns();
@@ -366,8 +372,8 @@ impl CacheDisk {
         under_way.ended(len_bytes, shard.now_ns().saturating_sub(begin_ns), result.is_ok());
     }
 
-    /// Writes data when its turn comes, together with what lies beside it. `done` hears of the end on the home shard, or here
-    /// and now where that has no room for another job: hold no lock that it takes.
+    /// Queues a write of data, to be merged with its neighbours. `done` is called with the result on the home shard.
+    /// If that has no room for another job, `done` is called here and now: hold no lock that it takes.
     pub(crate) fn submit_write(
         self: &Arc<CacheDisk>,
         class: Class,
@@ -380,6 +386,7 @@ impl CacheDisk {
             done(end);
             drop(change);
         };
+
         self.backlog_bytes.fetch_add(buffer.len() as u64, Relaxed);
         let mut writes = lock(&self.writes);
         writes.push(class, kind, offset, Waiting { buffer, done: Box::new(done) });
@@ -388,6 +395,7 @@ impl CacheDisk {
         }
         writes.is_called = true;
         drop(writes);
+
         let disk = Arc::clone(self);
         let called = self.home.spawn(move |shard| async move {
             lock(&disk.writes).is_called = false;
@@ -398,7 +406,7 @@ impl CacheDisk {
         }
     }
 
-    /// Ends the writes that may go, and would have to be sent by a job that the home shard had no room for.
+    /// Fails the writes that could be submitted now, because the home shard had no room for the job that sends them.
     fn give_up_writes(&self, error: &io::Error) {
         let mut writes = lock(&self.writes);
         writes.is_called = false;
@@ -417,7 +425,7 @@ impl CacheDisk {
         }
     }
 
-    /// Ends the writes that wait, of a disk that has parted: they would only keep room from those of the others.
+    /// Fails the waiting writes of a disk that has parted: they would only take room from other disks' writes.
     pub(crate) fn give_up_waiting(&self) {
         let waiting: Vec<Waiting> = {
             let mut writes = lock(&self.writes);
@@ -430,7 +438,7 @@ impl CacheDisk {
         }
     }
 
-    /// On the home shard: sends what may go.
+    /// Submits the runs that may be in flight. Called on the home shard.
     fn send_runs(self: &Arc<CacheDisk>, shard: &Shard) {
         loop {
             let Some(run) = lock(&self.writes).next_run() else { return };
@@ -448,9 +456,11 @@ impl CacheDisk {
         if result.is_ok() {
             self.speed.wrote(began_ns, shard.now_ns(), len_bytes, backlog_bytes);
         }
+
         if let Some(lane) = lock(&self.writes).lanes.get_mut(lane) {
             lane.in_flight -= 1;
         }
+
         for done in done {
             done(match &result {
                 Ok(()) => Ok(()),
@@ -463,7 +473,7 @@ impl CacheDisk {
     }
 }
 
-/// Something that changes a disk, until it is dropped.
+/// An operation that may change a disk; counted until dropped.
 pub(crate) struct Change(Arc<CacheDisk>);
 
 impl Drop for Change {
@@ -472,7 +482,7 @@ impl Drop for Change {
     }
 }
 
-/// Counts an operation as under way until it has ended, or its future was dropped.
+/// Counts an operation as in flight until it has ended, or its future is dropped.
 struct UnderWay<'a>(Option<&'a IoCounters>);
 
 impl<'a> UnderWay<'a> {
@@ -496,10 +506,10 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Reads that hang are compared as if they were of this size.
+/// Size that a read in flight is taken to have, in bytes: sizes are not kept.
 const TYPICAL_READ_BYTES: u32 = 8192;
 
-/// How old reads under way are, to a tenth of a second: how many began in each of the last 64.
+/// Counts the reads in flight by the tenth of a second in which they began, for the last 64.
 struct ReadsUnderWay([AtomicU32; READ_AGES]);
 
 impl Default for ReadsUnderWay {
@@ -510,10 +520,10 @@ impl Default for ReadsUnderWay {
 
 const READ_AGES: usize = 64;
 
-/// In nanoseconds.
+/// Resolution of ages, in nanoseconds.
 const READ_AGE_NS: u64 = 100_000_000;
 
-/// A read under way, until it is dropped.
+/// A read in flight, until dropped.
 struct Watched<'a> {
     disk: &'a CacheDisk,
     shard: &'a Shard,
@@ -541,20 +551,20 @@ impl CacheDisk {
 }
 
 impl ReadsUnderWay {
-    /// Those that began in the same tenth of a second.
+    /// Returns the counter of the tenth of a second of `begin_ns`.
     fn count(&self, begin_ns: u64) -> &AtomicU32 {
         &self.0[(begin_ns / READ_AGE_NS) as usize % READ_AGES]
     }
 
     fn oldest_ns(&self, now_ns: u64) -> Option<u64> {
         let now = now_ns / READ_AGE_NS;
-        // At age 0 a read has only begun.
+        // Age 0 would be a read that has only begun.
         let is_there = |age: &u64| self.0[(now.wrapping_sub(*age)) as usize % READ_AGES].load(Relaxed) > 0;
         (1..READ_AGES as u64).rev().find(is_there).map(|age| (age - 1) * READ_AGE_NS)
     }
 }
 
-/// How fast a disk writes: what its owner says, else what it was seen to do when it had more to do than it could.
+/// How fast a disk writes: as configured, else as measured while it was saturated.
 struct Speed {
     is_given: bool,
     /// Bits of an `f64`, in bytes per second.
@@ -569,13 +579,13 @@ struct Window {
     was_busy: bool,
 }
 
-/// A disk of which nothing is known is taken to write so many bytes per second; only ratios matter.
+/// Assumed speed of an unmeasured disk, in bytes per second. Only ratios between disks matter.
 const UNKNOWN_BYTES_PER_S: f64 = 500e6;
 
-/// So long is a speed measured, in nanoseconds.
+/// Length of a speed measurement, in nanoseconds.
 const SPEED_WINDOW_NS: u64 = 250_000_000;
 
-/// A disk with so much waiting all the time of a window was as fast as it can be.
+/// Backlog that shows saturation: a disk that had as much during a whole measurement wrote as fast as it can.
 const BUSY_BYTES: u64 = 2 << 20;
 
 impl Speed {
@@ -593,6 +603,7 @@ impl Speed {
         if self.is_given {
             return;
         }
+
         let mut window = lock(&self.window);
         if window.from_ns == 0 {
             *window = Window { from_ns: began_ns, bytes: 0, was_busy: true };
@@ -603,6 +614,7 @@ impl Speed {
         if past_ns < SPEED_WINDOW_NS {
             return;
         }
+
         if window.was_busy {
             let seen = window.bytes as f64 / (past_ns as f64 / 1e9);
             let smooth = 0.7 * self.bytes_per_s() + 0.3 * seen;

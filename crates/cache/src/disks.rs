@@ -1,22 +1,22 @@
-//! The disks of an open cache: which there are, where their slabs lie, what is written into their logs, and parting.
+//! The disks of an open cache: which there are, where their slabs lie, the records in their logs, and how a disk parts.
 //!
 //! # Why
-//! Look-ups, inserts, checkpoints and the mover all ask where something lies. Who adds, opens or takes back a disk, and who
-//! forgets one, must change the same four tables alike: disks, places, allocator, sources.
+//! Look-ups, inserts, checkpoints and the mover all look up places. All code that adds, opens, readmits or forgets a
+//! disk must change the same four tables alike: disks, places, allocator, sources.
 //!
 //! # How it works
-//! Places are looked up without the allocator's lock, in a list of ranges that is in order of slabs. A record goes into the
-//! log of the disk that has its slab.
+//! Places are looked up without the allocator's lock, in a list of slab ranges sorted by number. A record is appended
+//! to the log of the disk that has its slab.
 //!
-//! A disk *parts* when it does not take its metadata any more: from that moment on no block that is written to it is
-//! indexed. If it does not even read, its blocks and slabs are forgotten.
+//! A disk *parts* when it no longer takes its metadata: from then on no block written to it is indexed. If it does not
+//! read either, its blocks and slabs are forgotten.
 //!
 //! # Limits
-//! Numbers of slabs and disks are not used twice.
+//! Slab and disk numbers are not reused.
 //!
 //! # Example
-//! An insert in a disk's last moment: it holds the gate until its write is under way, so the disk parts before, and the
-//! write is refused, or after, and its end sees that the disk has parted.
+//! An insert as its disk fails: the insert holds the gate until its write is in flight. Either the disk parts before
+//! that, and the write is refused, or after it, and the end of the write sees that the disk has parted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,12 +43,12 @@ impl Engine {
         read(&self.disks).get(usize::from(number))?.clone()
     }
 
-    /// All that are there.
+    /// Returns all present disks.
     pub(crate) fn all_disks(&self) -> Vec<Arc<CacheDisk>> {
         read(&self.disks).iter().flatten().cloned().collect()
     }
 
-    /// The disk of a slab, and where on it the slab begins.
+    /// Returns the disk of a slab, and the slab's offset on it in bytes.
     pub(crate) fn place(&self, slab: SlabId) -> Option<(u16, u64)> {
         let places = read(&self.places);
         let range = places.get(places.partition_point(|range| range.first <= slab).checked_sub(1)?)?;
@@ -57,29 +57,29 @@ impl Engine {
         (number < range.count).then_some((range.disk, begin))
     }
 
-    /// The disk of an extent, and where on it.
+    /// Returns the disk of an extent, and the extent's offset on it in bytes.
     pub(crate) fn locate(&self, extent: &Extent) -> Option<(Arc<CacheDisk>, u64)> {
         let (disk, begin) = self.place(extent.slab)?;
         Some((self.disk(disk)?, begin + u64::from(extent.offset_bytes())))
     }
 
-    /// Whether what is written to a disk counts: not if it has parted, or is one of a former life.
+    /// Returns whether writes to a disk count: not if it has parted, or belongs to a former life.
     pub(crate) fn is_member(&self, disk: &Arc<CacheDisk>) -> bool {
         !disk.has_parted() && self.disk(disk.identity.number).is_some_and(|now| Arc::ptr_eq(&now, disk))
     }
 
-    /// The shard that carries out a disk's writes.
+    /// Returns a handle to the shard that carries out a disk's writes.
     pub(crate) fn home_of(&self, disk: u16) -> Handle {
         self.handles[usize::from(disk) % self.handles.len()].clone()
     }
 
-    /// A slab for a disk's own metadata, and where it begins.
+    /// Takes a slab for a disk's own metadata. Returns it and its offset on the disk.
     pub(crate) fn metadata_slab(&self, disk: u16) -> Option<(SlabId, u64)> {
         let slab = lock(&self.alloc).take_metadata_slab(disk)?;
         Some((slab, self.place(slab)?.1))
     }
 
-    /// What each disk has to do, for the allocator.
+    /// Returns the backlog and state of each disk, for the allocator.
     pub(crate) fn loads(&self) -> Vec<DiskLoad> {
         let load = |disk: &Arc<CacheDisk>| DiskLoad {
             disk: disk.identity.number,
@@ -92,7 +92,7 @@ impl Engine {
     }
 }
 
-/// Disks and slabs that come and go.
+/// Adding and forgetting disks and slabs.
 impl Engine {
     pub(crate) fn shape(&self, disk_guid: u128) -> StreamShape {
         let geometry = self.identity.geometry;
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     pub(crate) fn add_slabs(&self, range: SlabRange) {
-        // Numbers of slabs are given out once, so it cannot overlap; what does is not used.
+        // Slab numbers are given out once, so ranges cannot overlap. If one does, it is not used.
         if lock(&self.alloc).add_range(range).is_ok() {
             let mut places = write(&self.places);
             places.push(range);
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// All slabs that a disk's superblock names.
+    /// Adds all slabs that a disk's superblock names.
     pub(crate) fn add_slabs_of(&self, block: &Superblock) {
         for range in &block.ranges {
             let (first, count, offset_bytes) = (range.first, range.count, range.offset_bytes);
@@ -137,7 +137,7 @@ impl Engine {
     pub(crate) fn claim_metadata<'a>(&self, slabs: impl Iterator<Item = &'a SlabId>) {
         let mut alloc = lock(&self.alloc);
         for slab in slabs {
-            // A slab of two streams is claimed already.
+            // Fails if an earlier stream has claimed the slab already; that is fine.
             let _ = alloc.claim_metadata(*slab);
         }
     }
@@ -152,11 +152,13 @@ impl Engine {
         DiskLog::new(self.shape(guid), &mut || self.metadata_slab(number)).map_err(full)
     }
 
-    /// Parts with disks that keep no log any more; what does not even read is forgotten.
+    /// Parts disks whose log cannot be written. If such a disk does not read either, its blocks and slabs are
+    /// forgotten.
     pub(crate) async fn part_with_disks(&self) {
         for disk in self.all_disks().iter().filter(|disk| !disk.takes_metadata()) {
             if !disk.has_parted() {
-                // Nobody is in the middle of a change: what ends from now on hears of it.
+                // With the gate closed no change is half done, and every write that ends later sees that the disk has
+                // parted.
                 let closed = write(&self.gate);
                 disk.part();
                 drop(closed);
@@ -168,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Forgets the blocks of a disk without touching it, and its slabs.
+    /// Forgets the blocks and slabs of a disk without touching the disk.
     async fn forget_disk(&self, number: u16) {
         if !read(&self.places).iter().any(|range| range.disk == number) {
             return;
@@ -186,9 +188,9 @@ impl Engine {
     }
 }
 
-/// What is written into logs.
+/// Records in the logs.
 impl Engine {
-    /// Into the logs: a block is there, in the place of another one or of none.
+    /// Appends to the logs that a block was stored, and that the block it replaces, if any, was removed.
     pub(crate) fn note_put(&self, hash: &KeyHash, old: Option<Entry>, new: &Entry) {
         if let Some(old) = old {
             self.note_remove(hash, &old);
@@ -196,7 +198,7 @@ impl Engine {
         self.note(new.extent.slab, &Record::Put { hash: *hash, entry: *new });
     }
 
-    /// Into the log: a block is gone.
+    /// Appends to the log that a block was removed.
     pub(crate) fn note_remove(&self, hash: &KeyHash, gone: &Entry) {
         self.note(gone.extent.slab, &Record::Remove { hash: *hash, extent: gone.extent });
     }

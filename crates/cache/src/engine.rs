@@ -1,20 +1,21 @@
-//! The engine: what an open cache consists of, and what all parts of it know.
+//! The engine: the state that all parts of an open cache share.
 //!
 //! # Why
-//! What happens to a block and what keeps order are in files of their own (`lookup`, `insert`, `keeper` and its tasks). They
-//! share this state, so its locks and their order are one agreement.
+//! The paths of a block (`lookup`, `insert`) and the tasks that keep order (`keeper` and others) are in files of their
+//! own. They share this state, so its locks and their order are defined in one place.
 //!
 //! # How it works
-//! A change of the index and its record in the log happen under one lock, so the log has the changes of a key in their
-//! order; a *gate* is held (shared) around the records of one change, which may be in the logs of two disks, so that a
+//! A change of the index and its log record happen under one lock, so the log has the changes of a key in their order.
+//! A *gate* is held (shared) around the records of one change, which may be in the logs of two disks, so that a
 //! checkpoint has both or none.
 //!
 //! # Limits
-//! Locks in their order: gate, index shard, a disk's log, allocator. None is held while something is awaited.
+//! Lock order: gate, index shard, a disk's log, allocator. None is held across an `await`.
 //!
 //! # Example
-//! An insert that replaces a block of another disk: under the gate and the lock of the key's index shard, that disk's log
-//! gets "removed" and the new one's "put". A checkpoint closes the gate for its cut, so it comes before both or after both.
+//! An insert replaces a block on another disk: under the gate and the lock of the key's index shard, that disk's log
+//! gets "removed" and the new disk's log "put". A checkpoint closes the gate for its cut, so it comes before both or
+//! after both.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -41,7 +42,7 @@ use crate::pool::BufferPool;
 use crate::stats::{DropReason, MissReason};
 use crate::sync::lock;
 
-/// What happened so far.
+/// Running counters of a cache.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) hits: AtomicU64,
@@ -64,14 +65,14 @@ pub(crate) fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }
 
-/// Keys whose block was found to be corrupt and is not yet stored again; the last ones.
+/// Keys whose block was found corrupt and is not yet stored again; at most [`MAX_CORRUPT`].
 #[derive(Default)]
 pub(crate) struct Corrupt {
     count: AtomicU64,
     hashes: Mutex<HashSet<KeyHash>>,
 }
 
-/// So many corrupt keys are remembered at the most, for the counter of what has been healed.
+/// Most corrupt keys remembered, to count those healed.
 const MAX_CORRUPT: usize = 65_536;
 
 impl Corrupt {
@@ -94,71 +95,71 @@ impl Corrupt {
     }
 }
 
-/// Who a cache is; fixed when it is created.
+/// The identity of a cache; fixed at creation.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheIdentity {
     pub(crate) guid: u128,
-    /// Seed of the hashes of keys; where blocks are encrypted, only its salt.
+    /// Seed of key hashes; if blocks are encrypted, only its salt.
     pub(crate) key_seed: u64,
     pub(crate) key_check: [u8; 32],
     pub(crate) geometry: Geometry,
 }
 
-/// See the module's documentation.
+/// The state of an open cache.
 pub(crate) struct Engine {
     pub(crate) config: CacheConfig,
     pub(crate) identity: CacheIdentity,
     pub(crate) classes: CacheClasses,
     pub(crate) handles: Vec<Handle>,
     pub(crate) cipher: Option<Cipher>,
-    /// Of the hashes of keys: the identity's, or a secret.
+    /// Seed of key hashes: the identity's, or a secret if blocks are encrypted.
     pub(crate) hash_seed: u64,
     pub(crate) index: Index,
     pub(crate) alloc: Mutex<Allocator>,
-    /// Where slabs are, for those who only look; in order of their numbers.
+    /// Where slabs lie, for look-ups without the allocator's lock; by slab number.
     pub(crate) places: RwLock<Vec<SlabRange>>,
-    /// By number.
+    /// By disk number.
     pub(crate) disks: RwLock<Vec<Option<Arc<CacheDisk>>>>,
     pub(crate) gate: RwLock<()>,
     pub(crate) admission: Admission,
     pub(crate) memory: MemoryTier,
-    /// For reads.
+    /// Buffers for reads.
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) counters: Counters,
     pub(crate) generation: AtomicU64,
-    /// The generation of the last checkpoint that was tried.
+    /// Generation of the last checkpoint attempted.
     pub(crate) attempts: AtomicU64,
     pub(crate) host: HostParts,
-    /// All disks of the cache, those that are away included.
+    /// All disks of the cache, absent ones included.
     pub(crate) members: Mutex<Vec<Member>>,
-    /// Where disks were found, by identity, and which disk of the topology they are.
+    /// Where disks were found, by identity, and their number in the topology.
     pub(crate) sources: Mutex<HashMap<u128, (DiskSource, u16)>>,
-    /// The first number that no slab had yet.
+    /// The first slab number not yet used.
     pub(crate) next_slab: AtomicU32,
     pub(crate) next_slot: AtomicU16,
     pub(crate) look_again_ns: AtomicU64,
     pub(crate) is_writing_snapshot: AtomicBool,
     pub(crate) is_moving: AtomicBool,
-    /// An insert found no space although there is some: it is in slabs of other sizes.
+    /// An insert found no space although there is free space: it lies in slabs of other block sizes.
     pub(crate) is_starved: AtomicBool,
     pub(crate) is_rebalancing: AtomicBool,
     pub(crate) allocations: AtomicU64,
-    /// Empty slabs that are to be discarded.
+    /// Empty slabs to be discarded.
     pub(crate) discards: Mutex<VecDeque<SlabId>>,
     pub(crate) is_discarding: AtomicBool,
-    /// Keys whose block was found to be corrupt.
+    /// Keys whose block was found corrupt.
     pub(crate) corrupt: Corrupt,
     pub(crate) flights: Flights<Block>,
-    /// What opening has found to be wrong.
+    /// Problems that opening found, a sentence each.
     pub(crate) findings: Mutex<Vec<String>>,
-    /// Blocks that opening found in places that were taken.
+    /// Entries that opening dropped because their place was taken.
     pub(crate) double_references: AtomicU64,
-    /// Rung when somebody needs space, or a checkpoint.
+    /// Wakes the keeper for space, a checkpoint or a log chunk.
     pub(crate) bell: Bell,
 }
 
 impl Engine {
-    /// An engine without disks or blocks.
+    /// Returns an engine without disks or blocks.
     pub(crate) fn empty(
         config: CacheConfig,
         identity: CacheIdentity,
@@ -170,6 +171,7 @@ impl Engine {
         config.check()?;
         let slots = host.disks.start;
         let cipher = config.encryption_key.as_ref().map(Cipher::new);
+
         Ok(Engine {
             hash_seed: cipher.as_ref().map_or(identity.key_seed, |cipher| cipher.hash_seed(identity.key_seed)),
             cipher,
@@ -216,14 +218,14 @@ impl Engine {
         Ok(KeyHash::of(key, self.hash_seed))
     }
 
-    /// The longest value.
+    /// Returns the length of the longest value, in bytes.
     pub(crate) fn max_value_bytes(&self) -> u32 {
         let overhead = if self.cipher.is_some() { OVERHEAD_BYTES as u32 } else { 0 };
         MAX_BLOCK_BYTES.min(self.identity.geometry.slab_bytes) - overhead
     }
 
     pub(crate) fn handle_for(&self, hash: &KeyHash) -> &Handle {
-        // There is one at the least.
+        // Never empty: a host has at least one handle.
         &self.handles[hash.shard() % self.handles.len()]
     }
 

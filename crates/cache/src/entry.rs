@@ -1,27 +1,27 @@
-//! Where a block is and what is known of it: plain types that the index, the allocator and the log share.
+//! Where a block lies and what the index knows of it: plain types that the index, the allocator and the log share.
 //!
 //! # How it works
-//! A disk is a superblock area followed by slabs of equal size. Slabs are numbered over all disks of a cache, each disk
-//! having one or several ranges of numbers; a place is a slab and an offset in it, in units of 512 bytes: 5 bytes for up
-//! to 512 TiB. An [`Entry`] is 14 bytes, and 9 bytes of hash make it the 23 bytes that a block costs in memory.
+//! A disk is a superblock area followed by slabs of equal size. Slabs are numbered over all disks of a cache, each
+//! disk having one or several ranges of numbers; a place is a slab and an offset in it, in units of 512 bytes: 5 bytes
+//! for up to 512 TiB. An [`Entry`] is 14 bytes, and 9 bytes of hash make it the 23 bytes that a block costs in memory.
 //!
 //! # Limits
 //! A block is 1 byte to 16 MiB. Slabs are 1 to 32 MiB, a power of two.
 //!
 //! # Example
-//! A block of 8000 bytes in slab 7 at offset 16 KiB: `Extent { slab: SlabId(7), offset_units: 32, len_bytes: 8000 }`; with
-//! sectors of 4096 bytes it takes 8192 bytes there.
+//! A block of 8000 bytes in slab 7 at offset 16 KiB: `Extent { slab: SlabId(7), offset_units: 32, len_bytes: 8000 }`;
+//! with sectors of 4096 bytes it takes 8192 bytes there.
 
 /// The unit of offsets within a slab, in bytes.
 pub(crate) const UNIT_BYTES: u32 = 512;
 
-/// The largest slab, in bytes: offsets are 16 bits, in units of 512 bytes.
+/// The largest slab, in bytes: its offsets, in units of 512 bytes, fit 16 bits.
 pub const MAX_SLAB_BYTES: u32 = 32 << 20;
 
 /// The smallest slab, in bytes.
 pub const MIN_SLAB_BYTES: u32 = 1 << 20;
 
-/// The largest block, in bytes: lengths are 24 bits, less one.
+/// The largest block, in bytes: its length less one fits 24 bits.
 pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
 
 /// Number of a slab, over all disks of the cache; below 2^24 - 1.
@@ -29,11 +29,11 @@ pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
 pub(crate) struct SlabId(pub(crate) u32);
 
 impl SlabId {
-    /// The first number that no slab has.
+    /// The first number beyond all slabs.
     pub(crate) const END: u32 = (1 << 24) - 1;
 }
 
-/// A block's place.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Extent {
     pub(crate) slab: SlabId,
@@ -44,12 +44,12 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Offset in the slab, in bytes.
+    /// Returns the offset in the slab, in bytes.
     pub(crate) fn offset_bytes(&self) -> u32 {
         u32::from(self.offset_units) * UNIT_BYTES
     }
 
-    /// Bytes taken on a disk with sectors of `sector_bytes`.
+    /// Returns the bytes taken on a disk with sectors of `sector_bytes`.
     pub(crate) fn padded_bytes(&self, sector_bytes: u32) -> u32 {
         self.len_bytes.next_multiple_of(sector_bytes)
     }
@@ -61,13 +61,13 @@ pub(crate) struct Entry {
     pub(crate) extent: Extent,
     /// CRC-32C of the bytes stored, without padding.
     pub(crate) checksum: u32,
-    /// When it was last used, on the index's clock of bytes (see `index::recency`).
+    /// Time of the last use, on the index's clock of bytes (see `index::recency`).
     pub(crate) tick: u16,
 }
 
 impl Entry {
-    /// Whether both are the same block at the same place. The place alone says little: it may have been freed and written
-    /// again meanwhile, for the same key too.
+    /// Returns whether both are the same block at the same place. The place alone does not prove it: it may have been
+    /// freed and written again meanwhile, even for the same key.
     pub(crate) fn is_same_block(&self, other: &Entry) -> bool {
         (self.extent, self.checksum) == (other.extent, other.checksum)
     }

@@ -1,4 +1,5 @@
-//! What can go wrong with a cache as a whole, and what to do about it. A block that cannot be read is a miss, not an error.
+//! What can go wrong with a cache as a whole, and what to do about it. A block that cannot be read is a miss, not an
+//! error.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,51 +14,51 @@ pub enum CacheError {
     Config(BadConfig),
     /// No disks were named.
     NoDisks,
-    /// The system refused something.
+    /// A system call failed.
     Io {
-        /// Of which disk.
+        /// The disk.
         path: PathBuf,
-        /// What the cache wanted, as in "cannot open".
+        /// What the cache attempted, as in "cannot open".
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Another process has the disk.
     Locked {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
     },
-    /// There is something on the disk.
+    /// The disk holds data.
     NotEmpty {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What it looks like.
+        /// What the data looks like.
         what: String,
     },
     /// The disk holds no cache.
     NotACache {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What it looks like.
+        /// What its data looks like.
         what: String,
     },
     /// The disk was written by a newer version.
     Version {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// The version on it.
+        /// The format version on it.
         found: u32,
     },
     /// Both superblocks of the disk are damaged.
     Damaged {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// How.
+        /// The damage.
         what: String,
     },
     /// The disk belongs to another cache than the first one named.
     OtherCache {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
         /// The cache it belongs to.
         found: u128,
@@ -66,44 +67,44 @@ pub enum CacheError {
     },
     /// The disk was removed from the cache, or had not yet joined it.
     NotAMember {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
     },
     /// The same disk was named twice.
     Twice {
-        /// By this path the second time.
+        /// The path by which it was named the second time.
         path: PathBuf,
     },
     /// The disk is smaller than it was.
     Shrunk {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What it has now, in bytes.
+        /// Its size now, in bytes.
         has_bytes: u64,
-        /// What the cache uses of it, in bytes.
+        /// The size that the cache uses, in bytes.
         needs_bytes: u64,
     },
     /// The disk has room for too few slabs.
     TooSmall {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What it has, in bytes.
+        /// Its size, in bytes.
         has_bytes: u64,
-        /// What it should have at the least, in bytes.
+        /// The smallest size possible, in bytes.
         needs_bytes: u64,
     },
     /// The disk needs larger sectors than the cache has.
     SectorSize {
-        /// Which disk.
+        /// The disk.
         path: PathBuf,
-        /// What it needs, in bytes.
+        /// The sector size it needs, in bytes.
         needs_bytes: u32,
-        /// What the cache has, in bytes.
+        /// The sector size of the cache, in bytes.
         has_bytes: u32,
     },
-    /// Slab size, or something else that is fixed when a cache is created, is impossible.
+    /// The slab size, or something else that is fixed at creation, is impossible.
     Geometry(&'static str),
-    /// The cache is encrypted and the key is missing or wrong, or it is not and there is one.
+    /// The cache is encrypted and the key is missing or wrong, or it is not encrypted and a key was given.
     Key(&'static str),
     /// A key of more than 64 KiB, or an empty one.
     KeyLength {
@@ -114,21 +115,21 @@ pub enum CacheError {
     ValueLength {
         /// Its length in bytes.
         len_bytes: usize,
-        /// The most that this cache takes, in bytes.
+        /// The longest value this cache takes, in bytes.
         max_bytes: u32,
     },
     /// No such disk in this cache.
     UnknownDisk {
-        /// As it was named.
+        /// The path as it was named.
         path: PathBuf,
     },
-    /// It cannot be removed.
+    /// The last disk cannot be removed.
     LastDisk,
-    /// As many disks as a cache may have, or as this one has room for until it is opened again.
+    /// The cache has as many disks as it may have, or as it has room for until it is opened again.
     TooManyDisks,
-    /// What remains has no room for the disk's blocks and the free space that is to be kept.
+    /// The other disks have no room for the disk's blocks and the target of free space.
     Full,
-    /// No disk is left that works.
+    /// No disk of the cache works any more.
     AllFailed,
     /// The shards could not be started, or have stopped.
     Stopped(String),

@@ -1,22 +1,22 @@
-//! A look-up that goes to the origin where it must: once for all who want the same block at the same time.
+//! Look-ups that fetch a missing block from the origin: one fetch for all readers that want it at the same time.
 //!
 //! # Why
-//! A block that has become hot is missed by a hundred readers at once. One fetch is enough for all of them, and it must not
-//! be slow because the first of them was a background job.
+//! A block that has become hot is missed by a hundred readers at once. One fetch serves all of them, and it must not
+//! be slow because its first reader was a background job.
 //!
 //! # How it works
-//! The first who misses leads a *flight*; who misses the same key meanwhile follows it. The leader calls its `fetch` with
-//! its class. When somebody of a class with more shares joins, `fetch` is called once more with that class, beside the
-//! first call, and whichever ends first wins (priority inheritance). What was fetched is given to all, and inserted before
-//! that unless the key was inserted or removed since the fetch began: then it may be older than what came (a *lease*).
-//! A leader whose fetch fails, or who goes away, hands over to one follower, which then fetches itself.
+//! The first reader that misses a key leads a *flight*; readers that miss it meanwhile follow. The leader calls its
+//! `fetch` with its class. When a reader in a class with more shares joins, `fetch` is called once more with that
+//! class, beside the first call, and the first result wins (priority inheritance). The block is inserted, then given
+//! to all. If the key was inserted or removed since the fetch began, the block may be older and is not inserted (a
+//! *lease* decides). If the leader's fetch fails or its future is dropped, one follower takes over and fetches itself.
 //!
 //! # Limits
 //! A leader that is neither polled nor dropped keeps its followers waiting. A promoted fetch may ask the origin twice.
 //!
 //! # Example
-//! A prefetch (10 shares) has begun to fetch a block, a query (1000 shares) wants it: the query's own request goes out beside
-//! it, and both have the block when the faster one is back.
+//! A prefetch (10 shares) is fetching a block when a query (1000 shares) misses it. The query's own request starts
+//! beside the first, and both readers have the block when the faster one is back.
 
 use plimsoll::Class;
 
@@ -39,7 +39,7 @@ pub enum Fetched {
 }
 
 impl Fetched {
-    /// The block.
+    /// Returns the block, wherever it came from.
     #[must_use]
     pub fn into_block(self) -> Block {
         match self {
@@ -53,7 +53,7 @@ impl Fetched {
 pub enum FetchError<E> {
     /// The key is impossible, or the cache has been closed.
     Cache(CacheError),
-    /// The origin did not give it.
+    /// The origin failed.
     Origin(E),
 }
 
@@ -69,12 +69,12 @@ impl<E: std::fmt::Display> std::fmt::Display for FetchError<E> {
 impl<E: std::fmt::Debug + std::fmt::Display> std::error::Error for FetchError<E> {}
 
 impl BlockCache {
-    /// The block of `key`: cached, or else what `fetch` gets from the origin, which is then inserted. `fetch` is told in
-    /// which class its result is wanted, and is called again with a higher one (more shares) when somebody of that class
-    /// joins; see the module `fetch` in the source.
+    /// Returns the block of `key`. If it is not cached, calls `fetch` to get it from the origin, and inserts it.
+    /// `fetch` takes the class in which its result is wanted. If a reader in a class with more shares joins, `fetch`
+    /// is called again with that class; see the module `fetch` in the source.
     ///
     /// # Errors
-    /// What `fetch` said, or that the key is impossible. That the cache has no room is no error.
+    /// What `fetch` returned, or that the key is impossible. A block that the cache has no room for is not an error.
     pub async fn get_or_fetch<E, F>(
         &self,
         key: &[u8],
@@ -88,6 +88,7 @@ impl BlockCache {
             Lookup::Hit(block) => return Ok(Fetched::Hit(block)),
             Lookup::Miss(_) => {}
         }
+
         let hash = self.engine().hash(key).map_err(FetchError::Cache)?;
         let class = options.class.unwrap_or(self.engine().classes.hit);
         let leader = match self.engine().flights.join(hash, self.ranked(class)) {
@@ -112,14 +113,14 @@ impl BlockCache {
     {
         let lease = self.engine().lease(hash);
         let value = race_on_promotion(leader.urgency(), fetch).await.map_err(FetchError::Origin)?;
-        // A value that cannot be cached (empty, too long, out of date by now) is still what was asked for.
+        // A value that cannot be cached (empty, too long, out of date by now) still answers this call.
         let _ = self.engine().insert_fetched(lease, &value, options.class).await;
         let block = Block::from_vec(value);
         leader.finish(block.clone());
         Ok(Fetched::Origin(block))
     }
 
-    /// Classes with more shares are more urgent.
+    /// Ranks a class by its shares: more shares are more urgent.
     fn ranked(&self, class: Class) -> Ranked {
         let shares = self.classes().list().get(class.index()).map_or(0, |info| info.shares);
         Ranked { class, rank: shares }

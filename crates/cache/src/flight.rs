@@ -1,25 +1,23 @@
-//! Single flight: however many ask for a key that is not cached, one of them fetches it, as urgently as the most urgent
-//! of them needs it.
+//! Single flight: of all readers that miss a key, one fetches it, as urgently as the most urgent of them needs it.
 //!
 //! # Why
-//! A hundred queries that miss one block at the same time would read it a hundred times from the origin. And when a
-//! query waits for a block that a background scan has begun to fetch, it waits in the scan's class: an inversion of
-//! priorities.
+//! A hundred queries that miss one block at the same time would read it a hundred times from the origin. And if a query
+//! waits for a block that a background scan is fetching, it waits in the scan's class: priority inversion.
 //!
 //! # How it works
-//! [`Flights`] has a flight for each key that is being fetched. The first to [`Flights::join`] leads: it fetches, and
-//! tells all others with [`Leader::finish`]. The others follow: a [`Follower`] is a future that yields the value. A
-//! leader that is dropped before it has finished hands over to the follower that has waited longest, which then leads.
+//! [`Flights`] has a flight for each key that is being fetched. The first to [`Flights::join`] leads: it fetches the
+//! value and hands it to all others with [`Leader::finish`]. The others follow: a [`Follower`] is a future of the
+//! value. If the leader is dropped before it has finished, the follower that has waited longest becomes the leader.
 //!
-//! Each flight has the class of the highest rank that ever joined it. [`Leader::urgency`] tells the fetch when that
-//! changes, and [`race_on_promotion`] does what is usually right: it starts the fetch once more in the higher class and
-//! takes whichever ends first. Dropping the other takes it out of the scheduler's queue, if it is still in there.
+//! Each flight has the class of the highest rank that ever joined it. [`Leader::urgency`] reports changes of that
+//! class. [`race_on_promotion`] starts the fetch once more in the higher class and takes the first result. Dropping
+//! the other fetch takes it out of the scheduler's queue, if it is still queued.
 //!
 //! No runtime is needed, and no task: flights work under any executor, and in virtual time.
 //!
 //! # Limits
-//! A leader that is neither polled nor dropped keeps its followers waiting: whoever leads must run as a task of its own
-//! (a shard's), not within a caller's future. A follower that gives up does not lower the class again.
+//! A leader that is neither polled nor dropped keeps its followers waiting, so a leader must run as a task of its own
+//! (on a shard), not within a caller's future. The class stays raised when a follower gives up.
 //!
 //! Locks: first a shard of the table, then a flight, then its urgency; wakers are called with none of them held.
 //!
@@ -39,10 +37,10 @@ use plimsoll::Class;
 use crate::key::KeyHash;
 use crate::sync::lock;
 
-/// Parts of the table, each behind a lock of its own.
+/// Parts of the table, each behind a lock of its own: fewer collisions.
 const TABLE_SHARDS: usize = 64;
 
-/// A class and how urgent it is among the classes; the higher the rank, the more urgent.
+/// A class and its rank among the classes; the higher the rank, the more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranked {
     pub(crate) class: Class,
@@ -51,7 +49,7 @@ pub(crate) struct Ranked {
 
 type Table<V> = [Mutex<HashMap<KeyHash, Arc<Flight<V>>>>; TABLE_SHARDS];
 
-/// Fetches under way. See the module's documentation.
+/// Fetches under way, by key.
 pub(crate) struct Flights<V> {
     table: Arc<Table<V>>,
 }
@@ -61,37 +59,38 @@ struct Flight<V> {
     pressure: Mutex<Pressure>,
 }
 
-/// Who is in a flight. It is in the table exactly while it has a leader or followers, and no value.
+/// The members of a flight. A flight is in the table exactly while it has a leader or followers, and no value.
 struct State<V> {
     value: Option<V>,
-    /// The follower that is to lead next, when there is no leader.
+    /// The follower that leads next, if there is no leader.
     heir: Option<u64>,
-    /// By number, so in the order in which they came.
+    /// By number, that is, in order of arrival.
     followers: BTreeMap<u64, Option<Waker>>,
     next_follower: u64,
 }
 
 struct Pressure {
     highest: Ranked,
-    /// Of the one who waits for a change.
+    /// Wakes the leader when `highest` changes.
     waker: Option<Waker>,
 }
 
-/// What one is in a flight.
+/// A caller's role in a flight.
 pub(crate) enum Joined<V: Clone + Send> {
-    /// The one who fetches.
+    /// The caller fetches.
     Lead(Leader<V>),
-    /// One of those who wait.
+    /// The caller waits.
     Follow(Follower<V>),
 }
 
 impl<V: Clone + Send> Flights<V> {
-    /// No flights yet.
+    /// Returns a table without flights.
     pub(crate) fn new() -> Flights<V> {
         Flights { table: Arc::new(std::array::from_fn(|_| Mutex::default())) }
     }
 
-    /// Joins the flight of `hash`, or begins it. A class of a higher rank than the flight's becomes the flight's.
+    /// Joins the flight of `hash`, or begins it. If `ranked` has a higher rank than the flight, the flight takes its
+    /// class.
     pub(crate) fn join(&self, hash: KeyHash, ranked: Ranked) -> Joined<V> {
         let mut shard = lock(shard(&self.table, &hash));
         match shard.entry(hash) {
@@ -111,7 +110,7 @@ impl<V: Clone + Send> Flights<V> {
         }
     }
 
-    /// How many flights there are now.
+    /// Returns the number of flights.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.iter().map(|shard| lock(shard).len()).sum()
@@ -153,7 +152,7 @@ impl<V> Flight<V> {
 }
 
 impl<V> State<V> {
-    /// Names the follower that leads next, and its waker. `None`: nobody is left.
+    /// Chooses the follower that leads next. Returns its waker, or `None` if no follower is left.
     fn choose_heir(&mut self) -> Option<Option<Waker>> {
         let (number, waker) = self.followers.iter_mut().next()?;
         self.heir = Some(*number);
@@ -167,7 +166,7 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// A flight and where it is in the table.
+/// A flight and its key in the table.
 struct Place<V> {
     table: Arc<Table<V>>,
     hash: KeyHash,
@@ -175,8 +174,8 @@ struct Place<V> {
 }
 
 impl<V> Place<V> {
-    /// Hands over to the next follower, or ends the flight when nobody is left: `leave` says, under the locks, whether
-    /// there is need to.
+    /// Hands the lead to the next follower, or ends the flight if none is left. Calls `leave` first, under the locks;
+    /// if it returns false, does nothing else.
     fn hand_over(&self, leave: impl FnOnce(&mut State<V>) -> bool) {
         let mut shard = lock(shard(&self.table, &self.hash));
         let mut state = lock(&self.flight.state);
@@ -193,15 +192,15 @@ impl<V> Place<V> {
     }
 }
 
-/// The one who fetches. Dropped without [`Leader::finish`], it hands over to a follower.
+/// The caller that fetches. If dropped without [`Leader::finish`], a follower takes over.
 pub(crate) struct Leader<V: Clone + Send> {
     place: Place<V>,
     has_ended: bool,
 }
 
 impl<V: Clone + Send> Leader<V> {
-    /// Ends the flight: all followers get a clone of `value`. Who joins from now on begins another flight, so what was
-    /// fetched should be found in the cache before this is called.
+    /// Ends the flight and gives all followers a clone of `value`. A caller that joins from now on begins another
+    /// flight, so insert the value into the cache before this call.
     pub(crate) fn finish(mut self, value: V) {
         self.has_ended = true;
         let flight = &self.place.flight;
@@ -217,7 +216,7 @@ impl<V: Clone + Send> Leader<V> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// How urgent the flight is, now and later.
+    /// Returns the flight's urgency, which follows later changes.
     pub(crate) fn urgency(&mut self) -> Urgency<'_> {
         let pressure = &self.place.flight.pressure;
         let seen = lock(pressure).highest;
@@ -233,19 +232,19 @@ impl<V: Clone + Send> Drop for Leader<V> {
     }
 }
 
-/// How urgent a flight is.
+/// The urgency of a flight.
 pub(crate) struct Urgency<'a> {
     pressure: &'a Mutex<Pressure>,
     seen: Ranked,
 }
 
 impl Urgency<'_> {
-    /// The class of the highest rank that has joined, as far as [`Urgency::changed`] has told.
+    /// Returns the class of the highest rank, as of the last call of [`Urgency::changed`].
     pub(crate) fn class(&self) -> Class {
         self.seen.class
     }
 
-    /// Waits until a class of a higher rank has joined than the one last seen, and says which.
+    /// Waits until a class of a higher rank than the last one seen has joined. Returns that class.
     #[cfg(test)]
     pub(crate) async fn changed(&mut self) -> Class {
         poll_fn(|context| self.poll_changed(context)).await
@@ -257,7 +256,7 @@ impl Urgency<'_> {
             self.seen = pressure.highest;
             return Poll::Ready(self.seen.class);
         }
-        // The borrow of the leader makes this the only one who waits.
+        // The only waiter: an `Urgency` borrows the leader mutably.
         match &mut pressure.waker {
             Some(waker) => waker.clone_from(context.waker()),
             empty => *empty = Some(context.waker().clone()),
@@ -272,25 +271,25 @@ impl Drop for Urgency<'_> {
     }
 }
 
-/// One of those who wait for the leader: a future. Dropped, it leaves the flight.
+/// A future of the leader's value. If dropped, it leaves the flight.
 pub(crate) struct Follower<V: Clone + Send> {
-    /// Gone once the future has ended.
+    /// `None` once the future has ended.
     place: Option<Place<V>>,
     number: u64,
 }
 
-/// What became of waiting.
+/// How a follower's wait ended.
 pub(crate) enum Followed<V: Clone + Send> {
     /// The leader's value.
     Value(V),
-    /// The leader gave up: it is this one's turn to fetch.
+    /// The leader gave up: the follower must fetch.
     Lead(Leader<V>),
 }
 
 impl<V: Clone + Send> Future for Follower<V> {
     type Output = Followed<V>;
 
-    /// Never ready again once it was.
+    /// Waits for the value or for the lead. Pending for ever once it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Followed<V>> {
         let this = self.get_mut();
         let Some(place) = this.place.take() else { return Poll::Pending };
@@ -328,8 +327,8 @@ impl<V: Clone + Send> Drop for Follower<V> {
     }
 }
 
-/// Runs `start(class)`, and once more beside it each time a higher class joins; the first that ends wins, the others
-/// are dropped. There are never more of them than classes that rose above one another.
+/// Runs `start(class)`, and once more beside it whenever a higher class joins. Returns the first result and drops the
+/// other runs. There are at most as many runs as classes that rose above one another.
 pub(crate) async fn race_on_promotion<F: Future>(
     mut urgency: Urgency<'_>,
     mut start: impl FnMut(Class) -> F,
@@ -339,7 +338,7 @@ pub(crate) async fn race_on_promotion<F: Future>(
         while let Poll::Ready(class) = urgency.poll_changed(context) {
             runs.push(Box::pin(start(class)));
         }
-        // The most urgent first: it is the one that should win where both have ended.
+        // The most urgent run first: it wins if several have ended.
         match runs.iter_mut().rev().find_map(|run| ended(run.as_mut().poll(context))) {
             Some(output) => Poll::Ready(output),
             None => Poll::Pending,

@@ -1,16 +1,16 @@
-//! How a disk is, from what its operations say.
+//! The health of a disk, judged from the results of its operations.
 //!
 //! # Why
-//! A disk does not only work or fail: it takes no writes any more and still reads, or it does everything ten times
-//! slower than its neighbours for an hour. Whoever notices late has hits waiting behind it; whoever judges by one
-//! error drops a disk for a single bad sector.
+//! A disk does not only work or fail. It may refuse writes and still read, or do everything ten times slower than its
+//! neighbours for an hour. A cache that notices late has hits waiting behind the disk; a cache that judges by one error
+//! drops a disk for a single bad sector.
 //!
 //! # How it works
-//! A state machine without clock or I/O: results of operations go in, with the time in nanoseconds; [`Health::state`]
-//! and [`Health::why`] say what they amount to. Now and then (ten times a second) [`Health::judge`] compares with the
-//! others.
+//! A state machine without clock or I/O: it takes the results of operations with the time in nanoseconds, and
+//! [`Health::state`] and [`Health::why`] return its verdict. A few times a second, [`Health::judge`] compares the disk
+//! with the others.
 //!
-//! | what is seen | what it means |
+//! | observation | conclusion |
 //! |---|---|
 //! | one read error (`EIO`, `ENODATA` and so on) | that block is lost (a latent sector error), the disk is not |
 //! | 8 read errors, no good read between, within 60 s | failed |
@@ -19,27 +19,26 @@
 //! | `EROFS` of a write, or a flush that fails | read-only at once |
 //! | reads slower than 4 times the others', and than 5 ms, for 2 s | slow |
 //! | reads faster than 2 times the others', or than 2.5 ms, for 5 s | healthy again |
-//! | `EINTR`, `EAGAIN`, `ENOMEM`, `ECANCELED`, `EBUSY` | nothing: they are of the machine, not of the disk |
+//! | `EINTR`, `EAGAIN`, `ENOMEM`, `ECANCELED`, `EBUSY` | nothing: the machine's fault, not the disk's |
 //!
-//! Which errors mean that a device is gone: the Linux block layer answers `ENODEV` for a device that is offline,
-//! `EIO`, `ENODATA` (medium), `ETIMEDOUT`, `ENOLINK`, `EREMOTEIO`, `EILSEQ` for an operation that went wrong (its
-//! table of status codes, `block/blk-core.c`). That single sectors go bad on sound disks: Bairavasundaram et al., "An
-//! Analysis of Latent Sector Errors in Disk Drives", SIGMETRICS 2007. That a flush which failed cannot be made good by
-//! another: Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020. That slow disks are found by
-//! comparison with their peers: Panda et al., "IASO: A Fail-Slow Detection and Mitigation Framework for Distributed
-//! Storage Services", ATC 2019. The figures are ours.
+//! Sources: the Linux block layer answers `ENODEV` for an offline device, and `EIO`, `ENODATA` (medium), `ETIMEDOUT`,
+//! `ENOLINK`, `EREMOTEIO`, `EILSEQ` for an operation that went wrong (its table of status codes, `block/blk-core.c`).
+//! Single sectors of sound disks go bad: Bairavasundaram et al., "An Analysis of Latent Sector Errors in Disk Drives",
+//! SIGMETRICS 2007. A second flush cannot make up for a failed one: Rebello et al., "Can Applications Recover from
+//! fsync Failures?", ATC 2020. Slow disks are found by comparison with their peers: Panda et al., "IASO: A Fail-Slow
+//! Detection and Mitigation Framework for Distributed Storage Services", ATC 2019. The figures are ours.
 //!
-//! A read that its reader gave up counts as long as it had waited, at the least.
-//! Latencies of reads are smoothed (each new one counts an eighth) in three classes of size: to 16 KiB, to 128 KiB,
-//! larger; each is compared with the same class of the other disks. A read that has not come back yet counts as soon
-//! as it is older than the limit, so a disk that hangs is slow after 2 s too. Writes are not compared: placement
-//! already gives each disk what it finishes, and a disk that alone has the inserts of the moment is not slow but busy.
+//! Read latencies are smoothed (each new one counts an eighth) in three size classes: to 16 KiB, to 128 KiB, larger.
+//! Each is compared with the same class of the other disks. A read that its reader gave up counts with at least the
+//! time it had waited. A read still in the disk counts once it is older than the limit, so a disk that hangs is slow
+//! after 2 s too. Writes are not compared: placement already gives each disk only what it completes, and a disk that
+//! alone has the inserts of the moment is busy, not slow.
 //!
 //! # Limits
-//! With two disks, the other one is all there is to compare with. A single disk, and one whose peers have read nothing
-//! in that class, is slow when reads take half a second. Failed and read-only are for good until the disk is opened again;
-//! what is read-only is not compared. A slow disk that has had no read for 30 s is given another chance, and what its
-//! reads took before is forgotten.
+//! With two disks, the other one is all there is to compare with. A single disk, or one whose peers have no reads in
+//! that class, is slow when reads take half a second. Failed and read-only last until the disk is opened again; a
+//! read-only disk is not compared. If a slow disk has had no read for 30 s, its earlier latencies are forgotten and it
+//! is healthy again.
 //!
 //! # Example
 //! Three disks read 8 KiB in 0.1, 0.1 and 6 ms: for the third the limit is max(4 x 0.1, 5) = 5 ms, and after 2 s it is
@@ -48,31 +47,31 @@
 use crate::stats::DiskHealth;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Read errors without a good read between that make a disk failed.
+/// Read errors in a row that make a disk failed.
 const READ_ERRORS: u32 = 8;
-/// Write errors without a good write between that make it read-only.
+/// Write errors in a row that make a disk read-only.
 const WRITE_ERRORS: u32 = 4;
-/// Within which such errors must lie: longer than the 30 s after which the kernel gives up a command.
+/// Longest time that a row of errors may span: longer than the 30 s after which the kernel gives up a command.
 const ERRORS_WITHIN_NS: u64 = 60 * SECOND_NS;
-/// A disk that reads faster is never slow.
+/// The lowest limit: a disk whose reads take no longer is never slow.
 const SLOW_FLOOR_NS: u64 = 5_000_000;
 const SLOW_FACTOR: u64 = 4;
-/// The limit where there is nothing to compare with.
+/// The limit if there is nothing to compare with.
 const SLOW_ALONE_NS: u64 = SECOND_NS / 2;
-/// Of the limit, below which a slow disk must read to be healthy again.
+/// A slow disk is healthy again when its reads take at most this part of the limit.
 const RECOVERED_DIVISOR: u64 = 2;
 const SLOW_AFTER_NS: u64 = 2 * SECOND_NS;
 const RECOVERED_AFTER_NS: u64 = 5 * SECOND_NS;
 const FORGOTTEN_AFTER_NS: u64 = 30 * SECOND_NS;
-/// Reads in a class of size before it says anything.
+/// Fewest reads in a size class before it is compared.
 const MIN_READS: u32 = 16;
-/// How much the past counts: 7 of 8.
+/// Weight of the past in the smoothed latency: 7 of 8.
 const SMOOTHING: u64 = 8;
-/// Upper ends of the classes of size but the last, in bytes.
+/// Upper ends of the size classes, in bytes; the last class has none.
 const SIZE_CLASS_BYTES: [u32; SIZE_CLASSES - 1] = [16 << 10, 128 << 10];
 const SIZE_CLASSES: usize = 3;
 
-/// Numbers of errors, as in `asm-generic/errno.h` of Linux.
+/// Error numbers, as in `asm-generic/errno.h` of Linux.
 mod errno {
     pub(super) const EINTR: i32 = 4;
     pub(super) const ENXIO: i32 = 6;
@@ -86,10 +85,10 @@ mod errno {
     pub(super) const ECANCELED: i32 = 125;
 }
 
-/// What a disk's reads take, by class of size, in nanoseconds; `None` where too few are known.
+/// A disk's typical read latency by size class, in nanoseconds; `None` for a class with too few reads.
 pub(crate) type Typical = [Option<u64>; SIZE_CLASSES];
 
-/// Smoothed latency of reads of one class of size.
+/// Smoothed read latency of one size class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Smoothed {
     mean_ns: u64,
@@ -113,7 +112,7 @@ impl Smoothed {
     }
 }
 
-/// Errors with nothing good between.
+/// Errors without a success between them.
 #[derive(Clone, Copy, Debug, Default)]
 struct ErrorRun {
     count: u32,
@@ -130,7 +129,7 @@ impl ErrorRun {
     }
 }
 
-/// What an error says about the disk.
+/// What an error number says about the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Gone,
@@ -148,19 +147,19 @@ fn meaning(errno: i32) -> Meaning {
     }
 }
 
-/// Whether an error is of the machine, or of the moment, and says nothing about the disk.
+/// Returns whether an error is the machine's, or will pass, and says nothing about the disk.
 pub(crate) fn is_passing(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::WouldBlock
         || error.raw_os_error().is_some_and(|errno| meaning(errno) == Meaning::Nothing)
 }
 
-/// Whether another try would end alike: the device is gone, takes no writes, or does not answer.
+/// Returns whether a retry would fail alike: the device is gone, takes no writes, or does not answer.
 pub(crate) fn is_final(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::NotConnected)
         || error.raw_os_error().is_some_and(|errno| matches!(meaning(errno), Meaning::Gone | Meaning::ReadOnly))
 }
 
-/// What the operations have shown; the worse is the greater.
+/// What the operations have shown, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     #[default]
@@ -170,7 +169,7 @@ enum Seen {
     Failed,
 }
 
-/// The state machine of one disk. See the module's documentation.
+/// The health of one disk, as a state machine without clock or I/O.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Health {
     seen: Seen,
@@ -184,12 +183,12 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// A disk of which nothing is known: healthy.
+    /// Returns the health of an unknown disk: healthy.
     pub(crate) fn new() -> Health {
         Health::default()
     }
 
-    /// How it is. Of several things that are true: failed, removing, read-only, slow, in this order.
+    /// Returns the state. If several apply, the first of: failed, removing, read-only, slow.
     pub(crate) fn state(&self) -> DiskHealth {
         match self.seen {
             Seen::Failed => DiskHealth::Failed,
@@ -200,7 +199,8 @@ impl Health {
         }
     }
 
-    /// Why, in a sentence; empty for a healthy disk. For one that is being removed, also what else is wrong with it.
+    /// Returns the reason for the state, in a sentence; empty for a healthy disk. If the disk is being removed,
+    /// includes what else is wrong with it.
     pub(crate) fn why(&self) -> String {
         match self.state() {
             DiskHealth::Removing if self.seen_why.is_empty() => "its blocks are being moved away".to_string(),
@@ -209,17 +209,17 @@ impl Health {
         }
     }
 
-    /// It is being removed, or not any more.
+    /// Records that the disk is being removed, or no longer is.
     pub(crate) fn set_removing(&mut self, is_removing: bool) {
         self.is_removing = is_removing;
     }
 
-    /// It fails, as something else than an operation has shown (a superblock of another cache, a device too small).
+    /// Fails the disk for a reason other than an operation, such as a superblock of another cache.
     pub(crate) fn set_failed(&mut self, why: String) {
         self.become_worse(Seen::Failed, why);
     }
 
-    /// A read of `len_bytes` came back whole, `latency_ns` after it was given to the disk.
+    /// Records a complete read of `len_bytes` that took `latency_ns` in the disk.
     pub(crate) fn read_ok(&mut self, now_ns: u64, len_bytes: u32, latency_ns: u64) {
         self.read_errors = ErrorRun::default();
         if let Some(smoothed) = self.reads.get_mut(size_class(len_bytes)) {
@@ -227,8 +227,8 @@ impl Health {
         }
     }
 
-    /// A read was given up `waited_ns` after it was given to the disk: it takes that long at the least. One that was given up
-    /// early says nothing.
+    /// Records a read that was given up `waited_ns` after it was submitted: it would have taken at least as long. If
+    /// it was given up early, this says nothing and is ignored.
     pub(crate) fn read_given_up(&mut self, now_ns: u64, len_bytes: u32, waited_ns: u64) {
         if let Some(smoothed) = self.reads.get_mut(size_class(len_bytes))
             && waited_ns >= smoothed.mean_ns / 2
@@ -237,12 +237,12 @@ impl Health {
         }
     }
 
-    /// A write went well.
+    /// Records a successful write.
     pub(crate) fn write_ok(&mut self, _now_ns: u64) {
         self.write_errors = ErrorRun::default();
     }
 
-    /// A read failed with this error number.
+    /// Records a read that failed with `errno`.
     pub(crate) fn read_error(&mut self, now_ns: u64, errno: i32) {
         match meaning(errno) {
             Meaning::Gone => self.become_worse(Seen::Failed, gone("a read", errno)),
@@ -257,7 +257,7 @@ impl Health {
         }
     }
 
-    /// A write failed with this error number.
+    /// Records a write that failed with `errno`.
     pub(crate) fn write_error(&mut self, now_ns: u64, errno: i32) {
         match meaning(errno) {
             Meaning::Gone => self.become_worse(Seen::Failed, gone("a write", errno)),
@@ -275,7 +275,7 @@ impl Health {
         }
     }
 
-    /// A flush failed with this error number: nobody knows what of the last writes is durable.
+    /// Records a flush that failed with `errno`. Which of the last writes are durable is unknown from then on.
     pub(crate) fn flush_error(&mut self, _now_ns: u64, errno: i32) {
         match meaning(errno) {
             Meaning::Gone => self.become_worse(Seen::Failed, gone("a flush", errno)),
@@ -286,18 +286,19 @@ impl Health {
         }
     }
 
-    /// What its reads take: for the others to compare with.
+    /// Returns the disk's typical read latencies, for other disks to compare with.
     pub(crate) fn typical(&self) -> Typical {
         self.reads.map(|smoothed| smoothed.typical_ns())
     }
 
-    /// Compares with `peers`, the other disks that are neither missing nor failed. `oldest_read`: size and age in
-    /// nanoseconds of the read that has been in the disk for the longest time, if any. Call it ten times a second.
+    /// Compares the disk with `peers`, the other disks that are neither missing nor failed. `oldest_read` is the size
+    /// and the age in nanoseconds of the read that has been in the disk longest, if any. Call it a few times a second.
     pub(crate) fn judge(&mut self, now_ns: u64, peers: &[Typical], oldest_read: Option<(u32, u64)>) {
         let worst = (0..SIZE_CLASSES)
             .filter_map(|class| self.compare(now_ns, class, peers, oldest_read))
             // The one that is farthest over its limit, by cross-multiplication.
             .max_by_key(|seen| seen.read_ns.saturating_mul(1024) / seen.limit_ns.max(1));
+
         match (self.seen, worst) {
             (Seen::Healthy, Some(worst)) if worst.read_ns > worst.limit_ns => {
                 if self.lasts(now_ns, SLOW_AFTER_NS) {
@@ -314,7 +315,7 @@ impl Health {
         }
     }
 
-    /// What the reads of one class take beside the limit; `None` where nothing is known of late.
+    /// Compares the reads of one size class with their limit; `None` if the class has no recent reads.
     fn compare(&self, now_ns: u64, class: usize, peers: &[Typical], oldest: Option<(u32, u64)>) -> Option<Comparison> {
         let smoothed = self.reads.get(class)?;
         let recent = smoothed.typical_ns().filter(|_| now_ns.saturating_sub(smoothed.last_ns) < FORGOTTEN_AFTER_NS);
@@ -323,13 +324,13 @@ impl Health {
             Some(others_ns) => others_ns.saturating_mul(SLOW_FACTOR).max(SLOW_FLOOR_NS),
             None => SLOW_ALONE_NS,
         };
-        // Young reads say nothing: they may come back in a moment.
+        // Younger reads say nothing: they may complete at any moment.
         let waiting = oldest.filter(|(len_bytes, age_ns)| size_class(*len_bytes) == class && *age_ns > limit_ns);
         let read_ns = recent.max(waiting.map(|(_, age_ns)| age_ns))?;
         Some(Comparison { read_ns, others_ns, limit_ns })
     }
 
-    /// Whether it has been so for a time, from the first call on.
+    /// Returns whether a condition has lasted `for_ns`, counted from the first call.
     fn lasts(&mut self, now_ns: u64, for_ns: u64) -> bool {
         let since_ns = *self.since_ns.get_or_insert(now_ns);
         now_ns.saturating_sub(since_ns) >= for_ns
@@ -347,7 +348,7 @@ impl Health {
     }
 }
 
-/// Reads of one class of size, and those of the others.
+/// Read latency of one size class, with its limit and that of the other disks.
 struct Comparison {
     read_ns: u64,
     others_ns: Option<u64>,
@@ -370,13 +371,13 @@ fn size_class(len_bytes: u32) -> usize {
     SIZE_CLASS_BYTES.iter().filter(|end_bytes| len_bytes > **end_bytes).count()
 }
 
-/// The lower one of the two in the middle.
+/// Returns the median; of an even count, the lower of the middle two.
 fn median(mut values: Vec<u64>) -> Option<u64> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()
 }
 
-/// The system's words for an error number.
+/// Returns the system's text for an error number.
 fn name(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }

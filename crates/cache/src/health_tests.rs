@@ -6,7 +6,7 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const MS: u64 = 1_000_000;
 
-/// Reads every 10 ms for `for_ms`, judged every 100 ms; the states that were seen, with the time (ms) since the
+/// Reads every 10 ms for `for_ms`, and judges every 100 ms. Returns the states seen, with the time (ms) since the
 /// beginning.
 fn run(disk: &mut Health, from_ns: u64, for_ms: u64, read_ns: u64, peers: &[Typical]) -> Vec<(u64, DiskHealth)> {
     let mut seen = vec![(0, disk.state())];
@@ -33,7 +33,7 @@ fn a_bad_sector_is_not_a_bad_disk() {
         }
     }
     assert_eq!((disk.state(), disk.why()), (DiskHealth::Healthy, String::new()));
-    // Errors that are far apart are not one after another either.
+    // Errors that are far apart do not count as a row.
     let mut disk = Health::new();
     for i in 0..100 {
         disk.read_error(i * 10 * SECOND_NS, EIO);
@@ -151,7 +151,7 @@ fn a_disk_that_hangs_is_slow_too() {
         slow_at_ms = slow_at_ms.or((disk.state() == DiskHealth::Slow).then_some(ms));
     }
     assert_eq!(slow_at_ms, Some(3100));
-    // It comes back, and has no reads: after 30 s it gets another chance, and one old read does not count any more.
+    // The disk answers again, but has no reads: after 30 s it is healthy, and one old read no longer counts.
     disk.judge(30 * SECOND_NS, &peers, None);
     assert_eq!(disk.state(), DiskHealth::Slow);
     disk.judge(32 * SECOND_NS, &peers, None);
@@ -187,7 +187,7 @@ fn reads_that_were_given_up_count_as_long_as_they_waited() {
     let mut sound = Health::new();
     for at in 0..400 {
         sound.read_ok(at * 10_000_000, 8192, 100_000);
-        // Its reader went away at once: that says nothing.
+        // The reader gave up at once: that says nothing.
         sound.read_given_up(at * 10_000_000, 8192, 1000);
     }
     assert_eq!(sound.typical()[0], Some(100_000));

@@ -1,17 +1,17 @@
-//! Where a cache runs: shards of its own, or those that a program has already.
+//! Where a cache runs: on shards of its own, or on a program's.
 //!
 //! # Why
-//! A command or a Tokio program wants a cache that brings its threads; a program that is built on `plimsoll` wants its
-//! cache on the shards it has, in one order of classes with everything else; a test wants it in virtual time.
+//! A command or a Tokio program wants a cache that starts its own threads. A program built on `plimsoll` wants its
+//! cache on its existing shards, in one hierarchy of classes with all other I/O. A test wants it in virtual time.
 //!
 //! # How it works
 //! A [`Host`] is a topology and a handle to each of its shards. [`Host::threads`] starts a runtime; [`Host::on`] takes
-//! what there is. The cache's own I/O is in five classes, `cache.hit`, `cache.fill`, `cache.evacuate`,
-//! `cache.checkpoint` and `cache.discard`, which anybody may give other shares.
+//! existing shards. The cache's own I/O is in five classes, `cache.hit`, `cache.fill`, `cache.evacuate`,
+//! `cache.checkpoint` and `cache.discard`, whose shares the program may change.
 //!
 //! # Limits
-//! A topology's disks are fixed when it is made, so a host has [`SPARE_DISKS`] more than it was made for, without a model:
-//! for disks that are added while it runs.
+//! A topology's disks are fixed when it is made. So [`Host::threads`] makes [`SPARE_DISKS`] more than it has models
+//! for, for disks that are added while the cache runs.
 //!
 //! # Example
 //! ```
@@ -32,12 +32,12 @@ use plimsoll::{Class, Classes, DiskSetup, Handle, Runtime, ShardOptions, Topolog
 use crate::config::SPARE_DISKS;
 use crate::error::CacheError;
 
-/// How shards are made for a cache that brings its own.
+/// How the shards of a cache with shards of its own are made.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// How many; at least 1.
+    /// Number of shards; at least 1.
     pub shards: u16,
-    /// Which backend; `None` takes the best that the machine allows.
+    /// The backend; `None` takes the best that the machine allows.
     pub backend: Option<BackendKind>,
     /// Pin each shard to a CPU of its own.
     pub pin: bool,
@@ -60,7 +60,7 @@ pub(crate) struct CacheClasses {
 }
 
 impl CacheClasses {
-    /// In `classes`, made where they are not there yet.
+    /// Finds the cache's classes in `classes`, or adds them.
     fn of(classes: &Classes) -> Result<CacheClasses, CacheError> {
         let class = |name, shares| match classes.find(name) {
             Some(class) => Ok(class),
@@ -70,25 +70,25 @@ impl CacheClasses {
             hit: class("cache.hit", 1000)?,
             fill: class("cache.fill", 300)?,
             evacuate: class("cache.evacuate", 100)?,
-            // It writes little, and everything waits for the space it sets free.
+            // Checkpoints write little, and everything waits for the space they free.
             checkpoint: class("cache.checkpoint", 500)?,
             discard: class("cache.discard", 20)?,
         })
     }
 }
 
-/// What an open cache keeps of its host.
+/// The parts of its host that an open cache keeps.
 #[derive(Clone)]
 pub(crate) struct HostParts {
     pub(crate) topology: Topology,
     pub(crate) classes: CacheClasses,
     /// The disks of the topology that the cache may use.
     pub(crate) disks: Range<u16>,
-    /// Whether devices are locked against other processes.
+    /// Whether the cache locks devices against other processes.
     pub(crate) locks: bool,
 }
 
-/// See the module's documentation.
+/// The shards and the disks of the topology that a cache runs on.
 pub struct Host {
     pub(crate) parts: HostParts,
     pub(crate) handles: Vec<Handle>,
@@ -96,7 +96,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Shards on threads of their own, for disks of these models and [`SPARE_DISKS`] more.
+    /// Starts shards on threads of their own, for disks of these models and [`SPARE_DISKS`] more.
     ///
     /// # Errors
     /// When the shards cannot be started.
@@ -108,6 +108,7 @@ impl Host {
         let shards = ShardOptions { backend: options.backend, pin: options.pin, ..ShardOptions::default() };
         let runtime = Runtime::start(&topology, &shards).map_err(|error| stopped(&error))?;
         let is_real = matches!(runtime.backend().kind, BackendKind::Uring | BackendKind::Aio | BackendKind::Pool);
+
         let handles = (0..topology.shards()).map(|shard| runtime.handle(shard)).collect();
         let disks = 0..topology.disks();
         let mut host = Host::on(&topology, handles, disks)?;
@@ -116,8 +117,8 @@ impl Host {
         Ok(host)
     }
 
-    /// The shards of a program: a handle to each of those that are to work for the cache (one at the least), and the disks
-    /// of the topology, in the order in which the cache's disks will be named, that are the cache's.
+    /// Returns a host on the shards of a program. `handles` are the shards that work for the cache, at least one.
+    /// `disks` are the cache's disks in the topology, in the order in which the cache's disks will be named.
     ///
     /// # Errors
     /// When there is no handle, or the classes cannot be made.
@@ -137,15 +138,16 @@ impl Host {
         self
     }
 
-    /// Identities and names of streams come from `seed` on this thread from now on: for simulated worlds, where the same
-    /// seed is to do the same. Caches made so may take one another's disks for their own: never for real ones.
+    /// Draws identities and stream numbers from `seed` on this thread from now on: for simulated worlds, which repeat
+    /// themselves with the same seed. Never use it with real disks: two such caches may take each other's disks for
+    /// their own.
     #[must_use]
     pub fn seeded(self, seed: u64) -> Host {
         crate::random::seed_random(seed);
         self
     }
 
-    /// The classes of the program; those of the cache begin with `cache.`.
+    /// Returns the host's classes; those of the cache begin with `cache.`.
     #[must_use]
     pub fn classes(&self) -> &Classes {
         self.parts.topology.classes()

@@ -1,22 +1,22 @@
-//! An insert, and a removal: what changes a key.
+//! Inserts and removals: everything that changes a key.
 //!
 //! # Why
-//! Whatever is cached came in here, and a key must never have a value that is older than the last one inserted or removed.
+//! Every cached block came through here, and a key must never have a value older than the last one inserted or removed.
 //!
 //! # How it works
 //! ```text
 //!   insert  room in flight? -> extent -> write at the disk's home shard -> index and log -> old extent freed
 //!   remove  index and log -> extent freed
 //! ```
-//! The index knows a block only once it has been written, so what is found can be read. Whatever is not stored takes the
-//! older value of its key with it. A [`Lease`] lets what was fetched in only if the key has not changed meanwhile.
+//! The index learns of a block only after its write, so every block found can be read. An insert that is not stored
+//! removes the older value of its key. A [`Lease`] inserts a fetched value only if the key has not changed meanwhile.
 //!
 //! # Limits
-//! Nothing waits for space: what finds none is dropped, and the keeper is called.
+//! Inserts do not wait for space: one that finds none is dropped, and the keeper is woken.
 //!
 //! # Example
-//! An insert whose caller goes away is finished all the same: the end of its write is a function that belongs to the
-//! write, not to the caller.
+//! An insert whose future is dropped is still completed: the end of its write is a function that the write owns, not
+//! the future.
 
 use std::io;
 use std::sync::Arc;
@@ -39,32 +39,32 @@ use crate::key::KeyHash;
 use crate::stats::{DropReason, IoKind};
 use crate::sync::{lock, read};
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is cached; durable with the next checkpoint.
+    /// The value is cached; durable after the next checkpoint.
     Stored,
-    /// It is not, and why.
+    /// The value is not cached, for this reason.
     Dropped(DropReason),
 }
 
-/// How to insert something.
+/// Options of an insert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InsertOptions {
     /// The class of the write; `None`: the cache's own (`cache.fill`).
     pub class: Option<Class>,
-    /// Wait until the class has room for it, instead of dropping it.
+    /// Wait until the class has room for the value, instead of dropping it.
     pub wait: bool,
 }
 
 /// Allocations between two checks of the free-space target. The keeper also checks every 200 ms.
 const LOOK_EVERY: u64 = 64;
 
-/// The right to insert what is fetched, as long as nothing newer has come.
+/// The right to insert a fetched value, as long as the key does not change.
 pub(crate) struct Lease {
     engine: Arc<Engine>,
     hash: KeyHash,
-    /// `None`: something newer was there at once.
+    /// `None`: an insert of the key was already under way.
     token: Option<Token>,
 }
 
@@ -77,7 +77,7 @@ impl Drop for Lease {
 }
 
 impl Engine {
-    /// The bytes of a block as they go to the disk, padded to whole sectors, and how many of them count.
+    /// Returns a block's bytes as stored, padded to whole sectors, and their length without padding.
     fn stored_form(&self, hash: &KeyHash, value: &[u8]) -> io::Result<(AlignedBuf, u32)> {
         let overhead = if self.cipher.is_some() { OVERHEAD_BYTES } else { 0 };
         let len = value.len() + overhead;
@@ -94,7 +94,7 @@ impl Engine {
         Ok((buffer, len as u32))
     }
 
-    /// Stores `value`. What the future has begun is finished even where it is dropped.
+    /// Stores `value`. If the future is dropped, a write that has begun is still completed.
     pub(crate) async fn insert(
         self: &Arc<Engine>,
         hash: KeyHash,
@@ -106,12 +106,14 @@ impl Engine {
             return Err(CacheError::ValueLength { len_bytes: value.len(), max_bytes });
         }
         let class = options.class.unwrap_or(self.classes.fill);
+
         let permit = match self.admission.try_enter(class.index(), value.len() as u64) {
             Some(permit) => permit,
             None if options.wait => self.admission.enter(class.index(), value.len() as u64).await,
             None => return Ok(self.refused(&hash, DropReason::InFlight)),
         };
         let (answer, answered) = oneshot::channel();
+
         let token = self.index.begin_insert(&hash);
         match self.begin_insert(hash, token, value, class, permit, answer) {
             Ok(()) => Ok(answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk))),
@@ -132,7 +134,7 @@ impl Engine {
         match self.begin_if_room(hash, token, value, class, answer) {
             Ok(()) => answered.await.unwrap_or(Inserted::Dropped(DropReason::NoDisk)),
             Err(reason) => {
-                // What is cached is older, unless it came meanwhile.
+                // Drop the cached value, which is older, unless a newer one came meanwhile.
                 if self.index.abort_insert(&hash, token) {
                     self.take_out(&hash);
                 }
@@ -141,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// Begins to store `value`. The caller does not learn how it ends.
+    /// Begins to store `value`. The caller does not learn the result.
     #[cfg(feature = "object_store")]
     pub(crate) fn insert_detached(self: &Arc<Engine>, hash: KeyHash, value: &[u8], class: Option<Class>) {
         let (answer, _) = oneshot::channel();
@@ -151,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// What is fetched from now on may be inserted unless the key changes meanwhile.
+    /// Returns the right to insert a value fetched from now on, unless the key changes meanwhile.
     pub(crate) fn lease(self: &Arc<Engine>, hash: KeyHash) -> Lease {
         Lease { engine: Arc::clone(self), hash, token: self.index.lease(&hash) }
     }
@@ -187,7 +189,8 @@ impl Engine {
     ) -> Result<(), DropReason> {
         let (buffer, len_bytes) = self.stored_form(&hash, value).map_err(|_| DropReason::InFlight)?;
         let checksum = crc32c::crc32c(buffer.get(..len_bytes as usize).unwrap_or_default());
-        // Who parts with the disk waits for the write, or the write is refused.
+
+        // A disk parts under the closed gate: it waits for this write, or this write is refused.
         let gate = read(&self.gate);
         let extent = self.allocate(len_bytes)?;
         let place = self.locate(&extent).and_then(|(disk, offset)| Some((disk.begin_change().ok()?, disk, offset)));
@@ -202,24 +205,26 @@ impl Engine {
         let done = move |result| {
             let end = engine.end_insert(&hash, token, &written, (extent, checksum), in_memory, result);
             drop(permit);
-            // The one who asked may be gone.
+            // The caller may have dropped its future.
             let _ = answer.send(end);
         };
         disk.submit_write(class, IoKind::InsertWrite, (change, offset), buffer, done);
         Ok(())
     }
 
-    /// Space for a block on the disk that suits best; rings for a checkpoint or eviction where there is none.
+    /// Allocates space for a block on the disk that suits best. If there is none, rings for a checkpoint or eviction.
     fn allocate(&self, len_bytes: u32) -> Result<Extent, DropReason> {
         let loads = self.loads();
         let mut alloc = lock(&self.alloc);
         let extent = alloc.allocate(len_bytes, &loads);
-        // A checkpoint would help less than emptying slabs of other sizes.
+        // A checkpoint would help less than emptying slabs of other block sizes.
         let is_starved = extent.is_err() && alloc.free_bytes() > alloc.freeing_bytes();
         drop(alloc);
+
         if self.allocations.fetch_add(1, Relaxed).is_multiple_of(LOOK_EVERY) && self.is_below_target() {
             self.bell.ring_for_change();
         }
+
         extent.map_err(|why| {
             if matches!(why, NoSpace::NoDisk) {
                 return DropReason::NoDisk;
@@ -250,14 +255,17 @@ impl Engine {
             }
             return self.dropped(DropReason::WriteFailed);
         }
+
         let log = |old, new: Entry| {
             self.note_put(hash, old, &new);
-            // Here, so that nobody finds the new block and then the old one. The new one may be too large.
+            // Under the index's lock, or one look-up could find the new block and a later one the old block in
+            // memory. Remove first: the new block may be too large for memory.
             self.memory.remove(hash);
             if let Some(block) = in_memory {
                 self.memory.insert(*hash, block);
             }
         };
+
         let finish = self.index.finish_insert(hash, token, extent, checksum, log);
         let unused = match &finish {
             Finish::Superseded => Some(extent),
@@ -281,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// An insert that is not stored: an older value under its key is out of date, and goes.
+    /// Counts an insert as dropped, and removes the older value of its key, which is out of date.
     fn refused(&self, hash: &KeyHash, reason: DropReason) -> Inserted {
         self.take_out(hash);
         self.dropped(reason)
@@ -292,7 +300,7 @@ impl Engine {
         Inserted::Dropped(reason)
     }
 
-    /// Forgets a key. Whether there was something.
+    /// Removes a key. Returns whether it was cached.
     pub(crate) fn remove(&self, hash: &KeyHash) -> bool {
         let was_there = self.take_out(hash);
         if was_there {
@@ -301,7 +309,7 @@ impl Engine {
         was_there
     }
 
-    /// Whatever is cached under a key, or on its way there, is not any more.
+    /// Removes the block of a key, and supersedes inserts of it under way. Returns whether it was cached.
     fn take_out(&self, hash: &KeyHash) -> bool {
         let gate = read(&self.gate);
         let gone = self.index.remove(hash, |gone| self.note_remove(hash, &gone));

@@ -1,16 +1,16 @@
-//! Looking at a cache that nobody has open: what its disks say, and whether it is true.
+//! Inspects a cache that is not open: what its disks say, and whether it is true.
 //!
 //! # Why
-//! After a crash, before an upgrade, or when a cache behaves oddly, somebody wants to know what is on the disks without
-//! changing it.
+//! After a crash, before an upgrade, or when a cache behaves oddly, an operator wants to see what is on the disks
+//! without changing it.
 //!
 //! # How it works
-//! The cache is opened as always, by the same code, but nothing is written: [`inspect`] returns what came out. [`check`]
-//! reads every block besides, compares checksums (and decrypts, where there is a key), and compares what the index says
-//! with what the allocator says.
+//! The cache is opened as always, by the same code, but nothing is written: [`inspect`] returns what opening found.
+//! [`check`] also reads every block, compares checksums (and decrypts, if it has the key), and compares the index with
+//! the allocator.
 //!
 //! # Limits
-//! The disks are locked meanwhile. A block that two entries name is found, but not which of them is right.
+//! The disks are locked meanwhile. A place that two entries name is reported, but not which of them is right.
 //!
 //! # Example
 //! A cache after 100 kills: blocks 81,224, bytes 665 MB, checksum errors 0, double references 0, leaked bytes 0.
@@ -33,10 +33,10 @@ use crate::race::all;
 use crate::stats::{CacheStats, IoKind, MissReason};
 use crate::sync::lock;
 
-/// Blocks read at a time.
+/// Blocks read concurrently.
 const READS: usize = 64;
 
-/// What a cache that is not open looks like.
+/// The state of a cache that is not open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
     /// Its identity, as 32 hexadecimal digits.
@@ -47,35 +47,35 @@ pub struct Inspection {
     pub sector_bytes: u32,
     /// Whether blocks are encrypted.
     pub is_encrypted: bool,
-    /// What an open cache would say of itself; counters are 0.
+    /// The statistics of the cache as opened; counters are 0.
     pub stats: CacheStats,
-    /// Slabs by disk and size of block.
+    /// Slabs by disk and block size.
     pub slabs: SlabReport,
-    /// What is wrong with the disks, a sentence each; empty for a sound cache.
+    /// Problems with the disks, a sentence each; empty for a sound cache.
     pub findings: Vec<String>,
 }
 
-/// What reading everything has shown.
+/// The result of reading every block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckReport {
-    /// What it looks like.
+    /// The state of the cache.
     pub inspection: Inspection,
     /// Blocks read.
     pub blocks: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Blocks that are not what was written.
+    /// Blocks whose bytes are not those written.
     pub checksum_errors: u64,
-    /// Blocks that their disk did not give.
+    /// Blocks that their disk did not return.
     pub unreadable: u64,
     /// Blocks whose place belongs to another block too.
     pub double_references: u64,
-    /// Bytes that are taken by nothing.
+    /// Bytes allocated but taken by no block.
     pub leaked_bytes: u64,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let wrong = self.checksum_errors + self.unreadable + self.double_references + self.leaked_bytes;
@@ -83,7 +83,7 @@ impl CheckReport {
     }
 }
 
-/// Looks at the cache of `disks`. `encryption_key`: of an encrypted one.
+/// Inspects the cache of `disks`. `encryption_key` is needed if the cache is encrypted.
 ///
 /// # Errors
 /// As [`BlockCache::open`](crate::BlockCache::open).
@@ -96,7 +96,7 @@ pub async fn inspect(
     inspect_on(disks, encryption_key, &Host::threads(host, &models)?).await
 }
 
-/// As [`inspect`], on a host that is there.
+/// Inspects a cache as [`inspect`] does, on an existing host.
 ///
 /// # Errors
 /// As [`inspect`].
@@ -108,7 +108,7 @@ pub async fn inspect_on(
     look(disks, encryption_key, host, async |engine, _| Ok(engine.inspection())).await
 }
 
-/// Reads and verifies every block. `progress` hears now and then how many blocks of how many have been read.
+/// Reads and verifies every block. Calls `progress` now and then with the blocks read and the blocks in all.
 ///
 /// # Errors
 /// As [`inspect`].
@@ -122,7 +122,7 @@ pub async fn check(
     check_on(disks, encryption_key, &Host::threads(host, &models)?, progress).await
 }
 
-/// As [`check`], on a host that is there.
+/// Checks a cache as [`check`] does, on an existing host.
 ///
 /// # Errors
 /// As [`inspect`].
@@ -196,6 +196,7 @@ impl Engine {
                 progress(sums.blocks.load(Relaxed), total);
             }
         }
+
         let inspection = self.inspection();
         let allocated: u64 = inspection.slabs.buckets.iter().map(|bucket| bucket.allocated_bytes).sum();
         CheckReport {

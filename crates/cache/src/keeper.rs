@@ -1,20 +1,20 @@
-//! The keeper: one task that keeps a cache in order. Checkpoints in time, free space, disks that have failed.
+//! The keeper: the task that makes timely checkpoints, keeps space free, and deals with failed disks.
 //!
 //! # Why
-//! Eviction, checkpoints and the coming and going of disks change the same things; one after another they need no
-//! protection from each other. What takes long (moving blocks, writing snapshots), and what waits for one disk alone (its
-//! log, a disk that returns), has tasks of its own.
+//! Eviction, checkpoints and changes of the disks touch the same state. One task does them one after another, so they
+//! need no protection from each other. Long work (moving blocks, writing snapshots) and work that waits for one disk
+//! (its log, its return) has tasks of its own.
 //!
 //! # How it works
-//! It sleeps until the next checkpoint is due or somebody rings the [`Bell`]: for space, for a log chunk that is to be
-//! written, for a checkpoint. Each time it evicts what is too much (`space`); when little of the free space can be used
-//! already, or an insert found nothing, the checkpoint is made at once.
+//! The keeper sleeps until the next checkpoint is due or a task rings the [`Bell`](crate::bell::Bell): for space, for
+//! a log chunk that is ready, for a checkpoint. Each time it evicts what exceeds the target (`space`). If too little
+//! of the free space is usable at once, or an insert found none, it makes the checkpoint early.
 //!
 //! # Limits
-//! While a checkpoint writes, nothing is evicted: the free space that the target asks for has to last that long.
+//! Nothing is evicted while a checkpoint is written: the target of free space has to last that long.
 //!
 //! # Example
-//! 5 % of 1 TiB is 54 GB: at 2 GB/s of inserts the space lasts 27 s, and a checkpoint is made after about 20 s though the
+//! 5 % of 1 TiB is 54 GB. At 2 GB/s of inserts that lasts 27 s, so a checkpoint is made after about 20 s although the
 //! interval is 60 s.
 
 use std::sync::Arc;
@@ -27,37 +27,39 @@ use crate::index::{Cursor, PASS_ENTRIES, Verdict};
 use crate::race::race;
 use crate::sync::{lock, write};
 
-/// How often the keeper looks round when nobody rings, in nanoseconds.
+/// Longest sleep of the keeper, in nanoseconds: it also looks at disks and space when no task rings.
 const ROUND_NS: u64 = 200_000_000;
 
-/// Keeps `engine` in order until it is told to stop; the last checkpoint's end goes to whoever waits for one.
+/// Keeps `engine` in order until the bell rings to stop, then makes a last checkpoint.
 pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
     let interval_ns = u64::try_from(engine.config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
     let mut due_ns = shard.now_ns().saturating_add(interval_ns);
     let mut cursor = Cursor::default();
     loop {
         let wake_ns = due_ns.min(shard.now_ns().saturating_add(ROUND_NS));
-        // Either way there may be something to do.
+        // Either way there may be work.
         let _ = race(engine.bell.rung(), shard.sleep_until(wake_ns)).await;
         let Calls { needs_space, has_log, is_stopping, waiters } = engine.bell.answer();
         if has_log {
             for disk in engine.all_disks().iter().filter(|disk| !disk.has_parted()) {
-                // A disk that does not take it is out; its scribe says so.
+                // If the disk does not take it, its scribe records that.
                 drop(engine.start_log(&shard, disk));
             }
         }
         engine.look_after_disks(&shard).await;
         engine.evict(&mut cursor).await;
+
         let is_due = shard.now_ns() >= due_ns || is_stopping || !waiters.is_empty();
         if is_due || engine.is_short_of_space(needs_space) {
             let end = engine.checkpoint(&shard).await.map_err(|error| error.to_string());
             for waiter in waiters {
-                // The one who asked may be gone.
+                // The caller may have dropped its future.
                 let _ = waiter.send(end.clone());
             }
             due_ns = shard.now_ns().saturating_add(interval_ns);
             engine.start_snapshot(&shard);
         }
+
         engine.start_mover(&shard);
         if is_stopping {
             debug_assert_eq!(engine.find_leak(), None, "the allocator and the index disagree");
@@ -67,7 +69,7 @@ pub(crate) async fn keep(engine: Arc<Engine>, shard: Shard) {
 }
 
 impl Engine {
-    /// Does what follows from the health of the disks.
+    /// Acts on the health of the disks.
     async fn look_after_disks(self: &Arc<Engine>, shard: &Shard) {
         self.compare_disks(shard.now_ns());
         let disks = self.all_disks();
@@ -80,7 +82,7 @@ impl Engine {
         self.set_reserves();
     }
 
-    /// A disk is slow compared with the others.
+    /// Compares the read latencies of the disks.
     fn compare_disks(&self, now_ns: u64) {
         let disks = self.all_disks();
         let typical: Vec<_> = disks.iter().map(|disk| disk.judge(|health| health.typical())).collect();
@@ -93,8 +95,8 @@ impl Engine {
         }
     }
 
-    /// Bytes that the allocator holds to be taken, and those that blocks take, where these are not the same; `None` also
-    /// while anything is on its way. Visits everything.
+    /// Returns the bytes allocated and the bytes that blocks take, if they differ. Returns `None` also while an
+    /// operation is in flight. Visits every entry.
     pub(crate) fn find_leak(&self) -> Option<(u64, u64)> {
         let _closed = write(&self.gate);
         let disks = self.all_disks();

@@ -1,19 +1,19 @@
-//! A device before it is a disk of the cache: opened, locked, measured, looked at.
+//! Prepares a device before it is a disk of the cache: opens, locks, measures and checks it.
 //!
 //! # Why
-//! Nothing that is not ours may be overwritten, and nothing that another process uses may be touched. Whoever makes,
-//! opens or adds passes through here.
+//! No foreign data may be overwritten, and no device that another process uses may be touched. Creating, opening and
+//! adding all pass through here.
 //!
 //! # How it works
-//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it; a block device is opened exclusively
-//! besides, which the system refuses while it is mounted, swap, or part of another device. [`check_empty`] reads the first
-//! and the last MiB: anything but zeros is somebody's.
+//! [`prepare`] opens a device for direct I/O and takes an exclusive `flock` on it. A block device is also opened
+//! exclusively, which the kernel refuses while it is mounted, swap, or part of another device. [`check_empty`] reads
+//! the first and the last MiB: anything but zeros is foreign data.
 //!
 //! # Limits
-//! `flock` keeps out whoever asks for it, as this program does; it cannot keep out others.
+//! `flock` excludes only processes that use it, as this program does.
 //!
 //! # Example
-//! A device with an ext4 file system: its superblock lies at 1024, and `create` refuses with "data that is not a cache's".
+//! A device with an ext4 file system has a superblock at 1024: `create` refuses with "data that is not a cache's".
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -28,29 +28,29 @@ use crate::format::SlotError;
 use crate::host::HostParts;
 use crate::recover::{self, Label, Source};
 
-/// Where the slabs of a disk begin, in bytes: behind the superblocks, on any erase block's border.
+/// Offset of a disk's first slab, in bytes: behind the superblocks, and aligned to any erase block.
 pub(crate) const SLABS_AT_BYTES: u64 = 1 << 20;
 
-/// What is looked at of each end of a device, in bytes.
+/// Bytes checked at each end of a device.
 const LOOK_BYTES: u32 = 1 << 20;
 
-/// A disk has so many slabs at the least: a log, two snapshots, and something to do.
+/// Fewest slabs of a usable disk: a log, two snapshots and some data.
 const MIN_SLABS: u64 = 8;
 
-/// A device that is open and ours alone.
+/// A device that is open and locked.
 pub(crate) struct Prepared {
     pub(crate) source: DiskSource,
     pub(crate) file: Arc<SharedFile>,
     pub(crate) lock: Option<std::fs::File>,
     pub(crate) info: FileInfo,
-    /// Which disk of the topology.
+    /// Its number in the topology.
     pub(crate) slot: u16,
 }
 
 /// Opens and locks a device.
 ///
 /// # Errors
-/// When it cannot be opened, or another process has it.
+/// When the device cannot be opened, or another process has it.
 pub(crate) fn prepare(host: &HostParts, shard: &Shard, source: &DiskSource, slot: u16) -> Result<Prepared, CacheError> {
     let path = source.path.clone();
     let failed = |error| CacheError::Io { path: path.clone(), what: "cannot open it", error };
@@ -74,7 +74,7 @@ fn take_lock(source: &DiskSource) -> Result<std::fs::File, CacheError> {
         }
     }
     if file.metadata().map_err(failed)?.file_type().is_block_device() {
-        // Mounted, or part of another device: that does not take a `flock`, but is refused an exclusive opening.
+        // A mounted device, or a part of another, has no `flock`, but the kernel refuses to open it exclusively.
         let what = "it is mounted, swap, or part of another device";
         let busy = |error| CacheError::Io { path: path.clone(), what, error };
         file = open(rustix::fs::OFlags::EXCL.bits().cast_signed()).map_err(busy)?;
@@ -83,7 +83,8 @@ fn take_lock(source: &DiskSource) -> Result<std::fs::File, CacheError> {
     Ok(file)
 }
 
-/// A disk that is locked because it is one of the first `count` of `sources`, by another name, is named twice.
+/// Turns [`CacheError::Locked`] into [`CacheError::Twice`] if the disk is one of the first `count` sources, perhaps by
+/// another name: then this process holds the lock.
 pub(crate) fn or_twice(error: CacheError, sources: &[DiskSource], count: usize) -> CacheError {
     let identity = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
@@ -100,7 +101,7 @@ pub(crate) fn or_twice(error: CacheError, sources: &[DiskSource], count: usize) 
     }
 }
 
-/// Refuses a device that holds anything.
+/// Checks that a device holds no data.
 ///
 /// # Errors
 /// [`CacheError::NotEmpty`], or when it cannot be read.
@@ -116,9 +117,11 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
         Ok(Label::Not(error)) => Some(format!("it holds {error}")),
         Err(error) => return Err(failed(error)),
     };
+
     if let Some(what) = what {
         return Err(CacheError::NotEmpty { path, what });
     }
+
     let sector = u64::from(prepared.info.offset_align_bytes.max(512));
     let last = len_bytes.saturating_sub(u64::from(LOOK_BYTES)) / sector * sector;
     for offset in [0, last] {
@@ -131,7 +134,7 @@ pub(crate) async fn check_empty(host: &HostParts, shard: &Shard, prepared: &Prep
     Ok(())
 }
 
-/// Refuses a device whose sectors are larger than the cache's.
+/// Checks that a device's sectors are not larger than the cache's.
 ///
 /// # Errors
 /// [`CacheError::SectorSize`].
@@ -143,7 +146,7 @@ pub(crate) fn check_sectors(prepared: &Prepared, has_bytes: u32) -> Result<(), C
     Err(CacheError::SectorSize { path: prepared.source.path.clone(), needs_bytes, has_bytes })
 }
 
-/// How many slabs fit on a device.
+/// Returns the number of slabs that fit on a device.
 ///
 /// # Errors
 /// [`CacheError::TooSmall`].

@@ -1,10 +1,10 @@
 //! A bounded, crash-safe cache of blocks on several local disks.
 //!
 //! # Why
-//! Caches in front of object stores and slow volumes sit on several fast disks, and then write to one of them at a time,
-//! stop for checkpoints, die with one disk, and let their fills starve their hits. This one does none of it: hits, fills,
-//! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`), blocks go to the disk that has
-//! the least to do for its speed, and every disk is a fault domain of its own.
+//! Caches in front of object stores and slow volumes often sit on several fast disks, yet write to one of them at a
+//! time, stop for checkpoints, die with one disk, and let their fills starve their hits. In this cache, hits, fills,
+//! evacuation, checkpoints and discards are priority classes of the scheduler (`plimsoll`). Each block goes to the
+//! disk that will be done first, and every disk is a fault domain of its own.
 //!
 //! # How it works
 //! ```text
@@ -12,22 +12,24 @@
 //!     index        80 bits of a key's hash -> slab, offset, length, checksum           (index)
 //!     allocator    slabs of one size of block each; the disk that will be done first   (alloc)
 //!     disks        reads; writes merged into runs; health; one log and snapshot each   (disk, health, log)
-//!   keeper         evicts, makes checkpoints, lets disks come and go                   (keeper, space, checkpoint, members)
+//!   keeper         evicts, makes checkpoints, adds and removes disks                   (keeper, space, checkpoint, members)
 //!   mover          empties slabs and disks, fills new ones                             (mover)
 //! ```
-//! A checkpoint (every minute, on demand, or when space is short) makes everything before it durable on all disks or on none,
-//! and is not noticed by hits and inserts. After a crash, logs and snapshots give the index back; blocks are not read.
+//! A checkpoint (every minute, on demand, or when space is short) makes everything before it durable on all disks or
+//! on none. Hits and inserts continue meanwhile. After a crash, logs and snapshots restore the index; blocks are not
+//! read.
 //!
 //! # What is promised
 //! * A block returned is exactly the block inserted under that key, or it is a miss (see [`KeyHash`] for "exactly").
-//! * What was there at the last checkpoint, and was not changed, evicted or on a lost disk, is there after a crash.
-//! * After a crash an insert or removal that no checkpoint had seen may not have happened: a key may have the value it
-//!   had at the last checkpoint. Whoever needs a removal to last calls [`BlockCache::checkpoint`] after it.
-//! * What does not fit is dropped at once and counted with its reason; nothing waits unless it is asked to.
+//! * A block that was cached at the last checkpoint, and was not changed or evicted since, survives a crash unless its
+//!   disk is lost.
+//! * A crash may undo inserts and removals that came after the last checkpoint: a key may have the value it had then.
+//!   To make a removal last, call [`BlockCache::checkpoint`] after it.
+//! * An insert that does not fit is dropped at once and counted by reason. It waits only if the caller asks for that.
 //!
 //! # Limits
-//! Linux. Blocks of 1 byte to 16 MiB, keys of 1 byte to 64 KiB, at most 128 disks and 512 TiB. The index is in memory: 23 to
-//! 24 bytes a block. Ghosts (what was evicted lately) are not kept over a restart.
+//! Linux. Blocks of 1 byte to 16 MiB, keys of 1 byte to 64 KiB, at most 128 disks and 512 TiB. The index is in memory:
+//! 23 to 24 bytes a block. Ghosts (entries of lately evicted blocks) do not survive a restart.
 //!
 //! # Example
 //! See [`BlockCache`].

@@ -1,22 +1,22 @@
-//! The log of a disk: what has happened to the blocks on it, and the snapshot that lets the log begin anew.
+//! The log of a disk: what has happened to its blocks, and the snapshot that lets the log be cut.
 //!
 //! # Why
-//! After a crash the index must be there again without reading the blocks. And a disk that is gone must not take the
-//! index of the others with it: so each has its own.
+//! After a crash the index must be restored without reading the blocks. And a lost disk must not take the index of the
+//! others with it, so each disk has a log of its own.
 //!
 //! # How it works
-//! Records are collected into chunks; a full chunk (or, at a checkpoint, what there is) is *sealed*: it gets its place in
-//! the disk's present log slab, and is written by whoever has time. A chunk always leaves room for the record that leads
-//! to the next slab. A snapshot is a stream of the same form with every block of the disk in it: it begins when the log
-//! moves to a fresh slab, is written beside everything else, and with the next checkpoint the superblock names the snapshot
-//! and the slab in which the log went on. What happened meanwhile is in the log; to replay it once more over what the
-//! snapshot has already seen does no harm, because records say what is, not what changed.
+//! Records are collected into chunks. A full chunk (or, at a checkpoint, an incomplete one) is *sealed*: it gets its
+//! place in the current log slab, and the disk's scribe writes it. A chunk always leaves room for the record that
+//! links to the next slab. A snapshot is a stream of the same form that holds every block of the disk. It begins when
+//! the log moves to a fresh slab, and is written beside all other I/O. At the next checkpoint the superblock names the
+//! snapshot and the slab in which the log continued. Changes during the snapshot are in that log. Replaying them over
+//! a snapshot that has seen them does no harm, because records state what is, not what changed.
 //!
-//! Streams have random numbers: chunks that an earlier life left behind never continue a stream of this one.
+//! Streams have random numbers, so chunks left behind by an earlier life never continue a current stream.
 //!
 //! # Limits
-//! When the disk has no slab left for its log, records wait in memory; if there is none at the next checkpoint either, the
-//! disk begins anew. The reserve of free slabs makes that the last thing that happens.
+//! If the disk has no slab left for its log, records wait in memory. If there is still none at the next checkpoint, the
+//! disk begins anew. The reserve of free slabs makes that the last resort.
 //!
 //! # Example
 //! 92,000 inserts a second of 8 KiB are 2.3 MB/s of log; after a minute 138 MB. The snapshot of 10 million blocks has
@@ -28,38 +28,38 @@ use crate::entry::SlabId;
 use crate::format::{ChunkWriter, Record, StreamHead};
 use crate::random::random_u64;
 
-/// A slab for metadata and where it begins on its disk.
+/// Takes a slab for metadata. Returns it and its offset on the disk.
 pub(crate) type TakeSlab<'a> = &'a mut dyn FnMut() -> Option<(SlabId, u64)>;
 
-/// A chunk that has its place and is to be written there.
+/// A chunk that has its place and is still to be written.
 #[derive(Debug)]
 pub(crate) struct Sealed {
-    /// On the disk, in bytes.
+    /// Offset on the disk, in bytes.
     pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A chain of chunks that grows.
+/// A growing chain of chunks.
 pub(crate) struct Stream {
     shape: StreamShape,
     writer: ChunkWriter,
     slab: SlabId,
-    /// Where the slab begins on the disk.
+    /// Offset of the slab on the disk, in bytes.
     begin: u64,
-    /// Where the next chunk goes in the slab.
+    /// Offset of the next chunk in the slab.
     offset_bytes: u32,
     sealed: Vec<Sealed>,
-    /// All of its slabs, the oldest first.
+    /// All slabs of the stream, oldest first.
     slabs: VecDeque<SlabId>,
     len_bytes: u64,
 }
 
-/// There is no slab for what comes next.
+/// The disk has no slab for the next chunk.
 #[derive(Debug)]
 pub(crate) struct NoSlab;
 
 impl Stream {
-    /// A stream of number `stream` that begins in a fresh slab.
+    /// Returns stream number `stream`, which begins in a fresh slab.
     pub(crate) fn new(shape: StreamShape, stream: u64, take: TakeSlab<'_>) -> Result<Stream, NoSlab> {
         let (slab, begin) = take().ok_or(NoSlab)?;
         Ok(Stream {
@@ -74,7 +74,7 @@ impl Stream {
         })
     }
 
-    /// Where the next chunk will be; what was pushed has been sealed.
+    /// Returns the place of the next chunk. Call it only when all records are sealed.
     pub(crate) fn head(&self) -> StreamHead {
         let (stream, chunk) = (self.writer.stream(), self.writer.chunk());
         StreamHead { slab: self.slab, offset_bytes: self.offset_bytes, stream, chunk }
@@ -84,10 +84,10 @@ impl Stream {
         if self.writer.push(record) { self.seal(take) } else { Ok(()) }
     }
 
-    /// Gives everything that was pushed its place.
+    /// Gives all pending records their place.
     pub(crate) fn seal(&mut self, take: TakeSlab<'_>) -> Result<(), NoSlab> {
         while !self.writer.is_empty() {
-            // A sector always remains for the link to the next slab.
+            // Always leave a sector for the link to the next slab.
             if self.offset_bytes + self.writer.next_bytes() + self.shape.sector_bytes > self.shape.slab_bytes {
                 self.go_on_in_new_slab(take)?;
             }
@@ -98,7 +98,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the present slab and begins another. What was pushed and not yet sealed goes to the new one.
+    /// Links to a fresh slab. Records not yet sealed go there.
     fn go_on_in_new_slab(&mut self, take: TakeSlab<'_>) -> Result<(), NoSlab> {
         let (slab, begin) = take().ok_or(NoSlab)?;
         let link = self.writer.take_next_slab(slab, self.writer.stream());
@@ -124,7 +124,7 @@ impl Stream {
     }
 }
 
-/// What the streams of a disk have in common.
+/// Properties that all streams of a disk share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamShape {
     pub(crate) disk_guid: u128,
@@ -133,51 +133,52 @@ pub(crate) struct StreamShape {
 }
 
 impl StreamShape {
-    /// Writes stream number `stream` from chunk number `chunk` on.
+    /// Returns a writer of stream `stream` that continues with chunk `chunk`.
     fn writer(self, stream: u64, chunk: u64) -> ChunkWriter {
         ChunkWriter::new(self.disk_guid, stream, chunk, self.slab_bytes, self.sector_bytes)
     }
 }
 
-/// A snapshot that has been written, or is in use.
+/// A snapshot that is complete.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) head: StreamHead,
     pub(crate) slabs: Vec<SlabId>,
 }
 
-/// See the module's documentation.
+/// The log of a disk, and its snapshots.
 pub(crate) struct DiskLog {
     stream: Stream,
-    /// Where replaying begins.
+    /// Where replay begins.
     head: StreamHead,
-    /// Slabs of the log of an earlier life, before the present stream.
+    /// Log slabs of an earlier life, before the current stream.
     old_slabs: Vec<SlabId>,
     old_bytes: u64,
     snapshot: Option<Snapshot>,
-    /// Set when a snapshot has been begun: the log from there on goes with it.
+    /// Where the log continues after the snapshot under way: the head, its slab, and the log's length there in bytes.
     mark: Option<(StreamHead, SlabId, u64)>,
-    /// Complete, and named by the superblock from the next checkpoint on.
+    /// A complete snapshot that the superblock names from the next checkpoint on.
     next_snapshot: Option<Snapshot>,
-    /// The checkpoint that is being made names `next_snapshot`.
+    /// The checkpoint under way names `next_snapshot`.
     is_switching: bool,
-    /// There was no slab for what comes next; it waits.
+    /// The disk had no slab for the last record: it waits in memory.
     is_short: bool,
 }
 
 impl DiskLog {
-    /// The log of a disk that has none yet.
+    /// Returns the log of a disk that has none yet.
     pub(crate) fn new(shape: StreamShape, take: TakeSlab<'_>) -> Result<DiskLog, NoSlab> {
         let stream = Stream::new(shape, random_u64(), take)?;
         let head = stream.head();
         Ok(DiskLog::with(stream, head, Vec::new(), 0, None))
     }
 
-    /// The log of a disk that was opened: `end` is where the last chunk that counts ended, and what lies there from an
-    /// earlier life is overwritten by a link into a new stream.
+    /// Continues the log of a disk that was opened. Overwrites whatever follows the last valid chunk with a link to a
+    /// new stream.
     pub(crate) fn reopen(shape: StreamShape, found: FoundLog, take: TakeSlab<'_>) -> Result<DiskLog, NoSlab> {
         let number = random_u64();
         let mut stream = Stream::new(shape, number, take)?;
+
         // The old stream ends with a link to the new one.
         let link = shape.writer(found.end.stream, found.end.chunk).take_next_slab(stream.slab, number);
         stream.sealed.push(Sealed { offset: found.end_offset, bytes: link });
@@ -205,18 +206,18 @@ impl DiskLog {
         }
     }
 
-    /// Notes a record. Whether a chunk is there to be written.
+    /// Appends a record. Returns whether a chunk is ready to be written.
     pub(crate) fn append(&mut self, record: &Record, take: TakeSlab<'_>) -> bool {
         self.is_short = self.stream.push(record, take).is_err();
         !self.stream.sealed.is_empty()
     }
 
-    /// Whether there was no slab for what was noted: it is not durable.
+    /// Returns whether the disk had no slab for the last record, so that the log cannot become durable.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// The end of what belongs to checkpoint `generation`.
+    /// Appends the commit record of a checkpoint and seals everything before it.
     pub(crate) fn cut(&mut self, commit: &Record, take: TakeSlab<'_>) {
         self.append(commit, take);
         self.is_short = self.stream.seal(take).is_err();
@@ -226,21 +227,22 @@ impl DiskLog {
         self.stream.take_sealed()
     }
 
-    /// Slabs that the log takes.
+    /// Returns the number of slabs that the log takes.
     pub(crate) fn replay_slabs(&self) -> usize {
         self.old_slabs.len() + self.stream.slabs.len()
     }
 
-    /// Bytes that would have to be replayed.
+    /// Returns the bytes that recovery would have to replay.
     pub(crate) fn replay_bytes(&self) -> u64 {
         self.old_bytes + self.stream.len_bytes
     }
 
-    /// Begins a snapshot: the log goes on in a fresh slab, from where it will be replayed. A stream for the snapshot.
+    /// Begins a snapshot. The log continues in a fresh slab, where its replay will begin. Returns the snapshot's
+    /// stream.
     ///
     /// # Errors
-    /// When there is no slab, or the last snapshot waits for the checkpoint that names it: the log before this one's
-    /// beginning is still needed then.
+    /// When the disk has no slab, or a snapshot is under way or waits for the checkpoint that names it. Until then the
+    /// older part of the log is still needed.
     pub(crate) fn begin_snapshot(&mut self, take: TakeSlab<'_>) -> Result<Stream, NoSlab> {
         if self.next_snapshot.is_some() || self.mark.is_some() {
             return Err(NoSlab);
@@ -252,17 +254,17 @@ impl DiskLog {
         Ok(stream)
     }
 
-    /// The snapshot is complete and on the disk, though perhaps not yet durable.
+    /// Records that the snapshot is complete on the disk, though perhaps not yet durable.
     pub(crate) fn snapshot_written(&mut self, snapshot: Snapshot) {
         self.next_snapshot = Some(snapshot);
     }
 
-    /// The snapshot could not be written: the log goes on as it was.
+    /// Records that the snapshot could not be written: the log continues as before.
     pub(crate) fn snapshot_failed(&mut self) {
         self.mark = None;
     }
 
-    /// What the superblock of the checkpoint that is being made is to name.
+    /// Returns the heads of snapshot and log for the superblock of the checkpoint under way.
     pub(crate) fn heads(&mut self) -> (Option<StreamHead>, StreamHead) {
         self.is_switching = self.next_snapshot.is_some();
         match (&self.next_snapshot, &self.mark) {
@@ -271,7 +273,7 @@ impl DiskLog {
         }
     }
 
-    /// The superblock with [`DiskLog::heads`] is durable: slabs that nobody needs any more.
+    /// Records that the superblock with [`DiskLog::heads`] is durable. Returns the slabs that are no longer needed.
     pub(crate) fn checkpointed(&mut self) -> Vec<SlabId> {
         if !std::mem::take(&mut self.is_switching) {
             return Vec::new();
@@ -291,14 +293,14 @@ impl DiskLog {
     }
 }
 
-/// What opening a disk has found of its log.
+/// The log of a disk, as opening found it.
 #[derive(Debug)]
 pub(crate) struct FoundLog {
-    /// Where replaying begins.
+    /// Where replay begins.
     pub(crate) head: StreamHead,
-    /// Behind the last chunk that counts.
+    /// The end of the last valid chunk.
     pub(crate) end: StreamHead,
-    /// The same, on the disk, in bytes.
+    /// The same, as an offset on the disk in bytes.
     pub(crate) end_offset: u64,
     pub(crate) slabs: Vec<SlabId>,
     pub(crate) len_bytes: u64,

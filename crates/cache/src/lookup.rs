@@ -1,21 +1,22 @@
-//! A look-up: from memory, or from the disk that has the block.
+//! Look-ups: from memory, or from the disk that has the block.
 //!
 //! # Why
-//! Every hit passes here. It takes the lock of one index shard, and waits for nothing but its read.
+//! Every hit passes here. It takes the lock of one index shard, and waits only for its read.
 //!
 //! # How it works
 //! ```text
 //!   index -> extent -> read on a shard -> checksum -> (decrypt) -> block
 //! ```
-//! A place that is freed is written again only after the next checkpoint. Should a read be slower than that, its checksum
-//! fails, the index is asked again, and the new place is read.
+//! Freed space is written again only after the next checkpoint. If a read takes longer than that, its checksum may
+//! fail; the index is then asked again, and the new place is read.
 //!
 //! # Limits
-//! A get that began before an insert of the same key ended may miss. Two keys with one hash are one key (`key`).
+//! A look-up that begins before an insert of the same key ends may miss. Two keys with one hash are one key (see
+//! `key`).
 //!
 //! # Example
-//! A block is moved while it is read: the old place still has it, so the read ends well. Had it been written again, the
-//! checksum would be wrong, and the second attempt would read the new place.
+//! A block is moved while it is read: the old place still holds it, so the read succeeds. Had the place been written
+//! again, the checksum would be wrong, and the second attempt would read the new place.
 
 use std::time::Duration;
 
@@ -33,17 +34,17 @@ use crate::race::race;
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
-/// What a look-up gave.
+/// The result of a look-up.
 #[derive(Clone, Debug)]
 pub enum Lookup {
     /// The block.
     Hit(Block),
-    /// Nothing, and why.
+    /// No block, for this reason.
     Miss(MissReason),
 }
 
 impl Lookup {
-    /// The block, if there is one.
+    /// Returns the block, if there is one.
     #[must_use]
     pub fn block(self) -> Option<Block> {
         match self {
@@ -53,12 +54,12 @@ impl Lookup {
     }
 }
 
-/// How to look something up.
+/// Options of a look-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
     /// The class of the read; `None`: the cache's own (`cache.hit`).
     pub class: Option<Class>,
-    /// How long it may take before it is a miss; `None`: as the configuration says.
+    /// How long the read may take before it is a miss; `None`: as configured.
     pub deadline: Option<Duration>,
 }
 
@@ -71,7 +72,7 @@ impl Engine {
         Lookup::Miss(reason)
     }
 
-    /// What can be said without a disk.
+    /// Looks a key up without a disk. Returns the entry to read, or the result if it is known already.
     pub(crate) fn look(&self, hash: &KeyHash) -> Result<Entry, Lookup> {
         if let Some(block) = self.memory.get(hash) {
             add(&self.counters.memory_hits, 1);
@@ -85,10 +86,11 @@ impl Engine {
         }
     }
 
-    /// Reads what [`Engine::look`] has found.
+    /// Reads the block of an entry that [`Engine::look`] returned.
     pub(crate) async fn fetch(&self, shard: &Shard, hash: &KeyHash, mut entry: Entry, options: GetOptions) -> Lookup {
         let deadline = options.deadline.or(self.config.hit_deadline);
         let class = options.class.unwrap_or(self.classes.hit);
+
         for _ in 0..ATTEMPTS {
             let read = self.read_entry(shard, hash, &entry, class, IoKind::LookupRead);
             let end = match deadline {
@@ -106,7 +108,7 @@ impl Engine {
                     return Lookup::Hit(block);
                 }
                 Err(reason) => match self.index.peek(hash) {
-                    // It was moved, or stored again, while it was read.
+                    // The block was moved, or stored again, during the read.
                     Some(now) if !now.is_same_block(&entry) => entry = now,
                     Some(_) => return self.given_up(hash, &entry, reason),
                     None => return self.missed(MissReason::Absent),
@@ -116,15 +118,15 @@ impl Engine {
         self.missed(MissReason::Absent)
     }
 
-    /// Keeps a block in memory, unless the key has changed while it was read. Whoever changes a key changes the index
-    /// first and the memory then, so what is put there under the index's lock is not there for longer than it may be.
+    /// Keeps a block in memory, unless its key has changed during the read. A change of a key updates the index first
+    /// and memory second, so a block inserted here under the index's lock is removed again by any later change.
     fn remember(&self, hash: &KeyHash, entry: &Entry, block: &Block) {
         if self.memory.is_on() {
             self.index.while_current(hash, entry, || self.memory.insert(*hash, block.clone()));
         }
     }
 
-    /// A block that cannot be had is forgotten, unless the fault may pass.
+    /// Reports a block as unreadable, and removes it unless the fault may pass.
     fn given_up(&self, hash: &KeyHash, entry: &Entry, reason: MissReason) -> Lookup {
         if reason == MissReason::Corrupt {
             self.corrupt.note(hash);
@@ -135,7 +137,7 @@ impl Engine {
         self.missed(reason)
     }
 
-    /// Whether a block that could not be read is lost. Of a disk that is gone nothing is: it may bring it back.
+    /// Returns whether an unreadable block is lost. Blocks of a disk that takes no reads are not: the disk may return.
     pub(crate) fn is_lost(&self, entry: &Entry, reason: MissReason) -> bool {
         match reason {
             MissReason::Corrupt => true,
@@ -144,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Removes a block, if it is still the one that is known.
+    /// Removes a block, if it is still the one that `known` names. Returns whether it was.
     pub(crate) fn forget(&self, hash: &KeyHash, known: &Entry) -> bool {
         let gate = read(&self.gate);
         let gone = self.index.remove_same(hash, known, |gone| self.note_remove(hash, &gone));
@@ -155,7 +157,7 @@ impl Engine {
         gone.is_some()
     }
 
-    /// Reads and verifies the bytes of an entry as they are on the disk.
+    /// Reads and verifies the stored bytes of an entry.
     pub(crate) async fn read_stored(
         &self,
         shard: &Shard,
@@ -167,20 +169,22 @@ impl Engine {
         if !disk.takes_reads() {
             return Err(MissReason::ReadFailed);
         }
+
         let padded = entry.extent.padded_bytes(self.identity.geometry.sector_bytes);
         let buffer = self.buffers.take(padded as usize).map_err(|_| MissReason::Overloaded)?;
         let (result, buffer) = disk.read(shard, class, kind, offset, buffer).await;
         match result {
             Ok(()) => {}
-            // No fault of the block: it stays.
+            // Not the block's fault: keep it.
             Err(error) if is_passing(&error) => return Err(MissReason::Overloaded),
             Err(_) => return Err(MissReason::ReadFailed),
         }
+
         let stored = buffer.get(..entry.extent.len_bytes as usize).unwrap_or_default();
         if crc32c::crc32c(stored) == entry.checksum { Ok(buffer) } else { Err(MissReason::Corrupt) }
     }
 
-    /// The block of an entry.
+    /// Reads, verifies and decrypts the block of an entry.
     pub(crate) async fn read_entry(
         &self,
         shard: &Shard,

@@ -1,27 +1,27 @@
-//! Disks that come, grow, fail, return and go, while the cache runs.
+//! Adds, expands, removes and readmits disks while the cache runs.
 //!
 //! # Why
-//! A cache of many disks is never whole for long, and none of its disks is worth a stop.
+//! A cache of many disks is never complete for long, and no single disk is worth a stop.
 //!
 //! # How it works
-//! | what | how |
+//! | event | reaction |
 //! |---|---|
-//! | add | its superblock is written first, then the others name it (a checkpoint); new blocks go there at once |
-//! | expand | a further range of slabs at its end, a checkpoint |
-//! | remove | nothing new goes there, its slabs are emptied by the mover; when nothing is left the others forget it (a checkpoint), then its superblock is wiped |
-//! | failed | its blocks are forgotten; the checkpoints are made without it |
-//! | returned | its superblock is looked for every 5 s; then it begins anew, without its blocks |
+//! | add | its superblock is written first, then a checkpoint lists it; new blocks go there at once |
+//! | expand | another range of slabs at its end, then a checkpoint |
+//! | remove | no new blocks; the mover empties its slabs; a checkpoint drops it as a member; its superblock is wiped |
+//! | failed | its blocks are removed from the index; checkpoints go on without it |
+//! | returned | looked for every 5 s; it begins anew, without its blocks |
 //!
-//! A disk that does not take its metadata any more parts (`disks`). It begins anew only when nothing that was sent to it is under
-//! way any more, so nothing of its former life lands in the new one, and when its blocks are forgotten, so none of them is looked
-//! for there.
+//! A disk that no longer takes its metadata parts (see `disks`). It begins anew only when no operation on it is in
+//! flight, so that no late write damages its new life, and only when its blocks are out of the index, so that none is
+//! read from it.
 //!
 //! # Limits
-//! A disk that comes back larger or smaller keeps the slabs it had. Numbers of slabs and disks are not used twice.
+//! A disk that returns larger or smaller keeps the slabs it had. Slab and disk numbers are not reused.
 //!
 //! # Example
-//! A crash between an added disk's superblock and the checkpoint that names it: the disk says it is a member, nobody else
-//! does; the cache opens without it and says so, and adding it again takes `--destructive`.
+//! A crash between an added disk's superblock and the checkpoint that lists it: only the disk itself says that it is a
+//! member. The cache opens without it and reports that; adding it again takes `--destructive`.
 
 use std::io;
 use std::path::Path;
@@ -45,14 +45,14 @@ use crate::scribe::DEADLINE;
 use crate::stats::DiskHealth;
 use crate::sync::{lock, read, write};
 
-/// How often a disk that has left is looked for, in nanoseconds.
+/// Pause between two searches for absent disks, in nanoseconds.
 const LOOK_AGAIN_NS: u64 = 5_000_000_000;
 
-/// The most disks of a cache: that many fit in a superblock, with some expansions each.
+/// Most disks of a cache: their records fit in a superblock, with some expansions each.
 const MAX_DISKS: usize = 128;
 
 impl Engine {
-    /// Takes a new disk in.
+    /// Adds a new disk.
     ///
     /// # Errors
     /// When it is not empty (unless `force`), does not fit, or cannot be written.
@@ -64,6 +64,7 @@ impl Engine {
     ) -> Result<u16, CacheError> {
         let slot = self.free_slot().ok_or(CacheError::TooManyDisks)?;
         let prepared = label::prepare(&self.host, shard, source, slot)?;
+
         if !force {
             let looked = race(label::check_empty(&self.host, shard, &prepared), shard.sleep(DEADLINE)).await;
             looked.unwrap_or_else(|| {
@@ -71,16 +72,19 @@ impl Engine {
                 Err(CacheError::Io { path, what: "cannot read it", error })
             })?;
         }
+
         let geometry = self.identity.geometry;
         label::check_sectors(&prepared, geometry.sector_bytes)?;
         let slabs = label::slabs_that_fit(&prepared, geometry.slab_bytes)?;
         let number = self.new_disk_number()?;
         let guid = random_u128();
         let first = self.new_slabs(slabs)?;
+
         self.add_slabs(SlabRange { first, count: slabs, disk: number, offset_bytes: label::SLABS_AT_BYTES });
-        // Not room for blocks before it is in use: eviction would rest until then.
+        // Not writable before it is in use: its free space would keep eviction from running.
         lock(&self.alloc).set_writable(number, false);
         let identity = DiskIdentity { number, guid, path: source.path.clone() };
+
         let disk = match self.make_labelled(shard, identity, prepared).await {
             Ok(disk) => disk,
             Err(error) => {
@@ -89,19 +93,21 @@ impl Engine {
                 return Err(error);
             }
         };
+
         {
             let _closed = write(&self.gate);
             lock(&self.members).push(Member { disk: number, guid, state: MemberState::Active });
             self.set_disk(number, Some(disk));
             lock(&self.alloc).set_writable(number, true);
         }
+
         self.is_rebalancing.store(true, Relaxed);
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
         self.checkpoint_soon().await?;
         Ok(number)
     }
 
-    /// A number that no disk had yet; nobody else gets it.
+    /// Reserves a disk number that was never used.
     fn new_disk_number(&self) -> Result<u16, CacheError> {
         let members = lock(&self.members).clone();
         if members.len() >= MAX_DISKS {
@@ -140,8 +146,8 @@ impl Engine {
         Err(CacheError::Io { path, what: "cannot write its superblock", error })
     }
 
-    /// Writes a new disk's superblock before other disks list it. Returns whether it is durable. It carries the previous
-    /// generation, so after a crash the others' list of members wins.
+    /// Writes a new disk's superblock before other disks list it. Returns whether it is durable. It carries the
+    /// previous generation, so after a crash the others' list of members wins.
     async fn label_new(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
         let generation = self.generation.load(Relaxed).saturating_sub(1);
         let head = {
@@ -159,16 +165,17 @@ impl Engine {
         self.commit(shard, disk, &block).await
     }
 
-    /// Uses what a disk has become larger by.
+    /// Uses the space by which a disk has grown. Returns the bytes gained.
     ///
     /// # Errors
-    /// When there is no such disk, or it has not grown by a slab.
+    /// When the cache has no such disk, or the disk has not grown by a slab.
     pub(crate) async fn expand_disk(self: &Arc<Engine>, shard: &Shard, path: &Path) -> Result<u64, CacheError> {
         let disk = self.disk_at(path).ok_or_else(|| CacheError::UnknownDisk { path: path.to_owned() })?;
         let refused = |error| CacheError::Io { path: path.to_owned(), what: "cannot see how large it is", error };
         let has_bytes = shard.reactor().file_len(&disk.file).map_err(refused)?;
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
         let number = disk.identity.number;
+
         let ends = read(&self.places)
             .iter()
             .filter(|range| range.disk == number)
@@ -179,6 +186,7 @@ impl Engine {
         if count == 0 {
             return Err(CacheError::TooSmall { path: path.to_owned(), has_bytes, needs_bytes: end + slab_bytes });
         }
+
         let first = self.new_slabs(count)?;
         self.add_slabs(SlabRange { first, count, disk: number, offset_bytes: end });
         self.index.set_capacity(lock(&self.alloc).capacity_bytes());
@@ -186,10 +194,10 @@ impl Engine {
         Ok(u64::from(count) * slab_bytes)
     }
 
-    /// Begins to move everything away from a disk.
+    /// Starts to move all blocks away from a disk. Returns the bytes to move.
     ///
     /// # Errors
-    /// When there is no such disk, or it is the last.
+    /// When the cache has no such disk, or it is the last one that takes writes.
     pub(crate) fn remove_disk(&self, path: &Path) -> Result<u64, CacheError> {
         let disk = self.disk_at(path).ok_or_else(|| CacheError::UnknownDisk { path: path.to_owned() })?;
         let others = self.all_disks().into_iter().filter(|other| other.identity.number != disk.identity.number);
@@ -205,7 +213,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Disks that are empty now and were to be removed are gone.
+    /// Drops the disks that were to be removed and are empty now.
     pub(crate) async fn finish_removals(self: &Arc<Engine>, shard: &Shard) {
         for disk in self.all_disks().into_iter().filter(|disk| disk.is_removing()) {
             let number = disk.identity.number;
@@ -219,37 +227,39 @@ impl Engine {
                 self.set_disk(number, None);
                 self.forget_slabs(number);
             }
+
             self.index.set_capacity(lock(&self.alloc).capacity_bytes());
             if self.checkpoint(shard).await.is_ok() {
                 let (engine, own) = (Arc::clone(self), shard.clone());
-                // The others do not know it any more; that its label stays is no harm, only a finding later.
+                // The other disks no longer list it. If the wipe fails, the stale label is only a finding at the next
+                // opening.
                 let wipe = async move { _ = engine.wipe(&own, &disk).await };
                 shard.spawn(wipe).detach();
             }
         }
     }
 
-    /// Looks for disks that have left, unless somebody is looking, or did a moment ago.
+    /// Starts to look for absent disks, unless a search is under way or ended a moment ago.
     pub(crate) fn start_readmission(self: &Arc<Engine>, shard: &Shard) {
         let is_gone = |member: &Member| self.disk(member.disk).is_none_or(|disk| disk.health() == DiskHealth::Failed);
         let gone: Vec<Member> = lock(&self.members).iter().filter(|member| is_gone(member)).copied().collect();
         if gone.is_empty() || shard.now_ns() < self.look_again_ns.load(Relaxed) {
             return;
         }
-        // Not before this look has ended.
+        // No second search before this one has ended.
         self.look_again_ns.store(u64::MAX, Relaxed);
         let (engine, own) = (Arc::clone(self), shard.clone());
         let look = async move {
-            // One that hangs keeps no other out; its read is given up.
+            // A disk that hangs does not delay the others: its read is given up.
             let looks = gone.into_iter().map(|member| race(engine.readmit(&own, member), own.sleep(DEADLINE)));
-            // What is wrong with a disk is known; it is looked for again.
+            // Errors are ignored: the disk is looked for again.
             all(looks).await.into_iter().for_each(drop);
             engine.look_again_ns.store(own.now_ns().saturating_add(LOOK_AGAIN_NS), Relaxed);
         };
         shard.spawn(look).detach();
     }
 
-    /// Takes a disk back, if it is there, as a new one: it has missed a checkpoint, or is about to.
+    /// Takes a returned disk back as a new one: it has missed a checkpoint, or is about to.
     async fn readmit(self: &Arc<Engine>, shard: &Shard, member: Member) -> Result<(), CacheError> {
         let number = member.disk;
         let known = self.disk(number);
@@ -258,13 +268,13 @@ impl Engine {
         if known.as_ref().is_some_and(|disk| disk.is_busy()) {
             return Ok(());
         }
-        // One that has failed since the keeper looked: its blocks have to be forgotten before its slabs are free again.
+        // It may have failed since the keeper looked. Its blocks must leave the index before its slabs are free again.
         let has_parted = known.is_none_or(|disk| disk.has_parted());
         if !has_parted || read(&self.places).iter().any(|range| range.disk == number) {
             return Ok(());
         }
 
-        // The lock of the old life goes with it.
+        // Drop the old life and its lock on the device, or the device could not be locked again.
         self.set_disk(number, None);
         let prepared = label::prepare(&self.host, shard, &source, slot)?;
         let from = Source { shard, file: &prepared.file, class: self.classes.checkpoint };

@@ -1,14 +1,14 @@
-//! Blocks in memory, in front of the disks.
+//! Keeps blocks in memory, in front of the disks.
 //!
 //! # Why
-//! The hottest thousand of a million keys take a third of the look-ups; no disk need see them.
+//! The hottest thousand of a million keys take a third of the look-ups; memory can spare the disks all of them.
 //!
 //! # How it works
-//! `quick_cache` (S3-FIFO, sharded, each shard behind a lock of its own), weighed by bytes of values. Each shard has an
-//! equal part of the capacity, so there are no more shards than leave [`SHARD_BYTES`] to each.
+//! `quick_cache` (S3-FIFO, sharded, each shard behind a lock of its own), weighed by bytes of values. The shards
+//! divide the capacity equally, so their number is limited to leave [`SHARD_BYTES`] to each.
 //!
 //! # Limits
-//! A block larger than its shard is not kept. Memory for keys and links, some 100 bytes a block, is not counted.
+//! A block larger than its shard is not kept. Memory for keys and links, about 100 bytes a block, is not counted.
 //!
 //! # Example
 //! `MemoryTier::new(64 << 20)`: about 8000 blocks of 8 KiB. `MemoryTier::new(0)` keeps nothing and allocates nothing.
@@ -19,16 +19,16 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::block::Block;
 use crate::key::KeyHash;
 
-/// What each shard gets at least: the largest block still fits.
+/// Smallest capacity of a shard: twice the largest block, so that one still fits.
 const SHARD_BYTES: u64 = 2 * crate::entry::MAX_BLOCK_BYTES as u64;
 
-/// As many shards as spare the threads of a large machine most collisions.
+/// Most shards: enough to spare the threads of a large machine most lock collisions.
 const MAX_SHARDS: u64 = 64;
 
-/// By what the table and its list of ghosts are sized; blocks are rarely smaller.
+/// Block size from which the table and its list of ghosts are sized; blocks are rarely smaller.
 const TYPICAL_BLOCK_BYTES: u64 = 8 << 10;
 
-/// More are not provided for: the table grows.
+/// Most blocks that the table is sized for at first; beyond them it grows.
 const MAX_ITEMS: u64 = 1 << 24;
 
 #[derive(Clone, Debug)]
@@ -36,23 +36,23 @@ struct ByBytes;
 
 impl Weighter<KeyHash, Block> for ByBytes {
     fn weight(&self, _: &KeyHash, block: &Block) -> u64 {
-        // Nothing weighs nothing: such a block would never be evicted.
+        // A block of weight 0 would never be evicted.
         block.len().max(1) as u64
     }
 }
 
-/// See the module's documentation.
+/// The blocks in memory, or nothing if the capacity is 0.
 pub(crate) struct MemoryTier {
     cache: Option<Cache<KeyHash, Block, ByBytes>>,
 }
 
 impl MemoryTier {
-    /// Whether it keeps anything at all.
+    /// Returns whether the tier keeps any blocks at all.
     pub(crate) fn is_on(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Keeps at most `capacity_bytes` of values; 0: none.
+    /// Returns a tier that keeps at most `capacity_bytes` of values; 0: none.
     pub(crate) fn new(capacity_bytes: u64) -> MemoryTier {
         let shards = (capacity_bytes / SHARD_BYTES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
@@ -60,31 +60,31 @@ impl MemoryTier {
             .estimated_items_capacity((capacity_bytes / TYPICAL_BLOCK_BYTES).clamp(16, MAX_ITEMS) as usize)
             .weight_capacity(capacity_bytes)
             .build();
-        // The builder refuses only what lacks a capacity.
+        // The builder fails only if a capacity is missing.
         let cache = options.ok().filter(|_| capacity_bytes > 0).map(|options| {
             Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
         });
         MemoryTier { cache }
     }
 
-    /// The block, if it is there; counts as a use.
+    /// Returns the block, if it is in memory, and counts a use of it.
     pub(crate) fn get(&self, key: &KeyHash) -> Option<Block> {
         self.cache.as_ref()?.get(key)
     }
 
-    /// Keeps the block for a while, in place of what was there under its key.
+    /// Keeps the block for a while, in place of an older one under its key.
     pub(crate) fn insert(&self, key: KeyHash, block: Block) {
         if let Some(cache) = &self.cache {
             cache.insert(key, block);
         }
     }
 
-    /// Forgets the block; whether it was there.
+    /// Removes the block. Returns whether it was in memory.
     pub(crate) fn remove(&self, key: &KeyHash) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.remove(key).is_some())
     }
 
-    /// Bytes of values kept now.
+    /// Returns the bytes of values in memory.
     #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.cache.as_ref().map_or(0, Cache::weight)

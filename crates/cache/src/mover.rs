@@ -1,21 +1,21 @@
-//! The mover: copies blocks from one place to another, at a bounded rate.
+//! The mover copies blocks from one place to another, at a bounded rate.
 //!
 //! # Why
 //! Three reasons to move blocks: the sizes of blocks have changed and the free space is in slabs of the wrong size
 //! (evacuation); a disk is to be removed; a new disk is empty while the others are full (rebalancing).
 //!
 //! # How it works
-//! The allocator names slabs that are to become empty, or the fullest disk; a pass over the index finds their entries; each
-//! block is read, verified, written elsewhere and only then does the index point there, if the block has not
-//! changed meanwhile. The old place is freed like any other. All of it is in the class `cache.evacuate`, and slower than
-//! `move_bytes_per_s` if that is set. What finds no other place is evicted.
+//! The allocator names the slabs to be emptied, or the fullest disk, and a pass over the index finds their entries.
+//! Each block is read, verified and written elsewhere; then the index is pointed there, if the block has not changed
+//! meanwhile. The old place is freed like any other. All of this is in class `cache.evacuate`, and limited by
+//! `move_bytes_per_s` if set. During an evacuation, a block that fits nowhere else is evicted.
 //!
 //! # Limits
-//! A pass over the index for each lot of slabs. A crash in the middle costs nothing but the copies made.
+//! One pass over the index for each batch of slabs. A crash in the middle costs only the copies made.
 //!
 //! # Example
-//! A cache full of 8 KiB blocks gets 64 KiB ones: no free slab, 5 % free slots of 8 KiB. The emptiest slabs, say 40 % full, are
-//! emptied into the free slots of the others: 13 MB of copies for each 32 MiB slab.
+//! A cache full of 8 KiB blocks gets 64 KiB ones: no free slab, 5 % free slots of 8 KiB. The emptiest slabs, say 40 %
+//! full, are emptied into the free slots of the others: 13 MB of copies for each 32 MiB slab.
 
 use std::collections::HashSet;
 use std::io;
@@ -37,26 +37,26 @@ use crate::scribe::DEADLINE;
 use crate::stats::{IoKind, MissReason};
 use crate::sync::{lock, read};
 
-/// Copies under way at a time.
+/// Copies in flight at a time.
 const COPIES: usize = 32;
 
-/// Evacuation makes so many free slabs at a time, as a part of all slabs.
+/// Slabs emptied by one evacuation, as a part of all slabs.
 const EVACUATED_PART: f64 = 0.01;
 
-/// Rebalancing ends when no disk is fuller than another by so much of its capacity.
+/// Rebalancing ends when the fill of no two disks differs by more than this part of their capacity.
 const BALANCED: f64 = 0.05;
 
-/// What is to be moved.
+/// What to move.
 #[derive(Clone, Copy)]
 enum Task {
-    /// Everything in slabs that are to become empty.
+    /// All blocks in slabs that are being emptied.
     Evacuate,
-    /// From the fullest disk to the emptiest, so many bytes.
+    /// `bytes` bytes from the fullest disk to the emptiest.
     Balance { from: u16, to: u16, bytes: u64 },
 }
 
 impl Engine {
-    /// Begins to move what should be moved, unless that is being done.
+    /// Starts to move blocks, if there is reason to and no move is under way.
     pub(crate) fn start_mover(self: &Arc<Engine>, shard: &Shard) {
         if self.bell.is_stopping() || self.is_moving.load(Relaxed) {
             return;
@@ -101,15 +101,18 @@ impl Engine {
             let size = f64::from(alloc.slabs(number)) * slab_bytes;
             (alloc.allocated_bytes(number) as f64 / size.max(1.0), size)
         };
+
         let disks: Vec<_> = self.all_disks().into_iter().filter(|disk| disk.takes_writes()).collect();
         let fills: Vec<_> = disks.iter().map(|disk| (disk.identity.number, fill(disk.identity.number))).collect();
         let by_fill = |a: &&(u16, (f64, f64)), b: &&(u16, (f64, f64))| a.1.0.total_cmp(&b.1.0);
         let (to, (least, to_size)) = *fills.iter().min_by(by_fill)?;
         let (from, (most, from_size)) = *fills.iter().max_by(by_fill)?;
+
         if most - least < BALANCED {
             return None;
         }
-        // Until both are as full, at most a twentieth of the fuller at a time: then it is looked at again.
+
+        // Enough to make both equally full, but at most a twentieth of the fuller disk: then both are measured again.
         let gap = (most - least) / (1.0 / to_size + 1.0 / from_size);
         Some(Task::Balance { from, to, bytes: gap.min(from_size / 20.0) as u64 })
     }
@@ -131,20 +134,21 @@ impl Engine {
             }
         }
         if matches!(task, Task::Evacuate) {
-            // Emptied slabs are of use only then. Nobody waits for its end.
+            // Emptied slabs are reusable only after a checkpoint. Request one; do not wait for it.
             drop(self.bell.ring_for_checkpoint());
         }
     }
 
-    /// The next entries that are to be moved.
+    /// Returns the next entries to be moved.
     fn find(&self, cursor: &mut Cursor, task: Task, moved_bytes: u64) -> Vec<(KeyHash, Entry)> {
         let mut lot = Vec::new();
         let mut lot_bytes = moved_bytes;
-        // Looked up once, and not under the allocator's lock for each entry.
+        // Copied once: the allocator's lock is not taken for each entry.
         let evacuating = match task {
             Task::Evacuate => lock(&self.alloc).evacuating_slabs(),
             Task::Balance { .. } => HashSet::new(),
         };
+
         self.index.sweep(cursor, PASS_ENTRIES, |hash, entry| {
             let is_wanted = match task {
                 Task::Evacuate => evacuating.contains(&entry.extent.slab),
@@ -161,7 +165,7 @@ impl Engine {
         lot
     }
 
-    /// Sleeps when more was moved than the configuration allows.
+    /// Sleeps until the bytes moved are within the configured rate.
     async fn hold_back(&self, shard: &Shard, begin_ns: u64, moved_bytes: u64) {
         let Some(rate) = self.config.move_bytes_per_s else { return };
         let due = Duration::from_secs_f64(moved_bytes as f64 / rate as f64);
@@ -169,7 +173,7 @@ impl Engine {
         shard.sleep_until(due_ns).await;
     }
 
-    /// Moves one block. Bytes moved.
+    /// Moves one block. Returns the bytes moved.
     async fn relocate(self: &Arc<Engine>, shard: &Shard, hash: KeyHash, entry: Entry, task: Task) -> u64 {
         let class = self.classes.evacuate;
         let stored = self.read_stored(shard, &entry, class, IoKind::EvacuateRead);
@@ -182,10 +186,11 @@ impl Engine {
                 return 0;
             }
         };
+
         let gate = read(&self.gate);
         let Some(to) = self.new_place(&entry, task) else {
             drop(gate);
-            // No room anywhere: the block goes, unless it may stay where it is.
+            // No room anywhere: evict the block, unless it may stay where it is.
             if matches!(task, Task::Evacuate) && self.forget(&hash, &entry) {
                 add(&self.counters.evictions, 1);
                 add(&self.counters.evicted_bytes, u64::from(entry.extent.len_bytes));
@@ -203,11 +208,11 @@ impl Engine {
         let (engine, written) = (Arc::clone(self), Arc::clone(&disk));
         let done = move |result: io::Result<()>| {
             let is_moved = engine.point_to(&hash, &entry, to, &written, result.is_ok());
-            // The mover may have been stopped.
+            // The mover may have given up waiting.
             let _ = answer.send(is_moved);
         };
         disk.submit_write(class, IoKind::EvacuateWrite, (change, offset), buffer, done);
-        // A write that hangs must not hold up those to other disks; should it end, the block is moved.
+        // Do not wait for a write that hangs: other disks go on. If it ends after all, `done` still moves the block.
         if race(answered, shard.sleep(DEADLINE)).await.is_some_and(|end| end.unwrap_or(false)) {
             u64::from(entry.extent.len_bytes)
         } else {
@@ -227,7 +232,8 @@ impl Engine {
         lock(&self.alloc).allocate_elsewhere(entry.extent.len_bytes, not_on, &loads).ok()
     }
 
-    /// The index finds the block in its new place from now on, if it was written and has not changed.
+    /// Points the index to the new place of a block, if it was written and the block has not changed. Frees the other
+    /// place.
     fn point_to(&self, hash: &KeyHash, from: &Entry, to: Extent, disk: &CacheDisk, is_written: bool) -> bool {
         let _gate = read(&self.gate);
         let note = |old, new| self.note_put(hash, Some(old), &new);

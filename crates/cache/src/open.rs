@@ -1,28 +1,28 @@
-//! Making a cache, and opening one: what its disks know, put together.
+//! Creates a cache, and opens one: puts together what its disks know.
 //!
 //! # Why
-//! Disks are found in any order, some may be missing, some may be somebody else's, one may be blank, one may have left days
-//! ago and be back. What comes out must be one cache, as of one checkpoint.
+//! Disks are found in any order. Some may be missing, some may be foreign, one may be blank, one may have left days
+//! ago and be back. The result must be one cache, as of one checkpoint.
 //!
 //! # How it works
-//! 1. Every device is opened, locked and its superblock read. The highest generation wins, and its superblock says who the
-//!    members are. What is a disk's own trouble (absent, damaged, too small, blank in the place of another) costs that disk,
-//!    and is said; what looks like somebody's mistake (data of others, another cache's disk, one that is no member or in use,
-//!    the same twice) stops the opening before anything has changed.
-//! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: what it
-//!    says may be out of date, so it begins anew, without its blocks.
-//! 3. Snapshots and logs of the current disks give the index. A block is the one whose record removed the other; a key that
-//!    two disks have (only damage can do that) keeps one.
-//! 4. The extents of all entries are claimed; what is not claimed is free. An entry whose place is taken is dropped.
+//! 1. Every device is opened and locked, and its superblock read. The highest generation wins, and its superblock
+//!    lists the members. A disk's own trouble (absent, damaged, too small, blank in place of another) costs that disk,
+//!    and becomes a finding. A likely mistake of the operator (foreign data, another cache's disk, one that is no
+//!    member or in use, the same disk twice) stops the opening before anything has changed.
+//! 2. A disk of that generation, or with its commit in the log, is *current*. Any other has missed a checkpoint: its
+//!    metadata may be out of date, so it begins anew, without its blocks.
+//! 3. Snapshots and logs of the current disks give the index. Of two entries for a key, the one that no record removes
+//!    wins; if both remain (only damage can cause that), one is kept.
+//! 4. The extents of all entries are claimed; unclaimed space is free. An entry whose place is taken is dropped.
 //!
-//! A disk whose snapshot or log is damaged is emptied and goes on as a new one: its blocks are lost, no more.
+//! A disk whose snapshot or log is damaged is emptied and continues as a new one: only its own blocks are lost.
 //!
 //! # Limits
-//! Reading takes what reading logs and snapshots takes, about 25 to 75 bytes a block. One pass over the index claims.
+//! Opening takes the time to read logs and snapshots, about 25 to 75 bytes a block, and one pass over the index.
 //!
 //! # Example
-//! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks. The
-//! third has not: it was away, and is empty now.
+//! Three disks, generations 8, 7 and 5. The second has commit 8 in its log: the power failed between two superblocks.
+//! The third has not: it was away, and is empty now.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ use crate::random::{random_u64, random_u128};
 use crate::recover::{self, Found, Label, ReplayError, Source};
 use crate::sync::lock;
 
-/// Generation of a cache that was just made.
+/// Generation of a new cache.
 const FIRST_GENERATION: u64 = 1;
 
 /// Labels `sources` as the disks of a new cache.
@@ -64,7 +64,7 @@ pub(crate) async fn create(
     make(host, handles, shard, options, config, random_u64(), sources).await.map(|_| ())
 }
 
-/// As [`create`]; what was made could be used as it is. `key_seed` decides which index shard a key belongs to.
+/// Creates a cache as [`create`] does, and returns it. `key_seed` decides which index shard a key belongs to.
 pub(crate) async fn make(
     host: &HostParts,
     handles: Vec<Handle>,
@@ -78,21 +78,24 @@ pub(crate) async fn make(
     if !slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&slab_bytes) {
         return Err(CacheError::Geometry("slabs are a power of two from 1 to 32 MiB"));
     }
+
     let devices = prepare_all(host, shard, sources)?;
     let sector_bytes = devices.iter().map(|device| device.info.offset_align_bytes).max().unwrap_or(512).max(512);
     let mut counts = Vec::new();
     for device in &devices {
-        // All are looked at before any is written.
+        // Check all disks before writing to any.
         if !options.force {
             label::check_empty(host, shard, device).await?;
         }
         counts.push(label::slabs_that_fit(device, slab_bytes)?);
     }
+
     let cipher = options.encryption_key.as_ref().map(Cipher::new);
     let key_check = cipher.as_ref().map_or([0; 32], Cipher::key_check);
     let geometry = Geometry { slab_bytes, sector_bytes };
     let identity = CacheIdentity { guid: random_u128(), key_seed, key_check, geometry };
     let engine = Engine::empty(config, identity, host.clone(), handles, FIRST_GENERATION - 1, 0)?;
+
     let mut first = 0;
     let mut disks = Vec::new();
     for ((number, device), count) in (0_u16..).zip(devices).zip(counts) {
@@ -105,6 +108,7 @@ pub(crate) async fn make(
         let identity = DiskIdentity { number, guid, path: device.source.path.clone() };
         disks.push(Arc::new(engine.make_disk(identity, device, log)));
     }
+
     for (number, disk) in (0_u16..).zip(disks) {
         if !engine.wipe(shard, &disk).await {
             let (path, error) = (disk.identity.path.clone(), std::io::Error::other(disk.why()));
@@ -143,19 +147,18 @@ fn prepare_all(host: &HostParts, shard: &Shard, sources: &[DiskSource]) -> Resul
     Ok(devices)
 }
 
-/// A device with its superblock.
+/// A device and its superblock.
 struct Labelled {
     device: Prepared,
     block: Superblock,
-    /// Which slot the superblock was in.
+    /// The slot of that superblock.
     slot: usize,
-    /// What is wrong with the other slot.
+    /// What is wrong with the other slot, if anything.
     damage: Option<String>,
     is_current: bool,
 }
 
-/// Opens the cache that `sources` are the disks of. `writes`: whether it will be used; otherwise it is only looked at, and
-/// nothing is written.
+/// Opens the cache that `sources` belong to. If `writes` is false, the cache is only inspected, and nothing is written.
 pub(crate) async fn open(
     config: CacheConfig,
     host: HostParts,
@@ -170,24 +173,27 @@ pub(crate) async fn open(
     let Some(newest) = newest else { return Err(CacheError::NoDisks) };
     check_key(&config, &newest)?;
     check_members(&labelled, &newest, &mut absent)?;
+
     for disk in &mut labelled {
         disk.is_current = disk.block.generation == target || {
             let source = Source { shard, file: &disk.device.file, class: host.classes.checkpoint };
             recover::has_commit(source, &disk.block, target).await.unwrap_or(false)
         };
     }
+
     let identity = CacheIdentity {
         guid: newest.cache_guid,
         key_seed: newest.key_seed,
         key_check: newest.key_check,
         geometry: Geometry { slab_bytes: newest.slab_bytes, sector_bytes: newest.sector_bytes },
     };
+
     let engine = Engine::empty(config, identity, host, handles, target, newest.next_slab)?;
     *lock(&engine.members) = newest.members.clone();
     let unused = |error: &CacheError| format!("the cache is opened without a disk: {error}");
     *lock(&engine.findings) = absent.iter().map(unused).collect();
     engine.index.set_now(newest.now_tick);
-    // The current ones first: what they know counts.
+    // Current disks first: their entries win.
     labelled.sort_by_key(|disk| !disk.is_current);
     let capacity = labelled.iter().flat_map(|disk| &disk.block.ranges).map(|range| u64::from(range.count)).sum::<u64>();
     engine.index.set_capacity(capacity * u64::from(newest.slab_bytes));
@@ -198,7 +204,7 @@ pub(crate) async fn open(
     Ok(engine)
 }
 
-/// The disks that can be used, and what is wrong with the others.
+/// Reads all superblocks. Returns the usable disks, and why each other one is not.
 async fn read_labels(
     host: &HostParts,
     shard: &Shard,
@@ -212,6 +218,7 @@ async fn read_labels(
     if sources.len() > host.disks.len() {
         return Err(CacheError::TooManyDisks);
     }
+
     for (at, (slot, source)) in host.disks.clone().zip(sources).enumerate() {
         let device = match label::prepare(host, shard, source, slot) {
             Ok(device) => device,
@@ -230,7 +237,7 @@ async fn read_labels(
                 return Err(CacheError::NotACache { path, what: format!("it holds {}", SlotError::Foreign) });
             }
             Ok(Label::Not(SlotError::Empty)) => {
-                // New, in the place of one that was lost.
+                // A new disk in place of a lost one.
                 absent.push(CacheError::NotACache { path, what: "it is empty".to_owned() });
                 continue;
             }
@@ -243,6 +250,7 @@ async fn read_labels(
                 continue;
             }
         };
+
         if labelled.iter().any(|other| other.block.disk_guid == block.disk_guid) {
             return Err(CacheError::Twice { path });
         }
@@ -250,26 +258,29 @@ async fn read_labels(
             let (found, expected) = (block.cache_guid, first.block.cache_guid);
             return Err(CacheError::OtherCache { path, found, expected });
         }
+
         let has_bytes = device.info.len_bytes;
         let needs_bytes = block.ranges.iter().map(|range| end_of(range, block.slab_bytes)).max().unwrap_or(0);
         if has_bytes < needs_bytes {
             absent.push(CacheError::Shrunk { path, has_bytes, needs_bytes });
             continue;
         }
+
         if let Err(error) = label::check_sectors(&device, block.sector_bytes) {
             absent.push(error);
             continue;
         }
         labelled.push(Labelled { device, block: *block, slot, damage, is_current: false });
     }
+
     if labelled.is_empty() {
         return Err(absent.into_iter().next().unwrap_or(CacheError::NoDisks));
     }
     Ok((labelled, absent))
 }
 
-/// Whether all are disks of the cache. A blank one may stand in the place of one that is missing; where none is, it is named
-/// by mistake.
+/// Checks that all disks are members of the cache. A blank disk may replace a missing member; if none is missing, it
+/// was named by mistake.
 fn check_members(labelled: &[Labelled], newest: &Superblock, absent: &mut Vec<CacheError>) -> Result<(), CacheError> {
     let is_member = |disk: &&Labelled| newest.members.iter().any(|member| member.guid == disk.block.disk_guid);
     if let Some(stranger) = labelled.iter().find(|disk| !is_member(disk)) {
@@ -299,11 +310,12 @@ fn check_key(config: &CacheConfig, block: &Superblock) -> Result<(), CacheError>
 }
 
 impl Engine {
-    /// Index, allocator and disks from what was read.
+    /// Builds index, allocator and disks from what the disks hold.
     async fn load(&self, shard: &Shard, labelled: Vec<Labelled>, target: u64, writes: bool) -> Result<(), CacheError> {
         let mut other: HashMap<KeyHash, Vec<Entry>> = HashMap::new();
         let mut rejected: Vec<(KeyHash, Entry)> = Vec::new();
         let mut loaded: Vec<(Labelled, Result<FoundLog, ReplayError>)> = Vec::new();
+
         for disk in labelled {
             self.tell_damage(&disk, target);
             self.add_slabs_of(&disk.block);
@@ -321,6 +333,7 @@ impl Engine {
             }
             loaded.push((disk, found));
         }
+
         for (_, found) in &loaded {
             let Ok(found) = found else { continue };
             self.claim_metadata(found.slabs.iter().chain(found.snapshot.iter().flat_map(|snapshot| &snapshot.slabs)));
@@ -329,12 +342,12 @@ impl Engine {
         for (disk, found) in loaded {
             self.take_in(disk, found, writes, &mut other).await?;
         }
-        // Or the next opening would find them again.
+        // Log the removals, or the next opening would find these entries again.
         rejected.iter().for_each(|(hash, entry)| self.note_remove(hash, entry));
         if self.all_disks().is_empty() { Err(CacheError::AllFailed) } else { Ok(()) }
     }
 
-    /// Says aloud that a superblock is damaged.
+    /// Adds a finding if a superblock of the disk is damaged.
     fn tell_damage(&self, disk: &Labelled, target: u64) {
         let Some(what) = &disk.damage else { return };
         let (path, generation) = (disk.device.source.path.display(), disk.block.generation);
@@ -345,14 +358,15 @@ impl Engine {
         lock(&self.findings).push(finding);
     }
 
-    /// One record of a current disk.
+    /// Applies one record of a current disk to the index.
     fn apply(&self, record: &Record, other: &mut HashMap<KeyHash, Vec<Entry>>) {
         match record {
             Record::Put { hash, entry } => {
                 if let Some(displaced) = self.index.restore(*hash, *entry)
                     && self.disk_of(&displaced) != self.disk_of(entry)
                 {
-                    // This disk will say that its own is gone, or else the other one will have done so.
+                    // If the key left this disk later, this disk's log removes the entry again and the displaced one
+                    // returns. If it came here, the other disk's log would have removed the displaced one already.
                     other.entry(*hash).or_default().push(displaced);
                 }
             }
@@ -374,7 +388,7 @@ impl Engine {
         self.place(entry.extent.slab).map(|(disk, _)| disk)
     }
 
-    /// Forgets what was loaded of a disk whose metadata is damaged; what it had taken the place of is back.
+    /// Removes the entries of a disk whose metadata is damaged. Entries of other disks that they displaced return.
     async fn unload(&self, number: u16, other: &mut HashMap<KeyHash, Vec<Entry>>) {
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
@@ -393,7 +407,7 @@ impl Engine {
         }
     }
 
-    /// Tells the allocator what is in use.
+    /// Claims the space of all entries in the allocator; drops entries whose place is taken.
     async fn claim_all(&self, rejected: &mut Vec<(KeyHash, Entry)>) {
         let mut cursor = Cursor::default();
         while !cursor.is_done() {
@@ -414,7 +428,7 @@ impl Engine {
         });
     }
 
-    /// The disk is one of the cache's from now on.
+    /// Adds a disk to the engine, with the log found or, if that cannot be used, a new one.
     async fn take_in(
         &self,
         disk: Labelled,
@@ -429,6 +443,7 @@ impl Engine {
         let mut real = || self.metadata_slab(number);
         let mut none = || Some((SlabId(SlabId::END), 0));
         let take: &mut dyn FnMut() -> Option<(SlabId, u64)> = if writes { &mut real } else { &mut none };
+
         let log = match found {
             Ok(found) => DiskLog::reopen(self.shape(guid), found, take).ok(),
             Err(_) => DiskLog::new(self.shape(guid), take).ok(),
@@ -437,6 +452,7 @@ impl Engine {
             Some(log) => log,
             None => self.empty_disk(&block, &path, other).await?,
         };
+
         let identity = DiskIdentity { number, guid, path };
         let disk = self.make_disk(identity, device, log);
         disk.label_slot.store(slot, Relaxed);
@@ -450,7 +466,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A disk that has no slab left for a log is of no use as it is: it begins anew, without its blocks.
+    /// Empties a disk that has no free slab for its log, and returns a new log: the disk begins anew, without its
+    /// blocks.
     async fn empty_disk(
         &self,
         block: &Superblock,
@@ -464,9 +481,9 @@ impl Engine {
         self.new_log(block.disk, block.disk_guid, path)
     }
 
-    /// From now on it is used.
+    /// Prepares an engine that was loaded for writing.
     fn begin_life(&self, sources: usize) {
-        // Logs may hold commits of checkpoints that an earlier life has not finished: this one's have other numbers.
+        // Logs may hold commits of checkpoints that an earlier run did not finish. This run's must have other numbers.
         let skip = 1 + (random_u64() & 0xffff);
         self.attempts.fetch_add(skip, Relaxed);
         let used = self.host.disks.start + sources as u16;

@@ -1,18 +1,18 @@
-//! Buffers that are read into again.
+//! Reuses read buffers.
 //!
 //! # Why
-//! A hit on a fast disk takes 2 microseconds of a processor. Asking for 8 KiB of aligned memory, having it filled with
-//! zeros and giving it back would be a fifth of that; and memory that was used a moment ago is still in the processor's
-//! cache.
+//! A hit on a fast disk takes 2 microseconds of CPU time. Allocating, zeroing and freeing 8 KiB of aligned memory
+//! would be a fifth of that; and memory used a moment ago is still in the CPU's cache.
 //!
 //! # How it works
-//! A [`BufferPool`] has [`SHELVES`] shelves; the length of a buffer says which is its own. A shelf holds buffers of one
-//! length, at most [`SHELF_BYTES`] of them; one of another length clears it. A block that was read keeps a [`Pooled`]
-//! buffer, which goes back when the last reference to it does, from whatever thread.
+//! A [`BufferPool`] has [`SHELVES`] shelves; the length of a buffer decides on which it lies. A shelf holds buffers of
+//! one length, at most [`SHELF_BYTES`] of them; a buffer of another length replaces them all. A block that was read
+//! keeps a [`Pooled`] buffer, which returns when the last reference to it is dropped, on any thread.
 //!
 //! # Limits
-//! What is taken holds the bytes of an earlier read: only for reads that are used when they came back whole, never for
-//! writes, whose padding must be zeros. Long buffers are not kept: there, zeros cost little beside the read.
+//! A buffer taken holds the bytes of an earlier read. Use it only for reads, and its contents only if the read was
+//! complete; never for writes, whose padding must be zeros. Long buffers are not kept: beside their read, zeroing
+//! costs little.
 //!
 //! # Example
 //! Blocks of 8 KiB from 64 tasks: after the first 64 reads nothing is allocated any more, and the pool keeps at most
@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex};
 use crate::sync::lock;
 use plimsoll::buffer::{AlignedBuf, BufferError};
 
-/// A power of two, and more than the lengths that are in use at a time.
+/// Number of shelves: a power of two, and more than the lengths in use at a time.
 const SHELVES: usize = 16;
 
-/// Kept on each shelf at the most, in bytes.
+/// Most bytes kept on each shelf.
 const SHELF_BYTES: usize = 1 << 20;
 
-/// A buffer is kept if it is no longer, in bytes.
+/// The longest buffer that is kept, in bytes.
 const LONGEST_BYTES: usize = 64 << 10;
 
 /// Buffers of one length.
@@ -40,24 +40,25 @@ struct Shelf {
     buffers: Vec<AlignedBuf>,
 }
 
-/// See the module's documentation.
+/// Buffers to read into, by length.
 #[derive(Default)]
 pub(crate) struct BufferPool {
     shelves: [Mutex<Shelf>; SHELVES],
 }
 
 impl BufferPool {
-    /// Lengths are whole sectors: powers of two have shelves of their own, and what is three times one has too.
+    /// Returns the shelf of a length. Powers of two sectors, and three times powers of two, each have a shelf of their
+    /// own.
     fn shelf(&self, len_bytes: usize) -> &Mutex<Shelf> {
         let sectors = (len_bytes / 512).max(1);
         let halvings = sectors.trailing_zeros() as usize;
         &self.shelves[(halvings + 8 * (sectors >> halvings >> 1)) % SHELVES]
     }
 
-    /// `len_bytes` bytes, of any contents.
+    /// Returns a buffer of `len_bytes` bytes with arbitrary contents.
     ///
     /// # Errors
-    /// When there is no memory.
+    /// When memory is exhausted.
     pub(crate) fn take(&self, len_bytes: usize) -> Result<AlignedBuf, BufferError> {
         let mut shelf = lock(self.shelf(len_bytes));
         let kept = if shelf.len_bytes == len_bytes { shelf.buffers.pop() } else { None };
@@ -81,7 +82,7 @@ impl BufferPool {
     }
 }
 
-/// A buffer that goes back to its pool, if it has one.
+/// A buffer that returns to its pool, if it has one, when dropped.
 pub(crate) struct Pooled {
     buffer: AlignedBuf,
     pool: Option<Arc<BufferPool>>,

@@ -1,10 +1,10 @@
-//! Two futures, and whichever ends first.
+//! Combines futures: the first of two to end, or all of several.
 //!
 //! # Why
-//! A hit has a deadline. Dropping the loser is what cancels a read that is still queued.
+//! A hit has a deadline. If it passes, the read's future is dropped, which cancels a read that is still queued.
 //!
 //! # Limits
-//! The first one is asked first: where both are ready, it wins.
+//! `race` polls its first future first: if both are ready, that one wins.
 //!
 //! # Example
 //! `race(read, shard.sleep(deadline)).await` is `None` when the read took too long.
@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-/// What `first` gives, or `None` when `limit` ends before it.
+/// Returns the output of `first`, or `None` if `limit` ends before it.
 pub(crate) async fn race<T>(first: impl Future<Output = T>, limit: impl Future<Output = ()>) -> Option<T> {
     let (mut first, mut limit) = (pin!(first), pin!(limit));
     std::future::poll_fn(|context| {
@@ -25,7 +25,7 @@ pub(crate) async fn race<T>(first: impl Future<Output = T>, limit: impl Future<O
     .await
 }
 
-/// Lets the other tasks of the shard have a turn.
+/// Lets the other tasks of the shard run once.
 pub(crate) async fn yield_now() {
     let mut has_yielded = false;
     std::future::poll_fn(|context| {
@@ -38,7 +38,7 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// All of `futures` together, and what they gave, in their order.
+/// Runs `futures` concurrently. Returns their outputs, in their order.
 pub(crate) async fn all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut under_way: Vec<_> = futures.into_iter().map(|future| (Some(Box::pin(future)), None)).collect();
     std::future::poll_fn(|context| {

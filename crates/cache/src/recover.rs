@@ -1,23 +1,23 @@
-//! Reading what a disk says of itself: superblocks, then snapshot and log up to a checkpoint.
+//! Reads a disk's metadata: superblocks, then snapshot and log up to a checkpoint.
 //!
 //! # Why
-//! Opening a cache, taking back a disk that had left, and looking at a cache offline all read the same things. They are
-//! read here, and nothing is changed.
+//! Opening a cache, readmitting a disk and inspecting a cache offline all read the same metadata. They are read here,
+//! and nothing is changed.
 //!
 //! # How it works
-//! [`read_superblock`] takes the newer of the two slots that is right; after a checkpoint that was acknowledged both are of
-//! it, so one that is damaged brings nothing back. [`replay`] follows the snapshot to its end and the
-//! log to the commit of the wanted checkpoint, and gives every record to its caller, those of one key in their order; half
-//! a million are sorted by key first, so that the index is not visited all over for each. What lies behind that commit
-//! was never promised and is not looked at.
+//! [`read_superblock`] takes the newer of the two valid slots. After a completed checkpoint both slots hold that
+//! checkpoint, so damage to one brings no older state back. [`replay`] reads the snapshot to its end and the log to
+//! the commit of the wanted checkpoint, and passes every record to its caller, those of one key in their order. Half a
+//! million records at a time are sorted by key first, which keeps accesses to the index local. What follows the commit
+//! was never promised and is not read.
 //!
 //! # Limits
 //! One disk is read from front to back, 2 MiB at a time; sorting takes 20 MB of memory.
 //!
 //! # Example
-//! Of three disks two say generation 8 and one says 7: 8 is wanted. The third's log is asked with [`has_commit`] whether it
-//! has commit 8: after a crash between superblocks it does; that of a disk that failed before does not, and then nothing
-//! that it says counts.
+//! Of three disks two are at generation 8 and one is at 7: 8 is wanted. [`has_commit`] looks for commit 8 in the third
+//! disk's log. After a crash between superblocks the commit is there. If the disk failed before, it is not, and none
+//! of the disk's metadata counts.
 
 use std::io;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::format::{
 use crate::key::KeyHash;
 use crate::log::{FoundLog, Snapshot};
 
-/// Read at a time, in bytes.
+/// Bytes read at a time.
 const WINDOW_BYTES: u32 = 2 * MAX_CHUNK_BYTES;
 
-/// A read that fails, or of which nothing can be made, is tried so often.
+/// Attempts at a read that fails or returns invalid data.
 const READ_ATTEMPTS: u32 = 3;
 
 /// A disk to read from.
@@ -47,10 +47,10 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// `len_bytes` bytes at `offset`.
+    /// Reads `len_bytes` bytes at `offset`.
     ///
     /// # Errors
-    /// What the system said, or that the disk ends before.
+    /// The system's error, or that the disk ends too early.
     pub(crate) async fn read(&self, offset: u64, len_bytes: u32) -> io::Result<AlignedBuf> {
         let mut buffer = AlignedBuf::new(len_bytes as usize)?;
         let mut attempt = 1;
@@ -59,7 +59,7 @@ impl Source<'_> {
             (result, buffer) = self.shard.read_at(self.file, self.class, offset, buffer).await;
             match result {
                 Ok(read) if read == len_bytes as usize => return Ok(buffer),
-                // A whole disk may depend on it.
+                // Try again: a whole disk may depend on this read.
                 _ if attempt < READ_ATTEMPTS => attempt += 1,
                 Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) => return Err(error),
@@ -68,24 +68,24 @@ impl Source<'_> {
     }
 }
 
-/// What the superblock slots of a disk say.
+/// The content of a disk's superblock slots.
 pub(crate) enum Label {
-    /// A cache's.
+    /// A cache's superblock.
     Ours(Found),
-    /// None is right; the more telling of the two reasons.
+    /// Neither slot is valid; the more telling of the two reasons.
     Not(SlotError),
 }
 
-/// The newest superblock of a disk that is right.
+/// The newest valid superblock of a disk.
 pub(crate) struct Found {
     pub(crate) block: Box<Superblock>,
-    /// Which slot it is in: the next superblock goes to the other one first.
+    /// Its slot: the next superblock goes to the other one first.
     pub(crate) slot: usize,
-    /// What is wrong with the other slot, where a superblock should be.
+    /// What is wrong with the other slot, if it should hold a superblock.
     pub(crate) damage: Option<String>,
 }
 
-/// The newest superblock that is right. One that is not is read again: it may have been damaged on its way only.
+/// Reads the newest valid superblock. An invalid one is read again: it may have been damaged in transfer only.
 ///
 /// # Errors
 /// When the disk cannot be read.
@@ -116,13 +116,13 @@ pub(crate) async fn read_superblock(source: Source<'_>) -> io::Result<Label> {
         }
     }
 
-    // A newer program may have written one slot only.
+    // Refuse even if the other slot is valid: a newer program may have written one slot only.
     if let SlotError::Version { .. } = why {
         return Ok(Label::Not(why));
     }
     match (best, failed) {
         (Some((block, slot)), _) => Ok(Label::Ours(Found { block: Box::new(block), slot, damage })),
-        // What cannot be read may be anything.
+        // An unreadable slot may hold anything.
         (None, Some(error)) => Err(error),
         (None, None) => Ok(Label::Not(why)),
     }
@@ -153,9 +153,9 @@ fn weight(error: SlotError) -> u8 {
 #[derive(Debug)]
 pub(crate) enum ReplayError {
     Io(io::Error),
-    /// What was expected is not there.
+    /// Expected data is not there.
     Damaged(&'static str),
-    /// It was away when checkpoint `wanted` was made.
+    /// The disk was away when checkpoint `wanted` was made.
     Missed {
         last: u64,
         wanted: u64,
@@ -180,7 +180,7 @@ impl From<io::Error> for ReplayError {
     }
 }
 
-/// Reads one stream, chunk by chunk.
+/// Reads a stream, chunk by chunk.
 struct Reader<'a> {
     source: Source<'a>,
     block: &'a Superblock,
@@ -188,7 +188,7 @@ struct Reader<'a> {
     slabs: Vec<SlabId>,
     len_bytes: u64,
     window: Option<AlignedBuf>,
-    /// Where in the slab the window begins.
+    /// Offset of the window in its slab.
     window_bytes: u32,
 }
 
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         Reader { source, block, at, slabs: vec![at.slab], len_bytes: 0, window: None, window_bytes: 0 }
     }
 
-    /// Where the present place is on the disk.
+    /// Returns the position of the next chunk on the disk, in bytes.
     fn offset(&self) -> Option<u64> {
         self.slab_begin(self.at.slab).map(|begin| begin + u64::from(self.at.offset_bytes))
     }
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         Some(range.offset_bytes + u64::from(slab.0 - range.first.0) * u64::from(self.block.slab_bytes))
     }
 
-    /// The next chunk; `None` where the stream ends.
+    /// Returns the records of the next chunk, or `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<Vec<Record>>, ReplayError> {
         let expect = Expect {
             disk_guid: self.block.disk_guid,
@@ -216,6 +216,7 @@ impl<'a> Reader<'a> {
             chunk: self.at.chunk,
             sector_bytes: self.block.sector_bytes,
         };
+
         let mut need_bytes = self.block.sector_bytes;
         let mut attempt = 1;
         loop {
@@ -223,13 +224,14 @@ impl<'a> Reader<'a> {
             if need_bytes > room {
                 return Ok(None);
             }
+
             self.fill(need_bytes).await?;
             let from = (self.at.offset_bytes - self.window_bytes) as usize;
             let bytes = self.window.as_deref().and_then(|window| window.get(from..)).unwrap_or_default();
             match format::decode_chunk(bytes, &expect) {
                 Ok(chunk) => return Ok(Some(self.go_on(chunk))),
                 Err(ChunkEnd::ShortRead { need_bytes: more }) => need_bytes = more.max(need_bytes + 1),
-                // It may have been damaged on its way only, and a whole disk may depend on it.
+                // The chunk may have been damaged in transfer only, and a whole disk may depend on it.
                 Err(ChunkEnd::NotOne | ChunkEnd::Damaged) if attempt < READ_ATTEMPTS => {
                     attempt += 1;
                     need_bytes = self.block.sector_bytes;
@@ -240,7 +242,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Makes sure that the window has `need_bytes` from the present place on.
+    /// Fills the window if it has fewer than `need_bytes` from the next chunk on.
     async fn fill(&mut self, need_bytes: u32) -> Result<(), ReplayError> {
         let end = self.at.offset_bytes + need_bytes;
         let has_end = self.window.as_ref().map(|window| self.window_bytes + window.len() as u32);
@@ -269,7 +271,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the log of a disk goes on to the commit of checkpoint `generation`.
+/// Returns whether the log of a disk reaches the commit of checkpoint `generation`.
 ///
 /// # Errors
 /// When the disk cannot be read.
@@ -287,11 +289,11 @@ fn is_commit(record: &Record, wanted: u64) -> bool {
     matches!(record, Record::Commit { generation, .. } if *generation == wanted)
 }
 
-/// So many records are put in order together: 20 MB of memory.
+/// Records sorted together: they take 20 MB of memory.
 const BATCH_RECORDS: usize = 1 << 19;
 
-/// Records of blocks on their way to the index. Only those of one key need to keep their order; in the order of their
-/// hashes they go to one part of the index after another, instead of to another place in memory each.
+/// Records of blocks on their way to the index. Sorted by hash, they visit one part of the index after another,
+/// instead of a random place for each. Records of one key keep their order.
 struct Batch<'a> {
     records: Vec<Record>,
     apply: &'a mut dyn FnMut(&Record),
@@ -301,12 +303,12 @@ impl Batch<'_> {
     fn push(&mut self, record: Record) {
         match record {
             Record::Put { .. } | Record::Remove { .. } => self.records.push(record),
-            // What is not about a block is not about the index.
+            // Other records do not touch the index: order does not matter.
             record => (self.apply)(&record),
         }
     }
 
-    /// When there are many.
+    /// Applies the records if there are many.
     fn relieve(&mut self) {
         if self.records.len() >= BATCH_RECORDS {
             self.empty();
@@ -319,18 +321,18 @@ impl Batch<'_> {
             | Record::Remove { hash: KeyHash([first @ .., _, _]), .. } => u64::from_be_bytes(*first),
             _ => 0,
         };
-        // Stable: records of one key stay in their order.
+        // A stable sort: records of one key keep their order.
         self.records.sort_by_key(first_bytes);
         self.records.iter().for_each(&mut *self.apply);
         self.records.clear();
     }
 }
 
-/// Gives everything that the disk knew at checkpoint `generation` to `apply`: what is about one key in its order, and
-/// what is about none in its own.
+/// Passes every record up to checkpoint `generation` to `apply`. Records of one key come in their order, and so do
+/// those without a key.
 ///
 /// # Errors
-/// When the disk cannot be read, or its streams end before they should.
+/// When the disk cannot be read, or a stream ends too early.
 pub(crate) async fn replay(
     source: Source<'_>,
     block: &Superblock,
@@ -339,6 +341,7 @@ pub(crate) async fn replay(
 ) -> Result<FoundLog, ReplayError> {
     let mut batch = Batch { records: Vec::new(), apply };
     let mut snapshot = None;
+
     if let Some(head) = block.snapshot {
         let mut reader = Reader::new(source, block, head);
         let mut is_whole = false;
@@ -350,6 +353,7 @@ pub(crate) async fn replay(
         }
         snapshot = Some(Snapshot { head, slabs: reader.slabs });
     }
+
     let mut reader = Reader::new(source, block, block.log);
     loop {
         let records = reader.next().await?.ok_or(ReplayError::Damaged("the log ends before its last checkpoint"))?;
@@ -361,6 +365,7 @@ pub(crate) async fn replay(
         batch.relieve();
     }
     batch.empty();
+
     let end_offset = reader.offset().ok_or(ReplayError::Damaged("the log ends in a slab that is not on the disk"))?;
     Ok(FoundLog {
         head: block.log,

@@ -1,23 +1,23 @@
-//! Writing metadata: the log of each disk by a scribe of its own, and each operation within a time.
+//! Writes metadata: each disk's log by a scribe of its own, each operation within a deadline.
 //!
 //! # Why
-//! Whoever waits for all disks waits for the one that hangs. And a disk that is given up for one error of the moment has
-//! lost all its blocks.
+//! A task that waits for all disks waits for the one that hangs. And a disk that is dropped for a single passing error
+//! loses all its blocks.
 //!
 //! # How it works
-//! A disk has one scribe at most: a task that writes the chunks of its log as they are sealed, and tells whoever asked when
-//! all is written that was sealed until then. What fails is written again after 1, 10, 100 and 1000 ms, as long as the disk
-//! takes metadata: the fourth fault in a row makes it read-only (`health`), so the last pause is for faults of the machine,
-//! and for disks that write well elsewhere. A chunk and a superblock are the same when they are written twice. An operation
-//! that takes longer than [`DEADLINE`] is not waited for any more: the disk has failed. It may still land, which is why a
-//! disk is taken back only when nothing is under way ([`CacheDisk::is_busy`]).
+//! A disk has at most one scribe: a task that writes the chunks of its log as they are sealed, and answers its waiters
+//! when everything sealed until then is written. A write that fails is repeated after 1, 10, 100 and 1000 ms, as long
+//! as the disk takes metadata. The fourth fault in a row makes the disk read-only (`health`), so the last pause is for
+//! faults of the machine, and for disks that write well elsewhere. Writing a chunk or a superblock twice does no harm.
+//! After [`DEADLINE`] an operation is abandoned and the disk has failed. The operation may still complete, so a disk
+//! is readmitted only when none is in flight ([`CacheDisk::is_busy`]).
 //!
 //! # Limits
-//! A flush that failed for good is not repeated: nobody knows what a second one would say of the first one's data.
+//! A flush that failed for good is not repeated: a second one would not tell whether the first one's data are durable.
 //!
 //! # Example
-//! One of three disks hangs. After 10 s its log write is given up, the checkpoint is made on the other two, and the disk's
-//! blocks are forgotten. When it answers again, it is taken back as an empty one.
+//! One of three disks hangs. After 10 s its log write is abandoned, the checkpoint is made on the other two, and the
+//! disk's blocks are forgotten. When the disk answers again, it is readmitted empty.
 
 use std::io;
 use std::sync::Arc;
@@ -36,16 +36,17 @@ use crate::race::race;
 use crate::stats::{DiskHealth, IoKind};
 use crate::sync::lock;
 
-/// How long an operation on metadata may take: longer than a slow disk needs for 1 MiB, and shorter than the 30 s after
-/// which the kernel gives up a command.
+/// Longest time for an operation on metadata: more than a slow disk needs for 1 MiB, less than the 30 s after which the
+/// kernel gives up a command.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Pauses before an operation is tried again.
+/// Pauses between the attempts at an operation.
 const PAUSES: [Duration; 4] =
     [Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100), Duration::from_millis(1000)];
 
 impl Engine {
-    /// Has the log of a disk written up to what is sealed now. Whether it was; dropping the answer stops nothing.
+    /// Has the disk's scribe write everything sealed until now. The receiver gets whether it was written. If the
+    /// receiver is dropped, the write continues.
     pub(crate) fn start_log(self: &Arc<Engine>, shard: &Shard, disk: &Arc<CacheDisk>) -> oneshot::Receiver<bool> {
         let (answer, answered) = oneshot::channel();
         if disk.desk.ask(answer) {
@@ -61,7 +62,7 @@ impl Engine {
             let end = self.write_sealed(shard, disk, sealed).await;
             let is_written = self.judge_metadata(disk, &end) && disk.takes_metadata();
             for waiter in waiters {
-                // The one who asked may be gone.
+                // The caller may have dropped its future.
                 let _ = waiter.send(is_written);
             }
         }
@@ -70,7 +71,7 @@ impl Engine {
     /// Writes chunks of a log or a snapshot.
     ///
     /// # Errors
-    /// What the system said last, or that it took too long.
+    /// The system's last error, or that the write took too long.
     pub(crate) async fn write_sealed(
         &self,
         shard: &Shard,
@@ -83,7 +84,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset`, again where it fails and the disk still takes metadata.
+    /// Writes `bytes` at `offset`. Repeats a write that fails, as long as the disk takes metadata.
     ///
     /// # Errors
     /// As [`Engine::write_sealed`].
@@ -125,7 +126,7 @@ impl Engine {
         self.flush(shard, disk).await
     }
 
-    /// Empties the device's own cache. Whether it did.
+    /// Flushes the device's write cache. Returns whether it did.
     pub(crate) async fn flush(&self, shard: &Shard, disk: &Arc<CacheDisk>) -> bool {
         let mut pauses = PAUSES.into_iter();
         loop {
@@ -141,9 +142,8 @@ impl Engine {
         }
     }
 
-    /// A disk that does not take its metadata is of no use: what it has cannot be trusted after a crash.
-    ///
-    /// One that only takes no writes still serves what it has.
+    /// Fails a disk that does not take its metadata: what it holds cannot be trusted after a crash. A read-only disk
+    /// stays as it is, and serves its hits. Returns whether the write succeeded.
     pub(crate) fn judge_metadata<T>(&self, disk: &CacheDisk, end: &io::Result<T>) -> bool {
         if let Err(error) = end
             && disk.health() != DiskHealth::ReadOnly
@@ -161,11 +161,11 @@ fn copy_of(bytes: &[u8]) -> io::Result<AlignedBuf> {
     Ok(buffer)
 }
 
-/// What `operation` gives, or an error if that takes too long; it goes on then.
+/// Runs `operation`. If it takes too long, returns an error and lets it continue.
 async fn in_time(shard: &Shard, operation: impl Future<Output = io::Result<()>> + 'static) -> io::Result<()> {
     let (answer, answered) = oneshot::channel();
     let work = async move {
-        // Nobody waits for it any more, if it took too long.
+        // The receiver is gone if the operation took too long.
         let _ = answer.send(operation.await);
     };
     shard.spawn(work).detach();

@@ -1,21 +1,21 @@
-//! Snapshots: the log of a disk begins anew when replaying it would take too long.
+//! Snapshots: let a disk's log be cut when its replay would take too long.
 //!
 //! # Why
 //! A log that is never cut grows for ever, and recovery with it. Writing the whole index at every checkpoint would be
-//! gigabytes a minute. So the index is written when the log has become longer than it.
+//! gigabytes a minute. So the index is written only when the log has become longer than it.
 //!
 //! # How it works
-//! All disks at once, in one pass over the index that runs beside everything else: each disk's log moves to a fresh slab
-//! (`DiskLog::begin_snapshot`), every entry goes to the snapshot of the disk its block is on, chunks are written as they fill, in the
-//! class of checkpoints. The next checkpoint names the new snapshots. Entries that change during the pass are in
-//! the log as well, and the log is replayed after the snapshot.
+//! All disks are written in one pass over the index, beside all other I/O. Each disk's log moves to a fresh slab
+//! (`DiskLog::begin_snapshot`), every entry goes to the snapshot of its block's disk, and chunks are written as they
+//! fill, in the class of checkpoints. The next checkpoint names the new snapshots. Entries that change during the pass
+//! are also in the log, which is replayed after the snapshot.
 //!
 //! # Limits
-//! Costs the index's size in writes each time the log has grown by twice that: every record is written about 1.5 times.
+//! Writes the whole index each time the log has grown by twice its size: every record is written about 1.5 times.
 //!
 //! # Example
-//! 10 million blocks are 250 MB of snapshot; at 92,000 inserts a second (each with an eviction, 44 bytes) the log is twice
-//! as long after two minutes.
+//! 10 million blocks are 250 MB of snapshot; at 92,000 inserts a second (each with an eviction, 44 bytes) the log is
+//! twice as long after two minutes.
 
 use std::io;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::log::{Snapshot, Stream};
 use crate::race::yield_now;
 use crate::sync::{lock, read, write};
 
-/// Logs shorter than this are never worth a snapshot.
+/// Shortest log that is worth a snapshot.
 const MIN_LOG_BYTES: u64 = 4 << 20;
 
-/// A disk's snapshot while it is written.
+/// A disk's snapshot as it is written.
 struct Growing {
     disk: Arc<CacheDisk>,
     stream: Stream,
@@ -44,23 +44,25 @@ struct Growing {
 }
 
 impl Engine {
-    /// Begins snapshots where a log has become long and none is being written.
+    /// Starts to write snapshots if a log has become long and none is being written.
     pub(crate) fn start_snapshot(self: &Arc<Engine>, shard: &Shard) {
         let disks = self.all_disks();
         let parts = disks.len().max(1) as u64;
         let limit =
             (2 * MAX_RECORD_BYTES as u64 * self.index.blocks() / parts).max(MIN_LOG_BYTES.min(self.log_limit()));
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
+
         let is_long = |disk: &Arc<CacheDisk>| {
             disk.takes_metadata() && {
                 let log = lock(&disk.log);
-                // Every opening begins a slab, so a log of many short lives is long without having many bytes.
+                // Every opening begins a slab, so many short lives make a log long though it has few bytes.
                 log.replay_bytes() > limit || log.replay_slabs() as u64 > limit.div_ceil(slab_bytes) + 3
             }
         };
         if self.bell.is_stopping() || !disks.iter().any(is_long) || self.is_writing_snapshot.swap(true, Acquire) {
             return;
         }
+
         let (engine, own) = (Arc::clone(self), shard.clone());
         let work = async move {
             engine.write_snapshots(&own).await;
@@ -69,7 +71,7 @@ impl Engine {
         shard.spawn(work).detach();
     }
 
-    /// Small caches have small slabs: their logs take two at the most.
+    /// Returns the size of two slabs: the shortest log worth a snapshot in small caches, whose slabs are small.
     fn log_limit(&self) -> u64 {
         2 * u64::from(self.identity.geometry.slab_bytes)
     }
@@ -91,8 +93,9 @@ impl Engine {
             }
             yield_now().await;
         }
+
         if !cursor.is_done() {
-            // Stopping; what was begun is forgotten with this life.
+            // Stopping: what was begun is not used, and its slabs are free after the next opening.
             return;
         }
         for mut to in growing {
@@ -102,7 +105,7 @@ impl Engine {
             let slabs = to.stream.slabs().collect();
             let _gate = read(&self.gate);
             if !self.is_member(&to.disk) {
-                // Its slabs are not its own any more.
+                // Its slabs belong to the disk's next life now.
             } else if to.is_whole {
                 lock(&to.disk.log).snapshot_written(Snapshot { head: to.head, slabs });
             } else {
@@ -118,7 +121,7 @@ impl Engine {
             return None;
         }
         let number = disk.identity.number;
-        // No record of one change may be before the line and another behind it.
+        // With the gate closed, the records of one change all lie before the snapshot or all after it.
         let _gate = write(&self.gate);
         let stream = lock(&disk.log).begin_snapshot(&mut || self.metadata_slab(number)).ok()?;
         let head = stream.head();

@@ -1,16 +1,16 @@
-//! Free space: how much there should be, and eviction.
+//! Free space: targets, reserves, and eviction.
 //!
 //! # Why
-//! An insert that finds no space is dropped, so space must be free before it is asked for; and a log or snapshot must never
-//! find its disk full of blocks.
+//! An insert that finds no space is dropped, so space must be freed in advance. And a log or snapshot must never find
+//! its disk full of blocks.
 //!
 //! # How it works
-//! `target_free_blocks_pct` of the capacity is kept free, counting what the next checkpoint will set free. A pass over the
-//! index evicts what is older than a cutoff, and goes on where the last one stopped. Each disk keeps slabs in reserve for
-//! its metadata.
+//! `target_free_blocks_pct` of the capacity is kept free, counting the space that the next checkpoint will free. A
+//! pass over the index evicts entries older than a cutoff, and continues where the last one stopped. Each disk keeps
+//! slabs in reserve for its metadata.
 //!
 //! # Limits
-//! What is evicted can be used after the next checkpoint, no earlier.
+//! Evicted space can be reused only after the next checkpoint.
 //!
 //! # Example
 //! 1 TiB of which 5 % should be free and 4 % are: 1.5 % are evicted, from the oldest 5 %.
@@ -23,23 +23,23 @@ use crate::key::KeyHash;
 use crate::race::yield_now;
 use crate::sync::{lock, read};
 
-/// Eviction frees so much more than it must, as a part of the capacity.
+/// What eviction frees beyond the target, as a part of the capacity.
 const EVICTION_BATCH: f64 = 0.005;
 
-/// What is as old as so much of the capacity may go: a whole pass over the index would free that, and eviction stops where
-/// it has enough, so it visits some 20 entries for each that goes, however little it needs.
+/// The oldest part of the capacity, from which eviction takes its blocks: enough that it visits only about 20 entries
+/// for each one evicted, even if it needs to free little. It stops once it has freed enough.
 const EVICTION_PASS: f64 = 0.05;
 
-/// The space that can be used at once should be this part of the free space that is wanted.
+/// Part of the free-space target that must be usable at once; with less, a checkpoint is worth making early.
 const LOW_SPACE: f64 = 0.4;
 
 impl Engine {
-    /// Bytes that should be free, where blocks can go.
+    /// Returns the bytes that should be free on disks that take blocks.
     pub(crate) fn target_free_bytes(&self) -> u64 {
         (lock(&self.alloc).writable_bytes() as f64 * self.config.target_free_blocks_pct / 100.0) as u64
     }
 
-    /// Whether less is free, or will be, than should be.
+    /// Returns whether free space, including what the next checkpoint frees, is below the target.
     pub(crate) fn is_below_target(&self) -> bool {
         let target = self.target_free_bytes();
         let alloc = lock(&self.alloc);
@@ -50,11 +50,11 @@ impl Engine {
         let target = self.target_free_bytes() as f64;
         let alloc = lock(&self.alloc);
         let (free, freeing) = (alloc.free_bytes() as f64, alloc.freeing_bytes());
-        // Worth it only where it brings something.
+        // A checkpoint is worth it only if it frees something.
         freeing as f64 >= target * 0.1 && (was_refused || free < target * LOW_SPACE)
     }
 
-    /// Free slabs that data never takes: room for logs and snapshots.
+    /// Reserves free slabs of each disk for logs and snapshots; blocks never take them.
     pub(crate) fn set_reserves(&self) {
         let blocks = self.index.blocks();
         let slab_bytes = u64::from(self.identity.geometry.slab_bytes);
@@ -64,7 +64,7 @@ impl Engine {
         for disk in &disks {
             let number = disk.identity.number;
             let part = alloc.slabs(number) as f64 * slab_bytes as f64 / capacity as f64;
-            // A snapshot, the next one, and a log as long as both; less what it has already.
+            // A snapshot, the next one, and a log as long as both, less the slabs already taken.
             let wanted_bytes = blocks as f64 * part * 4.0 * MAX_RECORD_BYTES as f64;
             let wanted = (wanted_bytes / slab_bytes as f64).ceil() as u32 + 3;
             let most = alloc.slabs(number) / 4;
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Evicts what is oldest until as much is free as should be.
+    /// Evicts the oldest blocks until the free-space target is met.
     pub(crate) async fn evict(&self, cursor: &mut Cursor) {
         let target = self.target_free_bytes();
         let (free, freeing, capacity) = {
@@ -85,6 +85,7 @@ impl Engine {
         if short == 0 && over == 0 {
             return;
         }
+
         let wanted = short.max(over) + (capacity as f64 * EVICTION_BATCH) as u64;
         let age = self.index.cutoff_age(wanted.max((capacity as f64 * EVICTION_PASS) as u64));
         let verdict = if over > 0 { Verdict::Drop } else { Verdict::Evict };
@@ -99,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of blocks that would have to go for the index to be as small as it should be.
+    /// Returns the bytes of blocks to evict so that the index fits its limit.
     fn bytes_over_index_limit(&self) -> u64 {
         let Some(limit) = self.config.index_bytes else { return 0 };
         let has = self.index.memory_bytes();
@@ -110,7 +111,7 @@ impl Engine {
         (self.index.block_bytes() as f64 * part) as u64
     }
 
-    /// Visits the next entries; those of which `is_out` says so are gone. Bytes freed.
+    /// Evicts those of the next entries that match `is_out`. Returns the bytes freed.
     fn sweep_out(
         &self,
         cursor: &mut Cursor,
@@ -127,10 +128,12 @@ impl Engine {
             gone.push(entry.extent);
             verdict
         });
+
         let mut alloc = lock(&self.alloc);
         gone.iter().for_each(|extent| alloc.free(extent));
         drop(alloc);
         drop(gate);
+
         let sector_bytes = self.identity.geometry.sector_bytes;
         let bytes = gone.iter().map(|extent| u64::from(extent.padded_bytes(sector_bytes))).sum();
         add(&self.counters.evictions, gone.len() as u64);

@@ -1,15 +1,15 @@
-//! What a cache has done, as plain data: counters that only grow, per disk and kind of I/O, and what it looks like now.
+//! What a cache has done and how it is, as plain data: counters that only grow, per disk and kind of I/O.
 //!
 //! # Why
-//! `cache iostat`, `cache hits`, `cache status` and a program's own metrics all show the same numbers. They are collected
-//! once, here.
+//! `cache iostat`, `cache hits`, `cache status` and a program's own metrics all show the same numbers, collected once,
+//! here.
 //!
 //! # How it works
-//! Counters live where things happen ([`IoCounters`] in a disk, others in the engine) as relaxed atomics; a [`CacheStats`]
-//! is a copy. Rates are somebody else's subtraction.
+//! Counters live where things happen ([`IoCounters`] in a disk, others in the engine) as relaxed atomics; a
+//! [`CacheStats`] is a copy. Its reader computes rates.
 //!
 //! # Limits
-//! Histograms have a power of two a bucket: enough to see a second hump, not for a percentile to the last digit.
+//! Histogram buckets are powers of two: fine enough to show a second hump, too coarse for exact percentiles.
 //!
 //! # Example
 //! ```
@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets of a histogram: bucket b counts values from 2^b to 2^(b+1) - 1 (0 goes to bucket 0).
+/// Buckets of a histogram: bucket b counts values from 2^b to 2^(b+1) - 1 (bucket 0 also counts 0).
 pub const LOG2_BUCKETS: usize = 40;
 
 /// Why the cache does an I/O.
@@ -37,17 +37,17 @@ pub enum IoKind {
     LookupRead,
     /// Data of an insert.
     InsertWrite,
-    /// Data that is moved, read.
+    /// Read of a block that is moved.
     EvacuateRead,
-    /// Data that is moved, written.
+    /// Write of a block that is moved.
     EvacuateWrite,
     /// Superblocks, logs and snapshots, read.
     MetadataRead,
     /// Superblocks, logs and snapshots, written.
     MetadataWrite,
-    /// Caches of the device emptied.
+    /// Flush of the device's write cache.
     Flush,
-    /// Space given back to the device.
+    /// Discard of unused space.
     Discard,
 }
 
@@ -65,7 +65,7 @@ impl IoKind {
     ];
 }
 
-/// What one disk has done of one kind, while it counts.
+/// Running counters of one disk and one kind of I/O.
 #[derive(Debug)]
 pub struct IoCounters {
     operations: AtomicU64,
@@ -91,17 +91,17 @@ fn bucket(value: u64) -> usize {
 }
 
 impl IoCounters {
-    /// An operation goes to the scheduler.
+    /// Counts an operation that goes to the scheduler.
     pub fn began(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// Nobody waits for it any more; how it ends is not counted.
+    /// Counts an operation as given up by its caller; its result is not counted.
     pub fn given_up(&self) {
         self.in_flight.fetch_sub(1, Relaxed);
     }
 
-    /// It has come back, `ns` nanoseconds after it began.
+    /// Counts an operation that has come back `ns` nanoseconds after it began.
     pub fn ended(&self, bytes: u64, ns: u64, is_ok: bool) {
         self.in_flight.fetch_sub(1, Relaxed);
         if !is_ok {
@@ -115,7 +115,7 @@ impl IoCounters {
         self.size_bytes_log2[bucket(bytes)].fetch_add(1, Relaxed);
     }
 
-    /// A copy.
+    /// Returns a copy of the counters.
     #[must_use]
     pub fn look(&self) -> IoStats {
         let copy = |histogram: &[AtomicU64; LOG2_BUCKETS]| histogram.iter().map(|count| count.load(Relaxed)).collect();
@@ -131,7 +131,7 @@ impl IoCounters {
     }
 }
 
-/// What one disk has done of one kind.
+/// What one disk has done of one kind of I/O.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct IoStats {
@@ -143,43 +143,43 @@ pub struct IoStats {
     pub errors: u64,
     /// Operations under way now, queued ones included.
     pub in_flight: u64,
-    /// Sum of their times, queueing included, in nanoseconds.
+    /// Sum of their latencies, queueing included, in nanoseconds.
     pub total_ns: u64,
-    /// How many took 2^b to 2^(b+1) - 1 nanoseconds.
+    /// Operations that took 2^b to 2^(b+1) - 1 nanoseconds, by b.
     pub latency_ns_log2: Vec<u64>,
-    /// How many moved 2^b to 2^(b+1) - 1 bytes.
+    /// Operations that moved 2^b to 2^(b+1) - 1 bytes, by b.
     pub size_bytes_log2: Vec<u64>,
 }
 
 /// Figures by the names that [`IoKind::ALL`], [`MissReason::ALL`] or [`DropReason::ALL`] give them.
 pub type ByName<T> = BTreeMap<Cow<'static, str>, T>;
 
-/// Puts figures that stand in the order of `all` under their names.
+/// Maps figures in the order of `all` to their names.
 pub(crate) fn by_name<K, T>(all: &[(K, &'static str)], figures: impl IntoIterator<Item = T>) -> ByName<T> {
     all.iter().map(|(_, name)| Cow::Borrowed(*name)).zip(figures).collect()
 }
 
-/// How a disk is.
+/// The state of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum DiskHealth {
-    /// As it should be.
+    /// Works as it should.
     #[default]
     Healthy,
-    /// Much slower than the others, or than it was: reads past their deadline are misses, little new goes there.
+    /// Much slower than the others, or than before: reads past their deadline are misses, few new blocks go there.
     Slow,
     /// Writes fail, reads work: hits only.
     ReadOnly,
-    /// Nothing works; its blocks are misses, and are forgotten.
+    /// Nothing works; its blocks are misses, and are removed from the index.
     Failed,
-    /// Its blocks are being moved away; nothing new goes there.
+    /// Its blocks are being moved away; no new blocks go there.
     Removing,
-    /// Not there when the cache was opened.
+    /// Absent when the cache was opened.
     Missing,
 }
 
 impl DiskHealth {
-    /// Name in tables and JSON.
+    /// Returns the name in tables and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -193,16 +193,16 @@ impl DiskHealth {
     }
 }
 
-/// Why something inserted was not stored.
+/// Why an insert was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// The class has as many bytes in flight as it may.
+    /// The class has its most bytes in flight.
     InFlight,
     /// No free space until the next checkpoint.
     NoSpace,
     /// No disk takes writes.
     NoDisk,
-    /// The disk failed while it was written.
+    /// The disk failed during the write.
     WriteFailed,
     /// The key was removed, or inserted again, before the write ended.
     Superseded,
@@ -219,18 +219,18 @@ impl DropReason {
     ];
 }
 
-/// Why a look-up gave nothing.
+/// Why a look-up returned no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MissReason {
     /// Not cached.
     Absent,
-    /// Not cached any more, but it was until a short time ago: a larger cache would have had it.
+    /// Evicted a short time ago: a larger cache would still have had it.
     Ghost,
     /// Cached, and not read in time.
     Deadline,
-    /// What was read is not what was written; it is forgotten.
+    /// The bytes read are not those written; the entry is removed.
     Corrupt,
-    /// The disk did not give it.
+    /// The disk did not return the data.
     ReadFailed,
     /// The scheduler has no room for the read.
     Overloaded,
@@ -256,53 +256,53 @@ pub struct DiskStats {
     pub number: u16,
     /// Its identity, as 32 hexadecimal digits.
     pub guid: String,
-    /// Where it is; empty for one that is missing.
+    /// Path; empty for a missing disk.
     pub path: String,
-    /// How it is.
+    /// Its state.
     pub health: DiskHealth,
-    /// Why it is so, in a sentence; empty for a healthy one.
+    /// Why it is in that state, in a sentence; empty for a healthy disk.
     pub why: String,
-    /// Size of what the cache uses, in bytes.
+    /// Bytes that the cache uses of it.
     pub capacity_bytes: u64,
-    /// Taken by blocks, padding included.
+    /// Bytes taken by blocks, padding included.
     pub allocated_bytes: u64,
-    /// Taken by logs and snapshots (whole slabs), and superblocks.
+    /// Bytes taken by logs and snapshots (whole slabs), and superblocks.
     pub metadata_bytes: u64,
     /// Slabs in all.
     pub slabs: u32,
-    /// Slabs that nobody uses.
+    /// Unused slabs.
     pub free_slabs: u32,
-    /// Of a disk that is being removed: bytes that are still to be moved.
+    /// Bytes still to be moved, if the disk is being removed.
     pub to_move_bytes: u64,
-    /// Bytes per second that placement thinks it writes.
+    /// Bytes per second that placement expects it to write.
     pub write_bytes_per_s: f64,
-    /// What it did, by the names of [`IoKind::ALL`]; empty for one that is missing.
+    /// I/O by the names of [`IoKind::ALL`]; empty for a missing disk.
     pub io: ByName<IoStats>,
 }
 
-/// Everything. See the module's documentation.
+/// All statistics of a cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct CacheStats {
-    /// When, in nanoseconds of the backend's clock.
+    /// Time of this copy, in nanoseconds of the backend's clock.
     pub at_ns: u64,
-    /// Number of the last checkpoint that is durable.
+    /// Number of the last durable checkpoint.
     pub generation: u64,
     /// Blocks cached.
     pub blocks: u64,
     /// Bytes of their data.
     pub block_bytes: u64,
-    /// Entries without data.
+    /// Ghosts: entries without data.
     pub ghosts: u64,
     /// Memory of the index, in bytes.
     pub index_bytes: u64,
-    /// Look-ups that gave a block from the disks.
+    /// Look-ups answered from the disks.
     pub hits: u64,
-    /// Look-ups that gave a block from memory.
+    /// Look-ups answered from memory.
     pub memory_hits: u64,
     /// Bytes of both.
     pub hit_bytes: u64,
-    /// Look-ups that gave nothing, by the names of [`MissReason::ALL`].
+    /// Look-ups that returned no block, by the names of [`MissReason::ALL`].
     pub misses: ByName<u64>,
     /// Blocks stored.
     pub inserts: u64,
@@ -320,24 +320,24 @@ pub struct CacheStats {
     pub moves: u64,
     /// Blocks stored again after they were found corrupt.
     pub healed: u64,
-    /// Checkpoints since it was opened.
+    /// Checkpoints since the cache was opened.
     pub checkpoints: u64,
-    /// How long the last took, in nanoseconds.
+    /// Duration of the last checkpoint, in nanoseconds.
     pub last_checkpoint_ns: u64,
-    /// Hits by size of cache: see [`HitCurve`].
+    /// Hits by cache size.
     pub hit_curve: HitCurve,
     /// The disks, by number.
     pub disks: Vec<DiskStats>,
 }
 
-/// How many look-ups a cache of any size would have answered: the miss-ratio curve, upside down.
+/// Look-ups that a cache of each size would have answered: the miss-ratio curve, upside down.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct HitCurve {
-    /// Point i: a cache of `step_bytes * (i + 1)` bytes would have had so many hits. Never falls.
+    /// Point i: hits of a cache of `step_bytes * (i + 1)` bytes. Never falls.
     pub hits: Vec<u64>,
-    /// Size between two points, in bytes.
+    /// Cache size between two points, in bytes.
     pub step_bytes: u64,
-    /// Look-ups that were counted, those of keys never seen included.
+    /// Look-ups counted, including those of keys never seen.
     pub lookups: u64,
 }

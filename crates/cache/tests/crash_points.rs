@@ -1,5 +1,6 @@
-//! The power fails after every single operation of what changes a cache: a checkpoint, the making of a cache, a snapshot
-//! that takes the place of a log, a disk that is added, the end of a removal. Whatever was promised before is there.
+//! The power fails after every single operation of what changes a cache: a checkpoint, the creation of a cache, a
+//! snapshot that lets a log be cut, the addition of a disk, the end of a removal. Everything promised before must
+//! survive.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -15,7 +16,7 @@ use world::{Life, Town, value_of};
 
 const SLAB_BYTES: u32 = 1 << 20;
 
-/// Only what the test asks for makes a checkpoint.
+/// Returns a configuration in which only the test requests checkpoints.
 fn quiet() -> CacheConfig {
     CacheConfig {
         checkpoint_interval: Duration::from_secs(86_400),
@@ -24,7 +25,7 @@ fn quiet() -> CacheConfig {
     }
 }
 
-/// A cache of two disks with 60 blocks that are durable, in a world whose crashes tear.
+/// Returns a cache of two disks with 60 durable blocks, in a world whose crashes tear writes.
 fn town(seed: u64, disks: u16) -> Town {
     let town = Town::new(disks, 24 << 20, seed);
     town.world.set_faults(SimFaults { torn_write_probability: 0.3, ..SimFaults::default() }).unwrap();
@@ -42,7 +43,7 @@ async fn insert(cache: &BlockCache, keys: std::ops::Range<u32>, version: u32) {
     }
 }
 
-/// Blocks 0..60 of version 1, all durable; then 0..20 get version 2, 20..30 are removed, 60..80 are new.
+/// Stores blocks 0..60 in version 1, all durable; then 0..20 get version 2, 20..30 are removed, 60..80 are new.
 async fn prepare(cache: &BlockCache) {
     insert(cache, 0..60, 1).await;
     cache.checkpoint().await.unwrap();
@@ -57,7 +58,7 @@ async fn change(cache: &BlockCache) {
     insert(cache, 60..80, 2).await;
 }
 
-/// Which version of each block is there.
+/// Returns the version of each block found.
 async fn versions(cache: &BlockCache) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
     for n in 0..80 {
@@ -80,7 +81,7 @@ fn after() -> BTreeMap<u32, u32> {
     (0..20).map(|n| (n, 2)).chain((30..60).map(|n| (n, 1))).chain((60..80).map(|n| (n, 2))).collect()
 }
 
-/// What a crash left is one of the two, and the same again after another opening; the cache still works.
+/// Checks that a crash left one of the two states, the same after another opening, and that the cache still works.
 fn check(town: &Town, disks: &[DiskSource], is_acknowledged: bool, what: &str) {
     let life = town.try_open_of(&quiet(), disks).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = life.run(versions);
@@ -89,7 +90,7 @@ fn check(town: &Town, disks: &[DiskSource], is_acknowledged: bool, what: &str) {
     life.run(async |cache| insert(cache, 100..120, 1).await);
     life.close();
     let life = match town.try_open_of(&quiet(), disks) {
-        // A removal has come to its end meanwhile.
+        // The removal has ended meanwhile.
         Err(CacheError::NotACache { .. } | CacheError::NotAMember { .. }) => town.try_open_of(&quiet(), &disks[..2]),
         opened => opened,
     };
@@ -98,7 +99,7 @@ fn check(town: &Town, disks: &[DiskSource], is_acknowledged: bool, what: &str) {
     life.crash();
 }
 
-/// Crashes after each operation of `work` in turn, then lets `check` look. How many points there were.
+/// Crashes after each operation of `work` in turn, and calls `check` each time. Returns the number of crash points.
 fn at_every_point(
     begin: impl Fn(u64) -> (Town, Life),
     work: impl AsyncFn(&BlockCache),
@@ -159,7 +160,7 @@ fn a_cache_that_is_being_made_is_one_or_can_be_made_again() {
     assert!(points >= 12, "{points} points");
 }
 
-/// What logs and snapshots take, in slabs.
+/// Returns the slabs that logs and snapshots take.
 fn metadata_slabs(cache: &BlockCache) -> u64 {
     cache.stats().disks.iter().map(|disk| disk.metadata_bytes / u64::from(SLAB_BYTES)).sum()
 }
@@ -175,7 +176,7 @@ fn a_snapshot_takes_the_place_of_a_log_or_does_not() {
             cache.checkpoint().await.unwrap();
         });
         life.close();
-        // Every life begins a slab of the log, until there are so many that a snapshot takes their place.
+        // Every life begins a slab of the log, until the log has enough of them for a snapshot.
         for _ in 0..6 {
             town.open(&quiet()).close();
         }
@@ -212,7 +213,7 @@ fn a_disk_that_is_being_added_is_there_or_it_is_not() {
         cache.add_disk(&third, false).await.unwrap();
     };
     let points = at_every_point(begin, work, |town, is_done, what| {
-        // Whoever lists the new disk already hears, unless it is done, that it is none of the cache's.
+        // If the addition did not complete, an opening that names the new disk is told that it is no member.
         match town.try_open_of(&quiet(), &town.disks) {
             Ok(life) => life.close(),
             Err(CacheError::NotACache { .. } | CacheError::NotAMember { .. }) if !is_done => {}
@@ -245,7 +246,7 @@ fn a_disk_that_is_being_removed_is_gone_or_it_is_not() {
                 life.crash();
                 &town.disks[..]
             }
-            // It has left.
+            // The disk has left.
             Err(CacheError::NotACache { .. } | CacheError::NotAMember { .. }) => &town.disks[..2],
             Err(error) => panic!("{what}: {error}"),
         };

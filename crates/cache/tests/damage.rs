@@ -1,4 +1,4 @@
-//! What is damaged on disks, or while they are read, costs at most what it names, and never brings anything back.
+//! Damage on disks, or during a read, costs at most the blocks that it hits, and never brings anything back.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -13,11 +13,11 @@ use world::{Town, value_of};
 
 const SLAB_BYTES: u32 = 1 << 20;
 
-/// Where the two superblocks of a disk are, in bytes.
+/// Offsets of a disk's two superblocks, in bytes.
 const SLOTS: [u64; 2] = [0, 32 << 10];
 const SLOT_BYTES: usize = 4096;
 
-/// Only what the test asks for makes a checkpoint.
+/// Returns a configuration in which only the test requests checkpoints.
 fn quiet() -> CacheConfig {
     CacheConfig {
         checkpoint_interval: Duration::from_secs(86_400),
@@ -48,7 +48,7 @@ async fn hits(cache: &BlockCache, keys: std::ops::Range<u32>) -> Vec<u32> {
     hits
 }
 
-/// One disk whose last acknowledged checkpoint knows of blocks 0..10 that they were removed, 10..20 are there.
+/// Returns one disk at whose last acknowledged checkpoint blocks 0..10 are removed and 10..20 are there.
 fn one_disk_with_a_removal() -> Town {
     let town = Town::new(1, 24 << 20, 3);
     town.create(SLAB_BYTES);
@@ -78,7 +78,7 @@ fn a_flipped_bit_in_one_superblock_brings_nothing_back() {
             cache.checkpoint().await.unwrap();
         });
         life.crash();
-        // The damaged one was the first to be written anew.
+        // The damaged superblock was the first to be rewritten.
         assert!(town.inspect().findings.is_empty());
     }
 }
@@ -88,7 +88,7 @@ fn what_was_damaged_on_its_way_at_an_opening_is_read_again() {
     let town = Town::new(2, 48 << 20, 7);
     town.create(SLAB_BYTES);
     let life = town.open(&quiet());
-    // Long logs: a flipped bit is likely to lie in what counts.
+    // Long logs: a flipped bit is likely to hit valid records.
     life.run(async |cache| {
         for n in 0..12_000_u32 {
             assert_eq!(cache.insert(&key(n % 3000), b"short").await.unwrap(), Inserted::Stored);
@@ -103,7 +103,7 @@ fn what_was_damaged_on_its_way_at_an_opening_is_read_again() {
     }
 }
 
-/// What keeps a disk from being used, and what is said of it.
+/// Checks what keeps a disk from being used, and what the error says.
 #[test]
 fn one_bad_disk_does_not_keep_the_others_from_opening() {
     type Harm = fn(&Town);
@@ -163,7 +163,7 @@ fn a_write_that_ends_after_its_disk_has_parted_is_not_stored() {
     let life = town.open(&quiet());
     let shard = life.runtime().shard(0).clone();
     life.run(async |cache| {
-        // What is in flight when the disk refuses writes still takes effect there.
+        // Writes in flight when the disk refuses new ones still take effect there.
         town.world.set_disk_state(1, SimDiskState::Slow { factor: 10_000.0 }).unwrap();
         let values: Vec<_> = (0..8).map(|n| value_of(n, 900_000)).collect();
         let mut late: Vec<_> = (0..8).map(|n| Box::pin(cache.insert(KEYS[n], &values[n]))).collect();

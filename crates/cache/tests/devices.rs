@@ -1,6 +1,6 @@
-//! Caches on real files: what only the system itself can refuse.
+//! Caches on real files: refusals that only the kernel can make.
 //!
-//! Where the build lies on a file system without direct I/O, this is skipped with one line saying so.
+//! If the build directory is on a file system without direct I/O, the tests are skipped with one line that says so.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -20,7 +20,7 @@ fn sources(directory: &Path, names: &[&str]) -> Vec<DiskSource> {
     names.iter().map(|name| DiskSource::at(directory.join(name))).collect()
 }
 
-/// A cache on the files `a` and `b`; `None`, with a line, where their file system has no direct I/O.
+/// Creates a cache on the files `a` and `b`. If their file system has no direct I/O, prints a line and returns `None`.
 fn world() -> Option<TempDir> {
     let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     if !skip::has_direct_io(directory.path()) {

@@ -1,5 +1,5 @@
-//! Disks that leave, return, get slow, take no writes, come new, grow and go, while the cache runs; and disks that are
-//! not what they should be.
+//! Disks that leave, return, get slow, take no writes, are added, grow and are removed while the cache runs; and disks
+//! that are not what they should be.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -22,7 +22,7 @@ fn quiet() -> CacheConfig {
     }
 }
 
-/// Disks of 48 MiB with a cache, and an opening.
+/// Returns disks of 48 MiB with a cache, and an opening.
 fn town(disks: u16) -> Town {
     let town = Town::new(disks, 48 << 20, 7);
     town.create(SLAB_BYTES);
@@ -40,7 +40,7 @@ async fn insert(cache: &BlockCache, keys: impl IntoIterator<Item = u32>, version
     }
 }
 
-/// Which keys are hits of this version; any other version is wrong.
+/// Returns the keys that are hits of this version; any other version is an error.
 async fn hits(cache: &BlockCache, keys: std::ops::Range<u32>, version: u32) -> Vec<u32> {
     let mut hits = Vec::new();
     for n in keys {
@@ -75,7 +75,7 @@ fn a_disk_leaves_under_load_and_begins_anew_when_it_returns() {
         life.run(async |cache| {
             insert(cache, 0..600, 1).await;
             cache.checkpoint().await.unwrap();
-            // Nobody made a checkpoint since: what the disk knows of these is out of date when it leaves.
+            // No checkpoint since: what the disk knows of these blocks is out of date when it leaves.
             insert(cache, 0..50, 2).await;
             for n in 50..100 {
                 cache.remove(&key(n)).await.unwrap();
@@ -106,7 +106,7 @@ fn a_disk_leaves_under_load_and_begins_anew_when_it_returns() {
             let there = hits(cache, 200..600, 1).await.len();
             assert!((150..400).contains(&there), "two disks of three: {there}, after {what:?}, crash: {crash}");
             assert_eq!(hits(cache, 100..150, 2).await.len(), 50);
-            // On the disk that left there may have been some of these.
+            // Some of these may have been on the disk that left.
             hits(cache, 0..50, 2).await;
             assert_eq!(hits(cache, 50..100, 1).await, [0_u32; 0], "removed before it left");
             assert_eq!(hits(cache, 150..200, 1).await, [0_u32; 0], "removed while it was away");
@@ -163,7 +163,7 @@ fn a_disk_that_takes_no_writes_serves_on() {
         insert(cache, 0..300, 1).await;
         cache.checkpoint().await.unwrap();
         state(&town, 1, SimDiskState::ReadOnly);
-        // Those that go to it are dropped, until it is known what it is.
+        // Inserts that go to this disk are dropped, until its fault is known.
         for n in 300..350 {
             cache.insert(&key(n), &value_of(n + 10_000, 8192)).await.unwrap();
         }
@@ -238,7 +238,7 @@ fn a_disk_is_removed_while_the_cache_runs() {
         assert!(matches!(cache.remove_disk("/disk2/data".as_ref()), Err(CacheError::LastDisk)));
     });
     life.crash();
-    // Its label is gone: it is not ours any more.
+    // Its label is wiped: it is no disk of the cache any more.
     let error = town.try_open(&quiet()).err().unwrap();
     assert!(matches!(&error, CacheError::NotACache { path, .. } if path.ends_with("disk1/data")), "{error}");
     let rest = [town.disks[0].clone(), town.disks[2].clone()];
@@ -322,7 +322,7 @@ fn disks_that_are_not_what_they_should_be_are_refused() {
     let nowhere = DiskSource::at("/disk0/nothing".into());
     let end = refusal(&none, &[&nowhere]);
     assert!(matches!(end, Some(CacheError::Io { .. })), "{end:?}");
-    // Whatever was refused, nothing has changed.
+    // The refusals have changed nothing.
     assert!(refusal(&none, &[&ours[1], &ours[0]]).is_none());
     let options = plimsoll_cache::CreateOptions { slab_bytes: SLAB_BYTES, ..Default::default() };
     let end = town.try_create(&options, &ours[..1], u64::MAX).unwrap();
@@ -351,7 +351,7 @@ fn an_encrypted_cache_survives_a_crash_and_opens_with_its_key_only() {
     assert_eq!(life.run(async |cache| hits(cache, 0..300, 1).await.len()), 300);
 }
 
-/// Every operation takes 100 s and more: none comes back while it is looked.
+/// With this, every operation takes at least 100 s: none completes during the test.
 const HANGS: SimDiskState = SimDiskState::Slow { factor: 1e6 };
 
 #[test]
@@ -380,7 +380,7 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
                     Lookup::Miss(_) => {}
                 }
             }
-            // One that goes to the disk that hangs is not waited for.
+            // The cache does not wait for a write to the disk that hangs.
             let value = value_of(next + 10_000, 8192);
             let (insert_key, limit) = (key(next), shard.sleep(Duration::from_millis(500)));
             let mut insert = std::pin::pin!(cache.insert(&insert_key, &value));
@@ -396,7 +396,7 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
             next += 1;
             shard.sleep(Duration::from_millis(50)).await;
         }
-        // The first 2 s show that the disk is slow, 10 s that it does not take its log.
+        // The first 2 s show that the disk is slow; after 10 s its log write is abandoned.
         assert!(there > 30_000 && longest_ns < 5_000_000, "{there} hits, one took {longest_ns} ns");
         assert!(late < 2000, "{late} look-ups waited for the disk that hangs");
         assert!(stored > 500 && stored + 60 > next - 1000, "{stored} of {}", next - 1000);
@@ -405,7 +405,7 @@ fn a_disk_that_hangs_for_a_minute_does_not_stop_the_others() {
         assert!(matches!(health(&stats, 1), DiskHealth::Failed | DiskHealth::Missing), "{}", stats.disks[1].why);
 
         state(&town, 1, SimDiskState::Healthy);
-        // What hung comes back one after the other.
+        // The operations that hung complete one after another.
         nap(&life, 10_000).await;
         assert_eq!(health(&cache.stats(), 1), DiskHealth::Healthy, "it answers again: {}", cache.stats().disks[1].why);
         insert(cache, 5000..5300, 1).await;
@@ -428,8 +428,8 @@ fn metadata_is_not_written_again_to_a_disk_that_takes_none() {
         cache.checkpoint().await.unwrap_err();
         let took_ns = shard.now_ns() - begin_ns;
 
-        // Tried again after 1, 10 and 100 ms: the fourth error in a row makes it read-only. A fifth would end like it, a
-        // second later.
+        // Repeated after 1, 10 and 100 ms: the fourth error in a row makes the disk read-only. A fifth attempt would
+        // fail alike, a second later.
         assert_eq!(health(&cache.stats(), 0), DiskHealth::ReadOnly);
         assert!((111_000_000..500_000_000).contains(&took_ns), "{took_ns} ns");
     });
@@ -446,7 +446,7 @@ fn a_disk_that_hangs_as_it_returns_does_not_keep_another_out() {
         hits(cache, 0..300, 1).await;
         nap(&life, 1).await;
 
-        // A look every 5 s: one has begun, and waits for disk 1.
+        // One search every 5 s: one has begun, and waits for disk 1.
         state(&town, 1, HANGS);
         nap(&life, 6).await;
         state(&town, 2, SimDiskState::Healthy);

@@ -1,5 +1,6 @@
-//! Whole caches on simulated disks, with faults, crashes and disks that come and go, against a map that forgets: never a
-//! wrong byte, never a value from before the last checkpoint, and where nothing but the power failed, never a block lost.
+//! Whole caches on simulated disks, with faults, crashes and disks that come and go, against a map that may forget:
+//! never a wrong byte, never a value from before the last checkpoint, and, if only the power failed, never a lost
+//! block.
 //!
 //! A few seeds run always; `PLIMSOLL_CACHE_SEEDS=300` runs as many, `PLIMSOLL_CACHE_SEED=17` that one,
 //! `PLIMSOLL_CACHE_GO_ON=1` goes on after a failure.

@@ -1,5 +1,5 @@
-//! The object store wrapper, from outside: what it reads equals what the store has, byte for byte, whatever happens in
-//! between; and it asks the store no more often than it has to.
+//! The object store wrapper, from outside: its answers equal the store's, byte for byte, whatever happens in between;
+//! and it sends the store no more requests than necessary.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -27,7 +27,7 @@ use plimsoll_cache::object_store::{CachedStore, CachedStoreBuilder, IoClass, Rea
 
 const BLOCK: u64 = 16 << 10;
 
-/// A counted store in memory with one object `a` of `len_bytes`, and a wrapper around it.
+/// Returns a counted store in memory with one object `a` of `len_bytes`, and a wrapper around it.
 async fn world(
     len_bytes: u64,
     set_up: impl FnOnce(CachedStoreBuilder) -> CachedStoreBuilder,
@@ -147,7 +147,7 @@ fn a_reader_that_leaves_or_stops_holds_nobody_up() {
         for is_dropped in [true, false] {
             let (inner, _, store) = world(10 * BLOCK, |builder| builder).await;
             let mut first = Box::pin(read(&store, GetOptions::new()));
-            // The first reader begins the fetch and is then not polled any more.
+            // The first reader begins the fetch and is then no longer polled.
             while inner.gets() == 0 {
                 assert!(futures_util::poll!(&mut first).is_pending());
             }
@@ -162,7 +162,7 @@ fn a_reader_that_leaves_or_stops_holds_nobody_up() {
                 assert_eq!(first.await.unwrap(), patterned(10 * BLOCK, 0));
             }
         }
-        // All leave: the next one begins anew.
+        // All readers are dropped: the next one begins anew.
         let (inner, _, store) = world(BLOCK, |builder| builder).await;
         let mut only = Box::pin(read(&store, GetOptions::new()));
         while inner.gets() == 0 {
@@ -213,7 +213,7 @@ fn a_class_says_whether_hits_are_read_and_misses_kept() {
         let again = IoClass { read_hits: false, ..IoClass::default() };
         assert_eq!(read(&store, with(again)).await.unwrap(), patterned(4 * BLOCK, 0));
         assert_eq!(read(&store, GetOptions::new()).await.unwrap(), patterned(4 * BLOCK, 0), "replaced");
-        // A reader that wants blocks kept joins one that does not.
+        // A reader that inserts blocks joins one that does not.
         let (_, cache, store) = world(4 * BLOCK, |builder| builder).await;
         let reads = [IoClass::scan(None), IoClass::default()].map(|class| read(&store, with(class)));
         join_all(reads).await.into_iter().for_each(|read| drop(read.unwrap()));
@@ -263,7 +263,7 @@ fn an_answer_is_never_a_mixture() {
         inner.change_before_gets(1);
         assert_eq!(read(&store, GetOptions::new()).await.unwrap(), inner.changed_to());
         assert_eq!(store.stats().changes, changes + 1);
-        // It changes all the time: past the cache, which takes one state of it.
+        // The object changes all the time: the read bypasses the cache, and returns one state of it.
         inner.change_before_gets(100);
         let found = read(&store, GetOptions::new()).await.unwrap();
         assert!((0..=255).any(|salt| found == patterned(found.len() as u64, salt)), "one state or another");
@@ -289,7 +289,7 @@ fn what_the_time_to_live_promises() {
         store.invalidate(&path);
         assert_eq!(read(&store, GetOptions::new()).await.unwrap(), new);
         assert_eq!(cache.len(), 2, "the newest state's blocks, of which one was removed and fetched again");
-        // What goes through the wrapper is always seen.
+        // Writes through the wrapper are always seen.
         store.put(&path, old.clone().into()).await.unwrap();
         assert_eq!((read(&store, GetOptions::new()).await.unwrap(), cache.len()), (old.clone(), 1));
         store.copy(&path, &"b".into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The scenarios of this crate keep what they promise. (`hot-disk` at full scale is `plimsoll sim run hot-disk`.)
+//! The scenarios of this crate reach their targets. (`hot-disk` at full scale is `plimsoll sim run hot-disk`.)
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![cfg(feature = "sim")]
@@ -34,7 +34,7 @@ fn a_busy_cache_keeps_its_figures_and_is_the_same_twice() {
     assert_eq!((first.requests, first.log_hash), (second.requests, second.log_hash));
 }
 
-/// Free space in slabs of another size, and a little that is freeing: neither is of use before slabs are emptied.
+/// Free space in slabs of another block size, and a little that is freeing: neither helps before slabs are emptied.
 #[test]
 fn blocks_of_another_size_find_space_without_waiting_for_the_next_checkpoint() {
     let town = Town::new(1, 64 << 20, 5);

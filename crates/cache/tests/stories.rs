@@ -58,7 +58,7 @@ fn closing_keeps_everything_and_full_caches_evict() {
             }
         }
         assert!(no_space < 4_000, "{no_space} of 40,000 found no space");
-        // Eviction has its time.
+        // Time for eviction.
         shard.sleep(Duration::from_secs(1)).await;
         cache.stats()
     });
@@ -83,7 +83,7 @@ fn a_value_that_is_dropped_takes_the_older_one_with_it() {
     let life = town.open(&config);
     life.run(async |cache| {
         cache.insert(b"k", &value_of(1, 8192)).await.unwrap();
-        // Something as large as all that may be in flight, begun and not waited for.
+        // An insert as large as all bytes that may be in flight, begun and not awaited.
         let large = value_of(2, 1 << 20);
         let mut large = std::pin::pin!(cache.insert(b"large", &large));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -95,7 +95,7 @@ fn a_value_that_is_dropped_takes_the_older_one_with_it() {
     });
 }
 
-/// What was fetched is as old as the beginning of the fetch: whatever happened to the key meanwhile is newer.
+/// A fetched value is as old as the beginning of its fetch: any change of the key meanwhile is newer.
 #[test]
 fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
     let town = Town::new(1, 16 << 20, 6);
@@ -127,7 +127,7 @@ fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
             cache.remove(b"k").await.unwrap();
         }
 
-        // A fetch that nothing disturbs is cached, also after one that failed and one that was given up.
+        // An undisturbed fetch is cached, also after one that failed and one that was dropped.
         let failed = cache.get_or_fetch(b"k", GetOptions::default(), async |_| Err::<Vec<u8>, _>("no")).await;
         assert!(failed.is_err());
         {
@@ -143,7 +143,7 @@ fn what_was_fetched_does_not_take_the_place_of_what_came_meanwhile() {
     });
 }
 
-/// Two futures, and what both gave.
+/// Runs two futures together. Returns both outputs.
 async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Output = B>) -> (A, B) {
     let (mut first, mut second) = (std::pin::pin!(first), std::pin::pin!(second));
     let (mut a, mut b) = (None, None);

@@ -1,7 +1,7 @@
-//! The functions that a program calls in place of libc's.
+//! The functions that replace libc's.
 //!
-//! Each does what libc's does and returns what it returns. Programs may call them from anywhere; what is not managed goes on
-//! after one look into the table of descriptors.
+//! Each does what libc's does and returns the same. Programs may call them from anywhere. A call on an unmanaged file
+//! continues after one look into the table of descriptors.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,8 +16,8 @@ use crate::{errno, names, real, state};
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("offsets of 64 bits are taken for granted: build it for a 64-bit machine");
 
-/// Reads what the page cache has into `parts`, without waiting for the disk. `None` where it cannot say, or has nothing; 0 bytes:
-/// the file ends here.
+/// Reads from the page cache into `parts`, without waiting for the disk. Returns 0 bytes at the end of the file, and
+/// `None` if nothing is cached or the cache cannot be asked.
 fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Option<size_t> {
     let Managed { fd, entry, .. } = managed;
     if entry.has(DIRECT | NO_NOWAIT) || !state::is_awake() {
@@ -28,7 +28,7 @@ fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Optio
     let result =
         unsafe { real::preadv64v2(fd, parts.as_ptr(), parts.len() as c_int, offset.unwrap_or(-1), libc::RWF_NOWAIT) };
     let Ok(bytes) = size_t::try_from(result) else {
-        // Not EINVAL: that is about what the caller asked for, and the next call asks for something else.
+        // Keep trying after EINVAL: it is about this call's arguments, and the next call has others.
         if matches!(errno::get(), libc::EOPNOTSUPP | libc::ENOSYS) {
             entry.flags.fetch_or(NO_NOWAIT, Relaxed);
         }
@@ -38,17 +38,17 @@ fn try_cached(managed: Managed, parts: &[iovec], offset: Option<off_t>) -> Optio
     Some(bytes)
 }
 
-/// Counts what the page cache had and the caller got.
+/// Counts bytes that the caller got from the page cache.
 fn count_cached(bytes: size_t) {
     if let Some(counters) = state::counters() {
         counters.cached_bytes.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-/// Reads what the page cache has of one buffer: how much, and whether that is all that there is to read.
+/// Reads the cached part of one buffer. Returns its length, and whether there is nothing more to read.
 fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: Option<off_t>) -> (size_t, bool) {
     let mut have = 0;
-    // Twice: the second look tells the end of the file from the end of what is cached.
+    // Twice: a second read distinguishes the end of the file from the end of the cached part.
     for _ in 0..2 {
         let part = iovec { iov_base: buffer.wrapping_byte_add(have), iov_len: count - have };
         match try_cached(managed, &[part], offset.map(|offset| offset + have as off_t)) {
@@ -66,7 +66,7 @@ fn from_cache(managed: Managed, buffer: *mut c_void, count: size_t, offset: Opti
     (have, false)
 }
 
-/// A read that is to be managed: `part(at, len)` reads `len` bytes to `at` in the buffer.
+/// Carries out a managed read. `part(at, len)` reads `len` bytes to `at` in the buffer.
 fn managed_read(
     managed: Managed,
     buffer: *mut c_void,
@@ -78,15 +78,17 @@ fn managed_read(
     if is_all {
         return have as ssize_t;
     }
+
     let left = count - have;
     let Some(at) = offset.map(|offset| offset + have as off_t).or_else(|| standing(managed.fd)) else {
         return if have > 0 { have as ssize_t } else { part(0, count) };
     };
+
     let rest = match Passage::find(managed, Kind::Read, left, at) {
         None => part(have, left),
         Some(passage) => passage.in_parts(left, |at, len| part(have + at, len)),
     };
-    // What was read counts, whatever came after it.
+    // Bytes read earlier count, even if a later part failed.
     if rest < 0 && have > 0 { have as ssize_t } else { rest + have as ssize_t }
 }
 
@@ -102,23 +104,24 @@ fn managed_write(
     if !entry.has(DIRECT | SYNC) {
         return passage.buffered(count, || part(0, count));
     }
-    // What is appended must come in one.
+    // An append must be one call.
     if entry.has(APPEND) { passage.whole(count, || part(0, count)) } else { passage.in_parts(count, part) }
 }
 
-/// A vectored call's parts; none where the list is not one, which the call itself will say.
+/// Returns a vectored call's parts; none if the list is invalid, which the call itself will report.
 ///
 /// # Safety
-/// There are `count` parts at `parts`, for as long as the call lasts.
+/// `parts` points to `count` parts, for as long as the call lasts.
 unsafe fn list<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
     if parts.is_null() || !(1..=1024).contains(&count) {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { std::slice::from_raw_parts(parts, count as usize) }
 }
 
-/// A vectored call, which goes whole. One that is `plain` goes past: its offset is wrong, or it does not want to wait.
+/// Carries out a vectored call, which is never cut. If `plain`, bypasses the gate: the offset is invalid, or the call
+/// must not wait.
 fn vectored(
     fd: c_int,
     kind: Kind,
@@ -134,8 +137,9 @@ fn vectored(
     if len_bytes == 0 {
         return call();
     }
-    // All, or the end of the file: a program takes a short read for the end. Not where the descriptor stands, for a part would
-    // have moved it.
+
+    // Take all bytes, or the end of the file: a program takes a short read for the end. Not at the descriptor's
+    // position, because a partial read would have moved it.
     if kind == Kind::Read
         && offset.is_some()
         && let Some(bytes) = try_cached(managed, parts, offset).filter(|bytes| [0, len_bytes].contains(bytes))
@@ -143,6 +147,7 @@ fn vectored(
         count_cached(bytes);
         return bytes as ssize_t;
     }
+
     let Some(at) = offset.or_else(|| standing(fd)) else { return call() };
     match Passage::find(managed, kind, len_bytes, at) {
         None => call(),
@@ -151,7 +156,7 @@ fn vectored(
     }
 }
 
-/// A call without data.
+/// Carries out a call without data.
 fn other(fd: c_int, kind: Kind, writes: bool, call: impl Fn() -> c_int) -> c_int {
     let Some(managed) = fds::managed(fd) else { return call() };
     match Passage::find(managed, kind, 0, 0) {
@@ -161,30 +166,30 @@ fn other(fd: c_int, kind: Kind, writes: bool, call: impl Fn() -> c_int) -> c_int
     }
 }
 
-/// A descriptor was opened.
+/// Manages a descriptor that was opened, if its file is managed. Returns `fd`.
 fn opened(fd: c_int, flags: c_int) -> c_int {
     if fd >= 0 && state::is_awake() && state::is_own_process() {
         match state::go_inside() {
             Some(_inside) => errno::keep(|| state::take_in(fd, flags)),
-            // In a signal handler: it is not managed, and nothing that had its number is.
+            // In a signal handler: do not manage it, and forget what had its number before.
             None => fds::forget(fd),
         }
     }
     fd
 }
 
-/// A descriptor is about to be closed or replaced.
+/// Forgets a descriptor that is about to be closed or replaced.
 fn closing(fd: c_int) {
     if fds::managed(fd).is_some() && state::is_own_process() {
         fds::forget(fd);
     }
 }
 
-/// Where a descriptor stands. `None` where it stands nowhere: it was closed unseen, and is a socket or a pipe now, on which a
-/// thread may wait for ever and must not have a permit.
+/// Returns the position of a descriptor. `None` if it has none: it was closed unseen and is a socket or a pipe now, on
+/// which a thread may wait for ever and must not hold a permit.
 fn standing(fd: c_int) -> Option<off_t> {
     let errno_before = errno::get();
-    // SAFETY: it touches no memory.
+    // SAFETY: the call touches no memory.
     let at = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     if at < 0 {
         fds::forget(fd);
@@ -201,8 +206,8 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Defines functions under their C names. Each body runs with the safety of the C function: pointers are the caller's promise,
-/// and are only handed on.
+/// Defines functions under their C names. Each body is as safe as the C function: pointers are the caller's
+/// responsibility, and are only passed on.
 macro_rules! functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {$(
         $(#[$doc])*
@@ -215,10 +220,10 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Reads from where the descriptor stands.
+    /// Reads from the descriptor's position.
     fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
         let Some(managed) = fds::managed(fd) else {
-            // SAFETY: handed on as it came.
+            // SAFETY: passed on unchanged.
             return unsafe { real::read(fd, buffer, count) };
         };
         managed_read(managed, buffer, count, None, |at, len| {
@@ -227,20 +232,20 @@ functions! {
         })
     }
 
-    /// As `read`, of a program that was built with checks.
+    /// Reads as `read`, for a program that was built with checks.
     fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t {
         if count > room || fds::managed(fd).is_none() {
-            // SAFETY: handed on as it came; it ends the program where there is too little room.
+            // SAFETY: passed on unchanged; it ends the program if the buffer is too small.
             return unsafe { real::__read_chk(fd, buffer, count, room) };
         }
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { read(fd, buffer, count) }
     }
 
-    /// Writes where the descriptor stands.
+    /// Writes at the descriptor's position.
     fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
         let Some(managed) = fds::managed(fd) else {
-            // SAFETY: handed on as it came.
+            // SAFETY: passed on unchanged.
             return unsafe { real::write(fd, buffer, count) };
         };
         managed_write(managed, count, None, |at, len| {
@@ -252,7 +257,7 @@ functions! {
     /// Reads at an offset.
     fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         let Some(managed) = fds::managed(fd).filter(|_| offset >= 0) else {
-            // SAFETY: handed on as it came.
+            // SAFETY: passed on unchanged.
             return unsafe { real::pread64(fd, buffer, count, offset) };
         };
         managed_read(managed, buffer, count, Some(offset), |at, len| {
@@ -261,32 +266,32 @@ functions! {
         })
     }
 
-    /// As `pread64`: offsets have 64 bits here.
+    /// Reads as `pread64`: offsets have 64 bits here.
     fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { pread64(fd, buffer, count, offset) }
     }
 
-    /// As `pread64`, of a program that was built with checks.
+    /// Reads as `pread64`, for a program that was built with checks.
     fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t {
         if count > room || fds::managed(fd).is_none() {
-            // SAFETY: handed on as it came; it ends the program where there is too little room.
+            // SAFETY: passed on unchanged; it ends the program if the buffer is too small.
             return unsafe { real::__pread64_chk(fd, buffer, count, offset, room) };
         }
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { pread64(fd, buffer, count, offset) }
     }
 
-    /// As `__pread64_chk`.
+    /// Reads as `__pread64_chk`.
     fn __pread_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, room: size_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { __pread64_chk(fd, buffer, count, offset, room) }
     }
 
     /// Writes at an offset.
     fn pwrite64(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t {
         let Some(managed) = fds::managed(fd).filter(|_| offset >= 0) else {
-            // SAFETY: handed on as it came.
+            // SAFETY: passed on unchanged.
             return unsafe { real::pwrite64(fd, buffer, count, offset) };
         };
         managed_write(managed, count, Some(offset), |at, len| {
@@ -295,178 +300,178 @@ functions! {
         })
     }
 
-    /// As `pwrite64`.
+    /// Writes as `pwrite64`.
     fn pwrite(fd: c_int, buffer: *const c_void, count: size_t, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { pwrite64(fd, buffer, count, offset) }
     }
 
     /// Reads into several buffers.
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         vectored(fd, Kind::Read, (parts, count), None, false, || unsafe { real::readv(fd, parts, count) })
     }
 
     /// Writes from several buffers.
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         vectored(fd, Kind::Write, (parts, count), None, false, || unsafe { real::writev(fd, parts, count) })
     }
 
     /// Reads into several buffers at an offset.
     fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         let call = || unsafe { real::preadv64(fd, parts, count, offset) };
         vectored(fd, Kind::Read, (parts, count), Some(offset), offset < 0, call)
     }
 
-    /// As `preadv64`.
+    /// Reads as `preadv64`.
     fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { preadv64(fd, parts, count, offset) }
     }
 
     /// Writes from several buffers at an offset.
     fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         let call = || unsafe { real::pwritev64(fd, parts, count, offset) };
         vectored(fd, Kind::Write, (parts, count), Some(offset), offset < 0, call)
     }
 
-    /// As `pwritev64`.
+    /// Writes as `pwritev64`.
     fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { pwritev64(fd, parts, count, offset) }
     }
 
-    /// As `preadv64`, with flags. Whoever does not want to wait does not wait here.
+    /// Reads as `preadv64`, with flags. A call with `RWF_NOWAIT` does not wait here either.
     fn preadv64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         let call = || unsafe { real::preadv64v2(fd, parts, count, offset, flags) };
-        // -1 is where the descriptor stands; what is less, the kernel refuses.
+        // -1 stands for the descriptor's position; the kernel refuses smaller offsets.
         let (at, plain) = ((offset >= 0).then_some(offset), offset < -1 || flags & libc::RWF_NOWAIT != 0);
         vectored(fd, Kind::Read, (parts, count), at, plain, call)
     }
 
-    /// As `preadv64v2`.
+    /// Reads as `preadv64v2`.
     fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { preadv64v2(fd, parts, count, offset, flags) }
     }
 
-    /// As `pwritev64`, with flags.
+    /// Writes as `pwritev64`, with flags.
     fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         let call = || unsafe { real::pwritev64v2(fd, parts, count, offset, flags) };
         let (at, plain) = ((offset >= 0).then_some(offset), offset < -1 || flags & libc::RWF_NOWAIT != 0);
         vectored(fd, Kind::Write, (parts, count), at, plain, call)
     }
 
-    /// As `pwritev64v2`.
+    /// Writes as `pwritev64v2`.
     fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { pwritev64v2(fd, parts, count, offset, flags) }
     }
 
     /// Makes a file durable.
     fn fsync(fd: c_int) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         other(fd, Kind::Sync, false, || unsafe { real::fsync(fd) })
     }
 
     /// Makes the data of a file durable.
     fn fdatasync(fd: c_int) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         other(fd, Kind::Sync, false, || unsafe { real::fdatasync(fd) })
     }
 
-    /// Has a range written out.
+    /// Starts to write a range out.
     fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         other(fd, Kind::Sync, true, || unsafe { real::sync_file_range(fd, offset, len, flags) })
     }
 
-    /// Reserves or gives back space.
+    /// Reserves or frees space.
     fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         other(fd, Kind::Allocate, false, || unsafe { real::fallocate64(fd, mode, offset, len) })
     }
 
-    /// As `fallocate64`.
+    /// Reserves or frees space, as `fallocate64`.
     fn fallocate(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         unsafe { fallocate64(fd, mode, offset, len) }
     }
 
-    /// Reserves space. It returns its error.
+    /// Reserves space. Returns its error number.
     fn posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         other(fd, Kind::Allocate, false, || unsafe { real::posix_fallocate64(fd, offset, len) })
     }
 
-    /// As `posix_fallocate64`.
+    /// Reserves space, as `posix_fallocate64`.
     fn posix_fallocate(fd: c_int, offset: off_t, len: off_t) -> c_int {
-        // SAFETY: it takes no memory.
+        // SAFETY: it touches no memory.
         unsafe { posix_fallocate64(fd, offset, len) }
     }
 
-    /// Opens a file. In C the mode is there only with some flags; it is handed on and not looked at.
+    /// Opens a file. In C the mode is present only with some flags; it is passed on unread.
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         opened(unsafe { real::open64(path, flags, mode) }, flags)
     }
 
-    /// As `open64`.
+    /// Opens a file, as `open64`.
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { open64(path, flags, mode) }
     }
 
-    /// As `open64`, of a program that was built with checks.
+    /// Opens a file as `open64`, for a program that was built with checks.
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         opened(unsafe { real::__open64_2(path, flags) }, flags)
     }
 
-    /// As `__open64_2`.
+    /// Opens a file, as `__open64_2`.
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { __open64_2(path, flags) }
     }
 
-    /// Opens a file under a directory.
+    /// Opens a file relative to a directory.
     fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         opened(unsafe { real::openat64(directory, path, flags, mode) }, flags)
     }
 
-    /// As `openat64`.
+    /// Opens a file, as `openat64`.
     fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { openat64(directory, path, flags, mode) }
     }
 
-    /// As `openat64`, of a program that was built with checks.
+    /// Opens a file as `openat64`, for a program that was built with checks.
     fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         opened(unsafe { real::__openat64_2(directory, path, flags) }, flags)
     }
 
-    /// As `__openat64_2`.
+    /// Opens a file, as `__openat64_2`.
     fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { __openat64_2(directory, path, flags) }
     }
 
-    /// Makes a file.
+    /// Creates a file.
     fn creat64(path: *const c_char, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { open64(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
     }
 
-    /// As `creat64`.
+    /// Creates a file, as `creat64`.
     fn creat(path: *const c_char, mode: mode_t) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { creat64(path, mode) }
     }
 
@@ -477,21 +482,21 @@ functions! {
         unsafe { real::close(fd) }
     }
 
-    /// Closes a stream, and its descriptor past `close`.
+    /// Closes a stream; its descriptor is closed without a call of `close`.
     fn fclose(stream: *mut libc::FILE) -> c_int {
         if !stream.is_null() && state::is_awake() {
             // SAFETY: the caller's own stream, open until the call below.
             closing(unsafe { libc::fileno(stream) });
         }
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { real::fclose(stream) }
     }
 
-    /// Closes descriptors.
+    /// Closes a range of descriptors.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         // SAFETY: the caller's own descriptors.
         let result = unsafe { real::close_range(first, last, flags) };
-        // The 4: only marked to be closed when another program is started.
+        // CLOSE_RANGE_CLOEXEC (4) only marks them to be closed at the next `exec`.
         if result == 0 && flags & 4 == 0 && state::is_own_process() {
             fds::forget_range(first, last);
         }
@@ -510,7 +515,7 @@ functions! {
         duplicated(old, unsafe { real::dup2(old, new) })
     }
 
-    /// As `dup2`, with flags.
+    /// Duplicates a descriptor as `dup2`, with flags.
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         // SAFETY: the caller's own descriptors.
         duplicated(old, unsafe { real::dup3(old, new, flags) })
@@ -518,7 +523,7 @@ functions! {
 
     /// Duplicates descriptors and changes their flags, among other things.
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-        // SAFETY: handed on as it came; an argument is a word, or not looked at.
+        // SAFETY: passed on unchanged; the argument is a word, or ignored.
         let result = unsafe { real::fcntl64(fd, command, argument) };
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
@@ -534,15 +539,15 @@ functions! {
         }
     }
 
-    /// As `fcntl64`.
+    /// Controls a descriptor, as `fcntl64`.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         unsafe { fcntl64(fd, command, argument) }
     }
 
     /// Names a thread.
     fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
-        // SAFETY: handed on as it came.
+        // SAFETY: passed on unchanged.
         let result = unsafe { real::pthread_setname_np(thread, name) };
         names::changed();
         result

@@ -1,14 +1,14 @@
-//! The calling thread's error number, which must be what the program's own call left.
+//! The calling thread's `errno`, which must be as the program's own call left it.
 
-/// Reads it.
+/// Returns `errno`.
 pub(crate) fn get() -> i32 {
-    // SAFETY: libc gives the address of the calling thread's own variable, which lives as long as the thread.
+    // SAFETY: libc returns the address of the calling thread's own variable, which lives as long as the thread.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: as above, and nobody else writes it meanwhile.
+    // SAFETY: as above; no other thread writes it.
     unsafe { *place }
 }
 
-/// Sets it.
+/// Sets `errno`.
 pub(crate) fn set(errno: i32) {
     // SAFETY: as in `get`.
     let place = unsafe { libc::__errno_location() };
@@ -16,7 +16,7 @@ pub(crate) fn set(errno: i32) {
     unsafe { *place = errno }
 }
 
-/// Does `work`, and puts the error number back as it was before.
+/// Does `work`, and restores `errno` afterwards.
 pub(crate) fn keep<T>(work: impl FnOnce() -> T) -> T {
     let before = get();
     let value = work();

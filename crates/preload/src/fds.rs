@@ -1,52 +1,52 @@
-//! Which descriptors are managed, and what is known of their files: a table of atomics, so that a call on any other
-//! descriptor costs one load.
+//! The managed descriptors and their files: a table of atomics, so that a call on any other descriptor costs one load.
 //!
-//! A file gets its number in traces with its first call through the gate, whoever opened it and when. The number is given back
-//! when the descriptor is named again, so there are never more numbers than descriptors, however they are closed.
+//! A file gets its number in traces at its first call through the gate, whichever thread opened it, and when. The
+//! number is released when the descriptor is named again, so there are never more numbers than descriptors, however
+//! they are closed.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Descriptors above are not managed.
+/// Size of the table: higher descriptors are not managed.
 const FDS_MAX: usize = 1 << 16;
 
-/// The file was opened with `O_DIRECT`.
+/// Flag: the file was opened with `O_DIRECT`.
 pub(crate) const DIRECT: u32 = 1;
-/// With `O_APPEND`.
+/// Flag: the file was opened with `O_APPEND`.
 pub(crate) const APPEND: u32 = 2;
-/// Its file system does not know `RWF_NOWAIT`.
+/// Flag: the file's file system does not support `RWF_NOWAIT`.
 pub(crate) const NO_NOWAIT: u32 = 4;
-/// With `O_SYNC` or `O_DSYNC`: its writes reach the disk.
+/// Flag: the file was opened with `O_SYNC` or `O_DSYNC`, so its writes reach the disk.
 pub(crate) const SYNC: u32 = 8;
 
 /// One descriptor.
 pub(crate) struct Fd {
-    /// The rules whose path matches, a bit each; 0: not managed.
+    /// The rules whose path pattern matches, a bit each; 0: not managed.
     rules: AtomicU64,
-    /// Bytes that were written into the page cache and not charged yet.
+    /// Bytes written into the page cache and not charged yet.
     pub(crate) dirty_bytes: AtomicU64,
     pub(crate) flags: AtomicU32,
-    /// Its number in traces, plus 1; 0: none. With [`STALE`]: that of the file that was here before.
+    /// The file's number in traces, plus 1; 0: none. With [`STALE`]: the number of the descriptor's previous file.
     file: AtomicU32,
 }
 
-/// Of a file number: another file is here now, which has none yet.
+/// Flag in a file number: the descriptor's present file has none yet.
 const STALE: u32 = 1 << 31;
 
 static TABLE: [Fd; FDS_MAX] = [const {
     Fd { rules: AtomicU64::new(0), dirty_bytes: AtomicU64::new(0), flags: AtomicU32::new(0), file: AtomicU32::new(0) }
 }; FDS_MAX];
 
-/// A descriptor that is managed.
+/// A managed descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Managed {
     pub(crate) fd: i32,
     pub(crate) entry: &'static Fd,
-    /// The rules whose path matches, a bit each.
+    /// The rules whose path pattern matches, a bit each.
     pub(crate) rules: u64,
 }
 
-/// Returns what is known of `fd`, if it is managed.
+/// Returns the table entry of `fd`, if it is managed.
 #[inline]
 pub(crate) fn managed(fd: i32) -> Option<Managed> {
     let entry = TABLE.get(fd as usize)?;
@@ -54,7 +54,7 @@ pub(crate) fn managed(fd: i32) -> Option<Managed> {
     if rules == 0 { None } else { Some(Managed { fd, entry, rules }) }
 }
 
-/// From now on it is managed.
+/// Manages `fd` from now on.
 pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     entry.dirty_bytes.store(0, Relaxed);
@@ -63,7 +63,7 @@ pub(crate) fn manage(fd: i32, rules: u64, flags: u32) {
     entry.rules.store(rules, Relaxed);
 }
 
-/// It is closed, or something else.
+/// Forgets `fd`, which was closed or replaced.
 pub(crate) fn forget(fd: i32) {
     let Some(entry) = TABLE.get(fd as usize) else { return };
     if entry.rules.load(Relaxed) != 0 {
@@ -71,7 +71,7 @@ pub(crate) fn forget(fd: i32) {
     }
 }
 
-/// `new` is a duplicate of `old` now. What is dirty stays with `old`.
+/// Manages `new` as a duplicate of `old`. Dirty bytes stay with `old`.
 pub(crate) fn duplicate(old: i32, new: i32) {
     if old == new {
         return;
@@ -82,7 +82,7 @@ pub(crate) fn duplicate(old: i32, new: i32) {
     }
 }
 
-/// Forgets all from `first` to `last`.
+/// Forgets the descriptors from `first` to `last`.
 pub(crate) fn forget_range(first: u32, last: u32) {
     let end = (last as usize).saturating_add(1).min(FDS_MAX);
     for fd in (first as usize).min(end)..end {
@@ -101,7 +101,7 @@ impl Fd {
         if file & STALE == 0 { file.checked_sub(1) } else { None }
     }
 
-    /// Names the file `number`, unless another thread has named it. Returns the number that nobody uses any more.
+    /// Names the file `number`, unless another thread has named it. Returns the number that is no longer used, if any.
     #[must_use]
     pub(crate) fn name(&self, number: u32) -> Option<u32> {
         let before = self.file.load(Relaxed);

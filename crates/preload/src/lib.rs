@@ -1,20 +1,22 @@
-//! What `plimsoll run` loads into a program: its reads, writes and syncs of managed files pass a gate.
+//! The library that `plimsoll run` loads into a program: its reads, writes and syncs of managed files pass a gate.
 //!
 //! # Why
-//! Most people cannot change their database. The calls that it makes can be told apart from outside (the name of the thread,
-//! the file, the operation), and can be held back until the disk can take them.
+//! Most people cannot change their database. But its calls can be distinguished from outside (by thread name, file and
+//! operation), and can be held back until the disk has room for them.
 //!
 //! # How it works
-//! The library defines `read`, `pwrite`, `fsync` and their relatives; the dynamic linker prefers them to libc's. Each looks into a
-//! table of descriptors (`fds`): what is not managed goes on at once. For the rest, rules say the class (`rules`), and the
-//! call goes through [`plimsoll::Gate`] (`passage`). `state` knows when there is a gate: not while the program starts, not in
-//! a process made by `fork`, and in one process of a run only. What is counted lies in memory shared with the command.
+//! The library defines `read`, `pwrite`, `fsync` and their relatives; the dynamic linker prefers them to libc's. Each
+//! looks its descriptor up in a table (`fds`). A call on an unmanaged file continues at once. For the rest, rules
+//! choose the class (`rules`), and the call goes through [`plimsoll::Gate`] (`passage`). `state` decides whether there
+//! is a gate: not while the program starts, not in a process made by `fork`, and in only one process of a run.
+//! Counters lie in memory shared with the command.
 //!
 //! # Limits
-//! What does not go through libc's functions is not seen: stdio's own calls (`fread`), `mmap`, io_uring, static programs, raw
-//! system calls. A signal handler that reads or writes a managed file passes by if its thread is in one of the functions.
-//! Appending and vectored calls are never cut: they are charged in pieces, and go whole. A trace has the name that a file had at its
-//! first call: one that was renamed before has its new one. This is the one crate beside `io` with `unsafe`.
+//! I/O that does not go through libc's functions is not seen: stdio's own calls (`fread`), `mmap`, io_uring, static
+//! programs, raw system calls. If a signal handler reads or writes a managed file while its thread is in one of the
+//! functions, its call bypasses the gate. Appending and vectored calls are never cut: they are charged in pieces, and
+//! submitted whole. A trace has the name that a file had at its first call, even if it is renamed later. This is the
+//! one crate beside `io` with `unsafe`.
 //!
 //! # Example
 //! ```text

@@ -1,15 +1,15 @@
-//! What the calling thread is called, as a set of rules: asked of the kernel when a thread comes first, after a thread was
-//! named, and now and then, for names that were given past libc.
+//! The calling thread's name, as the set of rules that match it. The kernel is asked at a thread's first call, after
+//! any thread was renamed, and now and then, for names that were set without libc.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::rules::Rules;
 
-/// A name is asked for again after so many calls.
+/// Calls of a thread after which its name is asked for again.
 const CALLS_A_LOOK: u32 = 256;
 
-/// Moves with every name that is given.
+/// Counts the names that were set.
 static NAMED: AtomicU32 = AtomicU32::new(1);
 
 #[derive(Clone, Copy)]
@@ -23,12 +23,12 @@ std::thread_local! {
     static KNOWN: Cell<Known> = const { Cell::new(Known { rules: 0, named: 0, calls: 0 }) };
 }
 
-/// Some thread has a new name.
+/// Records that some thread has a new name.
 pub(crate) fn changed() {
     NAMED.fetch_add(1, Relaxed);
 }
 
-/// The rules whose thread matches this one.
+/// Returns the rules whose thread pattern matches the calling thread.
 pub(crate) fn of_this_thread(rules: &Rules) -> u64 {
     let named = NAMED.load(Relaxed);
     let look = || {

@@ -1,4 +1,4 @@
-//! A managed call on its way through the gate.
+//! Carries a managed call through the gate.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use crate::handover::{Counters, Kind, Past};
 use crate::state::{self, Inside, Office};
 use crate::{errno, names};
 
-/// Bytes in the page cache that are charged at once.
+/// Bytes written into the page cache that are charged together.
 const DIRTY_BYTES: u64 = 1 << 20;
 
-/// A call that has found its class.
+/// A call whose class is known.
 pub(crate) struct Passage {
     office: &'static Office,
     counters: &'static Counters,
@@ -25,7 +25,8 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// Finds the class of a call on `managed` that moves `len_bytes`; `None` where it passes by, which is counted.
+    /// Finds the class of a call on `managed` that moves `len_bytes`. If the call bypasses the gate, counts that and
+    /// returns `None`.
     pub(crate) fn find(managed: Managed, kind: Kind, len_bytes: usize, offset: i64) -> Option<Passage> {
         let Managed { fd, entry, rules: of_path } = managed;
         let counters = state::counters()?;
@@ -43,8 +44,10 @@ impl Passage {
         let Some(office) = state::office() else {
             return past(if state::is_refused() { Past::OtherProcess } else { Past::Nested });
         };
+
         let (rule, class) = run.rules.first(of_path, names::of_this_thread(&run.rules), kind);
         counters.matched[rule][kind as usize].fetch_add(1, Relaxed);
+
         let op = match kind {
             Kind::Read => Op::Read,
             Kind::Write => Op::Write,
@@ -89,20 +92,20 @@ impl Passage {
 
     fn end(&self, permit: Option<Permit<'_>>, op: Op, result: isize) {
         let Some(permit) = permit else { return };
-        // Of a call that was charged in pieces only the last one is left.
+        // If the call was charged in pieces, this permit is only for the last one.
         let most = if op.is_transfer() { permit.len_bytes() } else { 0 };
         let moved = u32::try_from(result).map(|moved| moved.min(most));
         let passed = permit.end(moved.map_err(|_| errno::get()));
         self.count(op, u64::from(moved.unwrap_or(0)), passed);
     }
 
-    /// The call is over. What it left as error number stays if it failed; else what was there before.
+    /// Ends the call. If it failed, sets its `errno`; otherwise restores the one before.
     fn finish(self, result: isize, errno_of_call: i32) -> isize {
         errno::set(if result < 0 { errno_of_call } else { self.errno_before });
         result
     }
 
-    /// Moves `len_bytes` by as many calls as it takes: each of `part(offset, len)`.
+    /// Moves `len_bytes` with as many calls of `part(offset, len)` as it takes.
     pub(crate) fn in_parts(self, len_bytes: usize, mut part: impl FnMut(usize, usize) -> isize) -> isize {
         let op = self.call.op;
         let mut moved = 0;
@@ -123,7 +126,7 @@ impl Passage {
         }
     }
 
-    /// Makes a call that is not cut: what does not go at once is charged before.
+    /// Makes a call that cannot be cut: all but its last piece is charged in advance.
     pub(crate) fn whole(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
         let op = self.call.op;
         let permit = if op == Op::Read || op == Op::Write { self.charge(op, len_bytes) } else { self.enter(op, 0, 0) };
@@ -133,7 +136,7 @@ impl Passage {
         self.finish(result, errno)
     }
 
-    /// Charges `len_bytes`, and gives the permit of the last of it.
+    /// Charges `len_bytes` in pieces. Returns the permit of the last one.
     fn charge(&self, op: Op, len_bytes: usize) -> Option<Permit<'static>> {
         let mut left = len_bytes;
         loop {
@@ -147,7 +150,7 @@ impl Passage {
         }
     }
 
-    /// Makes a write into the page cache, which is charged for each MiB, and when it is synced.
+    /// Makes a write into the page cache. It is charged once a MiB is dirty, or when the file is synced.
     pub(crate) fn buffered(self, len_bytes: usize, call: impl FnOnce() -> isize) -> isize {
         let before = self.entry.dirty_bytes.load(Relaxed);
         if before.saturating_add(len_bytes as u64) >= DIRTY_BYTES {
@@ -163,8 +166,8 @@ impl Passage {
         self.finish(result, errno)
     }
 
-    /// Makes a call that brings to the disk what was written: charges that, then `call` itself as `Op::Flush`, or, where it
-    /// `writes` only, as the last of the writes.
+    /// Makes a call that writes dirty bytes to the disk. Charges those, then `call` itself as `Op::Flush`. If it only
+    /// `writes`, `call` is the last of the charged writes instead.
     pub(crate) fn sync(self, writes: bool, call: impl FnOnce() -> isize) -> isize {
         let dirty = self.entry.dirty_bytes.swap(0, Relaxed) as usize;
         let mut permit = if dirty > 0 { self.charge(Op::Write, dirty) } else { None };

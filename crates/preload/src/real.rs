@@ -1,9 +1,9 @@
-//! The functions that these stand before: the next of the same name in the program's search order, libc's as a rule.
+//! The functions behind these: the next of the same name in the program's search order, usually libc's.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-/// A function that is looked up when it is called first.
+/// A function that is looked up at its first call.
 pub(crate) struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -14,7 +14,7 @@ impl Next {
         Next { name, at: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Its address; null where there is none of that name.
+    /// Returns the function's address; null if there is none of that name.
     #[inline]
     pub(crate) fn get(&self) -> *mut c_void {
         let at = self.at.load(Relaxed);
@@ -23,18 +23,18 @@ impl Next {
 
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: the name ends with a zero, and RTLD_NEXT is a handle that always is.
+        // SAFETY: the name ends with a zero, and RTLD_NEXT is always a valid handle.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.at.store(at, Relaxed);
         at
     }
 }
 
-/// Declares functions that call the next ones of their names. `C-unwind`: a thread that is cancelled in such a call unwinds
-/// through here.
+/// Declares functions that call the next ones of their names. `C-unwind`: a thread that is cancelled in such a call
+/// unwinds through here.
 macro_rules! real {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
-        /// The next one of this name.
+        /// Calls the next function of this name.
         ///
         /// # Safety
         /// As libc's.

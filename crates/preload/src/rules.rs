@@ -1,20 +1,21 @@
-//! Which class a call is of: the rules, made ready so that a call costs a few operations on words.
+//! The class of a call: the rules, prepared so that a call costs a few operations on words.
 //!
-//! A rule is a bit. A file knows the rules whose path matches, from when it was opened; a thread those whose name matches; an
-//! operation those that are for it. The lowest bit of all three is the first rule that matches. The highest bit is for all.
+//! A rule is a bit. A file stores the rules whose path pattern matches, since it was opened; a thread those that match
+//! its name; an operation those that apply to it. The lowest bit in all three is the first rule that matches. The
+//! highest bit matches everything.
 
 use crate::handover::{Handover, Kind, RULES_MAX, path_matches};
 
-/// The bit of what no rule matches.
+/// The bit of calls that match no rule.
 pub(crate) const NONE_MATCHES: usize = RULES_MAX;
 
 /// The rules of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
-    /// By bit: thread pattern, path pattern.
+    /// Thread pattern and path pattern, by bit.
     patterns: Vec<(Option<String>, Option<String>)>,
     kinds: [u64; 4],
-    /// By bit, the number of the class.
+    /// Number of the class, by bit.
     classes: Vec<usize>,
 }
 
@@ -31,7 +32,7 @@ impl Rules {
         rules
     }
 
-    /// The rules whose path matches; never none.
+    /// Returns the rules whose path pattern matches; always at least [`NONE_MATCHES`].
     pub(crate) fn of_path(&self, path: &[u8]) -> u64 {
         let matching = self.patterns.iter().enumerate().filter(|(_, (_, pattern))| match pattern {
             None => true,
@@ -40,7 +41,7 @@ impl Rules {
         matching.fold(1 << NONE_MATCHES, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// The rules whose thread matches; never none.
+    /// Returns the rules whose thread pattern matches; always at least [`NONE_MATCHES`].
     pub(crate) fn of_thread(&self, name: &[u8]) -> u64 {
         let matching = self.patterns.iter().enumerate().filter(|(_, (pattern, _))| match pattern {
             None => true,
@@ -49,7 +50,7 @@ impl Rules {
         matching.fold(1 << NONE_MATCHES, |bits, (bit, _)| bits | 1 << bit)
     }
 
-    /// The first rule that matches, and the number of its class.
+    /// Returns the first rule that matches, and the number of its class.
     #[inline]
     pub(crate) fn first(&self, of_path: u64, of_thread: u64, kind: Kind) -> (usize, usize) {
         let bit = (of_path & of_thread & self.kinds[kind as usize]).trailing_zeros() as usize;

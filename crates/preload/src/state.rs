@@ -1,8 +1,8 @@
-//! Whether there is a gate in this process, and the memory that it shares with the command.
+//! Whether this process has a gate, and the memory that it shares with the command.
 //!
-//! A process is born asleep: every call passes. When the library is loaded it looks for the command's file; without one it
-//! sleeps for ever. The first managed call makes the gate, unless another process of the run has it. A child of `fork` goes
-//! back to sleep: the parent's locks and threads are not its own.
+//! A process starts asleep: every call bypasses the gate. When the library is loaded it looks for the command's file;
+//! without one it sleeps for ever. The first managed call creates the gate, unless another process of the run has one.
+//! A child of `fork` goes back to sleep: the parent's locks and threads are not its own.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -25,17 +25,18 @@ use crate::handover::{COUNTERS_AT, Counters, Handover, VARIABLE, VERSION};
 use crate::rules::Rules;
 use crate::{errno, fds};
 
-/// Asleep: no run, or a child of `fork`.
+/// No run, or a child of `fork`.
 const ASLEEP: u8 = 0;
-/// There is a run, and no gate yet.
+/// A run, but no gate yet.
 const READY: u8 = 1;
-/// A thread makes the gate.
+/// A thread is creating the gate.
 const MAKING: u8 = 2;
-/// There is a gate.
+/// The gate exists.
 const OPEN: u8 = 3;
-/// Another process has it; it is asked for again when that one gave it back, and now and then, in case it was killed.
+/// Another process has the gate. Asked for again when that process has given it up, and now and then, in case it was
+/// killed.
 const REFUSED: u8 = 4;
-/// Refused calls between two looks whether the process that has the gate lives: a look is a system call.
+/// Refused calls between two checks that the process with the gate is alive: a check is a system call.
 const CALLS_A_LOOK: u32 = 256;
 
 static STATE: AtomicU8 = AtomicU8::new(ASLEEP);
@@ -47,32 +48,32 @@ static OFFICE: OnceLock<Office> = OnceLock::new();
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
 static COUNTERS: AtomicPtr<Counters> = AtomicPtr::new(std::ptr::null_mut());
-/// Calls since this process was refused.
+/// Calls since this process was refused the gate.
 static REFUSED_CALLS: AtomicU32 = AtomicU32::new(0);
-/// When the counters of waits were copied last.
+/// Time of the last copy of the wait counters.
 static COPIED_NS: AtomicU64 = AtomicU64::new(0);
-/// How often that is.
+/// Interval between two copies, in nanoseconds.
 const COPY_NS: u64 = 20_000_000;
 
 std::thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is known of the run.
+/// The run that this process belongs to.
 pub(crate) struct Run {
     pub(crate) handover: Handover,
     pub(crate) rules: Rules,
 }
 
-/// What there is beside the gate in the process that has it.
+/// The gate and its companions, in the process that has it.
 pub(crate) struct Office {
     pub(crate) gate: Gate,
     pub(crate) classes: Vec<Class>,
-    /// Where `plimsoll attach` looks at the program. Never dropped: threads may be in here until the process ends.
+    /// The socket for `plimsoll attach`. Never dropped: threads may use it until the process ends.
     control: Option<Server>,
 }
 
-/// A thread that is in the library; dropped when it leaves.
+/// Marks a thread as inside the library until dropped.
 pub(crate) struct Inside(());
 
 impl Drop for Inside {
@@ -81,26 +82,27 @@ impl Drop for Inside {
     }
 }
 
-/// The thread is in the library from here on; `None` where it is already, which a signal handler's call is.
+/// Marks the thread as inside the library. Returns `None` if it is inside already, that is, in a signal handler.
 pub(crate) fn go_inside() -> Option<Inside> {
     let was_inside = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
     if was_inside { None } else { Some(Inside(())) }
 }
 
-/// The run that this process belongs to.
+/// Returns the run that this process belongs to.
 pub(crate) fn run() -> Option<&'static Run> {
     RUN.get()
 }
 
-/// The counters, where there is a run.
+/// Returns the counters, if there is a run.
 pub(crate) fn counters() -> Option<&'static Counters> {
     let at = COUNTERS.load(Ordering::Acquire);
-    // SAFETY: null, or the mapping that `load` made of a file as long as `Counters`, which stays until the process ends and is
-    // made of atomics, which every bit pattern is.
+    // SAFETY: null, or the mapping that `find` made of a file as long as `Counters`. It stays until the process ends,
+    // and consists of atomics, for which every bit pattern is valid.
     unsafe { at.as_ref() }
 }
 
-/// Whether this process was made by `fork`, and its calls pass. Also where nobody was told: `_Fork` and the system call.
+/// Returns whether this process was made by `fork`, so that its calls bypass the gate. Detects `_Fork` and the raw
+/// system call too, which run no handlers.
 pub(crate) fn is_forked() -> bool {
     let mark = MARK.load(Ordering::Relaxed);
     // SAFETY: null, or the page that `leave_mark` mapped, which stays until the process ends.
@@ -108,7 +110,7 @@ pub(crate) fn is_forked() -> bool {
     is_wiped || FORKED.load(Ordering::Relaxed)
 }
 
-/// Makes a page that the kernel wipes in the children of `fork`.
+/// Maps a page that the kernel wipes in the children of `fork`.
 fn leave_mark() {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of one page, which is never unmapped.
@@ -116,33 +118,34 @@ fn leave_mark() {
     if page == libc::MAP_FAILED {
         return;
     }
-    // SAFETY: the page is ours alone.
+    // SAFETY: the page belongs to this function alone.
     if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
         return;
     }
     let mark: *mut AtomicU32 = page.cast();
-    // SAFETY: zeroes are an atomic word, and the page is aligned for it.
+    // SAFETY: zeroes are a valid atomic word, and the page is aligned for it.
     unsafe { &*mark }.store(1, Ordering::Relaxed);
     MARK.store(mark, Ordering::Relaxed);
 }
 
-/// Whether this is the process that loaded the library, and not a child of `vfork` in its memory, whose descriptors are others.
+/// Returns whether this is the process that loaded the library. False in a child of `vfork`, which shares the memory
+/// but has other descriptors.
 pub(crate) fn is_own_process() -> bool {
     std::process::id() == PID.load(Ordering::Relaxed)
 }
 
-/// Whether another process of the run has the gate.
+/// Returns whether another process of the run has the gate.
 pub(crate) fn is_refused() -> bool {
     STATE.load(Ordering::Relaxed) == REFUSED
 }
 
-/// Whether files are to be looked at when they are opened.
+/// Returns whether descriptors must be looked at when they are opened.
 #[inline]
 pub(crate) fn is_awake() -> bool {
     STATE.load(Ordering::Relaxed) != ASLEEP
 }
 
-/// The gate, made if this is the first call that wants it.
+/// Returns the gate. Creates it if this is the first call that needs it.
 #[inline]
 pub(crate) fn office() -> Option<&'static Office> {
     match STATE.load(Ordering::Acquire) {
@@ -165,9 +168,11 @@ fn make() -> Option<&'static Office> {
     if !matches!(seen, READY | REFUSED) {
         return None;
     }
+
     let (run, counters) = (RUN.get()?, counters()?);
     let pid = std::process::id();
     let owner = counters.owner.load(Ordering::Acquire);
+
     if owner != pid && owner != 0 && is_alive(owner) {
         if seen == READY && STATE.compare_exchange(READY, REFUSED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -175,14 +180,16 @@ fn make() -> Option<&'static Office> {
         }
         return None;
     }
+
     if STATE.compare_exchange(seen, MAKING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return None;
     }
+
     let is_ours = counters.owner.compare_exchange(owner, pid, Ordering::AcqRel, Ordering::Acquire).is_ok();
     let office = if is_ours { open(run) } else { None };
     let Some(office) = office else {
         if is_ours {
-            // Without a gate nobody is held up.
+            // Without a gate no call is held back.
             counters.owner.store(0, Ordering::Release);
         }
         STATE.store(if is_ours { ASLEEP } else { seen }, Ordering::Release);
@@ -195,7 +202,7 @@ fn make() -> Option<&'static Office> {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; it asks whether the process is there.
+    // SAFETY: signal 0 is not sent; the call only checks that the process exists.
     errno::keep(|| unsafe { libc::kill(pid as i32, 0) } == 0 || errno::get() == libc::EPERM)
 }
 
@@ -204,7 +211,7 @@ fn open(run: &Run) -> Option<Office> {
     let numbers: Vec<Class> = run.handover.classes.iter().filter_map(|form| classes.find(&form.name)).collect();
     let topology = Topology::new(1, classes, vec![run.handover.disk.setup()]).ok()?;
     let gate = Gate::new(&topology, 0, 0).ok()?;
-    // The program's signals are not for threads that it does not know.
+    // Threads of this library must not take the program's signals.
     let control = without_signals(|| {
         if let Some(path) = &run.handover.trace {
             record(&topology, Path::new(path));
@@ -215,7 +222,7 @@ fn open(run: &Run) -> Option<Office> {
 }
 
 fn record(topology: &Topology, path: &Path) {
-    // An earlier process of the run may have written its own.
+    // An earlier process of the run may have written a trace there already.
     let mut other = path.as_os_str().to_owned();
     other.push(format!(".{}", std::process::id()));
     let Ok(file) = File::create_new(path).or_else(|_| File::create(Path::new(&other))) else { return };
@@ -226,13 +233,13 @@ fn record(topology: &Topology, path: &Path) {
     }
 }
 
-/// Does `work`, whose threads take no signals.
+/// Does `work` with all signals blocked, so that threads it starts take none.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: it fills the set that it is given.
+    // SAFETY: it fills the set that it gets.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: both sets are there, the first is filled.
+    // SAFETY: both sets exist, and the first is filled.
     let is_masked = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) } == 0;
     let value = work();
     if is_masked {
@@ -242,7 +249,7 @@ fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     value
 }
 
-/// What earlier gates of the run waited for stays counted.
+/// Adds the waits of earlier gates of the run to the totals, so that they stay counted.
 fn keep_waits_of_the_dead(counters: &Counters) {
     for class in &counters.classes {
         for (before, now) in class.waited_before_ns.iter().zip(&class.waited_ns) {
@@ -251,7 +258,7 @@ fn keep_waits_of_the_dead(counters: &Counters) {
     }
 }
 
-/// Copies what classes have waited for into the shared memory, if that is due.
+/// Copies the classes' waits into the shared memory, if a copy is due.
 pub(crate) fn copy_waits(office: &Office, now_ns: u64) {
     let last_ns = COPIED_NS.load(Ordering::Relaxed);
     if now_ns < last_ns.saturating_add(COPY_NS) {
@@ -289,12 +296,12 @@ extern "C" fn load() {
     errno::set(before);
 }
 
-/// Descriptors that the process was born with.
+/// Manages the descriptors that the process inherited.
 fn look_at_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     for fd in numbers {
-        // SAFETY: it asks for the flags of a descriptor, and touches no memory.
+        // SAFETY: it returns the flags of a descriptor, and touches no memory.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
         if flags >= 0 {
             take_in(fd, flags);
@@ -309,11 +316,13 @@ fn find(path: &Path) -> Option<()> {
     let len = usize::try_from(u64::from_le_bytes(len)).ok().filter(|len| *len < COUNTERS_AT)?;
     let mut json = vec![0; len];
     file.read_exact(&mut json).ok()?;
+
     let handover: Handover = serde_json::from_slice(&json).ok().filter(|it: &Handover| it.version == VERSION)?;
     let bytes = std::mem::size_of::<Counters>();
     if file.metadata().ok()?.len() < (COUNTERS_AT + bytes) as u64 {
         return None;
     }
+
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, of a file that is long enough; it is never unmapped.
     let at = unsafe {
@@ -329,7 +338,7 @@ fn find(path: &Path) -> Option<()> {
     Some(())
 }
 
-/// In the child of a `fork`.
+/// Puts a child of `fork` to sleep.
 extern "C" fn forked() {
     STATE.store(ASLEEP, Ordering::Relaxed);
     FORKED.store(true, Ordering::Relaxed);
@@ -337,7 +346,7 @@ extern "C" fn forked() {
     let _ = INSIDE.try_with(|inside| inside.set(false));
 }
 
-/// At the end of the process.
+/// Ends the trace and gives the gate up, at the end of the process.
 extern "C" fn unload() {
     if STATE.load(Ordering::Acquire) != OPEN {
         return;
@@ -352,13 +361,13 @@ extern "C" fn unload() {
         let pid = std::process::id();
         let _ = counters.owner.compare_exchange(pid, 0, Ordering::AcqRel, Ordering::Acquire);
     }
-    // Threads that still run go past from now on.
+    // Calls of threads that still run bypass the gate from now on.
     STATE.store(ASLEEP, Ordering::Release);
 }
 
 fn remove_socket(office: &Office) {
     if let Some(control) = &office.control {
-        // It may have been removed by hand.
+        // The socket may have been removed by hand.
         let _ = std::fs::remove_file(control.path());
     }
 }
@@ -371,7 +380,7 @@ static LOAD: extern "C" fn() = load;
 #[unsafe(link_section = ".fini_array")]
 static UNLOAD: extern "C" fn() = unload;
 
-/// Returns the rules whose path matches the file behind `fd`; `None` if it is not managed.
+/// Returns the rules whose path pattern matches the file behind `fd`; `None` if the file is not managed.
 fn rules_of(run: &Run, fd: i32) -> Option<u64> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` has room for what the call writes.
@@ -380,6 +389,7 @@ fn rules_of(run: &Run, fd: i32) -> Option<u64> {
     }
     // SAFETY: the call succeeded and has filled it.
     let stat = unsafe { stat.assume_init() };
+
     let device = match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => stat.st_dev,
         libc::S_IFBLK => stat.st_rdev,
@@ -388,6 +398,7 @@ fn rules_of(run: &Run, fd: i32) -> Option<u64> {
     if !run.handover.devices.contains(&device) {
         return None;
     }
+
     let path = path_of(fd)?;
     let is_in = |directory: &String| {
         let rest = path.strip_prefix(directory.as_bytes());
@@ -404,13 +415,13 @@ fn path_of(fd: i32) -> Option<Vec<u8>> {
     tail[..digits.len()].copy_from_slice(digits.as_bytes());
     tail[digits.len()] = 0;
     let mut path = vec![0_u8; 4096];
-    // SAFETY: the name ends with a zero; at most as many bytes are written as there is room for.
+    // SAFETY: the name ends with a zero; at most `path.len()` bytes are written.
     let len = unsafe { libc::readlink(link.as_ptr().cast(), path.as_mut_ptr().cast(), path.len()) };
     path.truncate(usize::try_from(len).ok()?);
     Some(path)
 }
 
-/// Looks at a descriptor that has come, and takes it into the table.
+/// Manages a new descriptor, if its file is managed.
 pub(crate) fn take_in(fd: i32, flags: i32) {
     let Some(run) = run() else { return };
     let Some(rules) = rules_of(run, fd) else {
@@ -427,8 +438,8 @@ pub(crate) fn take_in(fd: i32, flags: i32) {
     fds::manage(fd, rules, kept);
 }
 
-/// Returns the number in traces of the file behind `fd`, which `entry` is of; names the file if this is its first call. 0 if
-/// no trace was asked for.
+/// Returns the number in traces of the file behind `fd`, whose table entry is `entry`. Names the file at its first
+/// call. Returns 0 if no trace was asked for.
 #[inline]
 pub(crate) fn file_number(run: &Run, office: &Office, fd: i32, entry: &Fd) -> u32 {
     match entry.file() {
@@ -442,7 +453,7 @@ pub(crate) fn file_number(run: &Run, office: &Office, fd: i32, entry: &Fd) -> u3
 fn name_file(office: &Office, fd: i32, entry: &Fd) -> u32 {
     use std::os::unix::ffi::OsStrExt;
     let path = path_of(fd).unwrap_or_default();
-    // The kernel's mark of a file that was unlinked is no part of its name.
+    // The kernel's mark of an unlinked file is not part of its name.
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
     let number = office.gate.name_file(Path::new(std::ffi::OsStr::from_bytes(path)));
     if let Some(unused) = entry.name(number) {

@@ -4,8 +4,8 @@
 //! `cargo run --release -p plimsoll-store --example against_local -- DIR [ROUNDS]`
 //!
 //! Before each round of reads the objects are dropped from the page cache, so that both stores read from the disk; with
-//! `--cached` they stay there, which is `LocalFileSystem`'s best case. CPU is that of this process: what the kernel's
-//! own threads do, writing the page cache back among it, is in neither figure.
+//! `--cached` they stay there, which is `LocalFileSystem`'s best case. CPU time is that of this process, without the
+//! kernel's own threads, which write the page cache back, for example.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("median of {rounds} rounds     MB/s: local  scheduled  ratio   CPU s/GB: local  scheduled  ratio");
     for (phase, parallel) in phases {
         let mut figures = [vec![], vec![]];
-        // One round to warm up; then who comes first changes.
+        // One round to warm up; then the two stores take turns to be first.
         for round in 0..=rounds {
             for turn in 0..2 {
                 let which = (round + turn) % 2;

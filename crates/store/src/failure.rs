@@ -1,4 +1,4 @@
-//! Errors in object_store's words, and system calls that wait, off the threads of async code.
+//! Errors as object_store's, and blocking system calls off the threads of async code.
 
 use std::io;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use object_store::Error;
 use plimsoll::backend::{error_number, explained};
 
-/// The name in errors.
+/// Name of the store in errors.
 pub(crate) const NAME: &str = "ScheduledStore";
 
-/// Returns `error`, which befell the file at `path`, as object_store's. Its source is an [`io::Error`] that names the
-/// path and keeps its kind.
+/// Converts `error`, of the file at `path`, to object_store's. Its source is an [`io::Error`] that names the path and
+/// keeps its kind.
 pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
     let path = path.display().to_string();
     let source = Box::new(explained(error_number(error), format!("{path}: {error}")));
@@ -22,13 +22,13 @@ pub(crate) fn failure(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Returns an error that is not the system's.
+/// Returns an error that does not come from the system.
 pub(crate) fn generic(message: String) -> Error {
     Error::Generic { store: NAME, source: message.into() }
 }
 
-/// Runs `body`, which waits for the file system: on a blocking thread of Tokio's, without Tokio right here. Once begun
-/// it runs to its end, also when the future is dropped.
+/// Runs `body`, which waits for the file system: on a blocking thread of Tokio, or here if there is no Tokio. Once
+/// begun it runs to its end, even if the future is dropped.
 pub(crate) async fn blocking<T, F>(body: F) -> io::Result<T>
 where
     T: Send + 'static,

@@ -19,20 +19,20 @@
 //! * **The rest** (list, head, delete, copy, rename) is `LocalFileSystem`'s, synced. Either store reads what the other
 //!   wrote.
 //!
-//! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. Whoever
-//! writes one holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that nobody holds: leftovers of a
-//! program that died. Other files are never removed.
+//! Temporary files are called `.plimsoll-store#` and a number, which `LocalFileSystem` hides from lists too. The
+//! writer of such a file holds a lock (`flock`) on it. [`ScheduledStore::open`] removes those that are not locked:
+//! leftovers of a program that died. Other files are never removed.
 //!
 //! # Limits
 //! * Listing, opening, linking and syncing of directories are not scheduled; on Tokio they run on its blocking threads,
 //!   elsewhere on the calling thread. Nor are deletions synced, as in `LocalFileSystem`.
 //! * Attributes and `PutMode::Update` are not implemented, as in `LocalFileSystem`.
 //! * Each read opens its object anew: 64 KiB ranges one at a time are slower than `LocalFileSystem`'s, and far slower
-//!   where the page cache has the object (`examples/against_local.rs` measures both).
+//!   if the page cache has the object (`examples/against_local.rs` measures both).
 //! * A put holds up to 4 MiB of buffers beside its payload.
-//! * A file system that refuses direct I/O is used through the page cache; [`ScheduledStore::is_direct`] says so.
+//! * If a file system refuses direct I/O, it is used through the page cache; [`ScheduledStore::is_direct`] reports it.
 //! * Objects are opened by `/proc/self/fd`, which must be mounted; a trace names that path for reads.
-//! * Where too many requests wait for a shard already, a call fails with a `WouldBlock` as its error's source.
+//! * If too many requests wait for a shard already, a call fails with a `WouldBlock` as its error's source.
 //! * Leftovers in directories that are reached through symbolic links stay.
 //!
 //! # Example

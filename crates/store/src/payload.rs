@@ -1,11 +1,11 @@
-//! Bytes on their way to the disk: a list of pieces, from which aligned buffers are filled.
+//! Payloads: lists of pieces from which aligned buffers are filled.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
 use object_store::PutPayload;
 
-/// Pieces of memory that are written one after the other.
+/// Pieces of memory to be written one after another.
 #[derive(Default)]
 pub(crate) struct Payload {
     pieces: VecDeque<Bytes>,
@@ -13,7 +13,7 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// Returns `head`, followed by `payload`.
+    /// Returns a payload of `head`, followed by `payload`.
     pub(crate) fn new(head: Bytes, payload: PutPayload) -> Payload {
         let len_bytes = head.len() + payload.content_length();
         Payload { pieces: std::iter::once(head).chain(payload).collect(), len_bytes }
@@ -23,8 +23,8 @@ impl Payload {
         self.len_bytes
     }
 
-    /// Removes all but the first `len_bytes` bytes and returns a copy of them, so that a few bytes do not keep a whole
-    /// payload in memory.
+    /// Removes all but the first `len_bytes` bytes and returns a copy of the removed ones, so that a few bytes do not
+    /// keep a whole payload in memory.
     pub(crate) fn cut_off_after(&mut self, len_bytes: usize) -> Bytes {
         let mut tail = Vec::with_capacity(self.len_bytes.saturating_sub(len_bytes));
         let mut place = 0;
@@ -37,7 +37,7 @@ impl Payload {
         tail.into()
     }
 
-    /// Moves the next bytes into `buffer`, and fills what is left of it with zeros.
+    /// Moves the next bytes into `buffer`, and fills the rest of it with zeros.
     pub(crate) fn fill(&mut self, buffer: &mut [u8]) {
         let mut filled = 0;
         while let Some(piece) = self.pieces.front_mut()

@@ -1,4 +1,4 @@
-//! Reading an object: ranges of an open file as `Bytes`, and streams of them.
+//! Reads an object: ranges of an open file as `Bytes`, and streams of them.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use plimsoll::File;
 
 use crate::failure::failure;
 
-/// Bytes of a stream's part, at most.
+/// Longest part of a stream, in bytes.
 const PART_BYTES: u64 = 1 << 20;
 
-/// Parts of a stream that are read at the same time, the one that is handed out included.
+/// Parts of a stream that are read concurrently, including the one being handed out.
 const PARTS_IN_FLIGHT: usize = 2;
 
-/// Parts begin at multiples of this, so that no block is read twice.
+/// Alignment of the borders between parts, in bytes, so that no block is read twice.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The longest range that is read into one piece of memory: requests have less than 4 GiB.
+/// Longest range that is read into one piece of memory, in bytes: a request has less than 4 GiB.
 const RANGE_BYTES: u64 = 1 << 30;
 
-/// Returns the bytes `range` of `file`, without a copy up to [`RANGE_BYTES`].
+/// Reads the bytes `range` of `object`, without a copy up to [`RANGE_BYTES`].
 pub(crate) async fn read_range(object: Object, range: Range<u64>) -> Result<Bytes> {
     let len_bytes = range.end - range.start;
     if len_bytes > RANGE_BYTES {
@@ -31,7 +31,7 @@ pub(crate) async fn read_range(object: Object, range: Range<u64>) -> Result<Byte
     Ok(Bytes::from_owner(read.map_err(|error| failure(&object.path, &error))?))
 }
 
-/// Returns the bytes `range` of `file` in parts.
+/// Returns the bytes `range` of `object` in parts.
 pub(crate) fn read_parts(object: Object, range: Range<u64>) -> BoxStream<'static, Result<Bytes>> {
     let reads = parts(range).map(move |part| read_range(object.clone(), part));
     stream::iter(reads).buffered(PARTS_IN_FLIGHT).boxed()
@@ -44,7 +44,7 @@ pub(crate) struct Object {
     pub(crate) path: std::sync::Arc<std::path::Path>,
 }
 
-/// Cuts `range` into parts: one where it is no longer than a part.
+/// Cuts `range` into parts; a range no longer than a part stays whole.
 fn parts(range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send {
     let mut start = range.start;
     std::iter::from_fn(move || {

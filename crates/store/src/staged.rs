@@ -1,10 +1,10 @@
-//! Files on their way to become objects: made beside their destination, locked while they live, moved into place whole.
+//! Staged files: created beside their destination, locked while they are written, and moved into place whole.
 //!
 //! # How it works
-//! A staged file is called `.plimsoll-store#` and 20 digits. `LocalFileSystem` takes such names for its
-//! own temporary files (which have few digits) and lists neither. Its writer holds `flock` on it, which ends with the
-//! process, however that ends: so a staged file whose lock is free is a leftover, and [`remove_leftovers`] may run
-//! beside other writers.
+//! A staged file is called `.plimsoll-store#` and 20 digits. `LocalFileSystem` takes such names for its own temporary
+//! files (which have few digits) and lists neither. Its writer holds `flock` on it, which ends with the process,
+//! however that ends. So a staged file that is not locked is a leftover, and [`remove_leftovers`] may run beside other
+//! writers.
 //!
 //! Nothing here is async: each function waits for the file system.
 
@@ -17,21 +17,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const PREFIX: &str = ".plimsoll-store#";
 
-/// Digits after the prefix: nanoseconds since 1970 reach 20 digits in the year 2286 and fit until 2554.
+/// Digits after the prefix: nanoseconds since 1970 have 19 until 2286, and fit 64 bits until 2554.
 const DIGITS: usize = 20;
 
-/// Attempts to create a file in a directory that others keep removing.
+/// Attempts to create a file in a directory that other processes keep removing.
 const ATTEMPTS: usize = 16;
 
-/// A temporary file of ours, removed when dropped unless published.
+/// A temporary file, removed when dropped unless published.
 pub(crate) struct Staged {
-    /// Holds the lock.
+    /// Keeps the lock.
     file: File,
     path: PathBuf,
     is_named: bool,
 }
 
-/// What to do where the destination exists.
+/// What to do if the destination exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     Replace,
@@ -39,7 +39,7 @@ pub(crate) enum Existing {
 }
 
 impl Staged {
-    /// Creates an empty file in `directory`, which is made if it is missing, durably.
+    /// Creates an empty file in `directory`. If the directory is missing, creates it durably.
     pub(crate) fn create(directory: &Path) -> io::Result<Staged> {
         let mut failed = None;
         for _ in 0..ATTEMPTS {
@@ -66,13 +66,13 @@ impl Staged {
         &self.path
     }
 
-    /// Takes the lock. Returns whether the file is still there: others may have taken it for a leftover before it was
-    /// locked.
+    /// Takes the lock. Returns whether the file still exists: before it was locked, another process may have removed
+    /// it as a leftover.
     fn lock(&self) -> io::Result<bool> {
         match self.file.try_lock() {
             Ok(()) => Ok(self.file.metadata()?.nlink() > 0),
             Err(TryLockError::WouldBlock) => Ok(false),
-            // Without locks nobody can tell leftovers, so nobody removes any.
+            // Without locks leftovers cannot be recognised, so none are removed.
             Err(TryLockError::Error(_)) => Ok(true),
         }
     }
@@ -95,7 +95,7 @@ impl Staged {
     }
 
     fn remove(&mut self) {
-        // What cannot be removed now is removed as a leftover when the store is opened next.
+        // If this fails, the file is removed as a leftover when the store is opened next.
         if std::mem::take(&mut self.is_named) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -108,7 +108,7 @@ impl Drop for Staged {
     }
 }
 
-/// Returns a name that no other call returns, in any process but for an accident, against which `create_new` helps.
+/// Returns a name that no other call of this process returns. If another process uses it, `create_new` fails.
 fn next_name() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -122,18 +122,18 @@ fn is_staged_name(name: &str) -> bool {
     digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Removes the staged files below `directory` whose writers are gone.
+/// Removes the staged files below `directory` whose writers have died.
 pub(crate) fn remove_leftovers(directory: &Path) -> io::Result<()> {
     let mut directories = vec![directory.to_owned()];
     while let Some(directory) = directories.pop() {
         let entries = match std::fs::read_dir(&directory) {
-            // Removed meanwhile, or not ours to read.
+            // Removed meanwhile, or not readable by this user.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => continue,
             entries => entries?,
         };
         for entry in entries {
             let entry = entry?;
-            // Of the entry itself: symbolic links are not followed.
+            // The type of the entry itself: symbolic links are not followed.
             let kind = entry.file_type()?;
             if kind.is_dir() {
                 directories.push(entry.path());
@@ -151,7 +151,7 @@ fn remove_if_left(path: &Path) -> io::Result<()> {
         Ok(file) => file,
         Err(error) => return gone(error),
     };
-    // Whoever writes it has locked it. The lock is held until it is gone, so that nobody begins to write it.
+    // A live writer holds the lock. Remove the file under the lock, so that no new writer starts meanwhile.
     match file.try_lock() {
         Ok(()) => std::fs::remove_file(path).or_else(gone),
         Err(_) => Ok(()),
@@ -169,7 +169,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the entity tag that `LocalFileSystem` gives such a file.
+/// Returns the entity tag that `LocalFileSystem` would give this file.
 fn e_tag(meta: &Metadata) -> String {
     let since_epoch = meta.modified().ok().and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
     let (inode, modified_us) = (meta.ino(), since_epoch.unwrap_or_default().as_micros());

@@ -1,4 +1,4 @@
-//! The store itself: which operation goes where, and in which class.
+//! The store itself: the target and the class of each operation.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ use crate::staged::{Existing, Staged, remove_leftovers};
 use crate::upload::Upload;
 use crate::write::Writer;
 
-/// `EINVAL` of Linux: how a file system refuses direct I/O.
+/// `EINVAL` of Linux, with which a file system refuses direct I/O.
 const INVALID: i32 = 22;
 
 /// An operation that moves an object's bytes, and so has a class.
@@ -55,12 +55,12 @@ pub struct ScheduledStore {
 }
 
 impl ScheduledStore {
-    /// Opens the store in `directory`, which must exist and be writable, and removes what programs that died in the
-    /// middle of a put left there. That walks through all names below `directory`. The I/O of each object is scheduled
-    /// by the disk that holds it ([`plimsoll::Topology::disk_of`]); a directory below may be another disk's.
+    /// Opens the store in `directory`, which must exist and be writable, and removes the leftovers of programs that
+    /// died in the middle of a put. For that it walks through all names below `directory`. The I/O of each object is
+    /// scheduled by the disk that holds it ([`plimsoll::Topology::disk_of`]); a subdirectory may be on another disk.
     ///
     /// # Errors
-    /// What the system said, with the path; `ENODEV` where no disk of the handle's topology holds `directory`.
+    /// The system's error, with the path; `ENODEV` if no disk of the handle's topology holds `directory`.
     pub async fn open(handle: Handle, directory: impl AsRef<FilePath>) -> Result<ScheduledStore> {
         ScheduledStore::open_with(handle, directory.as_ref(), true).await
     }
@@ -107,7 +107,7 @@ impl ScheduledStore {
         self.writer.is_direct
     }
 
-    /// Returns an error where options ask for what files cannot have.
+    /// Returns an error if options ask for attributes, which files cannot have.
     fn check_attributes(&self, attributes: &Attributes, operation: &str) -> Result<()> {
         if attributes.is_empty() { Ok(()) } else { Err(self.not_implemented(format!("`{operation}` with attributes"))) }
     }
@@ -116,7 +116,7 @@ impl ScheduledStore {
         Error::NotImplemented { operation, implementer: self.to_string() }
     }
 
-    /// Opens the object for reading. The answer says what it is, and has nothing in it.
+    /// Opens the object for reading. The answer describes it, with an empty payload.
     async fn open_object(
         &self,
         location: &Path,
@@ -124,7 +124,7 @@ impl ScheduledStore {
         class: Class,
     ) -> Result<(GetResult, Option<Object>)> {
         let is_head = options.head;
-        // Conditions, ranges and metadata are LocalFileSystem's, of the very file that it has opened.
+        // LocalFileSystem checks conditions and ranges and reads the metadata, all of the very file that it has opened.
         let answer = self.local.get_opts(location, options).await?;
         let GetResult { payload, meta, range, attributes, extensions } = answer;
         let GetResultPayload::File(file, path) = payload else {
@@ -141,12 +141,12 @@ impl ScheduledStore {
         Ok((GetResult { payload, meta, range, attributes, extensions }, object))
     }
 
-    /// Opens `file` once more, for scheduled reads: by its descriptor, as its name may have come to mean another
-    /// object.
+    /// Opens `file` once more, for scheduled reads. Uses its descriptor, because its name may refer to another object
+    /// by now.
     async fn reopen(&self, file: std::fs::File) -> io::Result<plimsoll::File> {
         let options = OpenOptions { direct: self.is_direct(), ..OpenOptions::default() };
         let handle = self.writer.handle.clone();
-        // A job ends even if this future is dropped: until then the descriptor keeps its number.
+        // A job ends even if this future is dropped: until then the descriptor stays open.
         let open = move |_| async move {
             let opened = handle.open(format!("/proc/self/fd/{}", file.as_raw_fd()), &options).await;
             drop(file);
@@ -215,7 +215,7 @@ impl ObjectStore for ScheduledStore {
         let ranges: Vec<Range<u64>> = checked.collect::<Result<_>>()?;
         // No range lies in an empty object.
         let Some(object) = object else { return Ok(Vec::new()) };
-        // Neighbours are read together; nothing that was not asked for.
+        // Adjacent ranges are read together; no byte that was not asked for is read.
         coalesce_ranges(&ranges, |range| read_range(object.clone(), range), 0).await
     }
 

@@ -1,10 +1,9 @@
-//! An object in parts of any length.
+//! Uploads an object in parts of any length.
 //!
 //! # How it works
-//! The place of a part is known when it is handed over: behind all parts before it. What the parts so
-//! far leave of a last block is kept and written with the next part, or padded at the end. So parts are written in any
-//! order and at the same time, and each block by one of them.
-
+//! The place of a part is known when it is handed over: behind all earlier parts. The bytes of a last, incomplete
+//! block are kept and written with the next part, or padded at the end. So parts are written in any order and
+//! concurrently, and each block by only one of them.
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,11 +19,11 @@ use crate::staged::Existing;
 use crate::write::Draft;
 
 pub(crate) struct Upload {
-    /// `None`: completed or aborted.
+    /// `None` once completed or aborted.
     draft: Option<Draft>,
-    /// Bytes that parts write: whole blocks.
+    /// Bytes in the parts so far, in whole blocks.
     offset: u64,
-    /// The bytes behind them, less than a block.
+    /// Bytes after `offset`, less than a block.
     tail: Bytes,
     parts: u64,
     written_parts: Arc<AtomicU64>,
@@ -77,6 +76,7 @@ impl MultipartUpload for Upload {
             let message = format!("{path}: {written_parts} of {parts} parts were written: wait for all, then complete");
             return Err(generic(message));
         }
+
         let len_bytes = self.offset + self.tail.len() as u64;
         let tail = Payload::new(std::mem::take(&mut self.tail), PutPayload::default());
         let completed = async {

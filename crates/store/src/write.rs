@@ -1,4 +1,4 @@
-//! Writing an object: aligned blocks to a staged file, its true length, a sync, its place.
+//! Writes an object: aligned blocks to a staged file, then its true length, a sync, and its final name.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,23 +15,23 @@ use crate::failure::{blocking, failure};
 use crate::payload::Payload;
 use crate::staged::{Existing, Staged};
 
-/// Bytes of a write, at most. The scheduler splits it further as the disk wants it.
+/// Longest write, in bytes. The scheduler splits it further to suit the disk.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes of one payload in flight: one is in the device while the next is copied.
+/// Writes of one payload in flight: while some are in the device, the next is copied.
 const WRITES_IN_FLIGHT: usize = 4;
 
-/// Buffers of [`WRITE_BYTES`] that a store keeps for the next payload.
+/// Most buffers of [`WRITE_BYTES`] that a store keeps for the next payload.
 const SPARE_BUFFERS: usize = 8;
 
-/// Direct writes are whole blocks of at least this many bytes: a file system's block nearly everywhere. A device may
-/// allow less, but then the file system reads and zeroes the rest of its block.
+/// Smallest block of direct writes, in bytes: a file system's block nearly everywhere. A device may allow less, but
+/// then the file system reads and zeroes the rest of its block.
 const BLOCK_BYTES: u64 = 4096;
 
-/// `EOPNOTSUPP` of Linux: the file system cannot reserve space.
+/// `EOPNOTSUPP` of Linux, with which a file system refuses to reserve space.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Makes new files: through which shards, with direct I/O or without, from which buffers.
+/// Creates new files: through a handle to the shards, with direct I/O or without, from shared buffers.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub(crate) handle: Handle,
@@ -65,7 +65,7 @@ impl Writer {
         written.await.map_err(|error| failure(path, &error))
     }
 
-    /// Creates the file that is to become the object at `path`.
+    /// Creates the file that will become the object at `path`.
     pub(crate) async fn create(&self, path: &Path, class: Class) -> io::Result<Draft> {
         let directory = path.parent().unwrap_or(path).to_owned();
         let staged = blocking(move || Staged::create(&directory)).await?;
@@ -75,7 +75,7 @@ impl Writer {
     }
 }
 
-/// An object that is being written. Dropping it leaves nothing.
+/// An object that is being written. If dropped, it leaves nothing behind.
 pub(crate) struct Draft {
     file: File,
     staged: Staged,
@@ -84,12 +84,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Writes in it, also while it is borrowed elsewhere.
+    /// Returns a pen, which writes to the draft while the draft itself is borrowed elsewhere.
     pub(crate) fn pen(&self) -> Pen {
         Pen { file: self.file.clone(), buffers: self.buffers.clone() }
     }
 
-    /// Bytes of a block: offsets of writes are multiples.
+    /// Returns the block size in bytes: offsets of writes are multiples of it.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.pen().block_bytes()
     }
@@ -98,7 +98,7 @@ impl Draft {
         &self.path
     }
 
-    /// Reserves space, so that long objects lie in one piece and a full disk is noticed before anything is written.
+    /// Reserves space, so that a long object is contiguous and a full disk is noticed before anything is written.
     async fn reserve(&self, len_bytes: u64) -> io::Result<()> {
         let padded_bytes = len_bytes.next_multiple_of(self.block_bytes());
         match self.file.allocate(0, padded_bytes, false).await {
@@ -111,7 +111,7 @@ impl Draft {
         self.pen().write(offset, payload).await
     }
 
-    /// Makes it the object, durably: `len_bytes` bytes, which have been written.
+    /// Makes the draft the object, durably. Its `len_bytes` bytes must have been written.
     pub(crate) async fn publish(self, len_bytes: u64, existing: Existing) -> io::Result<PutResult> {
         if !len_bytes.is_multiple_of(self.block_bytes()) {
             self.file.set_len(len_bytes).await?;
@@ -123,7 +123,7 @@ impl Draft {
     }
 }
 
-/// Writes in a draft.
+/// Writes to a draft.
 pub(crate) struct Pen {
     file: File,
     buffers: Arc<Mutex<Vec<AlignedBuf>>>,
@@ -137,7 +137,7 @@ impl Pen {
         }
     }
 
-    /// Writes `payload` at `offset`, a multiple of the block, and fills the last block with zeros.
+    /// Writes `payload` at `offset`, a multiple of the block, and pads the last block with zeros.
     pub(crate) async fn write(&self, offset: u64, mut payload: Payload) -> io::Result<()> {
         let block_bytes = self.block_bytes() as usize;
         let mut offset = offset;

@@ -1,5 +1,5 @@
-//! The store from outside: object_store's own suite, a directory shared with `LocalFileSystem`, classes, and what is
-//! left of a write that ends early.
+//! The store from outside: object_store's own suite, a directory shared with `LocalFileSystem`, classes, and the
+//! leftovers of writes that end early.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -123,7 +123,7 @@ async fn uploads_have_parts_of_any_length() {
             parts.push(upload.put_part(bytes[place..place + len_bytes].to_vec().into()));
             place += len_bytes;
         }
-        // At the same time, the last one first.
+        // Concurrently, the last one first.
         join_all(parts.into_iter().rev()).await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
         let put = upload.complete().await.unwrap();
         let meta = world.store.head(&path).await.unwrap();
@@ -169,7 +169,7 @@ async fn answers_are_streams_of_bounded_parts() {
         assert!(parts.concat() == bytes[range.start as usize..range.end as usize]);
     }
 
-    // What was opened stays, whatever becomes of its name; a stream that is dropped holds nobody up.
+    // An open object stays readable, whatever becomes of its name; a dropped stream holds up no other.
     let mut stream = world.store.get(&path).await.unwrap().into_stream();
     let first = stream.next().await.unwrap().unwrap();
     world.store.put(&path, "another".into()).await.unwrap();
@@ -251,7 +251,7 @@ async fn a_rule_gives_each_operation_its_class() {
     assert_eq!(done[2], [2 * mib, 0]);
     assert_eq!(done[3], [mib, 0]);
 
-    // The default class, and a class among the extensions, which counts where there is no rule.
+    // The default class, and a class among the extensions, which counts if there is no rule.
     let [default_before] = world.done(&[Class::DEFAULT]).await[..] else { unreachable!() };
     store.put(&"other/a".into(), patterned(4096, 7).into()).await.unwrap();
     let mut extensions = Extensions::new();

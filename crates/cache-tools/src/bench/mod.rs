@@ -1,20 +1,20 @@
-//! `cache bench`: how fast a cache takes and gives blocks, how evenly it uses its disks, and whether every byte is
+//! `cache bench`: how fast a cache stores and returns blocks, how evenly it uses its disks, and whether every byte is
 //! right.
 //!
 //! # Why
-//! A cache that takes 270 MB/s on three disks of 250 MB/s has a flaw that no single-disk benchmark shows. And one that
-//! gives wrong bytes must never look fast.
+//! A cache that stores 270 MB/s on three disks of 250 MB/s has a flaw that no single-disk benchmark shows. And a cache
+//! that returns wrong bytes must never look fast.
 //!
 //! # How it works
 //! [`run`] keeps [`BenchOptions::concurrency`] workers busy, spread over a few threads. A worker inserts, or looks up;
-//! what is not found is inserted, as a program that reads through the cache would do. The calling thread looks at the
-//! counters ten times a second: from them come the series and the effective number of devices of each window. With
-//! [`BenchOptions::fill`] the measurement begins when the cache evicts, so that it is one of a full cache. Values are
+//! a missing block is inserted, as a program that reads through the cache would do. The calling thread samples the
+//! counters ten times a second: they give the series and the effective number of devices of each window. With
+//! [`BenchOptions::fill`] the measurement begins when the cache evicts, so that it is of a full cache. Values are
 //! functions of their keys ([`workload`]), so that each hit can be verified.
 //!
 //! # Limits
-//! Operations under way at the end are not counted. Values are made between operations by the same threads: on fast
-//! disks their CPU time (about 1 ns for 8 bytes) is the bound. With a rate, times are counted from when operations were
+//! Operations in flight at the end are not counted. The same threads generate values between operations: on fast disks
+//! their CPU time (about 1 ns for 8 bytes) is the bottleneck. With a rate, latency is counted from when operations were
 //! due.
 //!
 //! # Example
@@ -54,46 +54,46 @@ pub use target::{Looked, Target};
 use windows::{Series, WINDOW_S};
 use workload::{KEY_BYTES, Keys, fill_value, is_value, key_bytes};
 
-/// How often the counters are looked at.
+/// Interval between two samples of the counters.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// The most points of a device's series.
+/// Most points of a device's series.
 const POINTS_MAX: usize = 1200;
 
-/// The most violations that are told.
+/// Most violations reported.
 const VIOLATIONS_MAX: usize = 20;
 
-/// What is done.
+/// The mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Inserts.
+    /// Only inserts.
     WriteOnly,
-    /// So many look-ups of 100 operations, the others inserts; what is not found is inserted as well.
+    /// This percentage of look-ups, the others inserts; a missing block is also inserted.
     ReadPct(u8),
 }
 
-/// How a cache is loaded.
+/// The load on a cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchOptions {
-    /// What is done.
+    /// The mix of operations.
     pub mix: Mix,
-    /// Bytes of a block, at least 1.
+    /// Length of a block in bytes, at least 1.
     pub block_bytes: u32,
-    /// How many keys there are; `None`: each insert has its own.
+    /// Number of keys; `None`: each insert has a new one.
     pub keys: Option<u64>,
-    /// Theta of Zipf's law by which keys are drawn, above 0; `None`: all alike.
+    /// Theta of Zipf's law by which keys are drawn, above 0; `None`: uniformly.
     pub zipf: Option<f64>,
-    /// Operations under way at the most, at least 1.
+    /// Most operations in flight, at least 1.
     pub concurrency: u32,
-    /// Operations a second; `None`: as many as there can be.
+    /// Operations per second; `None`: as many as possible.
     pub rate_per_s: Option<f64>,
-    /// How long to measure.
+    /// Length of the measurement.
     pub duration: Duration,
-    /// Write until the cache evicts before the measurement.
+    /// Before the measurement, insert until the cache evicts.
     pub fill: bool,
     /// Compare every byte of every hit.
     pub verify: bool,
-    /// Of keys and values.
+    /// Seed of keys and values.
     pub seed: u64,
     /// Threads that run the workers, at least 1.
     pub threads: u16,
@@ -118,7 +118,7 @@ impl Default for BenchOptions {
 }
 
 impl BenchOptions {
-    /// With as many operations under way as make so many bytes; at least one, at most 2^20.
+    /// Returns the options with as many operations in flight as `bytes` holds blocks: at least one, at most 2^20.
     #[must_use]
     pub fn with_outstanding_bytes(self, bytes: u64) -> BenchOptions {
         let count = (bytes / u64::from(self.block_bytes.max(1))).clamp(1, 1 << 20);
@@ -130,7 +130,7 @@ impl BenchOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// A theta that is no such.
+    /// An invalid theta.
     #[error(transparent)]
     Keys(#[from] AccessError),
     /// The cache refused an operation.
@@ -138,7 +138,7 @@ pub enum BenchError {
     Cache(CacheError),
 }
 
-/// What happened while it was measured, as a thread counts it.
+/// The operations that one thread has counted during the measurement.
 #[derive(Default)]
 struct Tally {
     inserts: u64,
@@ -172,7 +172,7 @@ impl Tally {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Shared<'a, T> {
     target: &'a T,
     options: &'a BenchOptions,
@@ -197,11 +197,11 @@ impl<T: Target> Shared<'_, T> {
     }
 }
 
-/// Loads `target` as `options` say, until the time is over or `is_stopped` says so. `progress` is told the part that is
-/// done, 0 to 1, and whether the cache is still being filled.
+/// Loads `target` with `options`, until the time is over or `is_stopped`. Calls `progress` with the part done, 0 to 1,
+/// and whether the cache is still being filled.
 ///
 /// # Errors
-/// A theta that is no such; an operation that the cache refused.
+/// An invalid theta; an operation that the cache refused.
 pub fn run<T: Target>(
     target: &T,
     options: &BenchOptions,
@@ -217,9 +217,11 @@ pub fn run<T: Target>(
         is_over: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
+
     let threads = u32::from(options.threads.max(1)).min(options.concurrency.max(1));
     let mut tally = Tally::default();
     let mut watched = Watched::default();
+
     std::thread::scope(|scope| {
         let shared = &shared;
         let drivers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || drive(shared, thread, threads))).collect();
@@ -233,16 +235,17 @@ pub fn run<T: Target>(
         }
         watched.watch(shared, is_stopped, progress);
         shared.end();
-        // A thread that panicked has said so.
+        // A thread that panicked has already reported it.
         drivers.into_iter().filter_map(|driver| driver.join().ok()).for_each(|part| tally.merge(&part));
     });
+
     match shared.failure.into_inner() {
         Ok(Some(reason)) => Err(BenchError::Cache(reason)),
         _ => Ok(watched.report(options, &tally)),
     }
 }
 
-/// Runs a thread's part of the workers to their end.
+/// Runs one thread's share of the workers to their end.
 fn drive<T: Target>(shared: &Shared<'_, T>, thread: u32, threads: u32) -> Tally {
     let tally = RefCell::new(Tally::default());
     let numbers = (thread..shared.options.concurrency.max(1)).step_by(threads as usize);
@@ -252,12 +255,13 @@ fn drive<T: Target>(shared: &Shared<'_, T>, thread: u32, threads: u32) -> Tally 
     tally.into_inner()
 }
 
-/// One operation after the other.
+/// Carries out one operation after another.
 async fn work<T: Target>(shared: &Shared<'_, T>, number: u32, tally: &RefCell<Tally>) {
     let options = shared.options;
     let mut rng = Rng::new(options.seed ^ (u64::from(number) << 32) ^ 0x5eed);
     let mut keys = shared.keys.source();
     let mut value = vec![0; options.block_bytes.max(1) as usize];
+
     while let Some(due_ns) = shared.pace.take().await {
         let key = keys.next(&mut rng);
         let is_look_up = match options.mix {
@@ -287,10 +291,11 @@ async fn read_through<T: Target>(
     let looked = shared.target.look_up(&name).await?;
     let ended_ns = shared.pace.now_ns();
     let is_measuring = shared.is_measuring.load(Relaxed);
+
     match looked {
         Looked::Hit(block) => {
             let block = block.as_ref();
-            // A wrong byte counts whenever it is seen.
+            // A wrong byte counts even outside the measurement.
             let is_right = !options.verify || (block.len() == value.len() && is_value(options.seed, key, block));
             let mut tally = tally.borrow_mut();
             tally.wrong += u64::from(!is_right);
@@ -322,9 +327,11 @@ async fn insert<T: Target>(
     fill_value(seed, key, value);
     let key: [u8; KEY_BYTES] = key_bytes(seed, key);
     let dropped = shared.target.insert(&key, value).await?;
+
     if !shared.is_measuring.load(Relaxed) {
         return Ok(());
     }
+
     let mut tally = tally.borrow_mut();
     match dropped {
         None => {
@@ -341,7 +348,7 @@ fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) -> &'static
     all.iter().find(|(other, _)| *other == value).map_or("other", |(_, name)| name)
 }
 
-/// What the thread that looks at the counters has seen.
+/// What the sampling thread has seen.
 #[derive(Default)]
 struct Watched {
     first: Option<CacheStats>,
@@ -364,6 +371,7 @@ impl Watched {
         let options = shared.options;
         let wanted_s = options.duration.as_secs_f64();
         let mut begin_ns = 0;
+
         while !shared.is_over.load(Relaxed) {
             let stats = shared.target.stats();
             self.check(&stats);
@@ -386,11 +394,12 @@ impl Watched {
             let left = if self.first.is_some() { wanted_s - self.seconds } else { f64::INFINITY };
             std::thread::sleep(SAMPLE.min(Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(SAMPLE)));
         }
+
         shared.is_measuring.store(false, Relaxed);
         self.cpu_ns = process_cpu_ns().saturating_sub(self.cpu_ns);
     }
 
-    /// Whether the counters can be.
+    /// Records a violation if the counters are impossible.
     fn check(&mut self, stats: &CacheStats) {
         self.checks += 1;
         for disk in &stats.disks {
@@ -403,6 +412,7 @@ impl Watched {
                 ));
             }
         }
+
         let falls = stats.hits < self.last.hits || stats.inserts < self.last.inserts;
         let falls = falls || stats.generation < self.last.generation;
         if falls && self.violations.len() < VIOLATIONS_MAX {
@@ -415,6 +425,7 @@ impl Watched {
         let seconds = self.seconds.max(1e-9);
         let has_written = written(&self.last).iter().sum::<u64>() > written(&first).iter().sum::<u64>();
         let effective = if has_written { self.series.effective(WINDOW_S) } else { Vec::new() };
+
         let operations = tally.operations();
         let counts = |named: &BTreeMap<&'static str, u64>, all: &[&'static str]| {
             all.iter().map(|name| ((*name).to_owned(), named.get(name).copied().unwrap_or(0))).collect()
@@ -452,12 +463,12 @@ impl Watched {
     }
 }
 
-/// Bytes that insert writes have brought to each disk.
+/// Returns the bytes that inserts have written to each disk.
 fn written(stats: &CacheStats) -> Vec<u64> {
     stats.disks.iter().map(|disk| disk.io.get("insert_write").map_or(0, |io| io.bytes)).collect()
 }
 
-/// A series for each disk; of a long measurement neighbouring points are averaged.
+/// Returns a series for each disk. In a long measurement, adjacent points are averaged.
 fn device_series(series: &Series, stats: &CacheStats) -> Vec<DeviceSeries> {
     let points = |device: usize| {
         let rates = series.rates(device);

@@ -1,15 +1,15 @@
-//! When operations are due: `--rate`.
+//! Paces operations: `--rate`.
 //!
 //! # Why
-//! Users come when they come. With a rate, time is counted from when an operation was due, so that a stall shows in all
-//! operations that it held up, not in the few that were under way.
+//! Users arrive when they arrive. With a rate, latency is counted from when an operation was due, so that a stall
+//! shows in all operations that it held up, not only in the few in flight.
 //!
 //! # How it works
-//! Operation n is due n / rate seconds after the beginning. Workers take the next due time with [`Pace::take`]; those
-//! that are early wait, and whoever calls [`Pace::tick`] often wakes as many as have become due.
+//! Operation n is due n / rate seconds after the beginning. Workers take the next due time with [`Pace::take`]; early
+//! workers wait. A thread that calls [`Pace::tick`] often wakes those that have become due.
 //!
 //! # Limits
-//! As exact as [`Pace::tick`] is called. Due times never end early: [`Pace::end`] wakes all, who then get `None`.
+//! As exact as [`Pace::tick`] is called. Due times go on until [`Pace::end`], which wakes all workers with `None`.
 //!
 //! # Example
 //! At 1000 a second the workers' due times are 0, 1 ms, 2 ms and so on, however late they are taken.
@@ -20,10 +20,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// See the module's documentation.
+/// The schedule of operations, shared by all workers.
 pub(super) struct Pace {
     begin: Instant,
-    /// Nanoseconds from one to the next; 0: all are due at once.
+    /// Time between two operations, in nanoseconds; 0: all are due at once.
     period_ns: f64,
     state: Mutex<State>,
 }
@@ -36,23 +36,23 @@ struct State {
 }
 
 impl Pace {
-    /// From now on `rate_per_s` (above 0); without it an operation is due when somebody takes it.
+    /// Returns a pace of `rate_per_s` (above 0), from now on. If `None`, an operation is due when a worker takes it.
     pub(super) fn new(rate_per_s: Option<f64>) -> Pace {
         let period_ns = rate_per_s.map_or(0.0, |rate| 1e9 / rate);
         Pace { begin: Instant::now(), period_ns, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics half-way.
+        // No code panics half-way under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the beginning.
     pub(super) fn now_ns(&self) -> u64 {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The next due time, in nanoseconds since the beginning, when it has come; `None` after the end.
+    /// Waits for the next due time. Returns it in nanoseconds since the beginning; `None` after the end.
     pub(super) async fn take(&self) -> Option<u64> {
         poll_fn(|context| {
             let mut state = self.state();
@@ -74,7 +74,7 @@ impl Pace {
         .await
     }
 
-    /// Wakes as many as are due.
+    /// Wakes the workers whose operations are due.
     pub(super) fn tick(&self) {
         let mut state = self.state();
         if self.period_ns == 0.0 {
@@ -87,7 +87,7 @@ impl Pace {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// No more.
+    /// Ends the schedule, and wakes all workers.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.is_over = true;

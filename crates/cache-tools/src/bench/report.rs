@@ -1,13 +1,13 @@
-//! What a benchmark of a cache has measured: for people, for programs, and as a page.
+//! The results of a cache benchmark: for people, for programs, and as a page.
 //!
 //! # Why
-//! The same figures go to a table, a script and a page; they are computed once.
+//! A table, a script and a page show the same figures, so they are computed once.
 //!
 //! # How it works
 //! [`BenchReport`] is plain data; the JSON is its fields (docs/formats.md). [`BenchReport::sections`] is the page.
 //!
 //! # Limits
-//! CPU time is that of the whole process: making and checking values is in it.
+//! CPU time is that of the whole process, including generating and verifying values.
 //!
 //! # Example
 //! ```
@@ -26,22 +26,22 @@ use plimsoll_show::plot::{Axis, Chart, Layer, Unit};
 use plimsoll_show::table::{Table, fixed};
 use serde::Serialize;
 
-/// Times of one kind of operation, in nanoseconds.
+/// Latencies of one kind of operation, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_ns: f64,
     /// Median.
     pub p50_ns: u64,
-    /// 95 of 100 took no longer.
+    /// 95th percentile.
     pub p95_ns: u64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
@@ -67,87 +67,86 @@ impl From<&Histogram> for Latency {
 pub struct Rate {
     /// Seconds since the measurement began.
     pub t: f64,
-    /// Bytes that insert writes brought to the device, a second.
+    /// Bytes per second that inserts wrote to the device.
     pub bytes_per_s: f64,
 }
 
-/// A device over time.
+/// The write rate of a device over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DeviceSeries {
     /// The device's path.
     pub device: String,
-    /// Over time.
+    /// Its points, in order.
     pub points: Vec<Rate>,
 }
 
-/// See the module's documentation.
+/// The results of a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BenchReport {
     /// Version of the schema: 1.
     pub schema: u32,
-    /// Where new blocks went: seed, discriminant or load.
+    /// Placement of new blocks: seed, discriminant or load.
     pub placement: String,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Operations under way at the most.
+    /// Most operations in flight.
     pub concurrency: u32,
-    /// The seed of keys and values.
+    /// Seed of keys and values.
     pub seed: u64,
     /// Length of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether it was ended early.
+    /// Whether the measurement ended early.
     pub is_interrupted: bool,
-    /// Bytes stored, a second.
+    /// Bytes stored per second.
     pub ingest_bytes_per_s: f64,
     /// Inserts stored.
     pub inserts: u64,
     /// Look-ups answered.
     pub hits: u64,
-    /// Bytes that they gave, a second.
+    /// Bytes returned by hits per second.
     pub hit_bytes_per_s: f64,
     /// Look-ups without an answer, by reason.
     pub misses: BTreeMap<String, u64>,
     /// Inserts that were not stored, by reason.
     pub drops: BTreeMap<String, u64>,
-    /// Least effective number of devices over full windows of 2 s; `None` where nothing was written or no window is
-    /// full.
+    /// Least effective number of devices over full windows of 2 s; `None` if nothing was written or no window is full.
     pub effective_devices_min: Option<f64>,
-    /// Mean of the same.
+    /// Mean of the effective number of devices.
     pub effective_devices_mean: Option<f64>,
-    /// Of each window.
+    /// Effective number of devices in each window.
     pub effective_devices: Vec<f64>,
-    /// Bytes written by inserts over time.
+    /// Bytes written by inserts over time, by device.
     pub series: Vec<DeviceSeries>,
-    /// Times of hits.
+    /// Latencies of hits.
     pub hit_latency: Latency,
-    /// Times of inserts that were stored.
+    /// Latencies of stored inserts.
     pub insert_latency: Latency,
-    /// CPU seconds of the process in a million operations.
+    /// CPU seconds of the process per million operations.
     pub cpu_s_per_million_operations: Option<f64>,
-    /// Hits whose every byte was compared.
+    /// Hits whose bytes were all compared and right.
     pub verified_hits: u64,
     /// Hits with a wrong byte.
     pub wrong_hits: u64,
-    /// How often the counters of all devices were compared with what they can be.
+    /// Number of checks that the counters of all devices are possible.
     pub invariants_checked: u64,
-    /// What was not so, a sentence each; at most 20.
+    /// Violations found, a sentence each; at most 20.
     pub invariants_violated: Vec<String>,
-    /// Blocks evicted meanwhile.
+    /// Blocks evicted during the measurement.
     pub evictions: u64,
-    /// Blocks moved meanwhile.
+    /// Blocks moved during the measurement.
     pub moves: u64,
-    /// Checkpoints meanwhile.
+    /// Checkpoints during the measurement.
     pub checkpoints: u64,
 }
 
 impl BenchReport {
-    /// Whether a byte was wrong, or a counter impossible.
+    /// Returns whether a byte was wrong, or a counter impossible.
     #[must_use]
     pub fn is_wrong(&self) -> bool {
         self.wrong_hits > 0 || !self.invariants_violated.is_empty()
     }
 
-    /// The series, a line for each point.
+    /// Returns the series as CSV, a line for each point.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let line = |series: &DeviceSeries, point: &Rate| {
@@ -157,7 +156,7 @@ impl BenchReport {
         Table::new("", ["device", "t", "bytes_per_s"], rows).to_csv()
     }
 
-    /// Names and values of the figures, for a table.
+    /// Returns names and values of the figures, for a table.
     #[must_use]
     pub fn rows(&self) -> Vec<(String, String)> {
         let optional = |value: Option<f64>| value.map_or("n/a".to_owned(), |value| format!("{value:.2}"));
@@ -171,6 +170,7 @@ impl BenchReport {
             ("hits".to_owned(), format_count(self.hits)),
             ("hits, bytes".to_owned(), format_throughput_decimal(self.hit_bytes_per_s)),
         ];
+
         let named = |what: &str, counts: &BTreeMap<String, u64>| -> Vec<(String, String)> {
             let counts = counts.iter().filter(|(_, count)| **count > 0);
             counts.map(|(reason, count)| (format!("{what}: {reason}"), format_count(*count))).collect()
@@ -184,6 +184,7 @@ impl BenchReport {
                 rows.push((format!("{what}: p50, p95, p99, p99.9, max"), percentiles.join(", ")));
             }
         }
+
         rows.push(("CPU seconds per million operations".to_owned(), optional(self.cpu_s_per_million_operations)));
         rows.push(("evictions".to_owned(), format_count(self.evictions)));
         rows.push(("moves".to_owned(), format_count(self.moves)));
@@ -195,7 +196,7 @@ impl BenchReport {
         rows
     }
 
-    /// Bytes per device over time.
+    /// Returns a chart of bytes per device over time.
     #[must_use]
     pub fn chart(&self) -> Chart {
         let layer = |series: &DeviceSeries| Layer::Line {
@@ -212,7 +213,7 @@ impl BenchReport {
         }
     }
 
-    /// The page.
+    /// Returns the sections of the page.
     #[must_use]
     pub fn sections(&self) -> Vec<Section> {
         let table = Table::new("", ["figure", "value"], self.rows().into_iter().map(<[String; 2]>::from));

@@ -1,10 +1,10 @@
-//! What can be measured: something that takes and gives blocks.
+//! The subject of a benchmark: a store of blocks.
 //!
 //! # Why
-//! That a benchmark finds a wrong byte must be tested with a cache that gives one.
+//! A test must show that the benchmark finds a wrong byte, and so needs a cache that returns one.
 //!
 //! # How it works
-//! [`Target`] is what the benchmark needs of a [`plimsoll_cache::BlockCache`].
+//! [`Target`] is the part of a [`plimsoll_cache::BlockCache`] that the benchmark uses.
 //!
 //! # Limits
 //! The benchmark ends at the first error.
@@ -15,28 +15,28 @@
 use plimsoll_cache::CacheError;
 use plimsoll_cache::stats::{CacheStats, DropReason, MissReason};
 
-/// What a look-up gave.
+/// The result of a look-up.
 pub enum Looked<B> {
     /// The block.
     Hit(B),
-    /// Nothing, and why.
+    /// No block, for this reason.
     Miss(MissReason),
 }
 
-/// See the module's documentation.
+/// A cache to benchmark.
 pub trait Target: Sync {
     /// Looks up a key.
     ///
     /// # Errors
-    /// Why the cache takes no look-ups any more.
+    /// If the cache no longer takes look-ups.
     fn look_up(&self, key: &[u8]) -> impl Future<Output = Result<Looked<impl AsRef<[u8]>>, CacheError>>;
 
-    /// Stores a block; `Some` reason where it was dropped.
+    /// Stores a block. Returns the reason if it was dropped.
     ///
     /// # Errors
-    /// Why the cache takes no such blocks.
+    /// If the cache does not take such blocks.
     fn insert(&self, key: &[u8], value: &[u8]) -> impl Future<Output = Result<Option<DropReason>, CacheError>>;
 
-    /// The counters.
+    /// Returns the counters.
     fn stats(&self) -> CacheStats;
 }

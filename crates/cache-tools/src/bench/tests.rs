@@ -1,4 +1,4 @@
-//! The benchmark against a map in memory that does wrong on demand.
+//! The benchmark against a map in memory that misbehaves on demand.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -45,7 +45,7 @@ impl Target for Map {
         Ok(None)
     }
 
-    /// Two disks that have the same to write.
+    /// Returns statistics of two disks that write alike.
     fn stats(&self) -> CacheStats {
         let inserts = self.inserts.load(Relaxed);
         let disk = |number: u16| DiskStats {

@@ -1,8 +1,8 @@
-//! How many devices a cache really writes to: series and windows of bytes by device.
+//! The number of devices that a cache effectively writes to: series and windows of bytes by device.
 //!
 //! # Why
-//! A cache on three disks that writes to one of them at a time has the speed of one. The mean over a minute hides it,
-//! if the disks take turns; a window of two seconds does not.
+//! A cache on three disks that writes to one of them at a time has the speed of one. If the disks take turns, the mean
+//! over a minute hides that; a window of two seconds does not.
 //!
 //! # How it works
 //! [`Series`] keeps samples of bytes written since the beginning. A window's effective number of devices is
@@ -11,7 +11,7 @@
 //! interpolated between samples.
 //!
 //! # Limits
-//! A window in which nothing is written counts as 0 devices. What is left after the last full window is not looked at.
+//! A window in which nothing is written counts as 0 devices. The rest after the last full window is ignored.
 //!
 //! # Example
 //! ```
@@ -24,10 +24,10 @@
 //! assert_eq!(series.effective(2.0), [1.0, 1.0]);
 //! ```
 
-/// The length of a window in the contract of `cache bench`, in seconds.
+/// Length of a window, in seconds, as documented for `cache bench`.
 pub const WINDOW_S: f64 = 2.0;
 
-/// Effective number of devices that did the work: 0 if there was none.
+/// Returns the number of devices that effectively did the work; 0 if there was none.
 #[must_use]
 pub fn effective_devices(bytes: &[f64]) -> f64 {
     let sum: f64 = bytes.iter().sum();
@@ -38,26 +38,26 @@ pub fn effective_devices(bytes: &[f64]) -> f64 {
 /// Seconds since the beginning, and bytes of each device since then.
 type Sample = (f64, Vec<u64>);
 
-/// Bytes written by device over time. See the module's documentation.
+/// Bytes written by device over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Seconds since the beginning, and bytes of each device since then; times rise.
+    /// In order of time.
     samples: Vec<Sample>,
 }
 
 impl Series {
-    /// Adds a sample. A device that came later has nothing before.
+    /// Adds a sample. A device that joined later has written nothing before.
     pub fn push(&mut self, at_s: f64, bytes: Vec<u64>) {
         self.samples.push((at_s, bytes));
     }
 
-    /// How many devices there are in the last sample.
+    /// Returns the number of devices in the last sample.
     #[must_use]
     pub fn devices(&self) -> usize {
         self.samples.last().map_or(0, |(_, bytes)| bytes.len())
     }
 
-    /// Bytes a second of a device: (middle of two samples in seconds, rate).
+    /// Returns the write rate of a device: (time between two samples in seconds, bytes per second).
     #[must_use]
     pub fn rates(&self, device: usize) -> Vec<(f64, f64)> {
         let of = |bytes: &[u64]| bytes.get(device).copied().unwrap_or(0);
@@ -69,13 +69,13 @@ impl Series {
         pairs.map(rate).collect()
     }
 
-    /// The effective number of devices in each full window of `window_s` seconds (above 0).
+    /// Returns the effective number of devices in each full window of `window_s` seconds (above 0).
     #[must_use]
     pub fn effective(&self, window_s: f64) -> Vec<f64> {
         let (Some((begin_s, _)), Some((end_s, _))) = (self.samples.first(), self.samples.last()) else {
             return Vec::new();
         };
-        // A sampler that wakes a little early at the end has seen the window all the same.
+        // A last sample that comes a little early still completes the window.
         let full = ((end_s - begin_s) / window_s + 0.02).floor().max(0.0) as usize;
         let window = |at: usize| {
             let from_s = begin_s + at as f64 * window_s;

@@ -1,15 +1,15 @@
-//! What a benchmark of a cache asks for: keys, and values that can be checked.
+//! The workload of a cache benchmark: keys, and values that can be verified.
 //!
 //! # Why
-//! A hit with the bytes of another block is the worst that a cache can do. So every value must be known from its key,
-//! and no compressor and no deduplication may make the disks look quicker than they are.
+//! A hit with the bytes of another block is the worst that a cache can do. So every value must follow from its key.
+//! And no compression or deduplication may make the disks look faster than they are.
 //!
 //! # How it works
-//! A key is a number below [`Keys::count`], or one of its own for each insert. As bytes it is the seed and the number.
-//! A value is the output of a random generator whose seed is made of seed, number and length.
+//! A key is a number below [`Keys::count`], or a new one for each insert. Its bytes are the seed and the number. A
+//! value is the output of a random generator seeded with seed, number and length.
 //!
 //! # Limits
-//! Values are as good as random for compressors, not for secrets.
+//! Values are incompressible, but not cryptographically random.
 //!
 //! # Example
 //! ```
@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use plimsoll_measure::load::{Access, AccessError, AccessPicker};
 use plimsoll_sim::rng::Rng;
 
-/// Bytes of a key.
+/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// The key of a number, as the cache sees it.
+/// Returns the key of a number, as passed to the cache.
 #[must_use]
 pub(crate) fn key_bytes(seed: u64, number: u64) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
@@ -38,7 +38,8 @@ pub(crate) fn key_bytes(seed: u64, number: u64) -> [u8; KEY_BYTES] {
     bytes
 }
 
-/// The generator of a value. Multiplication by odd constants keeps (seed, number, length) apart; `Rng` mixes them.
+/// Returns the generator of a value. Multiplication by odd constants keeps (seed, number, length) apart; `Rng` mixes
+/// them.
 fn generator(seed: u64, number: u64, len: usize) -> Rng {
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Rng::new(seed.rotate_left(32) ^ number ^ (len as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
@@ -49,7 +50,7 @@ pub fn fill_value(seed: u64, number: u64, value: &mut [u8]) {
     generator(seed, number, value.len()).fill(value);
 }
 
-/// Whether `value` is what [`fill_value`] writes for that key.
+/// Returns whether `value` is the value of that key.
 #[must_use]
 pub fn is_value(seed: u64, number: u64, value: &[u8]) -> bool {
     let mut rng = generator(seed, number, value.len());
@@ -61,7 +62,7 @@ pub fn is_value(seed: u64, number: u64, value: &[u8]) -> bool {
     })
 }
 
-/// Where keys come from, for all workers of a benchmark.
+/// The source of keys for all workers of a benchmark.
 #[derive(Debug)]
 pub struct Keys {
     count: Option<u64>,
@@ -70,36 +71,37 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Numbers below `count` (each an own one without), drawn by Zipf's law with `zipf` as theta, else all alike.
+    /// Returns keys below `count` (if `None`, each key is new), drawn by Zipf's law with `zipf` as theta, or else
+    /// uniformly.
     ///
     /// # Errors
-    /// A theta that is no such.
+    /// An invalid theta.
     pub fn new(count: Option<u64>, zipf: Option<f64>, seed: u64) -> Result<Keys, AccessError> {
         let access = zipf.map_or(Access::Uniform, |theta| Access::Zipf { theta });
         let picker = AccessPicker::new(&access, count.unwrap_or(1), seed)?;
         Ok(Keys { count, picker, next: AtomicU64::new(0) })
     }
 
-    /// How many there are; `None`: no end.
+    /// Returns the number of keys; `None`: unlimited.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
         self.count
     }
 
-    /// A worker's own source.
+    /// Returns a source for one worker.
     pub(super) fn source(&self) -> KeySource<'_> {
         KeySource { keys: self, picker: self.picker.clone() }
     }
 }
 
-/// One worker's keys.
+/// The keys of one worker.
 pub(super) struct KeySource<'a> {
     keys: &'a Keys,
     picker: AccessPicker,
 }
 
 impl KeySource<'_> {
-    /// The next number.
+    /// Returns the next number.
     pub(super) fn next(&mut self, rng: &mut Rng) -> u64 {
         match self.keys.count {
             Some(_) => self.picker.next(rng),

@@ -1,13 +1,13 @@
-//! The allocator's state: disks, their slabs, and what becomes of a slab as a whole.
+//! The allocator's state: disks, their slabs, and the state of each slab as a whole.
 //!
 //! # How it works
-//! Slabs lie in ranges, which are found by number. Each disk has its free slabs and its lists by bucket, and sums that are
-//! kept up to date. Rooms above this one move slabs of blocks between lists (`lists`), find places (`search`), empty slabs
-//! (`evacuation`) and look (`report`).
+//! Slabs lie in ranges, which are found by number. Each disk has its free slabs, its lists by bucket, and running
+//! sums. Other modules move slabs of blocks between lists (`lists`), find places (`search`), empty slabs
+//! (`evacuation`) and report (`report`).
 //!
 //! # Example
-//! A disk of 100 slabs: 100 keys in `free`. Its log takes one, so `metadata_slabs` is 1; `free_metadata_slab` counts it as
-//! freeing until a checkpoint is durable.
+//! A disk of 100 slabs: 100 keys in `free`. Its log takes one, so `metadata_slabs` is 1; `free_metadata_slab` counts
+//! it as freeing until a checkpoint is durable.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::slab::Slab;
 use crate::config::Placement;
 use crate::entry::{Extent, MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId, UNIT_BYTES};
 
-/// A disk: its lists, and the sums over its slabs, in units.
+/// A disk: its lists, and sums over its slabs, in units.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) number: u16,
@@ -26,10 +26,10 @@ pub(super) struct Disk {
     pub(super) reserve_slabs: u32,
     pub(super) slabs: u32,
     pub(super) metadata_slabs: u32,
-    /// Freed metadata counts as freeing.
+    /// Units that are freeing or leaving, those of freed metadata included.
     pub(super) freeing_units: u64,
     pub(super) allocated_units: u64,
-    /// Free in slabs of blocks, without those that are being emptied.
+    /// Free units in slabs of blocks, without those that are being emptied.
     pub(super) free_units: u64,
     pub(super) free: BTreeSet<Key>,
     pub(super) buckets: Vec<DiskBucket>,
@@ -43,7 +43,7 @@ pub(super) struct Range {
     pub(super) slabs: Vec<Slab>,
 }
 
-/// Where a slab is in the allocator's lists.
+/// The place of a slab in the allocator's lists, as indices.
 #[derive(Clone, Copy)]
 pub(super) struct At {
     pub(super) range: usize,
@@ -51,31 +51,31 @@ pub(super) struct At {
     pub(super) disk: usize,
 }
 
-/// The allocator; see the documentation of `alloc`.
+/// All slabs of a cache.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub(super) geometry: Geometry,
     pub(super) placement: Placement,
     pub(super) buckets: Buckets,
-    /// By number of the first slab.
+    /// By first slab.
     pub(super) ranges: Vec<Range>,
-    /// By number.
+    /// By disk number.
     pub(super) disks: Vec<Disk>,
-    /// By bucket, if all disks are one lane.
+    /// Open slabs by bucket, if all disks share one lane.
     pub(super) shared_open: Vec<Option<SlabId>>,
     pub(super) turns: Turns,
     pub(super) lots: Lots,
-    /// Slabs where something is freeing, and where something is leaving.
+    /// Slabs with freeing units, and slabs with leaving units.
     pub(super) freeing: BTreeSet<SlabId>,
     pub(super) leaving: BTreeSet<SlabId>,
-    /// Slabs that are being emptied.
+    /// Slabs being emptied.
     pub(super) evacuating: BTreeSet<SlabId>,
-    /// How often something was freed that was not allocated: a defect of the caller.
+    /// Frees of space that was not allocated: a defect of the caller.
     pub(super) wrong_frees: u64,
 }
 
 impl Allocator {
-    /// No disks yet. `seed` is where the lots of [`Placement::Discriminant`] come from.
+    /// Returns an allocator without disks. `seed` is the seed of the lots of [`Placement::Discriminant`].
     pub(crate) fn new(geometry: Geometry, placement: Placement, seed: u64) -> Allocator {
         let power = |bytes: u32, least: u32, most: u32| bytes.clamp(least, most).next_power_of_two();
         let geometry = Geometry {
@@ -83,6 +83,7 @@ impl Allocator {
             sector_bytes: power(geometry.sector_bytes, UNIT_BYTES, 16 << 10),
         };
         let buckets = Buckets::new(geometry);
+
         Allocator {
             shared_open: vec![None; buckets.count()],
             geometry,
@@ -99,10 +100,10 @@ impl Allocator {
         }
     }
 
-    /// Slabs of a new disk, or more of one that is there: all free, and in use at once.
+    /// Adds slabs of a new disk, or more slabs of a known one. All are free, and used at once.
     ///
     /// # Errors
-    /// [`ClaimError::Overlap`] if a slab is known already, [`ClaimError::OutsideOfDisk`] if numbers do not suffice.
+    /// [`ClaimError::Overlap`] if a slab is known already, [`ClaimError::OutsideOfDisk`] if slab numbers run out.
     pub(crate) fn add_range(&mut self, range: SlabRange) -> Result<(), ClaimError> {
         let end = u64::from(range.first.0) + u64::from(range.count);
         if end > u64::from(SlabId::END) {
@@ -115,9 +116,11 @@ impl Allocator {
         if range.first.0 < before_end || u64::from(after) < end {
             return Err(ClaimError::Overlap);
         }
+
         if range.count == 0 {
             return Ok(());
         }
+
         let keys: Vec<Key> =
             (range.first.0..range.first.0 + range.count).map(|number| self.key(SlabId(number), 0)).collect();
         let slabs = keys.iter().map(|key| Slab::Free(*key)).collect();
@@ -151,7 +154,7 @@ impl Allocator {
         &mut self.disks[index]
     }
 
-    /// Forgets all slabs of a disk; frees of what was there do nothing from now on.
+    /// Forgets all slabs of a disk. Later frees of its space do nothing.
     pub(crate) fn remove_disk(&mut self, disk: u16) {
         self.ranges.retain(|range| range.place.disk != disk);
         self.disks.retain(|other| other.number != disk);
@@ -168,21 +171,21 @@ impl Allocator {
         }
     }
 
-    /// Whether a disk takes new blocks; a new one does. Logs and snapshots always find room.
+    /// Sets whether a disk takes new blocks; at first it does. Logs and snapshots get slabs regardless.
     pub(crate) fn set_writable(&mut self, disk: u16, yes: bool) {
         if let Some(disk) = self.disk_mut(disk) {
             disk.is_writable = yes;
         }
     }
 
-    /// Blocks never take the last `slabs` free ones of a disk; 0 at first.
+    /// Sets how many free slabs of a disk blocks never take; 0 at first.
     pub(crate) fn set_reserve(&mut self, disk: u16, slabs: u32) {
         if let Some(disk) = self.disk_mut(disk) {
             disk.reserve_slabs = slabs;
         }
     }
 
-    /// The disk that has a slab, and where it begins there, in bytes.
+    /// Returns the disk of a slab, and the slab's offset there in bytes.
     #[cfg(test)]
     pub(crate) fn locate(&self, slab: SlabId) -> Option<(u16, u64)> {
         let at = self.find(slab)?;
@@ -190,15 +193,15 @@ impl Allocator {
         Some((range.disk, range.offset_bytes + at.slab as u64 * u64::from(self.geometry.slab_bytes)))
     }
 
-    /// Bytes that a block takes, its slot or range whole.
+    /// Returns the bytes that a block takes, with its whole slot or range.
     pub(crate) fn space_of(&self, extent: &Extent) -> u64 {
         self.buckets.of(extent.len_bytes).map_or(0, |(_, units)| u64::from(units) * u64::from(UNIT_BYTES))
     }
 
-    /// Takes a slab that a log or a snapshot had before.
+    /// Takes a free slab that a log or a snapshot already occupies.
     ///
     /// # Errors
-    /// [`ClaimError::OutsideOfDisk`], or [`ClaimError::Overlap`] if it is not free; nothing has changed then.
+    /// [`ClaimError::OutsideOfDisk`], or [`ClaimError::Overlap`] if the slab is not free; nothing changes then.
     pub(crate) fn claim_metadata(&mut self, slab: SlabId) -> Result<(), ClaimError> {
         let at = self.find(slab).ok_or(ClaimError::OutsideOfDisk)?;
         let place = &mut self.ranges[at.range].slabs[at.slab];
@@ -210,7 +213,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// A block's place is no longer needed, or never was: its write failed, or came too late. It can be allocated again when the next checkpoint that begins is durable.
+    /// Frees a block's place, also if its write failed or came too late. The place is reusable when the next
+    /// checkpoint that begins is durable.
     pub(crate) fn free(&mut self, extent: &Extent) {
         let Some(at) = self.find(extent.slab) else { return };
         let found = self.buckets.of(extent.len_bytes);
@@ -231,13 +235,13 @@ impl Allocator {
         self.freeing.insert(extent.slab);
     }
 
-    /// A whole free slab of a disk for a log or a snapshot; the reserve is for them.
+    /// Takes a whole free slab of a disk for a log or a snapshot, from the reserve if need be.
     pub(crate) fn take_metadata_slab(&mut self, disk: u16) -> Option<SlabId> {
         let slab = self.disk_mut(disk)?.free.last()?.slab;
         self.claim_metadata(slab).ok().map(|()| slab)
     }
 
-    /// A slab that was claimed from the free ones and never written goes back at once.
+    /// Frees at once a slab that was claimed from the free ones and never written.
     pub(crate) fn return_slab(&mut self, slab: SlabId) {
         let key = self.key(slab, 0);
         let Some(at) = self.find(slab) else { return };
@@ -252,7 +256,7 @@ impl Allocator {
         disk.free.insert(key);
     }
 
-    /// As [`Allocator::free`], of a log's or a snapshot's slab.
+    /// Frees a slab of a log or a snapshot, as [`Allocator::free`] does a block.
     pub(crate) fn free_metadata_slab(&mut self, slab: SlabId) {
         let Some(at) = self.find(slab) else { return };
         let slab_units = u64::from(self.slab_units());
@@ -288,7 +292,7 @@ impl Allocator {
         self.find(slab).map(|at| &mut self.ranges[at.range].slabs[at.slab])
     }
 
-    /// A new rank; lots are drawn anew.
+    /// Returns the rank of a slab, with a newly drawn lot.
     pub(super) fn key(&mut self, slab: SlabId, allocated_units: u32) -> Key {
         let discriminant = match self.placement {
             Placement::Discriminant => (self.lots.draw() >> 48) as u16,

@@ -1,18 +1,18 @@
-//! Buckets: which slabs a block of a length may go to, and in which order a disk's slabs are opened.
+//! Buckets: which slabs a block of a given length may use, and in which order a disk's slabs are opened.
 //!
 //! # Why
-//! Blocks of one size leave holes of just that size: a slab of such blocks never fragments. So slabs are divided among
-//! buckets by block size, and a block goes to the smallest bucket that takes its padded length.
+//! Blocks of one size leave holes of exactly that size: a slab of such blocks never fragments. So slabs are divided
+//! among buckets by block size, and a block goes to the smallest bucket that takes its padded length.
 //!
 //! # How it works
-//! Up to 16 KiB there is a bucket for every number of sectors (slots, a bit each); above, buckets up to 64 KiB, 256
-//! KiB, 1 MiB and the slab's size hold blocks of mixed lengths (ranges). Sizes of the design that seed 003 describes.
+//! Up to 16 KiB there is a bucket for every number of sectors (slots, one bit each); above, buckets up to 64 KiB, 256
+//! KiB, 1 MiB and the slab's size hold blocks of mixed lengths (ranges). The sizes are those of seed 003's design.
 //!
 //! Every disk has a [`DiskBucket`] for each: its candidates, in the order in which they are opened ([`Key`]: the
 //! emptiest first), and those that have been opened and passed over.
 //!
 //! # Limits
-//! The order is that of the last checkpoint: only space that came back changes it.
+//! The order is that of the last checkpoint: only freed space changes it.
 //!
 //! # Example
 //! With sectors of 4096 bytes and slabs of 32 MiB there are 8 buckets: 4, 8, 12, 16 KiB of slots and 64 KiB, 256 KiB,
@@ -23,10 +23,10 @@ use std::collections::BTreeSet;
 use super::geometry::Geometry;
 use crate::entry::{MAX_BLOCK_BYTES, SlabId, UNIT_BYTES};
 
-/// Above this many bytes, blocks of mixed lengths share slabs.
+/// Longest block that gets a slot, in bytes; longer blocks share slabs with others of mixed lengths.
 const SLOTS_MAX_BYTES: u32 = 16 << 10;
 
-/// Buckets for such blocks, besides that of the slab's size.
+/// Longest block of each bucket of mixed lengths, in bytes; one more bucket goes up to the slab's size.
 const RANGES_MAX_BYTES: [u32; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 /// The sizes of all buckets.
@@ -52,17 +52,17 @@ impl Buckets {
         self.max_bytes.len()
     }
 
-    /// The longest block of a bucket, padding included.
+    /// Returns the length of the longest block of a bucket, padding included.
     pub(super) fn max_bytes(&self, bucket: usize) -> u32 {
         self.max_bytes.get(bucket).copied().unwrap_or(0)
     }
 
-    /// Whether its slabs are divided into slots, and into which, in units.
+    /// Returns the slot size of a bucket in units, or `None` if its slabs have no slots.
     pub(super) fn slot_units(&self, bucket: usize) -> Option<u32> {
         (bucket < self.slots).then(|| self.max_bytes(bucket) / UNIT_BYTES)
     }
 
-    /// The bucket of a block of `len_bytes`, and the units it takes; `None` if it is empty or too long.
+    /// Returns the bucket of a block of `len_bytes`, and the units it takes; `None` if it is empty or too long.
     pub(super) fn of(&self, len_bytes: u32) -> Option<(usize, u32)> {
         if len_bytes == 0 || len_bytes > self.longest_bytes {
             return None;
@@ -77,7 +77,7 @@ impl Buckets {
     }
 }
 
-/// Rank of a slab: the emptiest first, then by lot where lots are drawn, then by number.
+/// Rank of a slab: the emptiest first, then by lot if lots are drawn, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) allocated_units: u32,
@@ -85,13 +85,13 @@ pub(super) struct Key {
     pub(super) slab: SlabId,
 }
 
-/// The slabs of one bucket on one disk, but those that are being emptied.
+/// The slabs of one bucket on one disk, without those being emptied.
 #[derive(Debug, Default)]
 pub(super) struct DiskBucket {
-    /// To be opened next.
+    /// To be opened next, by rank.
     pub(super) candidates: BTreeSet<Key>,
     /// Had no room for some block: the longest free range in units, and the slab.
     pub(super) passed: BTreeSet<(u32, SlabId)>,
-    /// Of the lane of this disk, if every disk has one.
+    /// The open slab, if every disk has its own.
     pub(super) open: Option<SlabId>,
 }

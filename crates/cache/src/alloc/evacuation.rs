@@ -1,17 +1,17 @@
-//! Which slabs to empty, when too few are free or a disk is to go.
+//! Chooses the slabs to empty, if too few are free or a disk is to be removed.
 //!
 //! # Why
-//! A slab belongs to blocks of one size until its last block is gone. When blocks of other sizes come, there may be
-//! much free space and not one free slab.
+//! A slab belongs to blocks of one size until its last block is removed. When blocks of other sizes come, there may be
+//! much free space and no free slab.
 //!
 //! # How it works
-//! The slabs with the least in them are taken out of their buckets, all before anything is moved, so that nothing is
+//! The slabs with the least data are taken out of their buckets, all before anything is moved, so that no block is
 //! moved twice. The caller moves their blocks ([`Allocator::allocate_elsewhere`], a write, the index,
-//! [`Allocator::free`]); when the checkpoint that holds the last of it is durable, the slab is free. A slab that is
-//! open is taken only when no other will do: it is being filled.
+//! [`Allocator::free`]). When the checkpoint after the last of these is durable, the slab is free. An open slab is
+//! taken only if no other will do: it is being filled.
 //!
 //! # Limits
-//! Only slabs whose blocks fit into what their bucket has elsewhere are chosen, by sums: large blocks may still find no
+//! A slab is chosen only if its bucket has room for its blocks elsewhere, by sums: a large block may still find no
 //! range that is long enough.
 //!
 //! # Example
@@ -24,11 +24,12 @@ use super::slab::{Place, Slab};
 use crate::entry::{SlabId, UNIT_BYTES};
 
 impl Allocator {
-    /// At most `want_free_slabs` more slabs that can be emptied, the emptiest first. They take no blocks from now on.
-    /// Those that have been chosen before and are not empty yet do not count.
+    /// Chooses at most `want_free_slabs` more slabs to empty, the emptiest first. They take no blocks from now on.
+    /// Slabs chosen earlier and not yet empty do not count.
     pub(crate) fn choose_victims(&mut self, want_free_slabs: u32) -> Vec<SlabId> {
         let mut room_units = vec![0u64; self.buckets.count()];
         let mut begun = Vec::new();
+
         for range in &self.ranges {
             let is_writable = self.disks.iter().any(|disk| disk.number == range.place.disk && disk.is_writable);
             for (slab, number) in range.slabs.iter().zip(range.place.first.0..).filter(|_| is_writable) {
@@ -41,6 +42,7 @@ impl Allocator {
             }
         }
         begun.sort_unstable();
+
         let mut victims = Vec::new();
         for ((_, allocated_units, slab), bucket, taken_units) in begun {
             if victims.len() >= want_free_slabs as usize {
@@ -56,7 +58,7 @@ impl Allocator {
         victims
     }
 
-    /// Everything on a disk is to be moved away, and nothing new goes there. How many bytes there are to move.
+    /// Empties a disk: marks its slabs for evacuation and stops new blocks. Returns the bytes to move.
     pub(crate) fn evacuate_disk(&mut self, disk: u16) -> u64 {
         self.set_writable(disk, false);
         let mut slabs = Vec::new();
@@ -70,18 +72,18 @@ impl Allocator {
         self.allocated_bytes(disk)
     }
 
-    /// Slabs whose blocks are to be moved.
+    /// Returns the slabs being emptied.
     pub(crate) fn evacuating_slabs(&self) -> HashSet<SlabId> {
         self.evacuating.iter().copied().collect()
     }
 
-    /// Whether the blocks of a slab are to be moved.
+    /// Returns whether a slab is being emptied.
     #[cfg(test)]
     pub(crate) fn is_evacuating(&self, slab: SlabId) -> bool {
         self.slab(slab).and_then(Slab::data).is_some_and(|data| data.place == Place::Evacuating)
     }
 
-    /// Bytes that are still to be moved out of slabs being emptied, on all disks.
+    /// Returns the bytes still to be moved out of slabs being emptied, on all disks.
     pub(crate) fn evacuating_bytes(&self) -> u64 {
         let evacuating = self.evacuating.iter().filter_map(|slab| self.slab(*slab)).filter_map(Slab::data);
         evacuating.map(|data| u64::from(data.space.counts().allocated)).sum::<u64>() * u64::from(UNIT_BYTES)

@@ -1,55 +1,55 @@
-//! What slabs are and where they lie, and why something has no place.
+//! Plain types: slab geometry, ranges of slabs, and the reasons why there is no place.
 
 use crate::entry::SlabId;
 
-/// What is the same for all disks of a cache.
+/// The properties that all disks of a cache share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Size of a slab, a power of two from 1 to 32 MiB; anything else is brought into that range.
+    /// Size of a slab: a power of two from 1 to 32 MiB; other values are rounded into that range.
     pub(crate) slab_bytes: u32,
-    /// What a disk reads and writes at least, a power of two from 512 bytes to 16 KiB; as above.
+    /// Smallest unit of I/O: a power of two from 512 bytes to 16 KiB; other values are rounded likewise.
     pub(crate) sector_bytes: u32,
 }
 
-/// Slabs that lie one after the other on a disk.
+/// Adjacent slabs on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlabRange {
-    /// Number of the first.
+    /// Number of the first slab.
     pub(crate) first: SlabId,
-    /// How many.
+    /// Number of slabs.
     pub(crate) count: u32,
-    /// On which disk.
+    /// The disk.
     pub(crate) disk: u16,
-    /// Where the first begins on the disk, in bytes.
+    /// Offset of the first slab on the disk, in bytes.
     pub(crate) offset_bytes: u64,
 }
 
-/// Why a place cannot be claimed, or a range not be added.
+/// Why a place cannot be claimed, or a range cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimError {
-    /// No such slab, or the end lies beyond the slab's; of a range: beyond the last number.
+    /// No such slab, or the place exceeds the slab; of a range: beyond the last slab number.
     OutsideOfDisk,
-    /// Somebody has (some of) it already.
+    /// Part of it is in use already.
     Overlap,
-    /// The slab belongs to blocks of another size.
+    /// The slab belongs to another bucket.
     WrongClass,
     /// The slab is a log's or a snapshot's.
     MetadataSlab,
     /// It does not begin at a sector, or at a slot.
     Misaligned,
-    /// No block is so long, or so short.
+    /// No block has this length.
     BadLength,
 }
 
 /// Why there is no place for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSpace {
-    /// No block is so long, or so short.
+    /// No block has this length.
     BadLength,
     /// No disk takes new blocks.
     NoDisk,
-    /// Some will come back with the next checkpoint.
+    /// The next checkpoint frees some.
     UntilCheckpoint,
-    /// Nothing has been freed: evict or evacuate.
+    /// Nothing is being freed: evict or evacuate.
     Full,
 }

@@ -1,9 +1,9 @@
-//! A slab's way from list to list, and what checkpoints do to it.
+//! Moves slabs between lists, and frees space at checkpoints.
 //!
 //! # How it works
-//! A slab of blocks is in exactly one list, its [`Place`]; [`Allocator::put`] is the only one who moves it. A
-//! checkpoint visits just the slabs in which something was freed: what is freeing begins to leave, and when the
-//! checkpoint is durable, it is free, and the slab gets a new rank, or goes back to the free ones.
+//! A slab of blocks is in exactly one list, its [`Place`]; only [`Allocator::put`] moves it. A checkpoint visits only
+//! the slabs in which something was freed: freeing units begin to leave, and when the checkpoint is durable, they are
+//! free. Then the slab gets a new rank, or is free itself if it is empty.
 //!
 //! # Example
 //! A slab of 128 slots is filled while open, then passed over. 40 of its blocks are freed, a checkpoint begins and
@@ -15,7 +15,7 @@ use crate::config::Placement;
 use crate::entry::SlabId;
 
 impl Allocator {
-    /// What has been freed until now belongs to this checkpoint. One that is under way is given up first.
+    /// Begins a checkpoint: it will free what has been freed until now. A checkpoint under way is aborted first.
     pub(crate) fn begin_checkpoint(&mut self) {
         self.abort_checkpoint();
         self.leaving = std::mem::take(&mut self.freeing);
@@ -28,7 +28,7 @@ impl Allocator {
         }
     }
 
-    /// The checkpoint failed: what belonged to it waits for the next one.
+    /// Aborts the checkpoint: its space waits for the next one.
     pub(crate) fn abort_checkpoint(&mut self) {
         for slab in std::mem::take(&mut self.leaving) {
             match self.slab_mut(slab) {
@@ -40,8 +40,7 @@ impl Allocator {
         }
     }
 
-    /// The checkpoint is durable: what belongs to it can be allocated again. Returns the slabs that nobody uses any
-    /// more.
+    /// Finishes a durable checkpoint: its space can be allocated again. Returns the slabs that are free now.
     pub(crate) fn finish_checkpoint(&mut self) -> Vec<SlabId> {
         let mut emptied = Vec::new();
         for slab in std::mem::take(&mut self.leaving) {
@@ -61,6 +60,7 @@ impl Allocator {
                 }
                 _ => false,
             };
+
             match self.slab(slab).and_then(Slab::data).map(|data| data.place) {
                 _ if is_empty => {
                     self.end_data(slab);
@@ -73,7 +73,7 @@ impl Allocator {
         emptied
     }
 
-    /// A free slab becomes one of a bucket's.
+    /// Turns a free slab into one of a bucket.
     pub(super) fn begin_data(&mut self, slab: SlabId, bucket: usize, place: Place) {
         let Some(at) = self.find(slab) else { return };
         let slab_units = self.slab_units();
@@ -82,7 +82,7 @@ impl Allocator {
             None => Space::ranges(slab_units),
         };
         let disk = &mut self.disks[at.disk];
-        // One that evacuates is in no list; `put` goes on from there.
+        // An evacuating slab is in no list; `put` moves it on from there.
         let data = Data { bucket, place: Place::Evacuating, space };
         if let Slab::Free(key) =
             std::mem::replace(&mut self.ranges[at.range].slabs[at.slab], Slab::Data(Box::new(data)))
@@ -92,7 +92,7 @@ impl Allocator {
         self.put(slab, place);
     }
 
-    /// An empty slab becomes a free one.
+    /// Turns an empty slab into a free one.
     pub(super) fn end_data(&mut self, slab: SlabId) {
         self.put(slab, Place::Evacuating);
         let key = self.key(slab, 0);
@@ -102,7 +102,7 @@ impl Allocator {
         self.disks[at.disk].free.insert(key);
     }
 
-    /// It may be opened, in the order of how full it is now.
+    /// Makes a slab a candidate to be opened, ranked by how full it is now.
     pub(super) fn rank(&mut self, slab: SlabId) {
         let allocated = self.slab(slab).and_then(Slab::data).map(|data| {
             let counts = data.space.counts();
@@ -114,7 +114,7 @@ impl Allocator {
         }
     }
 
-    /// It had no room for some block.
+    /// Lists a slab as passed over: it had no room for some block.
     pub(super) fn pass(&mut self, slab: SlabId) {
         let longest = self.slab(slab).and_then(Slab::data).map(|data| data.space.longest_free_units());
         if let Some(units) = longest {
@@ -122,7 +122,7 @@ impl Allocator {
         }
     }
 
-    /// Moves a slab of blocks from the list it is in to another; nothing is listed of one that evacuates.
+    /// Moves a slab of blocks from its list to another; an evacuating slab is in none.
     pub(super) fn put(&mut self, slab: SlabId, place: Place) {
         let Some(at) = self.find(slab) else { return };
         let Slab::Data(data) = &mut self.ranges[at.range].slabs[at.slab] else { return };
@@ -134,11 +134,13 @@ impl Allocator {
             (false, true) => disk.free_units -= free_units,
             _ => {}
         }
+
         let bucket = &mut disk.buckets[data.bucket];
         let open = match self.placement {
             Placement::Load => &mut bucket.open,
             Placement::Seed | Placement::Discriminant => &mut self.shared_open[data.bucket],
         };
+
         match old {
             Place::Unsorted => _ = disk.unsorted.remove(&slab),
             Place::Candidate(key) => _ = bucket.candidates.remove(&key),
@@ -146,6 +148,7 @@ impl Allocator {
             Place::Open => *open = None,
             Place::Evacuating => _ = self.evacuating.remove(&slab),
         }
+
         match place {
             Place::Unsorted => _ = disk.unsorted.insert(slab),
             Place::Candidate(key) => _ = bucket.candidates.insert(key),

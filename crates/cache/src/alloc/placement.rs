@@ -1,22 +1,22 @@
-//! Which disk the next block goes to, when every disk has an open slab.
+//! Chooses the disk for the next block, if every disk has an open slab.
 //!
 //! # Why
-//! Disks differ in speed, and the same disk differs from second to second. A cache that fills one slab after the other
-//! writes to one disk at a time (seed 003); one that deals blocks out evenly is as slow as its slowest disk.
+//! Disks differ in speed, and one disk differs from second to second. A cache that fills one slab after another writes
+//! to one disk at a time (seed 003); one that distributes blocks evenly is as slow as its slowest disk.
 //!
 //! # How it works
-//! A block goes to the disk that would begin it first: after what is in flight there (`backlog / speed`: join the
-//! shortest queue, measured in time), and after its turn. Turns come from a virtual clock: a block of `len` bytes holds
-//! its disk for `len / speed`; a block starts when the last one on its disk has ended, but not before `now`, the start
-//! of the block placed last. With no backlog anywhere that is start-time fair queueing (Goyal, Vin and Cheng, 1996)
-//! turned around, disks instead of flows: each gets bytes in proportion to its speed. With backlogs, the sum of both
-//! lets a disk that falls behind its rated speed get less at once, and since nothing starts before `now`, a disk that
-//! was passed over for its backlog has no claim to a burst afterwards.
+//! A block goes to the disk that would begin it first: after the bytes in flight there (`backlog / speed`: join the
+//! shortest queue, measured in time), and after the disk's turn. Turns come from a virtual clock: a block of `len`
+//! bytes occupies its disk for `len / speed`, and starts when the last one on its disk has ended, but not before
+//! `now`, the start of the block placed last. Without backlog this is start-time fair queueing (Goyal, Vin and Cheng,
+//! 1996) turned around, with disks instead of flows: each gets bytes in proportion to its speed. With backlogs, the
+//! sum of both at once gives less to a disk that falls behind its rated speed. And since nothing starts before `now`,
+//! a disk passed over for its backlog has no claim to a burst afterwards.
 //!
-//! The start counts, not the end: by the end, a slow disk would get no long block at all.
+//! The start is compared, not the end: by the end, a slow disk would get no long block at all.
 //!
 //! # Limits
-//! A slow disk counts as a 64th of its speed: enough to see it recover. If no other has space, it gets all.
+//! A slow disk counts as a 64th of its speed: enough to see it recover. If no other disk has space, it gets all blocks.
 //!
 //! # Example
 //! Two idle disks of 100 and 200 MB/s, blocks of 1 MB: starts at 0, 10, 20 ms on the first and 0, 5, 10, 15 ms on the
@@ -24,17 +24,17 @@
 
 use crate::random::splitmix;
 
-/// Of what a disk does when it is well, so much is asked of a slow one.
+/// Part of its speed that a slow disk counts with.
 const SLOW_SHARE: f64 = 1.0 / 64.0;
 
-/// What a disk has to do, and how fast it does it.
+/// The backlog and the speed of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DiskLoad {
     /// Its number.
     pub(crate) disk: u16,
     /// Bytes per second that it writes; less than 1 counts as 1.
     pub(crate) write_bytes_per_s: f64,
-    /// Bytes allocated on it (or sent to it) and not yet done.
+    /// Bytes allocated on it (or sent to it) and not yet written.
     pub(crate) backlog_bytes: u64,
     /// Whether it takes new blocks.
     pub(crate) is_writable: bool,
@@ -42,7 +42,7 @@ pub(crate) struct DiskLoad {
     pub(crate) is_slow: bool,
 }
 
-/// All disks that may get blocks, in any order; nothing goes to a disk that is not listed.
+/// All disks that may get blocks, in any order. A disk that is not listed gets none.
 pub(crate) type DiskLoads = [DiskLoad];
 
 impl DiskLoad {
@@ -52,11 +52,11 @@ impl DiskLoad {
     }
 }
 
-/// The virtual clock of all disks. See the module's documentation.
+/// The virtual clock of all disks.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     now_s: f64,
-    /// When the last block of a disk ends, by its number.
+    /// End of the last block of each disk, by disk number.
     end_s: Vec<f64>,
 }
 
@@ -65,7 +65,7 @@ impl Turns {
         self.end_s.get(usize::from(disk)).map_or(self.now_s, |end_s| end_s.max(self.now_s))
     }
 
-    /// The disk whose turn it is, of those that `may_use` lets through.
+    /// Returns the disk that would begin a block first, of those that `may_use` accepts.
     pub(super) fn pick<'a>(
         &self,
         loads: &'a DiskLoads,
@@ -84,7 +84,7 @@ impl Turns {
         best.map(|(_, _, load)| load)
     }
 
-    /// A block was placed on this disk.
+    /// Records that a block was placed on this disk.
     pub(super) fn charge(&mut self, load: &DiskLoad, len_bytes: u32) {
         let disk = usize::from(load.disk);
         if self.end_s.len() <= disk {

@@ -1,4 +1,4 @@
-//! What the allocator looks like: sums, a table by disk and bucket, and a check of its invariants.
+//! Reports of the allocator: sums, a table by disk and bucket, and a check of its invariants.
 //!
 //! # How it works
 //! Sums per disk are kept up to date and cost nothing to read; the table and the check visit every slab.
@@ -13,37 +13,37 @@ use super::allocator::{Allocator, Disk, disk_index};
 use super::slab::{Data, Place, Slab};
 use crate::entry::{SlabId, UNIT_BYTES};
 
-/// Slabs of one disk that belong to one bucket.
+/// The slabs of one disk in one bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BucketReport {
     /// Number of the disk.
     pub disk: u16,
-    /// The longest block, padding included, in bytes.
+    /// Length of the longest block, padding included, in bytes.
     pub max_size_bytes: u32,
-    /// Whether a bit stands for a block (all of one size); else blocks of mixed sizes lie in ranges.
+    /// Whether its slabs have a bit per slot, for blocks of one size; otherwise blocks of mixed sizes lie in ranges.
     pub is_bitmap: bool,
-    /// How many slabs.
+    /// Number of slabs.
     pub slabs: u32,
-    /// How many of them are being emptied.
+    /// Slabs being emptied.
     pub evacuating_slabs: u32,
     /// Their size, in bytes.
     pub size_bytes: u64,
-    /// Taken by blocks, padding included.
+    /// Bytes taken by blocks, padding included.
     pub allocated_bytes: u64,
-    /// Free.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Freed, but not before the next checkpoint, or the one after it.
+    /// Bytes that were freed and wait for one of the next two checkpoints.
     pub freeing_bytes: u64,
-    /// Pieces that the free space of a slab is in, on average.
+    /// Mean number of pieces that a slab's free space is in.
     pub mean_free_segments: f64,
-    /// How many slabs are full to less than 10 %, less than 20 %, ... and 90 to 100 %.
+    /// Slabs that are less than 10 % full, 10 to 20 %, ... and 90 to 100 %.
     pub slabs_by_tenth: [u32; 10],
 }
 
-/// All slabs. See the module's documentation.
+/// All slabs of a cache, by disk and bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlabReport {
-    /// By disk, then by size of block; buckets without slabs are left out.
+    /// By disk, then by block size; buckets without slabs are omitted.
     pub buckets: Vec<BucketReport>,
     /// Size of a slab, in bytes.
     pub slab_bytes: u32,
@@ -51,17 +51,17 @@ pub struct SlabReport {
     pub bitmap_slabs: u32,
     /// Slabs of blocks of mixed sizes.
     pub extent_slabs: u32,
-    /// Slabs of either kind that are being emptied.
+    /// Slabs of either kind being emptied.
     pub evacuating_slabs: u32,
-    /// Slabs of logs and snapshots, those included that are freed with the next checkpoints.
+    /// Slabs of logs and snapshots, including those freed with the next checkpoints.
     pub metadata_slabs: u32,
-    /// Slabs that nobody uses.
+    /// Unused slabs.
     pub free_slabs: u32,
 }
 
 impl Allocator {
-    /// What blocks can be allocated in now, in bytes; without reserves, and without disks that take none. Not all of it
-    /// suits every size.
+    /// Returns the bytes that blocks can be allocated in now, without reserves and without disks that take no blocks.
+    /// Not all of it suits every block size.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.disks.iter().map(|disk| self.free_bytes_of(disk)).sum()
     }
@@ -72,38 +72,38 @@ impl Allocator {
         if disk.is_writable { units * u64::from(UNIT_BYTES) } else { 0 }
     }
 
-    /// What has been freed and comes back with the next checkpoints, in bytes.
+    /// Returns the bytes that are freed with the next checkpoints.
     pub(crate) fn freeing_bytes(&self) -> u64 {
         self.disks.iter().map(|disk| disk.freeing_units).sum::<u64>() * u64::from(UNIT_BYTES)
     }
 
-    /// All slabs of all disks, in bytes.
+    /// Returns the bytes of all slabs.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.disks.iter().map(|disk| u64::from(disk.slabs)).sum::<u64>() * u64::from(self.geometry.slab_bytes)
     }
 
-    /// All slabs of the disks that take blocks, in bytes.
+    /// Returns the bytes of all slabs on disks that take blocks.
     pub(crate) fn writable_bytes(&self) -> u64 {
         let slabs = self.disks.iter().filter(|disk| disk.is_writable).map(|disk| u64::from(disk.slabs));
         slabs.sum::<u64>() * u64::from(self.geometry.slab_bytes)
     }
 
-    /// What blocks take on a disk, in bytes, padding included.
+    /// Returns the bytes that blocks take on a disk, padding included.
     pub(crate) fn allocated_bytes(&self, disk: u16) -> u64 {
         self.disk(disk).map_or(0, |disk| disk.allocated_units * u64::from(UNIT_BYTES))
     }
 
-    /// Slabs of a disk.
+    /// Returns the number of slabs of a disk.
     pub(crate) fn slabs(&self, disk: u16) -> u32 {
         self.disk(disk).map_or(0, |disk| disk.slabs)
     }
 
-    /// Slabs of a disk that nobody uses, the reserve included.
+    /// Returns the number of unused slabs of a disk, the reserve included.
     pub(crate) fn free_slabs(&self, disk: u16) -> u32 {
         self.disk(disk).map_or(0, |disk| u32::try_from(disk.free.len()).unwrap_or(u32::MAX))
     }
 
-    /// Slabs of a disk that logs and snapshots have.
+    /// Returns the number of slabs of a disk that logs and snapshots use.
     pub(crate) fn metadata_slabs(&self, disk: u16) -> u32 {
         self.disk(disk).map_or(0, |disk| disk.metadata_slabs)
     }
@@ -112,7 +112,7 @@ impl Allocator {
         disk_index(&self.disks, number).map(|index| &self.disks[index])
     }
 
-    /// Everything by disk and bucket.
+    /// Returns the table of all slabs by disk and bucket.
     pub(crate) fn report(&self) -> SlabReport {
         let mut report = SlabReport { slab_bytes: self.geometry.slab_bytes, ..SlabReport::default() };
         let mut buckets: BTreeMap<(u16, usize), BucketReport> = BTreeMap::new();
@@ -128,6 +128,7 @@ impl Allocator {
                 }
             }
         }
+
         for ((disk, bucket), mut row) in buckets {
             row.disk = disk;
             row.max_size_bytes = self.buckets.max_bytes(bucket);
@@ -154,11 +155,11 @@ impl Allocator {
         row.slabs_by_tenth[(tenth as usize).min(9)] += 1;
     }
 
-    /// Whether all invariants hold: counts agree with maps and sums with counts, every slab is in the one list where it
-    /// belongs, no unit is in two states, none is in no state. Visits everything.
+    /// Checks all invariants: counts agree with maps and sums with counts, every slab is in exactly the list where it
+    /// belongs, every unit is in exactly one state. Visits every slab.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first invariant that is broken.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.wrong_frees > 0 {
             return Err(format!("{} times something was freed that was not allocated", self.wrong_frees));
@@ -195,6 +196,7 @@ impl Allocator {
             }
             Slab::Free(_) | Slab::Metadata => (false, false),
         };
+
         let evacuating = slab.data().is_some_and(|data| data.place == Place::Evacuating);
         if is_listed(&self.freeing, freeing)
             && is_listed(&self.leaving, leaving)
@@ -206,10 +208,11 @@ impl Allocator {
         }
     }
 
-    /// Every slab is in its list, and as the lists are no longer than there are slabs, in no other.
+    /// Checks that every slab is in its list. As the lists together have no more members than slabs, it is in no other.
     fn check_disk(&self, index: usize, disk: &Disk) -> Result<(), String> {
         let mut sums = [0u64; 7];
         let [allocated, freeing, free, slabs, metadata, free_slabs, listed] = &mut sums;
+
         for range in self.ranges.iter().filter(|range| range.place.disk == disk.number) {
             for (slab, number) in range.slabs.iter().zip(range.place.first.0..) {
                 *slabs += 1;
@@ -232,6 +235,7 @@ impl Allocator {
                 }
             }
         }
+
         let shared =
             self.shared_open.iter().flatten().filter(|slab| self.find(**slab).is_some_and(|at| at.disk == index));
         let lists = disk
@@ -239,6 +243,7 @@ impl Allocator {
             .iter()
             .map(|bucket| (bucket.candidates.len() + bucket.passed.len()) as u64 + u64::from(bucket.open.is_some()));
         let lists = lists.sum::<u64>() + disk.unsorted.len() as u64 + shared.count() as u64;
+
         let kept = [
             disk.allocated_units,
             disk.freeing_units,

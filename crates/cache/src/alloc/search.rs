@@ -1,11 +1,11 @@
-//! The search for a place: the open slab first, then the slab to be opened next.
+//! Finds places: in the open slab first, then in the slab to be opened next.
 //!
 //! # How it works
-//! A [`Lane`] says which disks may be used: all of them at once, or the one whose turn it is; if that one has no room,
-//! the next one's turn it is. A slab that has no room for a block is passed over, with the length of its longest free
-//! range: when nothing else is left, those that would do are opened again.
+//! A [`Lane`] names the disks that may be used: all of them together, or one; if that one has no room, the next disk is
+//! tried. A slab without room for a block is passed over and remembered with the length of its longest free range. When
+//! nothing else is left, passed slabs with enough room are opened again.
 //!
-//! While a slab is open, a block costs a look at a word or two of its map; lists are searched only when it is full.
+//! In an open slab, placing a block reads a word or two of its map; lists are searched only when the slab is full.
 //!
 //! # Example
 //! A slab of the 64 KiB bucket has a range of 40 KiB left. A block of 64 KiB passes it over and opens a free slab. When
@@ -19,14 +19,14 @@ use super::slab::{Place, Slab};
 use crate::config::Placement;
 use crate::entry::{Extent, SlabId, UNIT_BYTES};
 
-/// Whose slabs may be opened for a block, and in which order.
+/// The disks whose slabs may be opened for a block.
 #[derive(Clone, Copy)]
 struct Lane<'a> {
-    /// This disk's only, by its index.
+    /// Only this disk, by its index.
     disk: Option<usize>,
     loads: &'a DiskLoads,
     not_on: Option<u16>,
-    /// Free slabs, too.
+    /// Whether free slabs may be opened.
     takes_free: bool,
 }
 
@@ -43,19 +43,19 @@ impl Lane<'_> {
 }
 
 impl Allocator {
-    /// A place for a block that is inserted. It is the caller's until it is freed.
+    /// Allocates a place for a block that is inserted, until it is freed.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no place.
     pub(crate) fn allocate(&mut self, len_bytes: u32, loads: &DiskLoads) -> Result<Extent, NoSpace> {
         self.place(len_bytes, Lane { disk: None, loads, not_on: None, takes_free: true })
     }
 
-    /// A place for a block that is moved: not in a slab that is being emptied, not on the disk `not_on`, and in a free
-    /// slab only if there is no room elsewhere.
+    /// Allocates a place for a block that is moved: not in a slab being emptied, not on the disk `not_on`, and in a
+    /// free slab only if there is no room elsewhere.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no place.
     pub(crate) fn allocate_elsewhere(
         &mut self,
         len_bytes: u32,
@@ -69,10 +69,10 @@ impl Allocator {
         }
     }
 
-    /// Takes the place of an entry that was there before.
+    /// Claims the place of an existing entry.
     ///
     /// # Errors
-    /// Why it cannot be so; nothing has changed then.
+    /// Why the entry is impossible; nothing changes then.
     pub(crate) fn claim(&mut self, extent: &Extent) -> Result<(), ClaimError> {
         let at = self.find(extent.slab).ok_or(ClaimError::OutsideOfDisk)?;
         let (bucket, units) = self.buckets.of(extent.len_bytes).ok_or(ClaimError::BadLength)?;
@@ -84,12 +84,14 @@ impl Allocator {
         if offset + units > self.slab_units() {
             return Err(ClaimError::OutsideOfDisk);
         }
+
         match &self.ranges[at.range].slabs[at.slab] {
             Slab::Metadata | Slab::FreedMetadata { .. } => return Err(ClaimError::MetadataSlab),
             Slab::Data(data) if data.bucket != bucket => return Err(ClaimError::WrongClass),
             Slab::Data(_) => {}
             Slab::Free(_) => self.begin_data(extent.slab, bucket, Place::Unsorted),
         }
+
         let Some(data) = self.ranges[at.range].slabs[at.slab].data_mut() else { return Err(ClaimError::MetadataSlab) };
         data.space.claim(offset, units)?;
         let is_evacuating = data.place == Place::Evacuating;
@@ -128,7 +130,7 @@ impl Allocator {
         }
     }
 
-    /// In the open slab of the lane, or in the next ones.
+    /// Finds a place in the lane's open slab, or opens further slabs.
     fn place_in(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Option<(SlabId, u32)> {
         let mut open = match lane.disk {
             Some(disk) => self.disks[disk].buckets[bucket].open,
@@ -142,8 +144,9 @@ impl Allocator {
                 return Some((slab, offset));
             }
         }
+
         loop {
-            // What is open stays so if there is nothing else: it may have room for a shorter block.
+            // If there is no next slab, the open one stays open: it may have room for a shorter block.
             let next = self.next(bucket, units, lane)?;
             if let Some(slab) = open {
                 self.pass(slab);
@@ -159,7 +162,7 @@ impl Allocator {
         }
     }
 
-    /// The slab to be opened next.
+    /// Returns the slab to be opened next.
     fn next(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> Option<SlabId> {
         self.rank_claimed();
         let free = if lane.takes_free { self.emptiest_free(lane) } else { None };
@@ -183,7 +186,8 @@ impl Allocator {
         self.lane_disks(lane).filter(has_more).filter_map(|disk| disk.free.first()).min().copied()
     }
 
-    /// Slabs that were passed over, but not for a block of `units`, may be opened again. Whether there are any.
+    /// Ranks slabs that were passed over but have room for `units`, so that they can be opened again. Returns whether
+    /// there are any.
     fn rank_passed(&mut self, bucket: usize, units: u32, lane: Lane<'_>) -> bool {
         let mut fitting: Vec<SlabId> = Vec::new();
         for disk in self.lane_disks(lane) {
@@ -214,7 +218,7 @@ impl Allocator {
         why
     }
 
-    /// From a slab of blocks.
+    /// Allocates from a slab of blocks.
     fn take(&mut self, at: At, units: u32) -> Option<u32> {
         let offset = self.ranges[at.range].slabs[at.slab].data_mut()?.space.allocate(units)?;
         let disk = &mut self.disks[at.disk];

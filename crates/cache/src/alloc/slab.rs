@@ -1,20 +1,20 @@
-//! One slab: what of its space is allocated, freed but not yet returned, or free.
+//! One slab: which of its space is allocated, freed but not yet reusable, or free.
 //!
 //! # Why
-//! The allocator decides which slab; a slab decides where in it. Small blocks of one size need a bit a slot, large ones
-//! of mixed sizes need ranges.
+//! The allocator decides which slab; a slab decides where in it. Small blocks of one size need one bit per slot, large
+//! ones of mixed sizes need ranges.
 //!
 //! # How it works
 //! All positions are in units of 512 bytes. A [`Space`] counts its units in four states and keeps them in one of two
 //! maps:
-//! - [`Slots`]: slots of one size, a bit each; the lowest free slot goes first, so that what is inserted in a row lies
-//!   in a row.
-//! - [`Ranges`]: free ranges in order; the search goes on where the last one ended (next fit), and wraps once.
+//! - [`Slots`]: slots of one size, one bit each; the lowest free slot is taken first, so that consecutive inserts are
+//!   adjacent.
+//! - [`Ranges`]: free ranges in order; the search continues where the last one ended (next fit), and wraps once.
 //!
 //! Freed space waits twice: `freeing` until a checkpoint begins, `leaving` until that checkpoint is durable.
 //!
 //! # Limits
-//! A map of slots takes three bits a slot. A map of ranges grows with its fragmentation: at the most with every other
+//! A map of slots takes three bits a slot. A map of ranges grows with fragmentation: the worst case is every other
 //! sector free.
 //!
 //! # Example
@@ -26,14 +26,14 @@ use std::collections::BTreeMap;
 use super::bucket::Key;
 use super::geometry::ClaimError;
 
-/// What a slab is used for.
+/// The use of a slab.
 #[derive(Debug)]
 pub(super) enum Slab {
-    /// Nobody uses it; its key is here to be found in the disk's set of free slabs.
+    /// Unused; its key finds it in the disk's set of free slabs.
     Free(Key),
-    /// A log or a snapshot has it.
+    /// In use by a log or a snapshot.
     Metadata,
-    /// A log or a snapshot had it: free after a checkpoint; the one under way if `is_leaving`.
+    /// Was in use by a log or a snapshot. Free after the next checkpoint; if `is_leaving`, after the one under way.
     FreedMetadata { is_leaving: bool },
     /// Blocks of a bucket.
     Data(Box<Data>),
@@ -47,22 +47,22 @@ pub(super) struct Data {
     pub(super) space: Space,
 }
 
-/// Which list of the allocator has a slab of blocks.
+/// The list of the allocator that holds a slab of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Claimed since slabs were last put in order.
+    /// Claimed since slabs were last ranked.
     Unsorted,
-    /// May be opened; this is its rank.
+    /// May be opened; with its rank.
     Candidate(Key),
-    /// Was open and had no room for a block; its longest free range, in units.
+    /// Was open and had no room for a block; with its longest free range, in units.
     Passed(u32),
-    /// The next blocks go there.
+    /// Takes the next blocks.
     Open,
-    /// Is being emptied.
+    /// Is being emptied: in no list.
     Evacuating,
 }
 
-/// Units of a slab by state. Their sum, and what is too short for a slot at the end, is the slab.
+/// Units of a slab by state. With the remainder at the end that is too short for a slot, they add up to the slab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) allocated: u32,
@@ -71,7 +71,7 @@ pub(super) struct Counts {
     pub(super) free: u32,
 }
 
-/// See the module's documentation.
+/// The space of one slab, by state.
 #[derive(Debug)]
 pub(super) struct Space {
     counts: Counts,
@@ -85,13 +85,13 @@ enum Map {
 }
 
 impl Space {
-    /// All free, in slots of `slot_units`.
+    /// Returns a free slab in slots of `slot_units`.
     pub(super) fn slots(slab_units: u32, slot_units: u32) -> Space {
         let slots = Slots::new(slab_units / slot_units, slot_units);
         Space { counts: Counts { free: slots.count * slot_units, ..Counts::default() }, map: Map::Slots(slots) }
     }
 
-    /// All free, for blocks of any length.
+    /// Returns a free slab for blocks of any length.
     pub(super) fn ranges(slab_units: u32) -> Space {
         let ranges = Ranges { free: RangeSet::of(0, slab_units), ..Ranges::default() };
         Space { counts: Counts { free: slab_units, ..Counts::default() }, map: Map::Ranges(ranges) }
@@ -101,12 +101,12 @@ impl Space {
         self.counts
     }
 
-    /// Nothing in it, not even something freed.
+    /// Returns whether nothing is allocated, freeing or leaving.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.allocated + self.counts.freeing + self.counts.leaving == 0
     }
 
-    /// Room for `units` (a slot's, where there are slots), as an offset in units.
+    /// Allocates `units` (in a map of slots: a slot's). Returns their offset in units.
     pub(super) fn allocate(&mut self, units: u32) -> Option<u32> {
         let offset = match &mut self.map {
             Map::Slots(slots) => slots.allocate()?,
@@ -117,7 +117,7 @@ impl Space {
         Some(offset)
     }
 
-    /// Takes just this place, which must be free.
+    /// Allocates exactly this place, which must be free.
     pub(super) fn claim(&mut self, offset: u32, units: u32) -> Result<(), ClaimError> {
         let is_free = match &mut self.map {
             Map::Slots(slots) => slots.claim(offset)?,
@@ -131,7 +131,7 @@ impl Space {
         Ok(())
     }
 
-    /// From allocated to freeing. False, and nothing done, if not all of it is allocated.
+    /// Moves a place from allocated to freeing. Returns false and changes nothing if not all of it is allocated.
     pub(super) fn free(&mut self, offset: u32, units: u32) -> bool {
         let is_allocated = match &mut self.map {
             Map::Slots(slots) => slots.free(offset),
@@ -144,7 +144,7 @@ impl Space {
         is_allocated
     }
 
-    /// From freeing to leaving; nothing is leaving yet.
+    /// Moves all freeing units to leaving; none may be leaving yet.
     pub(super) fn begin_checkpoint(&mut self) {
         match &mut self.map {
             Map::Slots(slots) => std::mem::swap(&mut slots.freeing, &mut slots.leaving),
@@ -153,7 +153,7 @@ impl Space {
         std::mem::swap(&mut self.counts.freeing, &mut self.counts.leaving);
     }
 
-    /// From leaving back to freeing.
+    /// Moves all leaving units back to freeing.
     pub(super) fn abort_checkpoint(&mut self) {
         match &mut self.map {
             Map::Slots(slots) => {
@@ -166,7 +166,7 @@ impl Space {
         self.counts.freeing += std::mem::take(&mut self.counts.leaving);
     }
 
-    /// From leaving to free: how many units.
+    /// Moves all leaving units to free. Returns how many.
     pub(super) fn finish_checkpoint(&mut self) -> u32 {
         match &mut self.map {
             Map::Slots(slots) => {
@@ -182,7 +182,7 @@ impl Space {
         units
     }
 
-    /// The longest block for which there is room, in units.
+    /// Returns the length of the longest block that fits, in units.
     pub(super) fn longest_free_units(&self) -> u32 {
         match &self.map {
             Map::Slots(slots) => self.counts.free.min(slots.slot_units),
@@ -190,7 +190,7 @@ impl Space {
         }
     }
 
-    /// How many pieces the free space is in.
+    /// Returns the number of pieces that the free space is in.
     pub(super) fn free_segments(&self) -> u32 {
         match &self.map {
             Map::Slots(slots) => slots.free_segments(),
@@ -198,7 +198,7 @@ impl Space {
         }
     }
 
-    /// Counts agree with the map, and no unit is in two states.
+    /// Checks that the counts agree with the map, and that no unit is in two states.
     pub(super) fn check(&self, slab_units: u32) -> Result<(), String> {
         let counted = match &self.map {
             Map::Slots(slots) => slots.count_all()?,
@@ -213,7 +213,7 @@ impl Space {
 struct Slots {
     slot_units: u32,
     count: u32,
-    /// Not allocatable: allocated, freeing or leaving; the bits after the last slot, too.
+    /// Allocated, freeing or leaving; also the bits after the last slot.
     taken: Vec<u64>,
     freeing: Vec<u64>,
     leaving: Vec<u64>,
@@ -244,7 +244,7 @@ impl Slots {
         None
     }
 
-    /// The word and the bit of the slot that begins at `offset`.
+    /// Returns the word and the bit of the slot that begins at `offset`.
     fn slot(&self, offset: u32) -> Result<(usize, u64), ClaimError> {
         let slot = offset / self.slot_units;
         match (offset % self.slot_units, slot < self.count) {
@@ -303,7 +303,7 @@ struct Ranges {
     free: RangeSet,
     freeing: RangeSet,
     leaving: RangeSet,
-    /// Where the last block ended.
+    /// End of the last allocation.
     cursor: u32,
 }
 
@@ -360,7 +360,7 @@ impl RangeSet {
         self.0.range(..end).next_back().is_some_and(|(_, other_end)| *other_end > start)
     }
 
-    /// Adds what does not overlap, joined with its neighbours.
+    /// Adds a range that overlaps no other, and joins it with its neighbours.
     fn insert(&mut self, mut start: u32, mut end: u32) {
         if let Some((&before, &before_end)) = self.0.range(..start).next_back()
             && before_end == start
@@ -374,7 +374,7 @@ impl RangeSet {
         self.0.insert(start, end);
     }
 
-    /// Takes out what lies within one range. False, and nothing done, if it does not.
+    /// Removes a range that lies within one of the set. Returns false and changes nothing if it does not.
     fn remove(&mut self, start: u32, end: u32) -> bool {
         let Some((&first, &last)) = self.0.range(..=start).next_back() else { return false };
         if last < end {
@@ -398,7 +398,7 @@ impl RangeSet {
 }
 
 impl Slab {
-    /// The blocks, if it has any.
+    /// Returns the blocks of a slab that holds blocks.
     pub(super) fn data(&self) -> Option<&Data> {
         match self {
             Slab::Data(data) => Some(data),
@@ -406,7 +406,7 @@ impl Slab {
         }
     }
 
-    /// As [`Slab::data`].
+    /// Returns the blocks of a slab that holds blocks, to be changed.
     pub(super) fn data_mut(&mut self) -> Option<&mut Data> {
         match self {
             Slab::Data(data) => Some(data),

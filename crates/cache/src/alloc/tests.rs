@@ -1,4 +1,4 @@
-//! Stories about which slab and which disk comes next, and random sequences of everything against a map of owners.
+//! Stories about the choice of slab and disk, and random sequences of all operations against a map of owners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::entry::{Extent, SlabId, UNIT_BYTES};
 
 const MIB: u32 = 1 << 20;
 
-/// Disks with so many slabs each, numbered in a row; all as fast as each other.
+/// Returns an allocator of disks of equal speed, their slabs numbered consecutively, and the disks' loads.
 fn cache(slab_bytes: u32, placement: Placement, slabs_by_disk: &[u32]) -> (Allocator, Vec<DiskLoad>) {
     let mut allocator = Allocator::new(Geometry { slab_bytes, sector_bytes: 4096 }, placement, 7);
     let mut first = 0;
@@ -35,7 +35,7 @@ fn disk_of(allocator: &Allocator, extent: &Extent) -> u16 {
     allocator.locate(extent.slab).unwrap().0
 }
 
-/// Blocks of 8 KiB until there is no more space.
+/// Allocates blocks of 8 KiB until there is no more space.
 fn fill(allocator: &mut Allocator, loads: &DiskLoads) -> Vec<Extent> {
     std::iter::from_fn(|| allocator.allocate(8192, loads).ok()).collect()
 }
@@ -47,7 +47,7 @@ fn checkpoint(allocator: &mut Allocator) -> Vec<SlabId> {
     emptied
 }
 
-/// A full cache that has evicted the oldest tenths, so that slabs are wholly free on all disks.
+/// Returns a full cache that has evicted its oldest tenths, so that all disks have wholly free slabs.
 fn full_and_evicted(placement: Placement, slabs_by_disk: &[u32]) -> (Allocator, Vec<DiskLoad>) {
     let (mut allocator, loads) = cache(MIB, placement, slabs_by_disk);
     let blocks = fill(&mut allocator, &loads);
@@ -60,7 +60,7 @@ fn full_and_evicted(placement: Placement, slabs_by_disk: &[u32]) -> (Allocator, 
     (allocator, loads)
 }
 
-/// The disks of the slabs that are filled, one after the other.
+/// Returns the disks of the slabs that are filled, in order.
 fn disks_in_order(allocator: &mut Allocator, loads: &DiskLoads) -> Vec<u16> {
     let mut blocks = fill(allocator, loads);
     blocks.dedup_by_key(|extent| extent.slab);
@@ -131,7 +131,7 @@ fn a_slow_disk_gets_a_trickle_and_a_full_one_nothing() {
     let blocks: Vec<Extent> = (0..1300).map(|_| allocator.allocate(8192, &loads).unwrap()).collect();
     let slow = blocks.iter().filter(|extent| disk_of(&allocator, extent) == 1).count();
     assert!((18..=22).contains(&slow), "{slow} of 1300");
-    // Once the other is full, it has to do.
+    // Once the other disk is full, this one must take the block.
     let rest = fill(&mut allocator, &loads);
     assert_eq!(blocks.len() + rest.len(), 40 * 128);
 }
@@ -309,7 +309,7 @@ fn claims_that_cannot_be() {
     let range = |first, count| SlabRange { first: SlabId(first), count, disk: 1, offset_bytes: 0 };
     assert_eq!(allocator.add_range(range(2, 1)), Err(ClaimError::Overlap));
     assert_eq!(allocator.add_range(range(3, u32::MAX)), Err(ClaimError::OutsideOfDisk));
-    // What was not claimed is free.
+    // Unclaimed space is free.
     assert_eq!(allocator.allocate(8192, &loads), Ok(place(0, 0, 8192)));
     assert_eq!(allocator.allocate(8192, &loads), Ok(place(0, 32, 8192)));
     assert_eq!(allocator.allocate(8192, &[]), Err(NoSpace::NoDisk));
@@ -336,7 +336,7 @@ enum Step {
     Writable(u16, bool),
     Reserve(u16, u32),
     Expand(u16),
-    /// The disk goes; it may come back with what it had.
+    /// Removes the disk; it may return with what it had.
     Remove(u16, bool),
 }
 
@@ -377,7 +377,7 @@ enum Owner {
     Leaving,
 }
 
-/// The owner of every unit, kept the plainest way.
+/// The owner of every unit, kept in the simplest way.
 struct Model {
     allocator: Allocator,
     sector_bytes: u32,
@@ -428,7 +428,7 @@ impl Model {
         self.ranges.iter().find(has).unwrap().disk
     }
 
-    /// What is said of a disk that has gone is not kept for its return.
+    /// Returns whether the allocator has the disk. The settings of an absent disk are not kept for its return.
     fn has_disk(&self, disk: u16) -> bool {
         self.allocator.slabs(disk) > 0
     }
@@ -555,7 +555,7 @@ impl Model {
         emptied.iter().for_each(|slab| _ = self.evacuating.remove(slab));
     }
 
-    /// It comes back as after a restart: what was freed and not yet returned is free.
+    /// Removes the disk. If it `returns`, it does as after a restart: what was freed and not yet returned is free.
     fn remove(&mut self, disk: u16, returns: bool) {
         self.allocator.remove_disk(disk);
         let of_disk = |ranges: &[SlabRange], slab: SlabId| {
@@ -603,7 +603,7 @@ impl Model {
         assert_eq!(self.allocator.freeing_bytes(), count(&[Owner::Freeing, Owner::Leaving]));
     }
 
-    /// Nothing has leaked: when all is freed, all is free.
+    /// Checks that nothing has leaked: when all is freed, all is free.
     fn end(mut self) {
         self.live.iter().for_each(|extent| self.allocator.free(extent));
         self.metadata.iter().for_each(|slab| self.allocator.free_metadata_slab(*slab));

@@ -5,7 +5,7 @@ use std::task::Wake;
 
 use super::*;
 
-/// Counts how often it was woken.
+/// Counts its wakes.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -33,7 +33,7 @@ fn key(number: u8) -> KeyHash {
     KeyHash::of(&[number], 1)
 }
 
-/// Classes named by their rank, made in a registry of their own.
+/// Returns classes named by their rank, in a registry of their own.
 fn ranked(rank: u32) -> Ranked {
     let classes = plimsoll::Classes::new();
     let mut class = Class::DEFAULT;
@@ -143,7 +143,7 @@ fn an_heir_that_leaves_names_the_next() {
 
 #[test]
 fn nothing_is_kept_when_all_have_gone_in_any_order() {
-    // Who goes when: 0 is the leader, the others followers.
+    // The order in which they are dropped: 0 is the leader, the others are followers.
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let flights = Flights::<Arc<u8>>::new();
         let mut people: [Option<Joined<Arc<u8>>>; 3] = std::array::from_fn(|_| Some(flights.join(key(1), ranked(1))));
@@ -191,12 +191,12 @@ fn a_higher_class_is_announced_once_and_a_lower_one_never() {
     assert!(poll(&mut Box::pin(urgency.changed())).is_pending());
     drop(urgency);
     drop(leader);
-    // Whoever leads next knows it from the start.
+    // The next leader knows the class from the start.
     let mut heir = leadership(poll(&mut followers[0])).unwrap();
     assert_eq!(heir.urgency().class(), ranked(4).class);
 }
 
-/// A fetch that ends when it is told to, and says when it is dropped.
+/// A fetch that ends on demand, and reports when it is dropped.
 struct Fetch {
     class: Class,
     log: Arc<Mutex<Vec<String>>>,
@@ -273,7 +273,7 @@ fn threads_that_come_and_go_leave_nothing_behind_and_no_one_waiting() {
     assert_eq!(flights.len(), 0);
 }
 
-/// Joins a flight and then finishes, gives up, waits, or leaves.
+/// Joins a flight and then finishes, gives up, waits, or drops it.
 fn take_part(flights: &Flights<u64>, thread: u64, turn: u64) {
     let joined = flights.join(key((turn % 3) as u8), ranked((thread % 2) as u32));
     let leader = match joined {

@@ -1,24 +1,23 @@
-//! Numbers out of bytes, and into them, one after another.
+//! Reads and writes the fields of a format, one after another.
 //!
 //! # Why
-//! A format is a list of fields. Written as calls in the order of the list, it cannot index past the end of what a disk
-//! gave.
+//! A format is a list of fields. Written as calls in the order of the list, it cannot index past the end of the bytes.
 //!
 //! # How it works
-//! [`Reader`] takes fields from the front of a slice and answers `None` where it is too short; [`Writer`] appends to a
+//! [`Reader`] takes fields from the front of a slice and returns `None` if it is too short; [`Writer`] appends to a
 //! vector. Both are little-endian.
 //!
 //! # Limits
-//! Numbers of 24 bits are written from the lower three bytes of a `u32`: larger ones do not come back.
+//! A number of 24 bits is the lower three bytes of a `u32`: a larger one is truncated.
 //!
 //! # Example
 //! `Writer(&mut out).u16(0x0102)` appends `02 01`, and `Reader(&[2, 1]).u16()` is `Some(0x0102)`.
 
-/// What is still to be read.
+/// The bytes still to be read.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {
-    /// The next `N` bytes.
+    /// Takes the next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -50,7 +49,7 @@ impl Reader<'_> {
     }
 }
 
-/// Where the next field is appended.
+/// The vector to which fields are appended.
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Writer<'_> {

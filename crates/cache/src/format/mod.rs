@@ -1,27 +1,26 @@
-//! What lies on a disk of a cache besides blocks: superblocks, and streams of records (logs and snapshots).
+//! The disk format besides blocks: superblocks, and streams of records (logs and snapshots).
 //!
 //! # Why
-//! Bytes from a disk are input: they may be another program's, an older life's of the same disk, torn, or flipped. All
-//! of that is decided here, once, by pure functions that a table of damaged bytes can try in full; the engine only
-//! sees a superblock or a record that is right, or the reason why there is none.
+//! Bytes from a disk are input: they may be another program's, an earlier life's of the same disk, torn, or flipped.
+//! Pure functions decide that here, once, and tests can try them on all kinds of damage. The engine only sees a valid
+//! superblock or record, or the reason why there is none.
 //!
 //! # How it works
 //! ```text
-//! 0        slot 0, 4 KiB: the superblock of even generations
-//! 32 KiB   slot 1, 4 KiB: that of odd ones
-//! 64 KiB   the slabs: blocks (without headers), or chunks of a stream
+//! 0        slot 0, 4 KiB: the superblock
+//! 32 KiB   slot 1, 4 KiB: its second copy, or the previous one while a checkpoint is written
+//! 1 MiB    the slabs: blocks (without headers), or chunks of a stream
 //! ```
-//! [`superblock`] says which disk it is, of which cache, and where its two streams begin. [`stream`] is the form of
-//! both: the snapshot holds the entries of all blocks on that disk, the log what has happened since. All numbers are
+//! [`superblock`] names the disk and its cache, and says where its two streams begin. [`stream`] is the form of both:
+//! the snapshot holds the entries of all blocks on that disk, the log what has happened since. All numbers are
 //! little-endian, all checksums CRC-32C (Castagnoli, as in RFC 3720).
 //!
 //! # Limits
-//! Nothing here reads or writes, and nothing knows which generation is the right one: several disks decide that
-//! together.
+//! Nothing here reads or writes disks, or knows which generation is valid: several disks decide that together.
 //!
 //! # Example
-//! A disk that was used by a cache and then given away: its slots are [`SlotError::Foreign`], and `create` does not
-//! touch it without `--destructive`. A new one is [`SlotError::Empty`] in both slots.
+//! A disk that a cache used and that holds other data now: its slots are [`SlotError::Foreign`], and `create` does not
+//! touch it without `--destructive`. A new disk is [`SlotError::Empty`] in both slots.
 
 mod bytes;
 mod stream;

@@ -1,13 +1,13 @@
 //! Streams: the log and the snapshot of a disk, as records in chunks.
 //!
 //! # Why
-//! A log must be readable after a crash in the middle of a write, and must end where the last whole write ended,
-//! although the space behind it still holds what was there before: often older chunks of the same kind.
+//! A log must be readable after a crash in the middle of a write, and must end after the last whole write, although the
+//! space behind it still holds older data: often older chunks of the same kind.
 //!
 //! # How it works
-//! A chunk is one write, whole sectors, at most 1 MiB and at most a quarter of a slab. Chunks of a stream are numbered
-//! and lie one after another in a slab; the last one there holds only [`Record::NextSlab`], and the stream goes on at
-//! the beginning of that slab. A chunk counts only if it is of the right disk, stream and number:
+//! A chunk is one write, whole sectors, at most 1 MiB and at most a quarter of a slab. The chunks of a stream are
+//! numbered and adjacent in a slab; the last one there holds only [`Record::NextSlab`], and the stream continues at
+//! the beginning of that slab. A chunk is valid only if it has the right disk, stream and number:
 //!
 //! ```text
 //!  0  8   "PLIMCHNK"
@@ -31,13 +31,13 @@
 //! A put into slab 2^24 - 1 is a ghost: an entry whose block is gone.
 //!
 //! # Limits
-//! A stream that was interrupted must go on under a new number. Chunks written after the last one that is right (their
-//! order on disk is not that of writing) may still lie there, and would continue a stream of the same number.
+//! A stream that was interrupted must continue under a new number. Chunks beyond the last valid one (they may reach
+//! the disk out of order) may still be there, and would continue a stream of the same number.
 //!
 //! # Example
-//! The reader has 4096 bytes of a slab and expects chunk 8 of stream 5. It finds chunk 8 with 100 records: `ShortRead`
-//! never, as 52 + 2500 bytes are one sector; 100 records and `padded_bytes` 4096, so chunk 9 is looked for 4096 bytes
-//! on. There lies chunk 3 of stream 2, from an older life of the slab: `NotOne`, the end.
+//! The reader has 4096 bytes of a slab and expects chunk 8 of stream 5. It finds chunk 8 with 100 records, which with
+//! the header are 2552 bytes, one sector: no `ShortRead`. `padded_bytes` is 4096, so it expects chunk 9 at 4096 bytes
+//! on. There lies chunk 3 of stream 2, from an earlier life of the slab: `NotOne`, the end.
 
 use std::collections::VecDeque;
 
@@ -51,36 +51,36 @@ pub(crate) const MAX_CHUNK_BYTES: u32 = 1 << 20;
 const MAGIC: [u8; 8] = *b"PLIMCHNK";
 const HEADER_BYTES: usize = 52;
 const HEADER_CHECKED_BYTES: usize = 48;
-/// The largest record, and the one that there are most of: that of a block.
+/// The largest record, in bytes: a put, which is also the most frequent one.
 pub(crate) const MAX_RECORD_BYTES: usize = 25;
 
-/// What a log or a snapshot says.
+/// A record of a log or a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// The block of a key is there from now on.
+    /// The block of a key is stored from now on.
     Put {
-        /// Whose.
+        /// Hash of the key.
         hash: KeyHash,
-        /// Where and what.
+        /// The block's entry.
         entry: Entry,
     },
-    /// The block of a key that was there is not any more.
+    /// The block of a key is removed.
     Remove {
-        /// Whose.
+        /// Hash of the key.
         hash: KeyHash,
-        /// Where it was.
+        /// The block's former place.
         extent: Extent,
     },
-    /// The stream goes on at the beginning of that slab.
+    /// The stream continues at the beginning of that slab.
     NextSlab {
-        /// Which.
+        /// The slab.
         slab: SlabId,
-        /// Number of the stream from there on: another one after a restart, and then its chunks begin with 0.
+        /// Number of the stream from there on. After a restart it is a new one, whose chunks begin with 0.
         stream: u64,
     },
-    /// Everything before belongs to the checkpoint.
+    /// All records before belong to the checkpoint.
     Commit {
-        /// Its number.
+        /// Number of the checkpoint.
         generation: u64,
         /// The cache's clock of recency.
         now_tick: u16,
@@ -89,7 +89,7 @@ pub(crate) enum Record {
     End,
 }
 
-/// Collects records of one stream into chunks. Nothing is lost if it is filled faster than it is emptied.
+/// Collects records of one stream into chunks. Grows without limit if chunks are not taken.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
     disk_guid: u128,
@@ -98,15 +98,16 @@ pub(crate) struct ChunkWriter {
     chunk: u64,
     sector_bytes: u32,
     max_payload_bytes: usize,
-    /// Payloads of chunks that are full, the oldest first.
+    /// Payloads of full chunks, oldest first.
     full: VecDeque<Vec<u8>>,
-    /// That of the chunk that is being filled.
+    /// Payload of the chunk being filled.
     payload: Vec<u8>,
 }
 
 impl ChunkWriter {
-    /// The stream `stream` of a disk goes on with number `chunk`. `slab_bytes` (at least 1 MiB) bounds the chunks:
-    /// [`MAX_CHUNK_BYTES`] or a quarter of it. `sector_bytes` is a power of two, 512 to 4096.
+    /// Returns a writer that continues stream `stream` of a disk with chunk `chunk`. Chunks are at most
+    /// [`MAX_CHUNK_BYTES`] and a quarter of `slab_bytes` (at least 1 MiB). `sector_bytes` is a power of two, 512 to
+    /// 4096.
     pub(crate) fn new(disk_guid: u128, stream: u64, chunk: u64, slab_bytes: u32, sector_bytes: u32) -> ChunkWriter {
         let max_chunk_bytes = MAX_CHUNK_BYTES.min(slab_bytes / 4).max(sector_bytes) / sector_bytes * sector_bytes;
         let max_payload_bytes = (max_chunk_bytes as usize).saturating_sub(HEADER_BYTES).max(MAX_RECORD_BYTES);
@@ -114,7 +115,7 @@ impl ChunkWriter {
         ChunkWriter { disk_guid, stream, chunk, sector_bytes, max_payload_bytes, full, payload }
     }
 
-    /// Adds a record. Returns whether a chunk is full: time to write.
+    /// Adds a record. Returns whether a chunk is full and should be written.
     pub(crate) fn push(&mut self, record: &Record) -> bool {
         put_record(&mut Writer(&mut self.payload), record);
         if self.payload.len() + MAX_RECORD_BYTES > self.max_payload_bytes {
@@ -123,36 +124,36 @@ impl ChunkWriter {
         !self.full.is_empty()
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.full.is_empty() && self.payload.is_empty()
     }
 
-    /// Number of the stream.
+    /// Returns the number of the stream.
     pub(crate) fn stream(&self) -> u64 {
         self.stream
     }
 
-    /// Number that the next chunk will have.
+    /// Returns the number of the next chunk.
     pub(crate) fn chunk(&self) -> u64 {
         self.chunk
     }
 
-    /// Bytes that the next chunk will take on disk; 0 if there is nothing to write. Where that does not leave room for
-    /// one more sector in the slab, write [`ChunkWriter::take_next_slab`] there first.
+    /// Returns the bytes that the next chunk takes on disk; 0 if there is nothing to write. If it would not leave a
+    /// sector free in the slab, write [`ChunkWriter::take_next_slab`] there first.
     pub(crate) fn next_bytes(&self) -> u32 {
         let payload = self.full.front().unwrap_or(&self.payload);
         if payload.is_empty() { 0 } else { padded_bytes(payload.len(), self.sector_bytes) }
     }
 
-    /// The next chunk, whole sectors; `None` if there is nothing to write.
+    /// Takes the next chunk, in whole sectors; `None` if there is nothing to write.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         let payload = self.full.pop_front().unwrap_or_else(|| std::mem::take(&mut self.payload));
         (!payload.is_empty()).then(|| self.finish(&payload))
     }
 
-    /// A chunk of one sector that leads on to `slab`, where the stream has the number `stream`; what was pushed waits
-    /// for the chunk after it.
+    /// Returns a chunk of one sector that links to `slab`, where the stream has the number `stream`. Pending records go
+    /// into the chunks after it.
     pub(crate) fn take_next_slab(&mut self, slab: SlabId, stream: u64) -> Vec<u8> {
         let mut payload = Vec::new();
         put_record(&mut Writer(&mut payload), &Record::NextSlab { slab, stream });
@@ -175,7 +176,7 @@ impl ChunkWriter {
     }
 }
 
-/// Bytes on disk of a chunk with so many bytes of records, which are at most 1 MiB.
+/// Returns the bytes on disk of a chunk with `payload_bytes` bytes of records, at most 1 MiB.
 fn padded_bytes(payload_bytes: usize, sector_bytes: u32) -> u32 {
     ((HEADER_BYTES + payload_bytes) as u32).next_multiple_of(sector_bytes)
 }
@@ -224,7 +225,7 @@ fn read_extent(fields: &mut Reader<'_>) -> Option<Extent> {
     Some(Extent { slab, offset_units, len_bytes: fields.u24()? + 1 })
 }
 
-/// Which chunk a reader looks for.
+/// The chunk that a reader expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expect {
     pub(crate) disk_guid: u128,
@@ -234,30 +235,30 @@ pub(crate) struct Expect {
     pub(crate) sector_bytes: u32,
 }
 
-/// A chunk that is right.
+/// A valid chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) records: Vec<Record>,
-    /// Bytes on disk: the next chunk lies so far on.
+    /// Bytes on disk, and so the distance to the next chunk.
     pub(crate) padded_bytes: u32,
 }
 
-/// Why there is no such chunk.
+/// Why there is no valid chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkEnd {
-    /// Zeros, other data, another stream, an older life of the slab, or a chunk whose first sector was never written:
+    /// Zeros, other data, another stream, an earlier life of the slab, or a chunk whose first sector was never written:
     /// the end of the stream.
     NotOne,
-    /// The chunk that was expected, and what it holds is not what was written: torn by a crash, or damaged since.
+    /// The expected chunk, but torn by a crash, or damaged since.
     Damaged,
-    /// Its header is right, or would not fit: give so many bytes. More than the slab still has: take it as `NotOne`.
+    /// The header is valid or cut off: read `need_bytes` and try again. If the slab has fewer left, treat as `NotOne`.
     ShortRead {
-        /// From the beginning of the chunk.
+        /// Bytes from the beginning of the chunk.
         need_bytes: u32,
     },
 }
 
-/// The chunk at the beginning of `bytes`, which may be followed by others. Give at least a sector.
+/// Decodes the chunk at the beginning of `bytes`, which must hold at least a sector and may hold further chunks.
 ///
 /// # Errors
 /// See [`ChunkEnd`].
@@ -265,6 +266,7 @@ pub(crate) fn decode_chunk(bytes: &[u8], expect: &Expect) -> Result<Chunk, Chunk
     let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(ChunkEnd::ShortRead { need_bytes: expect.sector_bytes });
     };
+
     let (payload_bytes, body_checksum) = read_header(header, expect).ok_or(ChunkEnd::NotOne)?;
     if payload_bytes as usize > MAX_CHUNK_BYTES as usize - HEADER_BYTES {
         return Err(ChunkEnd::Damaged);
@@ -273,9 +275,11 @@ pub(crate) fn decode_chunk(bytes: &[u8], expect: &Expect) -> Result<Chunk, Chunk
     let Some(body) = bytes.get(HEADER_BYTES..padded_bytes as usize) else {
         return Err(ChunkEnd::ShortRead { need_bytes: padded_bytes });
     };
+
     if crc32c::crc32c(body) != body_checksum {
         return Err(ChunkEnd::Damaged);
     }
+
     let mut fields = Reader(body.get(..payload_bytes as usize).ok_or(ChunkEnd::Damaged)?);
     let mut records = Vec::with_capacity(payload_bytes as usize / MAX_RECORD_BYTES + 1);
     while !fields.0.is_empty() {
@@ -284,7 +288,7 @@ pub(crate) fn decode_chunk(bytes: &[u8], expect: &Expect) -> Result<Chunk, Chunk
     Ok(Chunk { records, padded_bytes })
 }
 
-/// Bytes of the records and their checksum, if it is the header of the chunk that is expected.
+/// Returns the bytes of the records and their checksum, if `header` belongs to the expected chunk.
 fn read_header(header: &[u8; HEADER_BYTES], expect: &Expect) -> Option<(u32, u32)> {
     let checked = header.get(..HEADER_CHECKED_BYTES)?;
     let mut fields = Reader(header);

@@ -1,12 +1,13 @@
 //! The superblock: which disk of which cache this is, and where its log and snapshot begin.
 //!
 //! # Why
-//! A cache that opens a device must know that it is its own before it writes one byte, must find the newest checkpoint
-//! after a crash at any point, and must know which disks belong to it when some are missing.
+//! A cache that opens a device must know that the device is its own before it writes one byte, must find the newest
+//! checkpoint after a crash at any point, and must know its members when some disks are missing.
 //!
 //! # How it works
-//! Two slots, at the beginning of the disk and 32 KiB on. A new superblock first goes to one, so that the last one is
-//! whole in the other while it is written, and when all disks have it also to the other. A slot is 4096 bytes, and the last four are the CRC-32C of all others:
+//! Two slots, at the beginning of the disk and 32 KiB on. A new superblock is first written to the slot of the older
+//! one, so that the newest stays whole meanwhile; when all disks have it, also to the other slot. A slot is 4096
+//! bytes, and the last four are the CRC-32C of all others:
 //!
 //! ```text
 //!    0  8   "PLIMCACH"
@@ -15,15 +16,15 @@
 //!   16  16  identity of the cache
 //!   32  16  identity of the disk
 //!   48  8   generation of the checkpoint
-//!   56  8   seed of the hashes of keys, or, where blocks are encrypted, what it is derived from with the key
-//!   64  32  by which a wrong encryption key is recognised; 0 where blocks are not encrypted
+//!   56  8   seed of key hashes; if blocks are encrypted, the salt from which the seed is derived with the key
+//!   64  32  reveals a wrong encryption key; 0 if blocks are not encrypted
 //!   96  4   bytes of a slab, a power of two from 1 to 32 MiB
 //!  100  4   bytes of a sector, a power of two from 512 to 4096
 //!  104  2   number of the disk
 //!  106  2   the cache's clock of recency
 //!  108  24  head of the log: 4 slab, 4 offset in it in bytes, 8 number of the stream, 8 number of the chunk there
-//!  132  24  head of the snapshot, likewise; 0 where there is none
-//!  156  4   the first number that no slab of the cache has had yet
+//!  132  24  head of the snapshot, likewise; 0 if there is none
+//!  156  4   the first slab number that the cache has not used yet
 //!  160  2   number of ranges r
 //!  162  2   number of members m
 //!  164  16r ranges of slabs on this disk: 4 first slab, 4 how many, 8 offset of the first on the disk in bytes
@@ -31,30 +32,30 @@
 //!       0   to the end
 //! 4092  4   CRC-32C of the 4092 bytes before
 //! ```
-//! The magic, the version and the place of the checksum stay in later versions: a flipped version is damage, not a
-//! newer format.
+//! Later versions keep the magic, the version field and the place of the checksum, so a flipped version is damage and
+//! not a newer format.
 //!
 //! # Limits
-//! `16 r + 19 m` is at most 3928: 205 disks and 1 range, or 100 disks and 126 ranges. More is refused by [`encode`],
-//! with the figures. A later, larger slot could have 255 disks; more are refused in any case.
+//! `16 r + 19 m` is at most 3928: 205 disks and 1 range, or 100 disks and 126 ranges. [`encode`] refuses more. At most
+//! 255 disks, even if a later version has a larger slot.
 //!
 //! # Example
-//! A disk of 1 GiB, cache of two disks, slabs of 32 MiB: one range `{first 0, count 31, offset 64 KiB}` and two
-//! members, 164 + 16 + 38 = 218 bytes used. Generation 6 is in both slots, and generation 7 is written at 32 KiB; if the
-//! power goes then, generation 6 is still at 0.
+//! A disk of 1 GiB, cache of two disks, slabs of 32 MiB: one range `{first 0, count 31, offset 1 MiB}` and two
+//! members, 164 + 16 + 38 = 218 bytes used. Generation 6 is in both slots, and generation 7 is written at 32 KiB. If
+//! the power fails then, generation 6 is still at 0.
 
 use std::fmt;
 
 use super::bytes::{Reader, Writer};
 use crate::entry::{MAX_SLAB_BYTES, MIN_SLAB_BYTES, SlabId};
 
-/// Where the two slots of a disk are, in bytes from its beginning.
+/// Offsets of the two slots on a disk, in bytes.
 pub(crate) const SLOT_OFFSETS: [u64; 2] = [0, 32 << 10];
 
-/// A slot, in bytes: no sector is larger, so that none is shared.
+/// Size of a slot, in bytes: no sector is larger, so no two slots share one.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// What no slab may reach into: slabs begin here at the earliest.
+/// End of the superblock area, in bytes: no slab may begin before it.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 64 << 10;
 
 const MAGIC: [u8; 8] = *b"PLIMCACH";
@@ -67,33 +68,33 @@ const RANGE_BYTES: usize = 16;
 const MEMBER_BYTES: usize = 19;
 const MAX_MEMBERS: usize = 255;
 
-/// See the module's documentation.
+/// The superblock of a disk, as of one checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) cache_guid: u128,
     pub(crate) disk_guid: u128,
-    /// Number of the disk in its cache; stays with it.
+    /// Number of the disk in its cache, for good.
     pub(crate) disk: u16,
     /// Number of the checkpoint.
     pub(crate) generation: u64,
-    /// Seed of `KeyHash::of`, or its salt where blocks are encrypted.
+    /// Seed of `KeyHash::of`; if blocks are encrypted, its salt.
     pub(crate) key_seed: u64,
     /// A power of two, 1 to 32 MiB.
     pub(crate) slab_bytes: u32,
     /// A power of two, 512 to 4096.
     pub(crate) sector_bytes: u32,
     pub(crate) is_encrypted: bool,
-    /// Opaque here (see `crypt::Cipher::key_check`); zeros where blocks are not encrypted.
+    /// Opaque here (see `crypt::Cipher::key_check`); zeros if blocks are not encrypted.
     pub(crate) key_check: [u8; 32],
     /// Slabs of this disk.
     pub(crate) ranges: Vec<RangeRecord>,
-    /// The first number that no slab of any disk has had yet: numbers are not given out twice.
+    /// The first slab number not yet used on any disk: numbers are not reused.
     pub(crate) next_slab: u32,
     /// All disks of the cache, this one among them.
     pub(crate) members: Vec<Member>,
-    /// Where the entries of all blocks begin; `None` before the first snapshot.
+    /// Head of the snapshot; `None` before the first one.
     pub(crate) snapshot: Option<StreamHead>,
-    /// Where to replay from.
+    /// Where replay of the log begins.
     pub(crate) log: StreamHead,
     /// The cache's clock of recency.
     pub(crate) now_tick: u16,
@@ -105,11 +106,11 @@ pub(crate) struct RangeRecord {
     pub(crate) first: SlabId,
     /// At least 1.
     pub(crate) count: u32,
-    /// Of the first slab, from the beginning of the disk; a multiple of the sector, at least [`SUPERBLOCK_BYTES`].
+    /// Offset of the first slab on the disk; a multiple of the sector, at least [`SUPERBLOCK_BYTES`].
     pub(crate) offset_bytes: u64,
 }
 
-/// A disk of the cache, as the others know it.
+/// A disk of the cache, as listed in every superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) disk: u16,
@@ -117,14 +118,14 @@ pub(crate) struct Member {
     pub(crate) state: MemberState,
 }
 
-/// What the cache wants of a disk.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberState {
     /// In use.
     Active,
     /// Its blocks are being moved away.
     Removing,
-    /// It was not there at the last checkpoint.
+    /// It was absent at the last checkpoint.
     Away,
 }
 
@@ -132,29 +133,29 @@ pub(crate) enum MemberState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamHead {
     pub(crate) slab: SlabId,
-    /// In the slab, a multiple of the sector.
+    /// Offset in the slab, a multiple of the sector.
     pub(crate) offset_bytes: u32,
-    /// Its number, unique on the disk.
+    /// Number of the stream, unique on the disk.
     pub(crate) stream: u64,
-    /// Number of the chunk that lies there.
+    /// Number of the chunk at this place.
     pub(crate) chunk: u64,
 }
 
 /// Why a slot has no superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotError {
-    /// Nothing but zeros.
+    /// Only zeros.
     Empty,
-    /// Something, and not of a cache.
+    /// Other data than a cache's.
     Foreign,
-    /// Of a cache, in a format this program does not know.
+    /// A cache's superblock, in a format this program does not know.
     Version {
-        /// Its version.
+        /// The format version on the disk.
         found: u32,
     },
-    /// Of a cache, and damaged or half written.
+    /// A cache's superblock, damaged or half written.
     Checksum,
-    /// The checksum is right, and this is not.
+    /// The checksum is valid, but this content is not.
     Malformed(&'static str),
 }
 
@@ -180,12 +181,12 @@ impl std::error::Error for SlotError {}
 pub(crate) enum EncodeError {
     /// Too many disks and ranges for a slot.
     TooLarge {
-        /// Disks it has.
+        /// Disks of the cache.
         members: usize,
-        /// Ranges it has.
+        /// Ranges of this disk.
         ranges: usize,
     },
-    /// It contradicts itself: what would be refused when it is read again.
+    /// It contradicts itself, and would be refused when read again.
     Malformed(&'static str),
 }
 
@@ -206,7 +207,7 @@ impl fmt::Display for EncodeError {
 impl std::error::Error for EncodeError {}
 
 impl Superblock {
-    /// Whether it contradicts itself; the same for what is written and for what was read.
+    /// Checks that the superblock does not contradict itself, both before it is written and after it was read.
     fn check(&self) -> Result<(), &'static str> {
         if !self.slab_bytes.is_power_of_two() || !(MIN_SLAB_BYTES..=MAX_SLAB_BYTES).contains(&self.slab_bytes) {
             return Err("slabs are a power of two from 1 to 32 MiB");
@@ -229,6 +230,7 @@ impl Superblock {
     fn check_ranges(&self) -> Result<(), &'static str> {
         let mut numbers: Vec<(u64, u64)> = Vec::with_capacity(self.ranges.len());
         let mut places: Vec<(u64, u64)> = Vec::with_capacity(self.ranges.len());
+
         for range in &self.ranges {
             let first = u64::from(range.first.0);
             let end = first + u64::from(range.count);
@@ -246,6 +248,7 @@ impl Superblock {
             numbers.push((first, end));
             places.push((range.offset_bytes, end_bytes));
         }
+
         if overlap(&mut numbers) || overlap(&mut places) {
             return Err("two ranges of slabs overlap");
         }
@@ -255,6 +258,7 @@ impl Superblock {
     fn check_members(&self) -> Result<(), &'static str> {
         let mut disks: Vec<u16> = self.members.iter().map(|member| member.disk).collect();
         let mut guids: Vec<u128> = self.members.iter().map(|member| member.guid).collect();
+
         disks.sort_unstable();
         guids.sort_unstable();
         if disks.windows(2).any(|pair| pair.first() == pair.last())
@@ -278,16 +282,16 @@ impl Superblock {
     }
 }
 
-/// Whether two of the spans `(first, end)` have something in common.
+/// Returns whether two of the spans `(first, end)` overlap.
 fn overlap(spans: &mut [(u64, u64)]) -> bool {
     spans.sort_unstable();
     spans.windows(2).any(|pair| matches!(pair, [(_, end), (first, _)] if end > first))
 }
 
-/// The slot that says `block`.
+/// Encodes `block` as a slot.
 ///
 /// # Errors
-/// Where it would not fit, or would not be accepted by [`decode`].
+/// If it would not fit, or [`decode`] would refuse it.
 pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError> {
     let (members, ranges) = (block.members.len(), block.ranges.len());
     let used_bytes = FIXED_BYTES + ranges * RANGE_BYTES + members * MEMBER_BYTES;
@@ -295,6 +299,7 @@ pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError
         return Err(EncodeError::TooLarge { members, ranges });
     }
     block.check().map_err(EncodeError::Malformed)?;
+
     let mut bytes = Vec::with_capacity(SLOT_BYTES);
     put_fixed(&mut Writer(&mut bytes), block);
     let mut out = Writer(&mut bytes);
@@ -304,6 +309,7 @@ pub(crate) fn encode(block: &Superblock) -> Result<[u8; SLOT_BYTES], EncodeError
     for member in &block.members {
         out.u16(member.disk).u128(member.guid).u8(member.state as u8);
     }
+
     let mut slot = [0; SLOT_BYTES];
     let (content, checksum) = slot.split_at_mut(CHECKSUM_AT);
     for (to, from) in content.iter_mut().zip(&bytes) {
@@ -323,20 +329,21 @@ fn put_fixed(out: &mut Writer<'_>, block: &Superblock) {
     for head in [block.log, block.snapshot.unwrap_or(none)] {
         out.u32(head.slab.0).u32(head.offset_bytes).u64(head.stream).u64(head.chunk);
     }
-    // Both fit: `encode` has looked.
+    // Both counts fit: `encode` has checked them.
     out.u32(block.next_slab).u16(block.ranges.len() as u16).u16(block.members.len() as u16);
 }
 
-/// The superblock of a slot; bytes after the first [`SLOT_BYTES`] are not looked at.
+/// Decodes the superblock of a slot; ignores bytes after the first [`SLOT_BYTES`].
 ///
 /// # Errors
-/// See [`SlotError`]. Fewer bytes than a slot are `Malformed`, whatever they are.
+/// See [`SlotError`]. Fewer bytes than a slot are always `Malformed`.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, SlotError> {
     let short = SlotError::Malformed("a slot has 4096 bytes");
     let slot: &[u8; SLOT_BYTES] = bytes.first_chunk().ok_or(short)?;
     if slot.iter().all(|byte| *byte == 0) {
         return Err(SlotError::Empty);
     }
+
     let (content, checksum) = slot.split_at(CHECKSUM_AT);
     let mut fields = Reader(content);
     if fields.array() != Some(MAGIC) {
@@ -345,10 +352,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, SlotError> {
     if checksum != crc32c::crc32c(content).to_le_bytes() {
         return Err(SlotError::Checksum);
     }
+
     let found = fields.u32().ok_or(short)?;
     if found != VERSION {
         return Err(SlotError::Version { found });
     }
+
     let block = read_fields(&mut fields).ok_or(SlotError::Malformed("a flag, state or count that nobody writes"))?;
     if fields.0.iter().any(|byte| *byte != 0) {
         return Err(SlotError::Malformed("something after the last disk"));
@@ -368,6 +377,7 @@ fn read_fields(fields: &mut Reader<'_>) -> Option<Superblock> {
     if flags & !(FLAG_ENCRYPTED | FLAG_SNAPSHOT) != 0 || usize::from(member_count) > MAX_MEMBERS {
         return None;
     }
+
     let ranges = (0..range_count).map(|_| read_range(fields)).collect::<Option<Vec<_>>>()?;
     let members = (0..member_count).map(|_| read_member(fields)).collect::<Option<Vec<_>>>()?;
     let is_encrypted = flags & FLAG_ENCRYPTED != 0;

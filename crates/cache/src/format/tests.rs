@@ -36,7 +36,7 @@ fn sample() -> Superblock {
     }
 }
 
-/// With a checksum that is right, whatever the bytes say.
+/// Gives the bytes a valid checksum.
 fn sealed(mut slot: [u8; SLOT_BYTES]) -> [u8; SLOT_BYTES] {
     let checksum = crc32c::crc32c(&slot[..SLOT_BYTES - 4]);
     slot[SLOT_BYTES - 4..].copy_from_slice(&checksum.to_le_bytes());
@@ -270,7 +270,7 @@ fn an_unknown_record_under_right_checksums_is_damage() {
         bytes[44..48].copy_from_slice(&body);
         let head = crc32c::crc32c(&bytes[..48]).to_le_bytes();
         bytes[48..52].copy_from_slice(&head);
-        // A remove read as a put swallows what follows, and then some other record has no tag.
+        // A remove decoded as a put takes bytes of what follows, and then some record has no tag.
         assert_eq!(decode_chunk(&bytes, &expect(512)), Err(ChunkEnd::Damaged), "{value} at {at}");
     }
 }

@@ -1,33 +1,33 @@
-//! What is cached, and where: one packed entry for each key, in memory.
+//! The index: one packed entry in memory for each cached key, with its place.
 //!
 //! # Why
-//! A look-up must answer without reading a disk, for up to 10^8 blocks; a checkpoint, an eviction or an evacuation must
-//! never stop it. So the index is small (23 bytes per entry and less than one more for everything else, from a million
-//! entries on), has 256 locks that are held for a bucket at the most, and everything that goes through all of it does
-//! so a bucket at a time. (The one exception, of a shard once in a long while, stands in [`recency`] under *Wrap*.)
+//! A look-up must answer without reading a disk, for up to 10^8 blocks, and no checkpoint, eviction or evacuation may
+//! stop it. So the index is small (23 bytes per entry and, from a million entries on, less than one more for
+//! everything else). It has 256 locks, each held for at most one bucket, and passes over the whole index go bucket by
+//! bucket. (The one exception, of a shard once in a long while, is described in [`recency`] under *Wrap*.)
 //!
 //! # How it works
 //! - 256 shards by the first byte of the hash, each a [`table`] behind a mutex.
-//! - [`recency`]: a clock of bytes used. It chooses what is evicted (an age, not a list) and draws the curve of hits by
-//!   cache size.
-//! - *Ghosts* are entries whose data was evicted: no place (slab [`SlabId::END`]), but tick and former length, so that
-//!   the curve goes beyond the real size. They are bounded by a share of the capacity, the oldest go first.
-//! - *Inserts in flight.* [`Index::begin_insert`] gives a token before the data is written, [`Index::finish_insert`]
-//!   takes it when it is. Whichever insert or remove of a key *began* last wins: an earlier one that ends later is told
-//!   that it is superseded, and the block that a caller removed does not come back.
+//! - [`recency`]: a clock of bytes used. It chooses what is evicted (by age, without a list) and draws the curve of
+//!   hits by cache size.
+//! - *Ghosts* are entries whose data was evicted: they have no place (slab [`SlabId::END`]), but keep tick and length,
+//!   so that the curve extends beyond the real size. Their bytes are bounded by a share of the capacity; the oldest
+//!   are dropped first.
+//! - *Inserts in flight.* [`Index::begin_insert`] returns a token before the data is written; [`Index::finish_insert`]
+//!   takes the token afterwards. Of several inserts and removals of a key, the one that *began* last wins: an earlier
+//!   one that ends later is superseded, and a block that a caller removed does not come back.
 //!
-//! Callbacks (`log`, `visit`) run under the lock of the shard, so what they write to a log is in the order in which it
-//! happened to that key. They must be short and must not call the index, except for [`Index::age`] and
-//! [`Index::now_tick`].
+//! Callbacks (`log`, `visit`) run under the lock of the shard, so their log records are in the order of the changes of
+//! a key. They must be short and must not call the index, except for [`Index::age`] and [`Index::now_tick`].
 //!
 //! # Memory
 //! Fixed: about 40 KiB of recency, and 256 shards of about 150 bytes. Each shard has buckets of about 200 entries. A
 //! million entries: 23.5 bytes each; an empty index: 75 KiB. See the tests for the numbers.
 //!
 //! # Limits
-//! Keys are equal if 80 bits of their hashes are. Eviction is by ages of 1/512 of the capacity (coarser for the very
-//! old), so a caller that evicts by [`Index::cutoff_age`] frees a little more than it asked for, and should stop when
-//! it has enough.
+//! Keys are equal if 80 bits of their hashes are. Ages have a resolution of 1/512 of the capacity (coarser for the
+//! very old), so a caller that evicts by [`Index::cutoff_age`] frees a little more than it asked for, and should stop
+//! when it has enough.
 //!
 //! # Example
 //! ```text
@@ -58,63 +58,64 @@ use crate::sync::lock;
 use recency::{CLAMP_TICKS, FIRST_TICK, OLDEST_AGE, Recency, Ring, TURN_TICKS, short};
 use table::{ALLOCATION_OVERHEAD_BYTES, Place, Rest, Table};
 
-/// What an insert in flight costs in memory: its part of a tree's node, in bytes; an estimate.
+/// Estimated memory of an insert in flight, its part of a tree's node, in bytes.
 const IN_FLIGHT_BYTES: usize = 32;
 
-/// How many entries to visit in one call of [`Index::sweep`]: then other tasks should have a turn.
+/// Entries to visit in one call of [`Index::sweep`] before other tasks should run.
 pub(crate) const PASS_ENTRIES: usize = 4096;
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing is known of the key.
+    /// The key is unknown.
     Absent,
-    /// Its data was evicted a while ago.
+    /// The key's data was evicted a while ago.
     Ghost,
-    /// It is cached.
+    /// The key is cached.
     Block(Entry),
 }
 
-/// An insert in flight, or a fetch that may become one. Given back to [`Index::finish_insert`] or [`Index::abort_insert`], or it stays in memory.
+/// An insert in flight, or a fetch that may become one. Ends with [`Index::finish_insert`] or [`Index::abort_insert`];
+/// if neither is called, it stays in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
-/// How an insert ended.
+/// The result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// The block is found from now on; the space of the one that it replaced, if any, is the caller's to free.
+    /// The block is found from now on; the caller frees the space of the block it replaced, if any.
     Indexed { displaced: Option<Entry> },
-    /// Another insert or remove of the key began later; the new block's space is the caller's to free.
+    /// Another insert or removal of the key began later; the caller frees the new block's space.
     Superseded,
 }
 
 /// What a sweep does with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It stays.
+    /// Keep it.
     Keep,
-    /// It becomes a ghost; the space is the caller's to free.
+    /// Turn it into a ghost; the caller frees its space.
     Evict,
-    /// It vanishes; the space is the caller's to free.
+    /// Drop it; the caller frees its space.
     Drop,
 }
 
-/// Where a sweep is. A new one starts at the beginning.
+/// The position of a sweep. A new cursor is at the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cursor {
     shard: usize,
-    /// First 32 bits of what entries keep of their hashes.
+    /// First 32 bits of the stored hashes.
     position: u32,
 }
 
 impl Cursor {
-    /// Whether it has been through all shards.
+    /// Returns whether the sweep has visited all shards.
     pub(crate) fn is_done(&self) -> bool {
         self.shard >= INDEX_SHARDS
     }
 }
 
-/// A part of the index, behind its lock.
+/// A part of the index, behind its own lock.
 #[derive(Debug)]
 struct Shard {
     table: Table,
@@ -122,12 +123,12 @@ struct Shard {
     next_token: u64,
     /// Look-ups since the curve was cleared.
     lookups: u64,
-    /// On the clock: when ages were last bounded.
+    /// Time of the last [`Shard::clamp_ages`], on the clock.
     clamped_at: u64,
 }
 
 impl Shard {
-    /// The token of an insert that begins now. Those of the same key that are in flight are superseded.
+    /// Returns the token of an insert that begins now, and supersedes those of the same key in flight.
     fn begin_insert(&mut self, rest: Rest) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
@@ -135,9 +136,9 @@ impl Shard {
         token
     }
 
-    /// Sets what is older than [`OLDEST_AGE`] to that age, when it is time. All ticks here are those of the last time,
-    /// or older by [`OLDEST_AGE`], or up to [`CLAMP_TICKS`] newer: less than 2^16 together, so each means one moment,
-    /// however long ago that was.
+    /// Sets entries older than [`OLDEST_AGE`] to that age, when it is time. A tick in this shard is at most
+    /// [`OLDEST_AGE`] older than the last clamp, and at most [`CLAMP_TICKS`] newer: a span of less than 2^16, so 16
+    /// bits name one moment, however long ago the last clamp was.
     fn clamp_ages(&mut self, now: u64, recency: &Recency) {
         if now.saturating_sub(self.clamped_at) < CLAMP_TICKS {
             return;
@@ -155,7 +156,7 @@ impl Shard {
     }
 }
 
-/// What is cached, and where. See the module's documentation.
+/// All cached keys, and their entries.
 #[derive(Debug)]
 pub(crate) struct Index {
     shards: Box<[Mutex<Shard>]>,
@@ -175,13 +176,13 @@ fn ring<'a>(recency: &'a Recency, entry: &Entry) -> &'a Ring {
     if is_ghost(entry) { &recency.ghosts } else { &recency.blocks }
 }
 
-/// Share of a number of bytes; 0 for what is not a number.
+/// Returns a share of `bytes`; 0 if the share is not a number.
 fn share_bytes(bytes: u64, share: f64) -> u64 {
     (bytes as f64 * share) as u64
 }
 
 impl Index {
-    /// An empty index for a cache of so many bytes, with ghosts of `ghost_pct` percent of them (0 to 400; 0: none).
+    /// Returns an empty index for a cache of `capacity_bytes`, with ghosts for `ghost_pct` percent of it (0 to 400).
     pub(crate) fn new(capacity_bytes: u64, ghost_pct: f64) -> Index {
         let shard = |_| {
             Mutex::new(Shard {
@@ -197,23 +198,22 @@ impl Index {
         Index { shards: (0..INDEX_SHARDS).map(shard).collect(), recency, ghost_share }
     }
 
-    /// The cache has another size now. Entries stay, the curve of hits starts anew.
+    /// Changes the capacity. Entries stay; the curve of hits starts anew.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
         self.clear_curve();
         self.recency.set_capacity(capacity_bytes, share_bytes(capacity_bytes, self.ghost_share));
     }
 
-    /// The shard, locked, and the time.
+    /// Locks a shard. Returns it and the time.
     fn lock(&self, number: usize) -> (MutexGuard<'_, Shard>, u64) {
         let mut shard = lock(&self.shards[number % INDEX_SHARDS]);
-        // Read under the lock, so that no entry of the shard is newer.
+        // Read the time under the lock, so that no entry of the shard is newer.
         let now = self.recency.now();
         shard.clamp_ages(now, &self.recency);
         (shard, now)
     }
 
-    /// Advances the clock by a use, and has the shards whose turn it is look at the ages of their entries. Without a
-    /// lock.
+    /// Advances the clock by a use, and bounds the ages in the shards whose turn it is. Call it without a lock.
     fn used(&self, len_bytes: u32) {
         let Some((before, now)) = self.recency.used(len_bytes) else { return };
         for turn in before / TURN_TICKS + 1..=now / TURN_TICKS {
@@ -229,13 +229,14 @@ impl Index {
         ring(&self.recency, entry).remove(now, entry.tick, entry.extent.len_bytes);
     }
 
-    /// Looks a key up: counts it in the curve, and makes what it finds the newest.
+    /// Looks a key up, counts it in the curve, and makes its entry the newest.
     pub(crate) fn lookup(&self, hash: &KeyHash) -> Found {
         let (mut shard, now) = self.lock(hash.shard());
         shard.lookups += 1;
         let Some((place, mut entry)) = shard.table.find(&hash.rest()) else { return Found::Absent };
         let len_bytes = entry.extent.len_bytes;
         self.recency.count_hit(now, entry.tick, len_bytes);
+
         if entry.tick != short(now) {
             ring(&self.recency, &entry).renew(now, entry.tick, short(now), len_bytes);
             entry.tick = short(now);
@@ -243,36 +244,36 @@ impl Index {
         }
         drop(shard);
         if is_ghost(&entry) {
-            // Its insert will be its use.
+            // The insert that follows will count as its use.
             return Found::Ghost;
         }
         self.used(len_bytes);
         Found::Block(entry)
     }
 
-    /// The block of a key, without counting that somebody asked; `None` for a ghost.
+    /// Returns the block of a key without counting a use; `None` for a ghost.
     pub(crate) fn peek(&self, hash: &KeyHash) -> Option<Entry> {
         let (shard, _) = self.lock(hash.shard());
         shard.table.find(&hash.rest()).and_then(|(_, entry)| block(entry))
     }
 
-    /// An insert begins: it supersedes those of the same key that are in flight. What is cached stays until it ends.
+    /// Begins an insert, and supersedes those of the same key in flight. The cached block stays until the insert ends.
     pub(crate) fn begin_insert(&self, hash: &KeyHash) -> Token {
         let (mut shard, _) = self.lock(hash.shard());
         shard.begin_insert(hash.rest())
     }
 
-    /// What is about to be fetched may be inserted, unless an insert or removal of the key begins before the fetch has
-    /// ended, or one is in flight now: those are newer. `None`: one is.
+    /// Begins an insert of a value still to be fetched. Any insert or removal of the key that begins before it ends
+    /// supersedes it. Returns `None` if an insert of the key is in flight already: that one is newer.
     pub(crate) fn lease(&self, hash: &KeyHash) -> Option<Token> {
         let (mut shard, _) = self.lock(hash.shard());
         let is_free = !shard.in_flight.contains_key(&hash.rest());
         is_free.then(|| shard.begin_insert(hash.rest()))
     }
 
-    /// The block of an insert lies at `extent`: it is found from now on, unless the insert was superseded.
+    /// Ends an insert whose block was written to `extent`: the block is found from now on, unless it was superseded.
     ///
-    /// `log` runs under the lock, only when the block is indexed, with the block that it replaces, if any, and the new.
+    /// Calls `log` under the lock with the replaced block, if any, and the new one; not if the insert was superseded.
     pub(crate) fn finish_insert(
         &self,
         hash: &KeyHash,
@@ -287,6 +288,7 @@ impl Index {
             return Finish::Superseded;
         }
         shard.in_flight.remove(&rest);
+
         let entry = Entry { extent, checksum, tick: short(now) };
         let displaced = self.put(&mut shard, now, &rest, &entry);
         log(displaced, entry);
@@ -298,7 +300,7 @@ impl Index {
         Finish::Indexed { displaced }
     }
 
-    /// Puts an entry into the table and both into the sums; the block that it displaced.
+    /// Puts an entry into the table, and counts it and the displaced one. Returns the displaced block.
     fn put(&self, shard: &mut Shard, now: u64, rest: &Rest, entry: &Entry) -> Option<Entry> {
         self.count_in(now, entry);
         let displaced = shard.table.insert(rest, entry)?;
@@ -306,7 +308,7 @@ impl Index {
         block(displaced)
     }
 
-    /// An insert will not be finished. Nothing happens if it was superseded; whether it was not.
+    /// Ends an insert without a block. Returns whether it was the newest; if not, nothing changes.
     pub(crate) fn abort_insert(&self, hash: &KeyHash, token: Token) -> bool {
         let (mut shard, _) = self.lock(hash.shard());
         let is_newest = shard.in_flight.get(&hash.rest()) == Some(&token);
@@ -316,8 +318,8 @@ impl Index {
         is_newest
     }
 
-    /// Removes block or ghost, and supersedes the inserts of that key that are in flight. Returns the block, if there
-    /// was one; `log` runs under the lock with it.
+    /// Removes the block or ghost of a key, and supersedes inserts of the key in flight. Returns the block, if there
+    /// was one, and calls `log` with it under the lock.
     pub(crate) fn remove(&self, hash: &KeyHash, log: impl FnOnce(Entry)) -> Option<Entry> {
         let (mut shard, now) = self.lock(hash.shard());
         shard.in_flight.remove(&hash.rest());
@@ -325,7 +327,7 @@ impl Index {
         self.take(&mut shard, now, place, entry, log)
     }
 
-    /// Runs `act` if the key still has this block, under the lock: whoever changes the key does so before or after it.
+    /// Calls `act` under the lock, if the key still has this block: no change of the key comes between.
     pub(crate) fn while_current(&self, hash: &KeyHash, known: &Entry, act: impl FnOnce()) {
         let (shard, _) = self.lock(hash.shard());
         let current = shard.table.find(&hash.rest());
@@ -334,8 +336,8 @@ impl Index {
         }
     }
 
-    /// Removes a block if it is still this one: one that turned out to be corrupt or unreadable. Inserts in flight
-    /// are left alone, for they will heal it.
+    /// Removes a block that turned out to be corrupt or unreadable, if the key still has it. Inserts in flight
+    /// continue, for they will heal it.
     pub(crate) fn remove_same(&self, hash: &KeyHash, known: &Entry, log: impl FnOnce(Entry)) -> Option<Entry> {
         let (mut shard, now) = self.lock(hash.shard());
         let (place, entry) = shard.table.find(&hash.rest())?;
@@ -353,8 +355,8 @@ impl Index {
         Some(entry)
     }
 
-    /// A block was copied: from now on it is found at `to`. Returns false, and changes nothing, when it is not `from` any
-    /// more. `log` runs under the lock with the entry as it was and as it is.
+    /// Points the entry of a copied block to `to`. Returns false and changes nothing if the key no longer has the block
+    /// `from`. Calls `log` under the lock with the old and the new entry.
     pub(crate) fn relocate(&self, hash: &KeyHash, from: &Entry, to: Extent, log: impl FnOnce(Entry, Entry)) -> bool {
         let (mut shard, now) = self.lock(hash.shard());
         let Some((place, old)) = shard.table.find(&hash.rest()) else { return false };
@@ -369,9 +371,9 @@ impl Index {
         true
     }
 
-    /// Recovery: an entry (or ghost) as it was written down; returns the block that it displaced. Its tick is kept if
-    /// it makes sense on a clock that [`Index::set_now`] has set before: up to 16,384 ticks in the future are now, and
-    /// what is older than 32,767 is that old.
+    /// Recovery: adds an entry (or ghost) as it was logged. Returns the block that it displaced. Call
+    /// [`Index::set_now`] before. A tick up to 16,384 ticks in the future becomes now; an age beyond 32,767 becomes
+    /// 32,767.
     pub(crate) fn restore(&self, hash: KeyHash, entry: Entry) -> Option<Entry> {
         let (mut shard, now) = self.lock(hash.shard());
         let age = short(now).wrapping_sub(entry.tick);
@@ -380,42 +382,41 @@ impl Index {
         self.put(&mut shard, now, &hash.rest(), &entry)
     }
 
-    /// Recovery: a key (or ghost) that was removed; returns the block that was known.
+    /// Recovery: removes a key (or ghost). Returns its block.
     pub(crate) fn forget(&self, hash: &KeyHash) -> Option<Entry> {
         self.remove(hash, |_| ())
     }
 
-    /// The clock, as entries keep it.
+    /// Returns the clock, as entries store it.
     pub(crate) fn now_tick(&self) -> u16 {
         short(self.recency.now())
     }
 
-    /// Recovery: advances the clock to `tick`, before entries are restored. (With entries, the sums of their ages would
-    /// be wrong for a while.)
+    /// Recovery: advances the clock to `tick`. Call it before entries are restored; with entries, the sums of their
+    /// ages would be wrong for a while.
     pub(crate) fn set_now(&self, tick: u16) {
         self.recency.set_now(tick);
     }
 
-    /// How many ticks ago an entry was used.
+    /// Returns how many ticks ago an entry was used.
     pub(crate) fn age(&self, entry: &Entry) -> u16 {
         self.now_tick().wrapping_sub(entry.tick)
     }
 
-    /// The largest age, in ticks, such that blocks of that age and older hold `bytes` at least; 0 when all of them do
-    /// not, `u16::MAX` for 0 bytes.
+    /// Returns the largest age, in ticks, such that blocks of at least that age hold at least `bytes`. Returns 0 if all
+    /// blocks together hold less, and `u16::MAX` for 0 bytes.
     ///
-    /// Up to an age of 1023 that is exact. Older ones are known in groups of 128 ticks: all of a group are then at
-    /// least as old as the age returned, so a caller who wants no more than `bytes` stops when it has them.
+    /// Exact up to an age of 1023. Older blocks are known in groups of 128 ticks, and the age is that of a group's
+    /// youngest block. So a caller that wants no more than `bytes` stops when it has them.
     pub(crate) fn cutoff_age(&self, bytes: u64) -> u16 {
         self.recency.cutoff_age(bytes)
     }
 
-    /// Visits further blocks, until it has seen about `max_entries` entries (whole buckets; ghosts count), or all.
-    /// Ghosts beyond their budget are dropped on the way. Locks one shard at a time, for one bucket; `visit` runs under
-    /// the lock.
+    /// Visits further blocks until about `max_entries` entries were seen (whole buckets; ghosts count), or all. Drops
+    /// ghosts beyond their budget on the way. Locks one shard at a time, for one bucket; calls `visit` under the lock.
     ///
-    /// Whatever else happens between and during the calls, a block that is there from the first call to the last
-    /// is visited exactly once in a pass; one that comes, is replaced, or goes meanwhile, once or not at all.
+    /// Whatever happens between and during the calls, a block that is in the index from the first call to the last is
+    /// visited exactly once in a pass. One that comes, is replaced or removed meanwhile is visited at most once.
     pub(crate) fn sweep(
         &self,
         cursor: &mut Cursor,
@@ -423,9 +424,10 @@ impl Index {
         mut visit: impl FnMut(KeyHash, &Entry) -> Verdict,
     ) {
         self.recency.refresh();
+
         let mut seen = 0;
         while !cursor.is_done() && seen < max_entries.max(1) {
-            // There are as many shards as a byte has values.
+            // Always fits: there are as many shards as a byte has values.
             let Ok(number) = u8::try_from(cursor.shard) else { return };
             let (mut shard, now) = self.lock(cursor.shard);
             let (next, shown) = shard.table.visit(cursor.position, |rest, entry| {
@@ -441,6 +443,7 @@ impl Index {
                 }
                 !self.forget_surplus(now, entry)
             });
+
             seen += shown;
             *cursor = match u32::try_from(next) {
                 Ok(position) => Cursor { position, ..*cursor },
@@ -456,7 +459,7 @@ impl Index {
         self.count_in(now, entry);
     }
 
-    /// Whether an entry is a ghost beyond the budget; then it is out of the sums.
+    /// Returns whether an entry is a ghost beyond the budget. If so, also takes it out of the sums.
     fn forget_surplus(&self, now: u64, entry: &Entry) -> bool {
         let is_surplus = is_ghost(entry) && self.recency.is_ghost_surplus(now, entry.tick);
         if is_surplus {
@@ -465,12 +468,12 @@ impl Index {
         is_surplus
     }
 
-    /// Hits by cache size since the curve was cleared.
+    /// Returns the hits by cache size since the curve was cleared.
     pub(crate) fn curve(&self) -> HitCurve {
         self.recency.curve(self.sum(|shard| shard.lookups))
     }
 
-    /// Starts the curve anew.
+    /// Clears the curve.
     pub(crate) fn clear_curve(&self) {
         for number in 0..INDEX_SHARDS {
             self.lock(number).0.lookups = 0;
@@ -482,22 +485,22 @@ impl Index {
         (0..INDEX_SHARDS).map(|number| of(&self.lock(number).0)).sum()
     }
 
-    /// Blocks cached.
+    /// Returns the number of blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.recency.blocks.entries.load(Relaxed)
     }
 
-    /// Bytes of their data.
+    /// Returns the bytes of all blocks.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.recency.blocks.bytes.load(Relaxed)
     }
 
-    /// Entries without data.
+    /// Returns the number of ghosts.
     pub(crate) fn ghosts(&self) -> u64 {
         self.recency.ghosts.entries.load(Relaxed)
     }
 
-    /// Memory of everything here, unused room and an estimate of the allocator's own included, in bytes.
+    /// Returns the memory of the index in bytes, with unused capacity and an estimate of the heap's own overhead.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let shards = self.sum(|shard| (shard.table.heap_bytes() + shard.in_flight.len() * IN_FLIGHT_BYTES) as u64);
         let fixed = size_of::<Index>()

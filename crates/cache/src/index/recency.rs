@@ -1,40 +1,40 @@
 //! How long ago each entry was used, in bytes: for eviction, for ghosts, and for the curve of hits by cache size.
 //!
 //! # Why
-//! A list in order of use would cost 8 to 16 bytes per entry, and a lock for everybody. Two bytes per entry, and sums
-//! of bytes by age beside them, say nearly as much: which age to evict at, and how large a cache would have to be to
-//! have this hit.
+//! A list in order of use would cost 8 to 16 bytes per entry, and one lock for all. Two bytes per entry, and sums of
+//! bytes by age, answer nearly the same questions: at which age to evict, and how large a cache would have had this
+//! hit.
 //!
 //! # How it works
 //! *Clock.* It advances with the bytes used (inserted or hit): one tick for 1/512 of the capacity, at least 4 KiB. A
-//! block's *age* is the number of ticks since it was used last.
+//! block's *age* is the number of ticks since its last use.
 //!
 //! *Sums.* Two [`Ring`]s, for blocks and for ghosts, hold the bytes last used in each tick: exactly for the last 1023
 //! ticks (two capacities' worth of use), in groups of 128 ticks beyond. A use moves the bytes of one block from a sum
 //! to the newest. All sums are atomics that every index shard shares: there is no lock and no sampling here.
 //!
-//! *Distance.* A cache that evicts what was unused for longest (LRU) has a hit if the bytes used since the last use of
-//! the block, and the block, fit in it (R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM
-//! Systems Journal 9, 1970). That is the sum of everything from the block's tick on. These sums are computed for all
-//! ticks at once when the clock advances, so that a hit reads one number; it is off by one tick's bytes at most for the
-//! last 1023 ticks, and by what is left of one group's beyond.
+//! *Distance.* A cache that evicts the least recently used block (LRU) has a hit if the block and the bytes used since
+//! its last use fit in the cache (R. L. Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
+//! Journal 9, 1970). That is the sum of all bytes from the block's tick on. These sums are computed for all ticks when
+//! the clock advances, so that a hit reads one number. It is off by at most one tick's bytes for the last 1023 ticks,
+//! and by at most one group's beyond.
 //!
-//! *Wrap.* Entries keep 16 bits of the clock. Each index shard looks through its entries once in [`CLAMP_TICKS`] ticks,
-//! when it is first used after that, and sets what is older than [`OLDEST_AGE`] to that age. So that none is left out,
-//! whoever advances the clock uses the shards in turn, one every [`TURN_TICKS`] ticks. All of it costs a few
+//! *Wrap.* Entries keep 16 bits of the clock. Each index shard visits its entries once in [`CLAMP_TICKS`] ticks, when
+//! it is first used after that, and sets entries older than [`OLDEST_AGE`] to that age. So that no shard is left out,
+//! the thread that advances the clock uses the shards in turn, one every [`TURN_TICKS`] ticks. This costs a few
 //! nanoseconds per entry, once in 32 capacities' worth of use: with 10^8 entries, a pause of 1 to 2 ms of one of 256
 //! shards at a time.
 //!
 //! # Limits
-//! Blocks of one tick (1/512 of the capacity) are equally old, and so are those of one group of 128 ticks once they are
-//! beyond 1023 ticks, and all beyond 32767. When threads use the same block or tick in the same nanosecond in which it
-//! passes from its own sum to its group's, bytes may be counted in a neighbouring sum; never twice, and what is
-//! misplaced ends, like everything, in the oldest sums that are carried on.
+//! Blocks of one tick (1/512 of the capacity) are equally old, and so are those of one group of 128 ticks beyond 1023
+//! ticks, and all beyond 32767. If threads use a block or tick at the instant at which it moves from its own sum to
+//! its group's, bytes may be counted in a neighbouring sum; never twice. Misplaced bytes end, like all others, in the
+//! oldest sums, which are carried on.
 //!
 //! # Example
-//! Capacity 1 GiB: a tick is 2 MiB. A block of 8 KiB was used at tick 100; then other blocks of 300 MiB were, some of
-//! them twice, with 400 MiB of uses in all: the clock shows 300, and the sum from tick 100 on is 300 MiB (and up to 2
-//! MiB). The hit counts for all caches of 300 MiB and more, point 14 of the curve (15 x 20.5 MiB) and up.
+//! Capacity 1 GiB: a tick is 2 MiB. A block of 8 KiB was used at tick 100. Then other blocks of 300 MiB were used,
+//! some twice, 400 MiB of uses in all: the clock is at 300, and the sum from tick 100 on is 300 MiB (and up to 2 MiB).
+//! A hit on the block counts for all caches of 300 MiB and more, point 14 of the curve (15 x 20.5 MiB) and up.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, TryLockError};
@@ -42,60 +42,60 @@ use std::sync::{Mutex, TryLockError};
 use crate::stats::HitCurve;
 use crate::sync::lock;
 
-/// Uses of the whole capacity take so many ticks of the clock.
+/// Ticks of the clock for uses of the whole capacity.
 const TICKS_PER_CAPACITY: u64 = 512;
 
-/// A tick is so many bytes at least.
+/// Fewest bytes of a tick.
 const MIN_TICK_BYTES: u64 = 4096;
 
-/// One use advances the clock by so many ticks at most, however large the block and small the cache.
+/// Most ticks that one use advances the clock, however large the block and small the cache.
 const MAX_ADVANCE_TICKS: u64 = TICKS_PER_CAPACITY;
 
-/// Ages below it have sums of their own.
+/// Ages below this have a sum for each tick.
 const FINE_AGES: u16 = 1023;
 
-/// Room for those: one more than ages, so that a tick's sum is empty before it is used again.
+/// Slots for those sums: one more than ages, so that a slot is empty before its next tick uses it.
 const FINE_SLOTS: u16 = 1024;
 
-/// 2^7 = 128 ticks are a group.
+/// Ticks of a group, as a power of two: 2^7 = 128.
 const GROUP_SHIFT: u32 = 7;
 
-/// Groups of ticks: all 16-bit ticks have one.
+/// Number of groups: enough for all 16-bit ticks.
 const GROUPS: u16 = 512;
 
-/// Groups that are older than [`FINE_AGES`].
+/// Groups older than [`FINE_AGES`].
 const OLD_GROUPS: u16 = 504;
 
 const SLOTS: usize = (FINE_SLOTS + GROUPS) as usize;
 
-/// Entries are not set to be older than this, in ticks.
+/// Greatest age that entries are set to, in ticks.
 pub(super) const OLDEST_AGE: u16 = 32_767;
 
-/// How many ticks may pass between two looks of an index shard at the ages of its entries.
+/// Ticks between two visits of an index shard to its entries, to bound their ages.
 pub(super) const CLAMP_TICKS: u64 = 16_384;
 
-/// The next shard in turn is looked at after so many ticks: all of them twice in [`CLAMP_TICKS`]. So entries are never
-/// older than 32,767 + 16,384 + 8,192 ticks, and some groups are always empty.
+/// Ticks between two shards in turn: each has its turn twice in [`CLAMP_TICKS`]. So entries are never older than
+/// 32,767 + 16,384 + 8,192 ticks, and some groups are always empty.
 pub(super) const TURN_TICKS: u64 = 32;
 
-/// The oldest of the groups in [`OLD_GROUPS`], all of them older than that.
+/// The oldest of the [`OLD_GROUPS`], older than any entry.
 const EMPTY_GROUPS: u16 = 56;
 
-/// Points of the curve.
+/// Points of the hit curve.
 const CURVE_POINTS: usize = 100;
 
-/// So many of them make the capacity.
+/// Points of the curve up to the capacity.
 const POINTS_PER_CAPACITY: u64 = 50;
 
-/// The clock starts here, so that what is older than anything is still a number.
+/// First value of the clock: large enough that subtracting an age never underflows.
 pub(super) const FIRST_TICK: u64 = 1 << 32;
 
-/// The 16 bits of the clock that entries keep.
+/// Returns the 16 bits of the clock that entries keep.
 pub(super) fn short(now: u64) -> u16 {
     now as u16
 }
 
-/// Which sum has the bytes of an entry.
+/// Returns the slot of the sum that counts an entry used at `tick`.
 fn slot(now: u64, tick: u16) -> usize {
     if short(now).wrapping_sub(tick) < FINE_AGES { usize::from(tick % FINE_SLOTS) } else { group_slot(tick) }
 }
@@ -104,14 +104,14 @@ fn group_slot(tick: u16) -> usize {
     usize::from(FINE_SLOTS + (tick >> GROUP_SHIFT))
 }
 
-/// All sums from the newest to the oldest, each with the age of the youngest entry that it may have.
+/// Returns all slots from the newest to the oldest, each with the age of the youngest entry it may count.
 fn newest_first(now: u64) -> impl DoubleEndedIterator<Item = (usize, u16)> {
     let now = short(now);
     let fine = (0..FINE_AGES).map(move |age| (usize::from(now.wrapping_sub(age) % FINE_SLOTS), age));
     fine.chain((0..OLD_GROUPS).map(move |number| old_group(now, number)))
 }
 
-/// The same for a group, counted from the one that entries come to when they leave the sums of their own.
+/// Returns the same for old group `number`, counted from the one that entries enter when they leave the fine sums.
 fn old_group(now: u16, number: u16) -> (usize, u16) {
     let newest_tick = now.wrapping_sub(FINE_AGES);
     let group = (newest_tick >> GROUP_SHIFT).wrapping_sub(number) % GROUPS;
@@ -119,12 +119,12 @@ fn old_group(now: u16, number: u16) -> (usize, u16) {
     (usize::from(FINE_SLOTS + group), now.wrapping_sub(youngest_tick))
 }
 
-/// What there is of one kind of entries.
+/// Sums over all entries of one kind.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) entries: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Bytes by tick, then by group. Signed: two threads may add and subtract in the other order.
+    /// Bytes by tick, then by group. Signed: threads may subtract before they add.
     by_slot: Box<[AtomicI64; SLOTS]>,
 }
 
@@ -137,21 +137,21 @@ impl Ring {
         }
     }
 
-    /// An entry of so many bytes, last used at `tick`, is there.
+    /// Counts an entry of `len_bytes`, last used at `tick`.
     pub(super) fn add(&self, now: u64, tick: u16, len_bytes: u32) {
         self.entries.fetch_add(1, Relaxed);
         self.bytes.fetch_add(len_bytes.into(), Relaxed);
         self.by_slot[slot(now, tick)].fetch_add(len_bytes.into(), Relaxed);
     }
 
-    /// It is not there any more.
+    /// Uncounts an entry.
     pub(super) fn remove(&self, now: u64, tick: u16, len_bytes: u32) {
         self.entries.fetch_sub(1, Relaxed);
         self.bytes.fetch_sub(len_bytes.into(), Relaxed);
         self.by_slot[slot(now, tick)].fetch_sub(len_bytes.into(), Relaxed);
     }
 
-    /// Its tick has changed.
+    /// Moves an entry's bytes to a new tick.
     pub(super) fn renew(&self, now: u64, from_tick: u16, to_tick: u16, len_bytes: u32) {
         let (from, to) = (slot(now, from_tick), slot(now, to_tick));
         if from != to {
@@ -160,7 +160,7 @@ impl Ring {
         }
     }
 
-    /// Brings the bytes of one sum to another.
+    /// Moves the bytes of one sum to another.
     fn carry(&self, from: usize, to: usize) {
         let bytes = self.by_slot[from].swap(0, Relaxed);
         if bytes != 0 {
@@ -169,25 +169,25 @@ impl Ring {
     }
 }
 
-/// See the module's documentation.
+/// The clock, and the sums of bytes by age.
 #[derive(Debug)]
 pub(super) struct Recency {
-    /// The clock, in ticks; more than 16 bits of it.
+    /// The clock, in ticks, with all its bits.
     now: AtomicU64,
-    /// Bytes used since it was advanced.
+    /// Bytes used since the last tick.
     used_bytes: AtomicU64,
     tick_bytes: AtomicU64,
     step_bytes: AtomicU64,
     ghost_budget_bytes: AtomicU64,
-    /// Ghosts of this age and older are beyond the budget; more than 16 bits: none are.
+    /// Ghosts of at least this age are beyond the budget; `u32::MAX`: none are.
     ghost_cutoff_age: AtomicU32,
     pub(super) blocks: Ring,
     pub(super) ghosts: Ring,
-    /// Bytes in each slot and all newer ones, of both rings, when the clock was advanced.
+    /// Bytes in each slot and all newer ones, of both rings, as of the last advance of the clock.
     since_bytes: Box<[AtomicU64; SLOTS]>,
-    /// Hits by the point of the curve that they first count at.
+    /// Hits by the first point of the curve that counts them.
     hits: Box<[AtomicU64; CURVE_POINTS]>,
-    /// Held while the clock is advanced or sums are computed.
+    /// Held while the clock advances or sums are computed.
     advancing: Mutex<()>,
 }
 
@@ -210,12 +210,12 @@ impl Recency {
         recency
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         3 * SLOTS * size_of::<u64>() + CURVE_POINTS * size_of::<u64>()
     }
 
-    /// Ages stay what they are, in ticks of another length.
+    /// Changes the capacity. Ages keep their number of ticks, though a tick has another length.
     pub(super) fn set_capacity(&self, capacity_bytes: u64, ghost_budget_bytes: u64) {
         self.tick_bytes.store((capacity_bytes / TICKS_PER_CAPACITY).max(MIN_TICK_BYTES), Relaxed);
         self.step_bytes.store((capacity_bytes / POINTS_PER_CAPACITY).max(1), Relaxed);
@@ -228,24 +228,26 @@ impl Recency {
         self.now.load(Relaxed)
     }
 
-    /// Advances the clock to the next moment whose 16 bits are `tick`. For an index without entries.
+    /// Advances the clock to the next moment whose 16 bits are `tick`. Call it only without entries.
     pub(super) fn set_now(&self, tick: u16) {
         let _guard = lock(&self.advancing);
         self.advance(u64::from(tick.wrapping_sub(short(self.now()))));
     }
 
-    /// So many bytes were used: advances the clock when it is time, and returns what it showed before and shows now. If
-    /// another thread is just doing that, the next use will do the rest.
+    /// Counts bytes as used. If that advances the clock, returns its old and new values. If another thread is
+    /// advancing it, leaves the rest to the next use.
     pub(super) fn used(&self, len_bytes: u32) -> Option<(u64, u64)> {
         let tick_bytes = self.tick_bytes.load(Relaxed);
         if self.used_bytes.fetch_add(len_bytes.into(), Relaxed) + u64::from(len_bytes) < tick_bytes {
             return None;
         }
+
         let _guard = match self.advancing.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
+
         let ticks = self.used_bytes.load(Relaxed) / tick_bytes;
         self.used_bytes.fetch_sub(ticks * tick_bytes, Relaxed);
         let before = self.now();
@@ -253,11 +255,11 @@ impl Recency {
         Some((before, self.now()))
     }
 
-    /// With `advancing` held.
+    /// Advances the clock. Call it with `advancing` held.
     fn advance(&self, ticks: u64) {
         let before = self.now();
         let now = before + ticks;
-        // Of the ticks that had sums of their own, those that are too old for that now, oldest first.
+        // Ticks that had sums of their own and are too old for that now, oldest first.
         for age in (0..FINE_AGES).rev().take_while(|age| u64::from(*age) + ticks >= FINE_AGES.into()) {
             let tick = short(before).wrapping_sub(age);
             for ring in [&self.blocks, &self.ghosts] {
@@ -271,8 +273,8 @@ impl Recency {
         self.sum_up(now);
     }
 
-    /// No entry is so old that it belongs to the oldest groups: its shard has set it to [`OLDEST_AGE`]. What was
-    /// misplaced by threads at the same time may be there; it is carried on, or it would become new.
+    /// Carries bytes out of the oldest groups, which no entry belongs to: its shard has set it to [`OLDEST_AGE`]
+    /// before. Bytes misplaced by concurrent threads may be there; left there, they would count as new after a wrap.
     fn carry_oldest(&self, now: u16) {
         let (to, _) = old_group(now, (OLDEST_AGE - FINE_AGES) >> GROUP_SHIFT);
         for number in OLD_GROUPS - EMPTY_GROUPS..OLD_GROUPS {
@@ -282,7 +284,7 @@ impl Recency {
         }
     }
 
-    /// Computes the sums of everything since each tick, and what is beyond the budget of ghosts.
+    /// Computes the sums of all bytes since each tick, and the age from which ghosts exceed their budget.
     pub(super) fn refresh(&self) {
         let _guard = lock(&self.advancing);
         self.sum_up(self.now());
@@ -303,7 +305,7 @@ impl Recency {
         self.ghost_cutoff_age.store(cutoff_age.unwrap_or(u32::MAX), Relaxed);
     }
 
-    /// A look-up found an entry, block or ghost: counts it for all caches that would have had it.
+    /// Counts a hit, on a block or ghost, for all caches large enough to have had it.
     pub(super) fn count_hit(&self, now: u64, tick: u16, len_bytes: u32) {
         let since_bytes = if short(now) == tick { 0 } else { self.since_bytes[slot(now, tick)].load(Relaxed) };
         let distance_bytes = since_bytes.max(len_bytes.into());
@@ -313,7 +315,7 @@ impl Recency {
         }
     }
 
-    /// The curve, without the number of look-ups, which the shards count.
+    /// Returns the curve. The shards count the look-ups.
     pub(super) fn curve(&self, lookups: u64) -> HitCurve {
         let mut sum = 0;
         let hits = self.hits.iter().map(|hits| {
@@ -327,7 +329,7 @@ impl Recency {
         self.hits.iter().for_each(|hits| hits.store(0, Relaxed));
     }
 
-    /// The largest age such that blocks of that age and older hold `bytes`; 0 if all together do not.
+    /// Returns the largest age such that blocks of at least that age hold `bytes`; 0 if all together hold less.
     pub(super) fn cutoff_age(&self, bytes: u64) -> u16 {
         if bytes == 0 {
             return u16::MAX;
@@ -345,13 +347,13 @@ impl Recency {
         self.ghost_budget_bytes.load(Relaxed) > 0
     }
 
-    /// Whether a ghost last used at `tick` is to go: it is one of the oldest, and there are too many.
+    /// Returns whether a ghost last used at `tick` should be dropped: it is one of the oldest, and there are too many.
     pub(super) fn is_ghost_surplus(&self, now: u64, tick: u16) -> bool {
         self.ghosts.bytes.load(Relaxed) > self.ghost_budget_bytes.load(Relaxed)
             && u32::from(short(now).wrapping_sub(tick)) >= self.ghost_cutoff_age.load(Relaxed)
     }
 
-    /// Whether there are so many too many that inserts should not wait for the next sweep: an eighth of the budget.
+    /// Returns whether ghosts exceed their budget by an eighth. If so, inserts drop some at once.
     pub(super) fn is_far_over_budget(&self) -> bool {
         let budget_bytes = self.ghost_budget_bytes.load(Relaxed);
         self.ghosts.bytes.load(Relaxed) > budget_bytes + budget_bytes / 8

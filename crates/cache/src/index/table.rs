@@ -1,29 +1,29 @@
 //! The entries of one index shard: 23 bytes each, and little more.
 //!
 //! # Why
-//! There may be a hundred million entries. A hash map of the standard library spends 1 byte and up to half its room on
-//! top of every entry, and doubles all of it at once, which is a pause and a peak. Here the memory follows the entries,
-//! a bucket at a time.
+//! There may be a hundred million entries. The standard library's hash map adds 1 byte to every entry and up to half
+//! its capacity unused, and doubles all of it at once: a pause and a peak. Here the memory grows with the entries,
+//! bucket by bucket.
 //!
 //! # How it works
 //! Linear hashing (W. Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980): the number of
-//! buckets grows and shrinks by one, and the bucket that is split or merged is always the next in turn, so there is no
-//! directory of pointers to double. A bucket is a sorted vector of packed entries that grows by 4 entries at a time.
+//! buckets grows and shrinks by one, and always the next bucket in turn is split or merged, so there is no directory of
+//! pointers to double. A bucket is a sorted vector of packed entries that grows by 4 entries at a time.
 //!
-//! The bits that choose a bucket are the first bits of the stored hash, taken backwards (first bit = lowest). So every
-//! bucket holds a *range* of hashes: splitting cuts a sorted vector in two, merging appends one to the other, and a
-//! position in the order of hashes means the same before and after either. That is what [`Table::visit`] is built on.
+//! The first bits of the stored hash choose the bucket, in reverse order (first bit = lowest). So every bucket holds a
+//! *range* of hashes: a split cuts a sorted vector in two, a merge appends one vector to another, and a position in the
+//! order of hashes keeps its meaning. [`Table::visit`] relies on that.
 //!
 //! With n buckets and L = floor(log2 n), bucket b < 2^L has been split in this round if b + 2^L < n; then it, and the
 //! one split off it, are chosen by L + 1 bits, the others by L.
 //!
 //! # Memory
-//! Each bucket of about [`SPLIT_ENTRIES`] entries costs a vector's header (24 bytes), what the allocator adds (taken as
-//! [`ALLOCATION_OVERHEAD_BYTES`]), and on average 2 to 3 unused entries: less than 0.7 bytes per entry together.
+//! Each bucket of about [`SPLIT_ENTRIES`] entries costs a vector's header (24 bytes), the heap's overhead (assumed to
+//! be [`ALLOCATION_OVERHEAD_BYTES`]), and on average 2 to 3 unused entries: together less than 0.7 bytes per entry.
 //!
 //! # Limits
-//! Ranges are of the first 32 bits of a hash: the split of 2^32 buckets would be the last. Not for threads: the shard's
-//! lock is outside.
+//! Ranges are of the first 32 bits of a hash: the split of 2^32 buckets would be the last. Not thread-safe: the shard's
+//! lock protects a table.
 //!
 //! # Example
 //! ```text
@@ -37,7 +37,7 @@
 use crate::entry::{Entry, Extent, MAX_BLOCK_BYTES, SlabId};
 use crate::key::HASH_BYTES;
 
-/// The part of a hash that an entry keeps; the index shard is the rest of it.
+/// The part of a hash that an entry stores; the index shard is the remaining byte.
 pub(super) type Rest = [u8; HASH_BYTES - 1];
 
 /// Bytes of an entry in memory: 9 of its hash, 3 slab, 2 offset, 3 length, 2 tick, 4 checksum.
@@ -45,33 +45,33 @@ pub(super) const ENTRY_BYTES: usize = 23;
 
 type Packed = [u8; ENTRY_BYTES];
 
-/// A bucket is split when the buckets hold more than so many entries on average.
+/// Mean entries per bucket beyond which a bucket is split.
 const SPLIT_ENTRIES: usize = 200;
 
-/// Two are merged when fewer buckets would still hold less than so many on average. Far enough below the other that a
-/// table whose size swings a little does not split and merge all the time.
+/// Mean entries per bucket, after a merge, below which two buckets are merged. Far enough below [`SPLIT_ENTRIES`] that
+/// a table of nearly constant size does not split and merge all the time.
 const MERGE_ENTRIES: usize = 160;
 
-/// Buckets grow by so many entries.
+/// Entries by which a bucket's capacity grows.
 const GROW_ENTRIES: usize = 4;
 
-/// They shrink when so many entries are unused.
+/// Unused entries at which a bucket's capacity shrinks.
 const SLACK_ENTRIES: usize = 6;
 
-/// A hash is usually so near to where it is guessed: the deviation of 200 evenly spread entries is 7 at the most.
+/// First step of the search around the guessed place: the deviation of 200 evenly spread entries is at most 7.
 const GUESS_ENTRIES: usize = 7;
 
-/// What a general allocator spends on each allocation, for its own notes and for rounding up: an estimate, in bytes.
+/// Estimated overhead of a heap allocation, for its header and rounding, in bytes.
 pub(super) const ALLOCATION_OVERHEAD_BYTES: usize = 16;
 
-/// Where [`Table::find`] found an entry; good until the table is changed by anything but [`Table::write`].
+/// The place of an entry, from [`Table::find`]. Valid until the table is changed by anything but [`Table::write`].
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     bucket: usize,
     at: usize,
 }
 
-/// The first 32 bits of a hash: a position in the order in which buckets are cut, and visited.
+/// Returns the first 32 bits of a hash: its position in the order in which buckets are cut and visited.
 fn prefix([a, b, c, d, ..]: &Rest) -> u32 {
     u32::from_be_bytes([*a, *b, *c, *d])
 }
@@ -81,7 +81,7 @@ fn rest_of(packed: &Packed) -> Rest {
     rest
 }
 
-/// What bytes are sorted by: the same order as the bytes', compared in two steps instead of nine.
+/// Returns a sort key with the same order as the bytes, which compares in two steps instead of nine.
 fn order([head @ .., last]: &Rest) -> (u64, u8) {
     (u64::from_be_bytes(*head), *last)
 }
@@ -109,36 +109,36 @@ fn unpack(packed: &Packed) -> Entry {
     }
 }
 
-/// See the module's documentation.
+/// The entries of one index shard.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Never empty.
     buckets: Vec<Vec<Packed>>,
     entries: usize,
-    /// Room for entries in all buckets, used or not.
+    /// Capacity of all buckets, in entries.
     room_entries: usize,
 }
 
 impl Table {
-    /// An empty table: one bucket, without memory of its own.
+    /// Returns an empty table: one bucket, without memory of its own.
     pub(super) fn new() -> Table {
         Table { buckets: vec![Vec::new()], entries: 0, room_entries: 0 }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries
     }
 
-    /// Heap in use, in bytes, with an estimate of what the allocator adds.
+    /// Returns the memory on the heap in bytes, with an estimate of the heap's overhead.
     pub(super) fn heap_bytes(&self) -> usize {
         let directory_bytes = self.buckets.capacity() * size_of::<Vec<Packed>>();
         let allocations = self.buckets.len() + 1;
         self.room_entries * ENTRY_BYTES + directory_bytes + allocations * ALLOCATION_OVERHEAD_BYTES
     }
 
-    /// The bits that all buckets are chosen by in this round; those that have been split by one more.
+    /// Returns the number of bits that choose a bucket in this round; buckets already split use one more.
     fn level(&self) -> u32 {
         self.buckets.len().max(1).ilog2()
     }
@@ -150,7 +150,7 @@ impl Table {
         if bucket < self.buckets.len() { bucket } else { bucket & ((1 << level) - 1) }
     }
 
-    /// Where the range of the bucket that has `position` starts, and where it ends; 2^32 at the end of all.
+    /// Returns the range of the bucket that has `position`: its start, and its end (2^32 for the last one).
     fn range(&self, position: u32) -> (u64, u64) {
         let (bucket, level) = (self.bucket_of(position), self.level());
         let is_split = bucket >= 1 << level || bucket + (1 << level) < self.buckets.len();
@@ -159,14 +159,16 @@ impl Table {
         (start, start + width)
     }
 
-    /// Where a hash is in its bucket, or else would be. Hashes are spread evenly over a bucket's range, so its place is
-    /// guessed, and the search goes on from there in growing steps: it reads 3 neighbouring cache lines instead of 6.
+    /// Finds the place of a hash in its bucket, or where it belongs. Hashes are spread evenly over the bucket's range,
+    /// so the place is guessed, and the search continues from there in growing steps: 3 adjacent cache lines instead
+    /// of 6.
     fn search(&self, bucket: &[Packed], rest: &Rest) -> Result<usize, usize> {
         let (start, end) = self.range(prefix(rest));
         let part = (u64::from(prefix(rest)) - start) * bucket.len() as u64 / (end - start);
         let guess = (part as usize).min(bucket.len());
         let wanted = order(rest);
         let is_before = |at: usize| bucket.get(at).is_some_and(|packed| order(&rest_of(packed)) < wanted);
+
         let (mut low, mut high, mut step) = (guess, guess, GUESS_ENTRIES);
         if is_before(guess) {
             while is_before(high) {
@@ -181,12 +183,13 @@ impl Table {
                 step *= 2;
             }
         }
+
         let near = bucket.get(low..high).unwrap_or_default();
         let at = low + near.partition_point(|packed| order(&rest_of(packed)) < wanted);
         if bucket.get(at).is_some_and(|packed| rest_of(packed) == *rest) { Ok(at) } else { Err(at) }
     }
 
-    /// The entry of a hash, and where it is.
+    /// Returns the entry of a hash, and its place.
     pub(super) fn find(&self, rest: &Rest) -> Option<(Place, Entry)> {
         let number = self.bucket_of(prefix(rest));
         let bucket = self.buckets.get(number)?;
@@ -194,14 +197,14 @@ impl Table {
         Some((Place { bucket: number, at }, unpack(bucket.get(at)?)))
     }
 
-    /// Changes the entry at a place; its hash stays.
+    /// Replaces the entry at a place; its hash stays.
     pub(super) fn write(&mut self, place: Place, entry: &Entry) {
         if let Some(packed) = self.buckets.get_mut(place.bucket).and_then(|bucket| bucket.get_mut(place.at)) {
             *packed = pack(&rest_of(packed), entry);
         }
     }
 
-    /// Adds or replaces; what was there before.
+    /// Adds or replaces the entry of a hash. Returns the old one.
     pub(super) fn insert(&mut self, rest: &Rest, entry: &Entry) -> Option<Entry> {
         let number = self.bucket_of(prefix(rest));
         let found = self.search(self.buckets.get(number)?, rest);
@@ -224,7 +227,7 @@ impl Table {
         }
     }
 
-    /// Removes an entry that [`Table::find`] has found.
+    /// Removes the entry at a place.
     pub(super) fn remove(&mut self, place: Place) {
         let Some(bucket) = self.buckets.get_mut(place.bucket) else { return };
         if place.at < bucket.len() {
@@ -235,16 +238,17 @@ impl Table {
         }
     }
 
-    /// Shows every entry to `keep`, which may change it, and says with `false` that it is to go; from `position` on to
-    /// the end of the bucket that has it. Returns where to go on (2^32: this was the last) and how many it showed.
+    /// Calls `keep` with every entry from `position` to the end of its bucket. `keep` may change the entry, and returns
+    /// false to remove it. Returns the position to continue at (2^32 at the end) and the number of entries visited.
     ///
     /// Positions are hashes, not places: whatever is inserted, removed, split or merged between two calls, an entry
-    /// that stays is shown once from position 0 to the end, neither twice nor never.
+    /// that stays is visited exactly once between position 0 and the end.
     pub(super) fn visit(&mut self, position: u32, mut keep: impl FnMut(&Rest, &mut Entry) -> bool) -> (u64, usize) {
         let (_, end) = self.range(position);
         let number = self.bucket_of(position);
         let Some(bucket) = self.buckets.get_mut(number) else { return (end, 0) };
         let (before, mut shown) = (bucket.len(), 0);
+
         bucket.retain_mut(|packed| {
             let rest = rest_of(packed);
             if prefix(&rest) < position {
@@ -259,6 +263,7 @@ impl Table {
             }
             is_kept
         });
+
         let removed = before - bucket.len();
         if removed > 0 {
             self.entries -= removed;
@@ -268,13 +273,13 @@ impl Table {
         (end, shown)
     }
 
-    /// [`Table::visit`] for all of the bucket that has, or would have, a hash.
+    /// Calls [`Table::visit`] for all of the bucket that a hash belongs to.
     pub(super) fn visit_bucket_of(&mut self, rest: &Rest, keep: impl FnMut(&Rest, &mut Entry) -> bool) {
         let (start, _) = self.range(prefix(rest));
         self.visit(u32::try_from(start).unwrap_or(0), keep);
     }
 
-    /// Shows all entries, to be changed.
+    /// Calls `change` with every entry.
     pub(super) fn for_each(&mut self, mut change: impl FnMut(&mut Entry)) {
         for packed in self.buckets.iter_mut().flatten() {
             let old = unpack(packed);
@@ -286,7 +291,7 @@ impl Table {
         }
     }
 
-    /// Gives back what a bucket does not use, when that is worth it.
+    /// Shrinks a bucket's capacity, if enough of it is unused.
     fn trim(&mut self, number: usize) {
         let Some(bucket) = self.buckets.get_mut(number) else { return };
         let before = bucket.capacity();
@@ -296,7 +301,7 @@ impl Table {
         }
     }
 
-    /// Cuts the next bucket in turn in two.
+    /// Splits the next bucket in turn.
     fn split(&mut self) {
         let level = self.level();
         if level >= 32 {
@@ -316,12 +321,13 @@ impl Table {
         self.buckets.push(upper);
     }
 
-    /// Appends the last bucket to the one that it was split off, as long as there are far too many.
+    /// Merges the last bucket into the one that it was split off, as long as there are far too many.
     fn merge(&mut self) {
         while self.buckets.len() > 1 && self.entries < MERGE_ENTRIES * (self.buckets.len() - 1) {
             let Some(last) = self.buckets.pop() else { return };
             self.room_entries -= last.capacity();
-            // As many are left as the number of the last one was, so `level` is what it was when that was split off.
+            // The remaining buckets are as many as the popped one's number, so `level` is the same as when it was
+            // split off.
             let number = self.buckets.len() - (1 << self.level());
             let Some(bucket) = self.buckets.get_mut(number) else { return };
             let before = bucket.capacity();

@@ -17,7 +17,7 @@ fn extent(number: u32, len_bytes: u32) -> Extent {
     Extent { slab: SlabId(number % SlabId::END), offset_units: number as u16, len_bytes }
 }
 
-/// Inserts a block at once; what it displaced.
+/// Inserts a block at once. Returns the displaced one.
 fn insert(index: &Index, key: u64, len_bytes: u32) -> Option<Entry> {
     let token = index.begin_insert(&hash(key));
     match index.finish_insert(&hash(key), token, extent(key as u32, len_bytes), key as u32, |_, _| ()) {
@@ -26,7 +26,7 @@ fn insert(index: &Index, key: u64, len_bytes: u32) -> Option<Entry> {
     }
 }
 
-/// Goes through all of an index, `step` entries at a time.
+/// Sweeps the whole index, `step` entries at a time.
 fn sweep_all(index: &Index, step: usize, mut visit: impl FnMut(KeyHash, &Entry) -> Verdict) {
     let mut cursor = Cursor::default();
     while !cursor.is_done() {
@@ -47,7 +47,7 @@ fn evict_to(index: &Index, limit_bytes: u64) {
     });
 }
 
-/// The sums by age, added up, must be what the counters say.
+/// Checks that the sums by age add up to the counters.
 fn assert_sums_agree(index: &Index) {
     let (mut blocks, mut block_bytes, mut ghosts) = (0, 0, 0);
     for number in 0..INDEX_SHARDS {
@@ -214,7 +214,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..300)
 }
 
-/// What a plain map would do: key to (place, checksum), no place for a ghost; and the newest insert of each key.
+/// A plain map as the model: key to (place, checksum), no place for a ghost; and the newest insert of each key.
 #[derive(Default)]
 struct Model {
     known: HashMap<u64, (Option<Extent>, u32)>,
@@ -373,7 +373,7 @@ fn whoever_began_last_wins() {
     assert_eq!(finish(fourth, 4), Finish::Indexed { displaced: None });
 }
 
-/// A place that was freed is written again: what was known of the former block says nothing of the present one.
+/// A freed place is written again: the former block's entry must not be taken for the present one's.
 #[test]
 fn another_block_at_the_same_place_is_another_block() {
     let index = Index::new(1 << 20, 100.0);
@@ -427,7 +427,7 @@ fn ghosts_keep_to_their_budget_and_the_oldest_go() {
     let ghosts: Vec<u64> = (0..1024).filter(|key| index.lookup(&hash(*key)) == Found::Ghost).collect();
     assert!((120..=128).contains(&ghosts.len()), "{}", ghosts.len());
     assert!(ghosts.iter().all(|key| (1024 - 64 - 136..1024 - 64).contains(key)), "{ghosts:?}");
-    // Without a sweep, inserts hold them back.
+    // Without a sweep, inserts keep the ghosts within bounds.
     let index = Index::new(1 << 24, 1.0);
     for key in 0..20_000 {
         index.restore(
@@ -473,7 +473,7 @@ fn the_cutoff_frees_what_was_asked_for_and_the_oldest_of_it() {
     assert_sums_agree(&index);
 }
 
-/// Numbers 0 to 1, the same every time.
+/// Returns numbers from 0 to 1, the same every time.
 fn lots(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed;
     move || {
@@ -485,7 +485,7 @@ fn lots(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Keys of a Zipf distribution with exponent 0.9.
+/// Returns keys of a Zipf distribution with exponent 0.9.
 fn zipf_keys(keys: u64, count: usize) -> Vec<u64> {
     let mut sum = 0.0;
     let weights: Vec<f64> = (1..=keys)
@@ -498,7 +498,7 @@ fn zipf_keys(keys: u64, count: usize) -> Vec<u64> {
     (0..count).map(|_| weights.partition_point(|weight| *weight < lot() * sum) as u64).collect()
 }
 
-/// Hits of LRU caches of every size, by keeping the stack itself.
+/// Counts the hits of LRU caches of every size, with an explicit stack.
 fn exact_curve(keys: &[u64], len_bytes: u64, step_bytes: u64) -> Vec<u64> {
     let (mut stack, mut hits) = (Vec::<u64>::new(), vec![0; 100]);
     for key in keys {
@@ -584,7 +584,7 @@ fn a_shard_that_nobody_used_for_several_turns_of_the_clock_is_right() {
     // Of 512 ticks each: almost five turns of 16 bits.
     (0..600).for_each(|_| index.used(MAX_BLOCK_BYTES));
     let entry = index.peek(&hash(1)).expect("it is there");
-    // Bounded when it was looked at last, at most 16,384 + 8,192 ticks ago.
+    // Bounded at the last clamp, at most 16,384 + 8,192 ticks ago.
     assert!((OLDEST_AGE..=OLDEST_AGE + 24_576).contains(&index.age(&entry)), "{}", index.age(&entry));
     assert_sums_agree(&index);
 }

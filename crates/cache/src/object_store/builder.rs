@@ -1,4 +1,4 @@
-//! How a [`CachedStore`] is set up.
+//! Sets up a [`CachedStore`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct CachedStoreBuilder {
 }
 
 impl CachedStore {
-    /// Begins to set up: reads of `inner` go through `cache`.
+    /// Returns a builder of a store whose reads of `inner` go through `cache`.
     #[must_use]
     pub fn builder(inner: Arc<dyn ObjectStore>, cache: Arc<dyn Blocks>) -> CachedStoreBuilder {
         let options = Options::new(inner.to_string());
@@ -28,8 +28,8 @@ impl CachedStore {
 }
 
 impl CachedStoreBuilder {
-    /// Bytes of a block: a power of two from 4 to 64 KiB; 16 KiB unless told. Stores of different block sizes may share
-    /// a cache, but not each other's blocks.
+    /// Sets the block size in bytes: a power of two from 4 to 64 KiB; 16 KiB by default. Stores of different block
+    /// sizes may share a cache, but not each other's blocks.
     ///
     /// # Errors
     /// Any other size.
@@ -38,44 +38,45 @@ impl CachedStoreBuilder {
         Ok(self)
     }
 
-    /// Bytes of a range request at the most, 4 MiB unless told; rounded up to a whole number of blocks, at least one.
+    /// Sets the longest range request in bytes, 4 MiB by default; rounded up to whole blocks, at least one.
     #[must_use]
     pub fn fetch_bytes(mut self, bytes: u32) -> CachedStoreBuilder {
         self.options.fetch_bytes = u64::from(bytes.max(1));
         self
     }
 
-    /// Missing blocks this far apart are fetched with one request, and what lies between them for nothing; 1 MiB unless
-    /// told, as `object_store` does it. 0: only neighbours.
+    /// Sets the gap in bytes up to which missing blocks are fetched with one request; what lies between them is
+    /// fetched and discarded. 1 MiB by default, as in `object_store`; 0: only adjacent blocks.
     #[must_use]
     pub fn gap_bytes(mut self, bytes: u32) -> CachedStoreBuilder {
         self.options.gap_bytes = u64::from(bytes);
         self
     }
 
-    /// How long an object's metadata are trusted. Zero unless told: each read asks. See the module's documentation.
+    /// Sets how long an object's metadata are trusted. Zero by default: each read asks. See the module's documentation.
     #[must_use]
     pub fn meta_ttl(mut self, ttl: Duration) -> CachedStoreBuilder {
         self.options.meta_ttl = ttl;
         self
     }
 
-    /// Of how many objects metadata are remembered, some 300 bytes each: 65,536 unless told, at least 1.
+    /// Sets the number of objects whose metadata are kept, about 300 bytes each: 65,536 by default, at least 1.
     #[must_use]
     pub fn meta_objects(mut self, objects: usize) -> CachedStoreBuilder {
         self.options.meta_objects = objects.max(1);
         self
     }
 
-    /// What tells this store from others that share the cache; its `Display` unless told. Must name bucket or root, and
-    /// stay the same from one run of the program to the next for the cache to be of use then.
+    /// Sets the name that distinguishes this store from others in the same cache; by default its `Display`. It must
+    /// name bucket or root. Blocks survive a restart of the program only if the name stays the same.
     #[must_use]
     pub fn namespace(mut self, name: impl Into<String>) -> CachedStoreBuilder {
         self.options.namespace = name.into();
         self
     }
 
-    /// Tells the class of a read by the caller's own tags; unless told, an [`IoClass`] among the extensions counts.
+    /// Sets a hook that chooses the class of a read by the caller's own tags. By default, an [`IoClass`] among the
+    /// extensions counts.
     #[must_use]
     pub fn classify(
         mut self,
@@ -85,7 +86,7 @@ impl CachedStoreBuilder {
         self
     }
 
-    /// The store.
+    /// Builds the store.
     #[must_use]
     pub fn build(mut self) -> CachedStore {
         let options = &mut self.options;

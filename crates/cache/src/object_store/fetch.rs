@@ -1,9 +1,9 @@
-//! Blocks of an object: from the cache, from a fetch that is under way, or fetched.
+//! Reads blocks of an object: from the cache, from a fetch under way, or from the origin.
 //!
 //! # How it works
-//! Fetches under way are in a map by block key (`flying`). Each is a shared future: everybody who waits for it may drive
-//! it, so none depends on another's being polled. The map holds it weakly; it takes its blocks out of the map when it
-//! ends, or when the last reader has gone.
+//! Fetches under way are in a map by block key (`flying`). Each is a shared future that all its waiters may drive, so
+//! none depends on another's being polled. The map holds it weakly. A fetch takes its blocks out of the map when it
+//! ends, or when its last reader is dropped.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,17 +22,17 @@ use super::shared::{Core, NAME};
 use crate::block::Block;
 use crate::sync::lock;
 
-/// Range requests that one read has under way at the same time.
+/// Most range requests in flight for one read.
 const PARALLEL_FETCHES: usize = 10;
 
 /// Why blocks could not be read.
 pub(super) enum ReadError {
-    /// The object is not what it was when its metadata were asked for.
+    /// The object is not as its metadata said.
     Changed,
     Origin(Error),
 }
 
-/// Takes a fetch's blocks out of the map when it ends, however it ends.
+/// Takes a fetch's blocks out of the map when it ends or is dropped.
 struct Registration {
     core: Arc<Core>,
     id: u64,
@@ -50,7 +50,7 @@ impl Drop for Registration {
     }
 }
 
-/// Blocks that one fetch will give.
+/// Blocks that one fetch will return.
 struct Part {
     id: u64,
     blocks: Vec<u64>,
@@ -72,20 +72,20 @@ impl Reader {
         self.core.options.block_bytes
     }
 
-    /// The bytes of the object that lie in blocks `first` to `last`.
+    /// Returns the byte range of blocks `first` to `last`, within the object.
     fn span(&self, first: u64, last: u64) -> Range<u64> {
         let end = last.saturating_add(1).saturating_mul(self.block_bytes());
         first.saturating_mul(self.block_bytes())..end.min(self.object.meta.size)
     }
 
-    /// The bytes `range` (not empty, within the object), in pieces.
+    /// Reads the bytes `range` (not empty, within the object), in pieces.
     pub(super) async fn read_range(self, range: Range<u64>) -> Result<Vec<Bytes>, ReadError> {
         let blocks: Vec<u64> = self.blocks_of(&range).collect();
         let found = self.read_blocks(&blocks).await?;
         Ok(blocks.iter().zip(found).map(|(block, bytes)| self.cut(*block, &bytes, &range)).collect())
     }
 
-    /// The bytes of each of `ranges` (not empty, within the object).
+    /// Reads the bytes of each of `ranges` (not empty, within the object).
     pub(super) async fn read_ranges(self, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>, ReadError> {
         let mut blocks: Vec<u64> = ranges.iter().flat_map(|range| self.blocks_of(range)).collect();
         blocks.sort_unstable();
@@ -105,14 +105,14 @@ impl Reader {
         range.start / self.block_bytes()..range.end.div_ceil(self.block_bytes())
     }
 
-    /// The part of a block's bytes that lies in `range`.
+    /// Returns the part of a block's bytes that lies in `range`.
     fn cut(&self, block: u64, bytes: &Bytes, range: &Range<u64>) -> Bytes {
         let start = block * self.block_bytes();
         let place = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
         bytes.slice(place(range.start)..place(range.end))
     }
 
-    /// The bytes of each of `blocks`, which ascend and lie within the object.
+    /// Reads `blocks`, which must ascend and lie within the object.
     async fn read_blocks(&self, blocks: &[u64]) -> Result<Vec<Bytes>, ReadError> {
         let mut found = self.look_up(blocks).await;
         let missing: Vec<u64> =
@@ -142,23 +142,24 @@ impl Reader {
         let key = self.object.block_key(block);
         let bytes = self.core.cache.get(&key, self.class.class).await?;
         let span = self.span(block, block);
-        // Nobody but this wrapper makes such keys; should another length come back all the same, it is a miss.
+        // Only this wrapper makes such keys. Should the length be wrong all the same, treat the block as missing.
         (bytes.len() as u64 == span.end - span.start).then(|| bytes.into())
     }
 
-    /// Joins the fetches of what is being fetched already, and begins others for the rest.
+    /// Joins the fetches under way for missing blocks, and begins fetches for the others.
     fn join(&self, missing: &[u64]) -> Vec<Part> {
         let mut parts: Vec<Part> = Vec::new();
         let mut own = Vec::new();
         let mut flying = self.core.in_flight.lock();
+
         for block in missing {
             let flight = flying.blocks.get(&self.object.block_key(*block));
             match flight.and_then(|flight| Some((flight, flight.fetching.upgrade()?))) {
-                // Who does not want what is cached does not want what somebody fetched a while ago either.
+                // A read that does not want cached blocks does not want a fetch begun a while ago either.
                 Some((flight, fetching)) if self.class.read_hits => {
                     flight.admit.fetch_or(self.class.admit, Relaxed);
                     match parts.last_mut() {
-                        // Never the last one alive, so it may go while the map is locked: the part has the same one.
+                        // Drops a clone under the map's lock: safe, as `part` holds another one.
                         Some(part) if part.id == flight.id => part.blocks.push(*block),
                         _ => {
                             let (id, first_block) = (flight.id, flight.first_block);
@@ -167,13 +168,14 @@ impl Reader {
                     }
                 }
                 Some((flight, fetching)) => {
-                    // Kept until the lock is gone: see `flying`.
+                    // Keep the future until the lock is released: see `flying`.
                     parts.push(Part { id: flight.id, blocks: Vec::new(), first_block: 0, fetching });
                     own.push(*block);
                 }
                 None => own.push(*block),
             }
         }
+
         let joined = parts.iter().map(|part| part.blocks.len() as u64).sum();
         for run in self.runs(&own) {
             parts.push(self.begin(&mut flying, run));
@@ -185,7 +187,7 @@ impl Reader {
         parts
     }
 
-    /// Cuts ascending blocks where a gap is too wide or a request would be too long.
+    /// Groups ascending blocks into requests: cuts where a gap is too wide or a request would be too long.
     fn runs(&self, blocks: &[u64]) -> Vec<Vec<u64>> {
         let options = &self.core.options;
         let (gap, most) = (options.gap_bytes / options.block_bytes, options.fetch_bytes / options.block_bytes);
@@ -204,7 +206,7 @@ impl Reader {
         runs
     }
 
-    /// Makes the fetch of a run, and enters it into the map. It begins when it is first polled.
+    /// Creates the fetch of a run of blocks and enters it into the map. It starts when it is first polled.
     fn begin(&self, flying: &mut Flying, blocks: Vec<u64>) -> Part {
         let id = flying.next_id;
         flying.next_id += 1;
@@ -232,16 +234,16 @@ impl Reader {
         if let (Ok(bytes), true) = (&fetched, admit.load(Relaxed)) {
             for (block, key) in blocks.iter().zip(&registration.keys) {
                 let part = self.cut_fetched(*block, first, bytes);
-                // A copy: what the cache keeps in memory must not keep the whole fetch.
+                // Copy: a block in memory must not keep the whole fetch alive.
                 self.core.cache.insert(key, Block::copy_from_slice(&part), self.class.class);
             }
         }
-        // Only now, so that who finds no fetch under way finds the block in the cache, if that is quick.
+        // Last, so that a reader that finds no fetch under way can find the block in the cache.
         drop(registration);
         fetched
     }
 
-    /// A block's bytes in a fetch that begins with `first_block`.
+    /// Returns a block's bytes from a fetch that begins with `first_block`.
     fn cut_fetched(&self, block: u64, first_block: u64, bytes: &Bytes) -> Bytes {
         let start = first_block * self.block_bytes();
         let span = self.span(block, block);
@@ -262,15 +264,15 @@ impl Reader {
                 if let Some(error) = lock(error).take() {
                     return Err(ReadError::Origin(error));
                 }
-                // Somebody else has the error, and this read tries again, together with the others. Each round ends at
-                // least one of them.
+                // Another reader took the error. Try again together with the others: each round, at least one reader
+                // takes an error and ends.
                 return self.wait_for_all(self.join(&part.blocks)).await;
             }
         };
         Ok(part.blocks.into_iter().map(|block| (block, self.cut_fetched(block, first_block, &bytes))).collect())
     }
 
-    /// One range request, checked to be of the object in the state that is known.
+    /// Sends one range request, and checks that the answer is of the object in its known state.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
         let len_bytes = range.end - range.start;
         let options = GetOptions {

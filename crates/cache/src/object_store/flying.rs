@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 
 use crate::sync::lock;
 
-/// Why a fetch failed, for all who wait for it: the first of them takes the error, as errors cannot be cloned.
+/// Why a fetch failed. Errors cannot be cloned, so the first waiter takes the error.
 pub(super) enum Failure {
     Changed,
     Origin(Mutex<Option<Error>>),

@@ -1,9 +1,9 @@
-//! What is known of objects: their metadata, for a while.
+//! Keeps metadata of objects for a while.
 //!
 //! # How it works
-//! A bounded map by location. Metadata are entered only if nobody has invalidated the location since they were asked
-//! for: each location belongs to one of 64 stripes, a lock around a count of invalidations. So a slow answer never
-//! brings back what a put has ended.
+//! A bounded map by location. Metadata are entered only if the location was not invalidated since they were requested:
+//! each location belongs to one of 64 stripes, a lock around a count of invalidations. So a slow answer never brings
+//! back a state that a put has ended.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,7 +23,7 @@ const STRIPES: usize = 64;
 pub(super) struct Object {
     pub(super) meta: ObjectMeta,
     pub(super) attributes: Attributes,
-    /// Begins the keys of its blocks.
+    /// Prefix of its block keys.
     key: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Object {
         let tags = [meta.e_tag.as_deref(), meta.version.as_deref()];
         let mut key = Vec::with_capacity(160);
         for text in [Some(namespace), Some(meta.location.as_ref())].into_iter().chain(tags) {
-            // Lengths in front: no two objects' texts can run together into the same key.
+            // Lengths in front, so that no two objects' texts can run together into the same key.
             key.extend_from_slice(&text.map_or(u64::MAX, |text| text.len() as u64).to_le_bytes());
             key.extend_from_slice(text.unwrap_or_default().as_bytes());
         }
@@ -42,12 +42,12 @@ impl Object {
         Object { meta, attributes, key }
     }
 
-    /// The key of one of its blocks.
+    /// Returns the key of one of its blocks.
     pub(super) fn block_key(&self, block: u64) -> Vec<u8> {
         [&self.key[..], &block.to_le_bytes()].concat()
     }
 
-    /// Whether `other` describes the same state of the object.
+    /// Returns whether `other` describes the same state of the object.
     pub(super) fn is(&self, other: &ObjectMeta) -> bool {
         let meta = &self.meta;
         let same_tag = match (&meta.e_tag, &other.e_tag) {
@@ -62,7 +62,7 @@ impl Object {
     }
 }
 
-/// See the module's documentation.
+/// Metadata of objects, each for a limited time.
 pub(super) struct Known {
     objects: Cache<Path, (Arc<Object>, Instant)>,
     invalidations: [Mutex<u64>; STRIPES],
@@ -83,7 +83,7 @@ impl Known {
         lock(stripe)
     }
 
-    /// The object, if it was learned less than the time to live ago.
+    /// Returns the object, if its metadata are younger than the time to live.
     pub(super) fn get(&self, location: &Path) -> Option<Arc<Object>> {
         if self.ttl.is_zero() {
             return None;
@@ -92,13 +92,13 @@ impl Known {
         (learned.elapsed() < self.ttl).then_some(object)
     }
 
-    /// To be asked before the store is, and given to [`Known::learn`] after.
+    /// Returns the count of invalidations. Read it before asking the store, and pass it to [`Known::learn`] afterwards.
     pub(super) fn epoch(&self, location: &Path) -> u64 {
         *self.stripe(location)
     }
 
-    /// Remembers an object, unless its location was invalidated since `epoch`. Gives its former state, if that was
-    /// another.
+    /// Remembers an object, unless its location was invalidated since `epoch`. Returns its former state, if that was a
+    /// different one.
     pub(super) fn learn(&self, object: &Arc<Object>, epoch: u64) -> Option<Arc<Object>> {
         let location = &object.meta.location;
         let stripe = self.stripe(location);
@@ -110,7 +110,7 @@ impl Known {
         former.map(|(former, _)| former).filter(|former| !former.is(&object.meta))
     }
 
-    /// Forgets an object and everything that is being learned of it; what was known.
+    /// Forgets an object, and rejects answers to requests under way. Returns what was known.
     pub(super) fn invalidate(&self, location: &Path) -> Option<Arc<Object>> {
         let mut stripe = self.stripe(location);
         *stripe += 1;

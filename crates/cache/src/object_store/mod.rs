@@ -1,46 +1,49 @@
 //! Any object store, read through the cache: an `object_store::ObjectStore` around another one.
 //!
 //! # Why
-//! Databases on object stores read small parts of large objects, again and again, and pay a round trip for each. What
-//! keeps whole objects, or parts of megabytes, reads and stores far more than was asked for; this keeps blocks of 4 to
-//! 64 KiB.
+//! Databases on object stores read small parts of large objects, again and again, and pay a round trip for each. A
+//! cache of whole objects, or of parts of megabytes, reads and stores far more than was asked for; this one keeps
+//! blocks of 4 to 64 KiB.
 //!
 //! # How it works
-//! A read is cut into blocks. What [`Blocks`] (the cache) has is taken from there; the missing blocks that lie close
-//! together are fetched with one range request of up to 4 MiB, and handed to the cache while the reader has them
-//! already. A block that another reader is fetching is not fetched again: both wait for the same request, and whichever
-//! of them is polled drives it, so that a reader who stops reading holds nobody up. `get_ranges` is one such read for
-//! all of its ranges. Answers are always streams, so that what limits or schedules reads sees all of them.
+//! A read is cut into blocks. Blocks in the cache ([`Blocks`]) are taken from there. Missing blocks that lie close
+//! together are fetched with one range request of up to 4 MiB, and inserted into the cache while the reader already
+//! has them. A block that another reader is fetching is not fetched again: both wait for the same request, and each
+//! drives it when it is polled, so a reader that stops reading holds up no other. `get_ranges` is one such read for
+//! all of its ranges. Answers are always streams, so that code that limits or schedules reads sees all of them.
 //!
-//! The cache never fails a read: what it cannot give, for whatever reason, is fetched.
+//! The cache never fails a read: a block that it cannot return, for whatever reason, is fetched.
 //!
-//! Each read has an [`IoClass`]: which class its hits are read in, whether they are read at all, and whether what is
-//! missing is kept. It comes from the `Extensions` of `GetOptions`, or from a hook ([`CachedStoreBuilder::classify`])
-//! that knows a program's own tags. `get_ranges` has no options: only the hook can tell.
+//! Each read has an [`IoClass`]: the class in which its hits are read, whether cached blocks are used at all, and
+//! whether missing blocks are inserted. It comes from the `Extensions` of `GetOptions`, or from a hook
+//! ([`CachedStoreBuilder::classify`]) that knows a program's own tags. `get_ranges` has no options, so only the hook
+//! can choose its class.
 //!
 //! # What a reader sees when objects change
-//! Blocks are kept under everything the store says of an object: location, etag, version, size, time of modification. A
-//! changed object has other keys, so its old blocks are never taken for new ones. What remains is to notice the change:
+//! A block's key contains everything the store reports of an object: location, etag, version, size, time of
+//! modification. A changed object has other keys, so its old blocks are never taken for new ones. What remains is to
+//! notice the change:
 //!
 //! * By default (`meta_ttl` zero) each read first asks the store for the object's metadata. A read that begins after a
 //!   change has ended sees the change, whoever made it.
-//! * With a `meta_ttl`, metadata are trusted for so long. A change made elsewhere, a deletion too, may go unnoticed for
-//!   that time. Take `Duration::MAX` where objects never change (SSTs, Parquet files).
+//! * With a `meta_ttl`, metadata are trusted for that time. A change made elsewhere, a deletion too, may go unnoticed
+//!   for as long. Use `Duration::MAX` if objects never change (SSTs, Parquet files).
 //! * A put, multipart upload, copy, rename or delete through this wrapper is seen by every read that begins after it
-//!   has ended, whatever the `meta_ttl`. It also takes the old blocks out of the cache, of objects of up to 65,536
-//!   blocks; larger ones age out.
+//!   has ended, whatever the `meta_ttl`. It also removes the old blocks from the cache, for objects of up to 65,536
+//!   blocks; blocks of larger ones age out.
 //! * Reads with a condition (`if_match` ...) always ask the store, which decides; reads of a named version bypass the
 //!   cache.
-//! * An answer is never a mixture of two states of an object. Should it change while the answer is being read, the read
-//!   begins anew when nothing has been handed out, and otherwise fails with [`::object_store::Error::Generic`].
+//! * An answer is never a mixture of two states of an object. If the object changes while the answer is being read, the
+//!   read begins anew if nothing was handed out yet, and otherwise fails with [`::object_store::Error::Generic`].
 //!
-//! A store without etags and versions, whose clock does not tell two changes of equal size apart, can hide a change
-//! from this wrapper as from any HTTP cache; so can a local file system that gives a new file the number, time (in
-//! microseconds) and size of the old one.
+//! A store without etags and versions, whose clock does not distinguish two changes of equal size, can hide a change
+//! from this wrapper as from any HTTP cache; so can a local file system that gives a new file the inode number, time
+//! (in microseconds) and size of the old one.
 //!
 //! # Limits
-//! A cold read costs one more request than without the cache, for the metadata. A fetch of several readers has the
-//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Writes are not cached.
+//! A cold read costs one more request than without the cache, for the metadata. A fetch for several readers has the
+//! class of the first one: origins bill by the request, so it is not repeated in a higher class. Writes are not
+//! cached.
 //!
 //! # Example
 //! ```

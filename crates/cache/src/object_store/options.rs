@@ -1,4 +1,4 @@
-//! The options of a [`super::CachedStore`], and what they are unless told.
+//! The options of a [`super::CachedStore`], and their defaults.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,10 +23,10 @@ impl fmt::Display for BadBlockSize {
 
 impl std::error::Error for BadBlockSize {}
 
-/// The hook that tells a read's class.
+/// The hook that chooses a read's class.
 pub(super) type Classify = Box<dyn Fn(&Extensions, ReadOp, &Path) -> IoClass + Send + Sync>;
 
-/// What a [`super::CachedStore`] is set up with; see [`super::CachedStoreBuilder`].
+/// The settings of a [`super::CachedStore`]; see [`super::CachedStoreBuilder`].
 pub(super) struct Options {
     pub(super) block_bytes: u64,
     pub(super) fetch_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Those that hold unless told: for the store that calls itself `namespace`.
+    /// Returns the defaults for the store that calls itself `namespace`.
     pub(super) fn new(namespace: String) -> Options {
         Options {
             block_bytes: 16 << 10,
@@ -51,10 +51,10 @@ impl Options {
         }
     }
 
-    /// Takes another size of blocks.
+    /// Sets the block size.
     ///
     /// # Errors
-    /// One that is not a power of two from 4 to 64 KiB.
+    /// A size that is not a power of two from 4 to 64 KiB.
     pub(super) fn set_block_bytes(&mut self, bytes: u32) -> Result<(), BadBlockSize> {
         if !bytes.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&bytes) {
             return Err(BadBlockSize(bytes));

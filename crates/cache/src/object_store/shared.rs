@@ -1,4 +1,4 @@
-//! What all clones of a store and all its answers share: the origin, the cache, and what is known of objects.
+//! The state that all clones of a store and all its answers share: origin, cache, and known metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,13 +12,13 @@ use super::known::{Known, Object};
 use super::options::Options;
 use super::stats::Counters;
 
-/// As errors name it.
+/// Name of the store in errors.
 pub(super) const NAME: &str = "CachedStore";
 
-/// Blocks of an object that are taken out of the cache when it is overwritten; those of larger ones age out.
+/// Most blocks removed from the cache when their object changes; blocks of larger objects age out.
 const MAX_REMOVED_BLOCKS: u64 = 1 << 16;
 
-/// What all clones and all answers share.
+/// The shared state of a store.
 pub(super) struct Core {
     pub(super) inner: Arc<dyn ObjectStore>,
     pub(super) cache: Arc<dyn Blocks>,
@@ -34,7 +34,7 @@ impl Core {
         Core { inner, cache, options, in_flight: InFlight::default(), counters: Counters::default(), known }
     }
 
-    /// To be called when something may have changed what is at `location`, and is over.
+    /// Forgets an object and removes its blocks. Call it when an operation that may have changed the object has ended.
     pub(super) fn invalidate(&self, location: &Path) {
         if let Some(object) = self.known.invalidate(location) {
             self.remove_blocks(&object);
@@ -48,7 +48,7 @@ impl Core {
         }
     }
 
-    /// The object as it is, or was a time to live ago.
+    /// Returns the object as it is, or, unless `is_fresh`, as it was at most a time to live ago.
     ///
     /// # Errors
     /// The store's: not found, a condition that does not hold, and so on.

@@ -1,8 +1,8 @@
-//! What a [`super::CachedStore`] counts.
+//! The counters of a [`super::CachedStore`].
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a [`super::CachedStore`] has done; counters only grow.
+/// The counters of a [`super::CachedStore`]; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CachedStoreStats {
     /// Blocks taken from the cache.
@@ -13,11 +13,11 @@ pub struct CachedStoreStats {
     pub joined_blocks: u64,
     /// Range requests to the store.
     pub fetches: u64,
-    /// Bytes they gave.
+    /// Bytes of their answers.
     pub fetched_bytes: u64,
     /// Requests for metadata to the store.
     pub meta_requests: u64,
-    /// Reads that found the object changed under their hands.
+    /// Reads whose object changed meanwhile.
     pub changes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The store itself: reads; what writes do is in `writes`.
+//! The store itself: reads. What writes do is in `writes`.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,13 +22,13 @@ use super::shared::{Core, NAME};
 use super::stats::CachedStoreStats;
 use super::writes::{Deletion, Upload, Write};
 
-/// How often a read begins anew when the object changes under its hands; then it goes past the cache.
+/// Attempts at a read whose object changes meanwhile; after them the read bypasses the cache.
 const ATTEMPTS: usize = 3;
 
-/// Range requests' worth of a stream that are read at the same time, the one that is being handed out included.
+/// Windows of a stream that are read concurrently, including the one being handed out.
 const READ_AHEAD: usize = 2;
 
-/// See the documentation of the module. Clones share everything.
+/// An object store read through a cache. Clones share all state.
 #[derive(Clone)]
 pub struct CachedStore(Arc<Core>);
 
@@ -51,7 +51,7 @@ fn has_condition(options: &GetOptions) -> bool {
         || options.if_unmodified_since.is_some()
 }
 
-/// An answer past the cache: as the store gave it, but as a stream.
+/// Converts the store's own answer to a stream.
 fn as_stream(answer: GetResult) -> GetResult {
     let GetResult { meta, range, attributes, extensions, .. } = &answer;
     let (meta, range, attributes, extensions) = (meta.clone(), range.clone(), attributes.clone(), extensions.clone());
@@ -73,13 +73,13 @@ impl CachedStore {
         CachedStore(Arc::new(core))
     }
 
-    /// What it has done.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> CachedStoreStats {
         self.0.counters.look()
     }
 
-    /// Forgets what is known of an object, and its blocks: for programs that learn of a change by other means.
+    /// Forgets an object's metadata and removes its blocks: for programs that learn of a change by other means.
     pub fn invalidate(&self, location: &Path) {
         self.0.invalidate(location);
     }
@@ -88,7 +88,7 @@ impl CachedStore {
         Reader { core: self.0.clone(), object, class, extensions: extensions.clone() }
     }
 
-    /// `None`: past the cache. Changes of the object begin it anew.
+    /// Reads through the cache. Returns `None` if the read must bypass it. Begins anew if the object changes.
     async fn try_get(&self, location: &Path, options: &GetOptions) -> Result<Option<GetResult>> {
         let class = (self.0.options.classify)(&options.extensions, ReadOp::Get, location);
         for attempt in 0..ATTEMPTS {
@@ -97,7 +97,7 @@ impl CachedStore {
             let size = object.meta.size;
             let range = match &options.range {
                 None => 0..size,
-                // What is wrong with a range, or strange, the store itself should say.
+                // Let the store itself report an invalid or unusual range.
                 Some(range) => match range.as_range(size) {
                     Ok(range) if range.start < range.end => range,
                     _ => return Ok(None),
@@ -106,8 +106,9 @@ impl CachedStore {
             if options.head || range.is_empty() {
                 return Ok(Some(answer_of(&object, range, stream::empty().boxed())));
             }
+
             let reader = self.reader(object.clone(), class, &options.extensions);
-            // The first part at once: what can be wrong with a read mostly shows there.
+            // Read the first part at once: most errors of a read show there.
             let mut windows = self.windows(range.clone());
             let first = windows.next().unwrap_or_else(|| range.clone());
             match reader.clone().read_range(first).await {
@@ -124,7 +125,7 @@ impl CachedStore {
         self.0.invalidate(location);
     }
 
-    /// Cuts a range into what one request fetches, at the borders of blocks.
+    /// Cuts a range, at block borders, into windows of at most one request.
     fn windows(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send + use<> {
         let Options { block_bytes, fetch_bytes, .. } = self.0.options;
         let mut start = range.start;
@@ -160,7 +161,7 @@ impl CachedStore {
         })
     }
 
-    /// As [`CachedStore::try_get`].
+    /// Reads through the cache, as [`CachedStore::try_get`].
     async fn try_get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
         let options = GetOptions::default();
         let class = (self.0.options.classify)(&options.extensions, ReadOp::GetRanges, location);

@@ -1,5 +1,5 @@
-//! What writes do to the cache: nothing but to invalidate, when they are over, whether they succeeded, failed, or were
-//! dropped half way (the store may have done them all the same).
+//! Writes: they invalidate the cache when they end, whether they succeeded, failed, or were dropped half way (the
+//! store may have carried them out all the same).
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use futures_util::stream::{BoxStream, StreamExt};
 use super::shared::Core;
 use crate::sync::lock;
 
-/// A write under way; its end invalidates.
+/// A write under way; invalidates its locations when dropped.
 pub(super) struct Write<'a, const N: usize> {
     core: &'a Core,
     locations: [&'a Path; N],
@@ -30,7 +30,7 @@ impl<const N: usize> Drop for Write<'_, N> {
     }
 }
 
-/// A multipart upload: it takes effect when it is completed.
+/// A multipart upload; it takes effect when it is completed.
 pub(super) struct Upload {
     core: Arc<Core>,
     location: Path,
@@ -65,7 +65,7 @@ impl MultipartUpload for Upload {
     }
 }
 
-/// A stream of deletions: what the store has taken from the stream of names, and not yet answered.
+/// A stream of deletions, with the locations that the store has taken and not yet answered.
 pub(super) struct Deletion {
     core: Arc<Core>,
     pending: Mutex<HashSet<Path>>,
@@ -81,13 +81,14 @@ impl Deletion {
         lock(&self.pending).remove(location);
     }
 
-    /// The store's own deletions, each of them invalidating before its answer is handed out.
+    /// Returns the store's own deletions; each invalidates before its answer is handed out.
     pub(super) fn stream(
         core: &Arc<Core>,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let deletion = Arc::new(Deletion { core: core.clone(), pending: Mutex::default() });
         let taking = deletion.clone();
+
         let taken = locations.inspect(move |location| {
             if let Ok(location) = location {
                 taking.begun(location.clone());
@@ -97,7 +98,7 @@ impl Deletion {
         answers
             .inspect(move |answer| match answer {
                 Ok(location) => deletion.ended(location),
-                // Errors do not say of what: everything that is under way.
+                // An error does not name its location: invalidate all that are pending.
                 Err(_) => deletion.invalidate_pending(),
             })
             .boxed()

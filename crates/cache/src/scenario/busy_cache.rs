@@ -1,21 +1,21 @@
-//! Hits of a cache that fills and evacuates, beside hits of one that does nothing else.
+//! Hits of a cache that fills and evacuates, compared with hits of an idle one.
 //!
 //! # Why
-//! A cache that takes in all it can, and moves what it has, must not slow down those who find something in it: that is
-//! what classes are for.
+//! A cache that inserts at full speed, and moves its blocks, must not slow down its hits: that is the purpose of
+//! classes.
 //!
 //! # How it works
-//! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB come as fast as the disk
-//! takes them: what is evicted leaves every slab half full, and the cache has to evacuate slabs of 16 KiB blocks to make
-//! room for the others. Hits come at random, at a modest rate, on blocks that are young; first on the quiet cache, then
-//! beside all that, then beside all that with a latency target for hits.
+//! One disk is filled with blocks of 16 KiB, half of which are then used again. Blocks of 8 KiB are inserted as fast
+//! as the disk takes them. Eviction leaves every slab half full, so the cache has to evacuate slabs of 16 KiB blocks
+//! to make room for the others. Hits come at random times, at a modest rate, on young blocks: first on the idle cache,
+//! then beside all that, then beside all that with a latency target for hits.
 //!
 //! # Limits
-//! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are of the size of the fills.
+//! The disk is that of i4i.2xlarge, and the scheduler knows its figures. Hits are as long as the inserted blocks.
 //!
 //! # Example
-//! At 1000 shares for hits and 300 and 100 for fills and evacuation, hits that take an eighth of the disk wait for what is
-//! in the disk already, and for nothing else.
+//! At 1000 shares for hits, and 300 and 100 for fills and evacuation, hits that take an eighth of the disk wait only
+//! for requests that are in the disk already.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,29 +36,29 @@ use crate::{CacheConfig, InsertOptions};
 /// Size of the disk, in bytes.
 const DISK_BYTES: u64 = 2 * GIB;
 
-/// Blocks that are there at first, and their size.
+/// Number of blocks stored first, and their size in bytes.
 const OLD_BLOCKS: u32 = 110_000;
 const OLD_BYTES: u32 = 16 << 10;
 
-/// Blocks that are read: stored last before it is measured.
+/// Number of blocks that are read; they are stored last.
 const READ_BLOCKS: u32 = 8000;
 
-/// Reads a second.
+/// Reads per second.
 const READS_PER_S: f64 = 15_000.0;
 
-/// How long each part is measured.
+/// Length of each measurement.
 const MEASURED: Duration = Duration::from_secs(2);
 
-/// How long the scheduler is given to find what the others may have.
+/// Time for the scheduler to settle its windows before a measurement.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// What is there at first is stored at such a rate, in bytes per second.
+/// Rate at which the first blocks are stored, in bytes per second.
 const STORED_BYTES_PER_S: f64 = 400e6;
 
-/// Blocks that are offered at once, as long as there is room in flight.
+/// Inserts kept in flight, as long as there is room.
 const FILLERS: u32 = 256;
 
-/// See the module's documentation.
+/// Runs the scenario.
 pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let (idle, busy) = measure(seed, None, &mut outcome)?;
@@ -69,7 +69,7 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     Ok(outcome)
 }
 
-/// An idle cache, and then a busy one; with a target for the p99 of hits or without.
+/// Measures an idle cache, then a busy one; with a target for the p99 of hits, or without.
 fn measure(seed: u64, target_ns: Option<u64>, outcome: &mut Outcome) -> Result<(Part, Part), ScenarioError> {
     let preset = presets::find("i4i.2xlarge").ok_or_else(|| wrong("no device is called i4i.2xlarge"))?;
     let disk = StageDisk {
@@ -80,16 +80,19 @@ fn measure(seed: u64, target_ns: Option<u64>, outcome: &mut Outcome) -> Result<(
     };
     let config = CacheConfig { target_free_blocks_pct: 10.0, ghost_pct: 0.0, ..CacheConfig::default() };
     let mut stage = Stage::new(seed, &[disk], CacheConfig { checkpoint_interval: Duration::from_secs(1), ..config })?;
+
     stage.run(fill(&stage, 0..OLD_BLOCKS, OLD_BYTES, STORED_BYTES_PER_S))?;
     stage.run(fill(&stage, OLD_BLOCKS..OLD_BLOCKS + READ_BLOCKS, BLOCK_BYTES, STORED_BYTES_PER_S))?;
     let _ = stage.run(hits(&stage, seed, MEASURED, KeysRead::EveryOther))?;
     let idle = part(&mut stage, seed)?;
+
     let latency_target = target_ns.map(|latency_ns| LatencyTarget { latency_ns, quantile: 0.99 });
     let qos = Qos { latency_target, ..Qos::default() };
     stage.engine().host.topology.classes().set_qos(stage.engine().classes.hit, qos).map_err(wrong)?;
     let is_over = Rc::new(Cell::new(false));
+
     start_fillers(&stage, &is_over);
-    // Until the free space has been used up, and others have given way as far as they must.
+    // Until the free space is used up, and writes have given way as far as they must.
     let _ = stage.run(hits(&stage, seed.wrapping_add(2), SETTLING, KeysRead::Young))?;
     let busy = part(&mut stage, seed.wrapping_add(1))?;
     is_over.set(true);
@@ -97,7 +100,7 @@ fn measure(seed: u64, target_ns: Option<u64>, outcome: &mut Outcome) -> Result<(
     Ok((idle, busy))
 }
 
-/// What one part of the run did.
+/// The results of one measurement.
 struct Part {
     times: Vec<u64>,
     misses: u64,
@@ -131,7 +134,7 @@ fn show(parts: &[(&str, &Part)], outcome: &mut Outcome) {
 }
 
 impl Part {
-    /// In microseconds, what so much of all hits did not exceed.
+    /// Returns the latency, in microseconds, that the part `of` of all hits did not exceed.
     fn us(&self, of: f64) -> f64 {
         percentile(&mut self.times.clone(), of) as f64 / 1e3
     }
@@ -150,7 +153,7 @@ fn judge(idle: &Part, busy: &Part, outcome: &mut Outcome) {
     figure(outcome, "evacuated beside these hits, MB/s", moved, Target::AtLeast(1.0));
 }
 
-/// Measures hits, and what is done beside them.
+/// Measures hits, and the other I/O meanwhile.
 fn part(stage: &mut Stage, seed: u64) -> Result<Part, ScenarioError> {
     let engine = stage.engine().clone();
     let bytes = |kind| bytes_by_disk(&engine, kind).iter().sum::<u64>();
@@ -165,16 +168,16 @@ fn part(stage: &mut Stage, seed: u64) -> Result<Part, ScenarioError> {
     Ok(Part { times, misses, filled_bytes, moved_bytes, checkpoints })
 }
 
-/// Which blocks are read.
+/// The blocks to read.
 #[derive(Clone, Copy)]
 enum KeysRead {
-    /// Every other of the old ones, once each: that makes them young.
+    /// Every other of the old blocks, once each: that makes them young.
     EveryOther,
-    /// Those that were stored last, at random.
+    /// The blocks stored last, at random.
     Young,
 }
 
-/// Reads at random times for a while; how long each took, and how many missed.
+/// Reads at random times for a while. Returns the duration of each read, and the number of misses.
 async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (Vec<u64>, u64) {
     let shard = stage.shard();
     let (times, misses) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
@@ -183,6 +186,7 @@ async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (
         KeysRead::EveryOther => f64::from(OLD_BLOCKS / 2) / how_long.as_secs_f64(),
         KeysRead::Young => READS_PER_S,
     };
+
     let mut at_ns = shard.now_ns();
     let end_ns = at_ns + how_long.as_nanos() as u64;
     for number in 0.. {
@@ -209,7 +213,7 @@ async fn hits(stage: &Stage, seed: u64, how_long: Duration, keys: KeysRead) -> (
     (times, misses.get())
 }
 
-/// Blocks that were never there before, as fast as they are taken.
+/// Starts to insert new blocks, as fast as they are taken.
 fn start_fillers(stage: &Stage, is_over: &Rc<Cell<bool>>) {
     for filler in 0..FILLERS {
         let (engine, shard, is_over) = (stage.engine().clone(), stage.shard().clone(), Rc::clone(is_over));

@@ -1,18 +1,20 @@
 //! Seed 003: three volumes of 250 MB/s, and a cache that writes to one of them at a time.
 //!
 //! # Why
-//! Blocks of one size go to the emptiest slab, the lowest number first. What the cache evicts is what it wrote first, in
-//! the order in which it wrote it, so the space that comes back lies together on one disk, and is used together: one disk
-//! at a time has all the work, each in turn, and over an hour all look alike. Drawing lots among slabs that are equally
-//! empty repairs most of it, though there still is one open slab at a time. Ours has one open on every disk.
+//! Blocks of one size go to the emptiest slab, the lowest number first. The cache evicts in the order in which it
+//! wrote, so freed space lies together on one disk, and is reused together: one disk at a time has all the work, each
+//! in turn, and over an hour all look alike. Drawing lots among equally empty slabs repairs most of it, though one
+//! slab at a time is still open. The placement by load has an open slab on every disk.
 //!
 //! # How it works
-//! More blocks are offered than the disks can write; what does not fit into 256 MiB in flight is dropped and counted. The
-//! cache is filled, and then a third of it is written once more, so that space comes from eviction only; then 2 s windows are measured.
+//! More blocks are offered than the disks can write; what exceeds 256 MiB in flight is dropped and counted. The cache
+//! is filled, then a third of it is written once more, so that space comes only from eviction. Then 2 s windows are
+//! measured.
 //!
 //! # Limits
-//! The volumes have 3 GiB instead of 50, so a disk's turn is shorter: seconds, not minutes; and where more is written than
-//! the free space holds in 5 s, checkpoints come earlier. Rates, block and slab size and bytes in flight are the seed's.
+//! The volumes have 3 GiB instead of 50, so a disk's turn is shorter: seconds, not minutes. If more is written in 5 s
+//! than the free space holds, checkpoints come earlier. Rates, block and slab sizes and bytes in flight are the
+//! seed's.
 //!
 //! # Example
 //! Three disks that write 250, 0 and 0 MB/s are one effective disk; 240, 250 and 245 MB/s are 3.0.
@@ -32,32 +34,32 @@ use super::stage::{
 use crate::stats::{DropReason, IoKind};
 use crate::{CacheConfig, Inserted, Placement};
 
-/// Volumes, and what each of them writes, in bytes per second.
+/// Number of volumes, and the write bandwidth of each in bytes per second.
 const DISKS: usize = 3;
 const DISK_BYTES_PER_S: u64 = 250_000_000;
 
-/// Size of each, in bytes.
+/// Size of each volume, in bytes.
 const DISK_BYTES: u64 = 3 * GIB;
 
-/// So much is offered, in bytes per second: more than all disks can write.
+/// Bytes offered per second: more than all volumes can write.
 const OFFERED_BYTES_PER_S: u64 = 1_200_000_000;
 
-/// Blocks are offered in batches, once in such a time, in nanoseconds.
+/// Interval between two batches of offered blocks, in nanoseconds.
 const BATCH_NS: u64 = 1_000_000;
 
-/// A window of the seed's graphs, in seconds, and how many are measured.
+/// Length of a window in the seed's graphs, in seconds, and the number of windows measured.
 const WINDOW_S: u64 = 2;
 const WINDOWS: usize = 10;
 
-/// A window in which one disk has so much of all bytes has a hot disk.
+/// Part of all bytes of a window that makes a disk hot.
 const HOT_PART: f64 = 0.8;
 
-/// What one placement did.
+/// The results of one placement.
 struct Run {
     placement: &'static str,
-    /// Bytes that each disk took in, by window.
+    /// Bytes that each disk wrote for inserts, by window.
     windows: Vec<Vec<f64>>,
-    /// Blocks that found no space until the next checkpoint.
+    /// Inserts dropped because there was no space until the next checkpoint.
     no_space: u64,
     checkpoints: u64,
 }
@@ -72,7 +74,7 @@ impl Run {
         self.windows.iter().map(|window| effective_disks(window)).collect()
     }
 
-    /// Windows in a row in which the same disk had nearly all of the work, the longest such run.
+    /// Returns the longest run of windows in which the same disk was hot.
     fn longest_hot_run(&self) -> usize {
         let (mut longest, mut run, mut last) = (0, 0, None);
         for window in &self.windows {
@@ -90,11 +92,12 @@ impl Run {
     }
 }
 
-/// See the module's documentation.
+/// Runs the scenario.
 pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let runs = side_by_side(Placement::ALL, &mut outcome, |(name, placement)| measure(seed, name, placement))?;
     let [before, after, ours] = runs.as_slice() else { return Err(wrong("three placements are compared")) };
+
     show(&runs, &mut outcome);
     let all_bytes_per_s = (DISKS as u64 * DISK_BYTES_PER_S) as f64;
     let lowest = |run: &Run| run.effective().into_iter().fold(f64::INFINITY, f64::min);
@@ -136,6 +139,7 @@ fn show(runs: &[Run], outcome: &mut Outcome) {
             run.checkpoints.to_string(),
             run.no_space.to_string(),
         ]);
+
         let point = |(number, window): (usize, &Vec<f64>), disk: usize| {
             let bytes = window.get(disk).copied().unwrap_or(0.0);
             (((number as u64 + 1) * WINDOW_S) as f64, bytes / 1e6 / WINDOW_S as f64)
@@ -160,6 +164,7 @@ fn measure(seed: u64, name: &'static str, placement: Placement) -> Result<(Run, 
     let shard = stage.shard().clone();
     let offer = Rc::new(Offer::new(&stage, seed));
     shard.spawn(offer.clone().go(shard.clone())).detach();
+
     let full_bytes = DISKS as u64 * DISK_BYTES * 10 / 9;
     let engine = stage.engine().clone();
     stage.run(async {
@@ -171,6 +176,7 @@ fn measure(seed: u64, name: &'static str, placement: Placement) -> Result<(Run, 
         [&engine.counters.drops[DropReason::NoSpace as usize], &engine.counters.checkpoints].map(|n| n.load(Relaxed))
     };
     let before = counts();
+
     let mut windows = Vec::with_capacity(WINDOWS);
     let mut last = bytes_by_disk(&engine, IoKind::InsertWrite);
     for _ in 0..WINDOWS {
@@ -180,6 +186,7 @@ fn measure(seed: u64, name: &'static str, placement: Placement) -> Result<(Run, 
         windows.push(now.iter().zip(&last).map(|(now, last)| (now - last) as f64).collect());
         last = now;
     }
+
     let [no_space, checkpoints] = std::array::from_fn(|at| counts()[at] - before[at]);
     let run = Run { placement: name, windows, no_space, checkpoints };
     stage.end(&mut outcome);
@@ -207,7 +214,7 @@ fn config(placement: Placement) -> CacheConfig {
     }
 }
 
-/// Blocks that come whether there is room for them or not.
+/// Offers blocks, whether or not the cache has room for them.
 struct Offer {
     engine: std::sync::Arc<crate::engine::Engine>,
     keys: std::cell::RefCell<Rng>,
@@ -218,7 +225,7 @@ impl Offer {
         Offer { engine: stage.engine().clone(), keys: Rng::new(seed).into() }
     }
 
-    /// Offers a batch after the other; as long as the stage lives.
+    /// Offers one batch after another, as long as the stage exists.
     async fn go(self: Rc<Offer>, shard: Shard) {
         let batch = OFFERED_BYTES_PER_S * BATCH_NS / 1_000_000_000 / u64::from(BLOCK_BYTES);
         let value = vec![0; BLOCK_BYTES as usize];
@@ -227,7 +234,7 @@ impl Offer {
             for _ in 0..batch {
                 let key = self.keys.borrow_mut().next_u64().to_le_bytes();
                 let Ok(hash) = self.engine.hash(&key) else { return };
-                // Only what is dropped at once has an answer now; the rest is finished by the disk.
+                // Only an insert that is dropped at once has its result now; the disk completes the others.
                 let mut insert = Box::pin(self.engine.insert(hash, &value, crate::InsertOptions::default()));
                 let waker = std::task::Waker::noop();
                 let answer = insert.as_mut().poll(&mut std::task::Context::from_waker(waker));

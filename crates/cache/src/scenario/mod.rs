@@ -1,8 +1,8 @@
-//! Whole caches on simulated disks, each experiment a program with figures: what `plimsoll sim run` runs of this crate.
+//! Scenarios: whole caches on simulated disks, with target figures. `plimsoll sim run` runs them.
 //!
 //! # Why
-//! What a cache does to its disks over minutes (one of them hot, one of them slow, fills beside hits) shows on real disks
-//! only to those who have them. Here it takes seconds, and is the same every time.
+//! What a cache does to its disks over minutes (one hot, one slow, fills beside hits) shows only on real disks, which
+//! few have. A simulation takes seconds, and is the same every time.
 //!
 //! # How it works
 //! A [`Scenario`] of `plimsoll-sim`, but what runs is a real [`BlockCache`](crate::BlockCache) on real shards, under a
@@ -10,7 +10,7 @@
 //! placements; `slow_disk` and `busy_cache` are what the cache promises for its hits.
 //!
 //! # Limits
-//! The simulated disks keep no contents: all values are zeros, and nothing can be opened again. Computing takes no virtual
+//! The simulated disks keep no contents: all values are zeros, and no cache can be reopened. Computing takes no virtual
 //! time.
 //!
 //! # Example
@@ -26,7 +26,7 @@ mod stage;
 
 use plimsoll_sim::scenario::Scenario;
 
-/// All scenarios of this crate, in the order in which they are best read.
+/// Returns all scenarios of this crate, in the best order to read them.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     vec![

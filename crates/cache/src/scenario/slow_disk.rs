@@ -1,14 +1,14 @@
-//! Hits on eight disks, one of which does half of what the others do.
+//! Hits on eight disks, one of which has half the speed of the others.
 //!
 //! # Why
-//! Whoever spreads blocks evenly reads evenly, and the slowest disk decides how fast that may be. Placement by load gives
-//! each disk blocks in proportion to its speed, so reads come in that proportion too.
+//! If blocks are spread evenly, reads are spread evenly, and the slowest disk limits all. Placement by load gives each
+//! disk blocks in proportion to its speed, so reads come in that proportion too.
 //!
 //! # How it works
-//! Blocks are stored in an order that has nothing to do with how often they are read. Reads arrive at random, whether the
-//! cache is done with those before or not, with a Zipf distribution over all keys; the hottest 1000 are taken to be in
-//! memory, and are not asked for. The load is 60 % of what the disks can read together. The same reads, at the same rate,
-//! on eight equal disks are the comparison; and on the eight unequal ones with the cache not told so.
+//! Blocks are stored in an order unrelated to their popularity. Reads arrive at random times, independent of the
+//! cache's progress, with a Zipf distribution over all keys; the hottest 1000 are taken to be in memory, and are not
+//! read. The load is 60 % of what the disks can read together. For comparison, the same reads run at the same rate on
+//! eight equal disks, and on the eight unequal ones without their speeds being configured.
 //!
 //! # Limits
 //! Disks are those of i4i.2xlarge, by their published figures; the slow one has half the rates and the same latency.
@@ -32,27 +32,27 @@ use super::stage::{
 use crate::CacheConfig;
 use crate::stats::IoKind;
 
-/// Disks, the last of which is the slow one.
+/// Number of disks; the last is the slow one.
 const DISKS: usize = 8;
 
-/// Keys, and how many of them are in memory.
+/// Number of keys, and how many of them are in memory.
 const KEYS: usize = 1_000_000;
 const IN_MEMORY: usize = 1000;
 
-/// A key's rank to this power, inverse, is how often it is read.
+/// Exponent of Zipf's law: a key's popularity is its rank to the power of minus this.
 const ZIPF: f64 = 0.99;
 
-/// Reads a second, as a part of what the disks can read with the slow one.
+/// Reads offered, as a part of what the disks can read with the slow one.
 const LOAD: f64 = 0.6;
 
-/// Blocks are stored at such a part of what the disks can write.
+/// Rate at which blocks are stored, as a part of what the disks can write.
 const FILL: f64 = 0.5;
 
-/// How long is measured, and before it, so that all are under way, in nanoseconds.
+/// Length of the measurement, and of the run-up before it, in nanoseconds.
 const MEASURED_NS: u64 = 500_000_000;
 const BEFORE_NS: u64 = 20_000_000;
 
-/// What one world did.
+/// The results of one world.
 struct Run {
     /// Reads of each disk, relative to its speed.
     loads: Vec<f64>,
@@ -63,19 +63,20 @@ struct Run {
 }
 
 impl Run {
-    /// How much more the most loaded disk has than the mean, relative to speed, in percent.
+    /// Returns the largest deviation of a disk's load from the mean, relative to speed, in percent.
     fn imbalance_pct(&self) -> f64 {
         let mean = self.loads.iter().sum::<f64>() / self.loads.len() as f64;
         self.loads.iter().fold(0.0, |most: f64, load| most.max((load / mean - 1.0).abs())) * 100.0
     }
 }
 
-/// See the module's documentation.
+/// Runs the scenario.
 pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
     let mut outcome = Outcome::default();
     let worlds = [(0.5, true), (1.0, true), (0.5, false)];
     let runs = side_by_side(worlds, &mut outcome, |(speed, is_told)| measure(seed, speed, is_told))?;
     let [with, without, untold] = runs.as_slice() else { return Err(wrong("three worlds are compared")) };
+
     let title = "hits of 8 KiB on eight disks, Zipf 0.99 over 10^6 keys without the hottest 1000";
     let columns = ["disks", "reads/s", "p50, us", "p99, us", "imbalance, %", "load of the last, of its speed"];
     let mut shown = table(title, &columns);
@@ -91,6 +92,7 @@ pub(super) fn run(seed: u64) -> Result<Outcome, ScenarioError> {
         ]);
     }
     outcome.tables.push(shown);
+
     figure(&mut outcome, "imbalance of load relative to speed, %", with.imbalance_pct(), Target::AtMost(10.0));
     let ratio = with.p99_ns as f64 / without.p99_ns.max(1) as f64;
     figure(&mut outcome, "p99 of hits, times that without the slow disk", ratio, Target::AtMost(1.5));
@@ -109,17 +111,20 @@ fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), 
     let speeds: Vec<f64> = (0..DISKS).map(|disk| if disk + 1 == DISKS { last_speed } else { 1.0 }).collect();
     let disks: Vec<StageDisk> = speeds.iter().map(|speed| disk(&preset, *speed, is_told)).collect();
     let mut stage = Stage::new(seed, &disks, CacheConfig { ghost_pct: 0.0, ..CacheConfig::default() })?;
+
     let write_bytes_per_s = preset.figures.write_bandwidth.get().unwrap_or(0) as f64;
     let total_write_bytes_per_s = write_bytes_per_s * speeds.iter().sum::<f64>();
     let mut order: Vec<u32> = (0..KEYS as u32).collect();
     shuffle(&mut order, &mut Rng::new(seed));
     stage.run(fill(&stage, order, BLOCK_BYTES, FILL * total_write_bytes_per_s))?;
+
     let reads_per_s = LOAD * reads_of_one(&preset.figures) * (DISKS as f64 - 0.5);
     let popularity = Popularity::new(KEYS, IN_MEMORY, ZIPF);
     let before = reads_of(&stage);
     let (times, misses) = stage.run(look_up(&stage, &popularity, reads_per_s, seed))?;
     let reads: Vec<f64> = reads_of(&stage).iter().zip(before).map(|(now, before)| (now - before) as f64).collect();
     let mut times = times;
+
     let run = Run {
         loads: reads.iter().zip(&speeds).map(|(reads, speed)| reads / speed).collect(),
         p50_ns: percentile(&mut times, 0.5),
@@ -134,8 +139,8 @@ fn measure(seed: u64, last_speed: f64, is_told: bool) -> Result<(Run, Outcome), 
     Ok((run, outcome))
 }
 
-/// Blocks a second that a disk of these figures reads: an operation costs the same up to 4 KiB, each byte beyond its part
-/// of the bandwidth.
+/// Returns the blocks per second that a disk of these figures reads: an operation costs the same up to 4 KiB, each byte
+/// beyond costs its part of the bandwidth.
 fn reads_of_one(figures: &FourFigures) -> f64 {
     let per_s = |rate: Rate| rate.get().map_or(f64::INFINITY, |per_s| per_s as f64);
     1.0 / (1.0 / per_s(figures.read_iops) + f64::from(BLOCK_BYTES - 4096) / per_s(figures.read_bandwidth))
@@ -163,14 +168,14 @@ fn reads_of(stage: &Stage) -> Vec<u64> {
     stage.engine().all_disks().iter().map(|disk| disk.counters(IoKind::LookupRead).look().operations).collect()
 }
 
-/// Fisher and Yates.
+/// Shuffles `order` (Fisher and Yates).
 fn shuffle(order: &mut [u32], random: &mut Rng) {
     for last in (1..order.len()).rev() {
         order.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
-/// Reads at random times; how long each of those took that began when it was measured, and how many missed.
+/// Reads at random times. Returns the duration of each read begun during the measurement, and the number of misses.
 async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) -> (Vec<u64>, u64) {
     let shard = stage.shard();
     let times = Rc::new(RefCell::new(Vec::new()));
@@ -178,6 +183,7 @@ async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) 
     let mut random = Rng::new(seed ^ 0x5eed);
     let begin_ns = shard.now_ns() + BEFORE_NS;
     let mut at_ns = shard.now_ns();
+
     while at_ns < begin_ns + MEASURED_NS {
         at_ns += gap_ns(&mut random, per_s);
         shard.sleep_until(at_ns).await;
@@ -193,13 +199,13 @@ async fn look_up(stage: &Stage, popularity: &Popularity, per_s: f64, seed: u64) 
         };
         shard.spawn(one).detach();
     }
-    // What is still under way.
+    // Wait for the reads still in flight.
     shard.sleep(Duration::from_secs(1)).await;
     let times = times.borrow().clone();
     (times, misses.get())
 }
 
-/// How often each key is read: sums of 1 / rank^s, from the first rank that is asked for on.
+/// The popularity of each key: sums of 1 / rank^s, from the first rank that is read on.
 struct Popularity {
     first: usize,
     sums: Vec<f64>,

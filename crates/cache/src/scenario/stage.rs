@@ -1,8 +1,8 @@
-//! A cache on simulated disks, made for one run, and what all runs need: time, random numbers, percentiles, figures.
+//! A cache on simulated disks for one run, and the tools of all runs: time, random numbers, percentiles, figures.
 //!
 //! # How it works
-//! [`Stage::new`] makes a world without contents, a topology with one disk for each [`StageDisk`], and a cache that goes on
-//! from its creation. [`Stage::run`] runs a future on the first shard, the cache's tasks beside it.
+//! [`Stage::new`] makes a world without contents, a topology with one disk for each [`StageDisk`], and a new cache.
+//! [`Stage::run`] runs a future on the first shard, beside the cache's tasks.
 //!
 //! # Example
 //! Three disks of 4 GiB: slab numbers 0 to 126 are the first disk's, 127 to 253 the second's.
@@ -25,7 +25,7 @@ use crate::engine::Engine;
 use crate::stats::IoKind;
 use crate::{BlockCache, CacheConfig, CreateOptions, DiskSource, GetOptions, Host, InsertOptions, Inserted};
 
-/// Blocks of all scenarios, in bytes.
+/// Block size of all scenarios, in bytes.
 pub(super) const BLOCK_BYTES: u32 = 8192;
 
 /// Bytes in a GiB.
@@ -34,28 +34,28 @@ pub(super) const GIB: u64 = 1 << 30;
 /// One disk of a stage.
 pub(super) struct StageDisk {
     pub(super) spec: DeviceSpec,
-    /// What the scheduler is told; `None`: nothing.
+    /// The disk model of the scheduler; `None`: unlimited.
     pub(super) model: Option<DiskConfig>,
-    /// What the cache is told.
+    /// The disk's speed as configured in the cache.
     pub(super) write_bytes_per_s: Option<f64>,
     pub(super) capacity_bytes: u64,
 }
 
-/// See the module's documentation.
+/// A simulated world with one cache.
 pub(super) struct Stage {
     runtime: SimRuntime,
     cache: BlockCache,
-    /// Folded over everything that was measured.
+    /// Hash of all measured values.
     hash: u64,
 }
 
-/// What stops a scenario.
+/// Returns the error of a scenario that cannot run.
 pub(super) fn wrong(error: impl std::fmt::Display) -> ScenarioError {
     ScenarioError(error.to_string())
 }
 
 impl Stage {
-    /// A new cache on `disks`.
+    /// Creates a cache on `disks`.
     pub(super) fn new(seed: u64, disks: &[StageDisk], config: CacheConfig) -> Result<Stage, ScenarioError> {
         let mount = |number: usize| PathBuf::from(format!("/disk{number}"));
         let sim_disk = |(number, disk): (usize, &StageDisk)| SimDisk { mount: mount(number), spec: disk.spec.clone() };
@@ -69,6 +69,7 @@ impl Stage {
         let setup = |disk: &StageDisk| disk.model.clone().map_or_else(DiskSetup::unlimited, DiskSetup::new);
         let topology = Topology::new(1, Classes::new(), disks.iter().map(setup).collect()).map_err(wrong)?;
         let runtime = SimRuntime::new(&world, &topology).map_err(wrong)?;
+
         let mut sources = Vec::new();
         for (number, disk) in disks.iter().enumerate() {
             let source = DiskSource {
@@ -82,6 +83,7 @@ impl Stage {
             shard.reactor().set_file_len(&file, disk.capacity_bytes).map_err(wrong)?;
             sources.push(source);
         }
+
         let host = Host::on(&topology, vec![runtime.handle(0)], 0..topology.disks()).map_err(wrong)?.without_locks();
         let config = CacheConfig { seed, ..config };
         let options = CreateOptions::default();
@@ -98,17 +100,17 @@ impl Stage {
         self.cache.engine()
     }
 
-    /// Runs `future` on the only shard.
+    /// Runs `future` on the first shard.
     pub(super) fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, ScenarioError> {
         self.runtime.block_on(0, future).map_err(wrong)
     }
 
-    /// Takes what was measured into the hash of the run.
+    /// Adds a measured value to the hash of the run.
     pub(super) fn note(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(17) ^ value).wrapping_mul(0x9fb2_1c65_1e98_df25);
     }
 
-    /// Counts the run in.
+    /// Adds the run's requests and hash to `outcome`.
     pub(super) fn end(self, outcome: &mut Outcome) {
         let kinds = |disk: &Arc<crate::disk::CacheDisk>| disk.io.iter().map(|io| io.look().operations).sum::<u64>();
         outcome.requests += self.engine().all_disks().iter().map(kinds).sum::<u64>();
@@ -116,8 +118,7 @@ impl Stage {
     }
 }
 
-/// Runs worlds that have nothing to do with each other on a thread each: done sooner, and the same. Their outcomes are
-/// counted in, in order.
+/// Runs independent worlds concurrently, one thread each; the results are the same. Adds their outcomes in order.
 pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
     worlds: [A; N],
     outcome: &mut Outcome,
@@ -138,17 +139,17 @@ pub(super) fn side_by_side<A: Send, T: Send, const N: usize>(
     Ok(runs)
 }
 
-/// Bytes of one kind that each disk has done so far.
+/// Returns the bytes of one kind of I/O that each disk has done so far.
 pub(super) fn bytes_by_disk(engine: &Engine, kind: IoKind) -> Vec<u64> {
     engine.all_disks().iter().map(|disk| disk.counters(kind).look().bytes).collect()
 }
 
-/// What the scheduler is told of a disk with these figures.
+/// Returns the scheduler's model of a disk with these figures.
 pub(super) fn model_of(figures: &FourFigures) -> DiskConfig {
     DiskConfig { model: CostModel::from_figures(figures, CostForm::Knee, 4096, 4096), ..DiskConfig::default() }
 }
 
-/// Stores blocks of `len_bytes` under these keys, at so many bytes per second, until all are stored.
+/// Stores blocks of `len_bytes` under these keys, at `bytes_per_s`. Returns when all are stored.
 pub(super) async fn fill(stage: &Stage, keys: impl IntoIterator<Item = u32>, len_bytes: u32, bytes_per_s: f64) {
     let shard = stage.shard();
     let value: Rc<[u8]> = vec![0; len_bytes as usize].into();
@@ -156,6 +157,7 @@ pub(super) async fn fill(stage: &Stage, keys: impl IntoIterator<Item = u32>, len
     let batch = (bytes_per_s * FILL_BATCH_NS as f64 / 1e9 / f64::from(len_bytes)).max(1.0) as usize;
     let mut at_ns = shard.now_ns();
     let mut keys = keys.into_iter().peekable();
+
     while keys.peek().is_some() {
         for key in keys.by_ref().take(batch) {
             under_way.set(under_way.get() + 1);
@@ -175,10 +177,10 @@ pub(super) async fn fill(stage: &Stage, keys: impl IntoIterator<Item = u32>, len
     }
 }
 
-/// How often [`fill`] offers blocks, in nanoseconds.
+/// Interval between two batches of [`fill`], in nanoseconds.
 const FILL_BATCH_NS: u64 = 200_000;
 
-/// Stores a block, however often it has to be tried.
+/// Stores a block. Tries until it is stored.
 pub(super) async fn store(engine: &Arc<Engine>, shard: &Shard, key: u32, value: &[u8]) {
     let options = InsertOptions { wait: true, ..InsertOptions::default() };
     let Ok(hash) = engine.hash(&key.to_le_bytes()) else { return };
@@ -187,7 +189,7 @@ pub(super) async fn store(engine: &Arc<Engine>, shard: &Shard, key: u32, value: 
     }
 }
 
-/// Looks a key up. Whether it was there.
+/// Looks a key up. Returns whether it was found.
 pub(super) async fn read(engine: &Arc<Engine>, shard: &Shard, key: u32) -> bool {
     let Ok(hash) = engine.hash(&key.to_le_bytes()) else { return false };
     let found = match engine.look(&hash) {
@@ -197,26 +199,26 @@ pub(super) async fn read(engine: &Arc<Engine>, shard: &Shard, key: u32) -> bool 
     found.block().is_some()
 }
 
-/// (sum x)^2 / sum x^2: as many disks as do the work.
+/// Returns (sum x)^2 / sum x^2: the number of disks that effectively do the work.
 pub(super) fn effective_disks(loads: &[f64]) -> f64 {
     let sum: f64 = loads.iter().sum();
     let squares: f64 = loads.iter().map(|load| load * load).sum();
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 
-/// The smallest value that `part` (0 to 1) of all do not exceed, in the order of size; 0 of none.
+/// Returns the smallest value that at least `part` (0 to 1) of all values do not exceed; 0 if there are none.
 pub(super) fn percentile(values: &mut [u64], part: f64) -> u64 {
     values.sort_unstable();
     let rank = (values.len() as f64 * part).ceil() as usize;
     values.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }
 
-/// The time to the next of `per_s` events a second that do not know of each other, in nanoseconds.
+/// Returns a random time to the next of `per_s` independent events a second, in nanoseconds.
 pub(super) fn gap_ns(rng: &mut Rng, per_s: f64) -> u64 {
     rng.exponential(1e9 / per_s) as u64
 }
 
-/// A table without rows.
+/// Returns a table without rows.
 pub(super) fn table(title: &str, columns: &[&str]) -> Table {
     let columns = columns.iter().map(|column| (*column).to_owned()).collect();
     Table { title: title.to_owned(), columns, rows: Vec::new() }

@@ -14,15 +14,15 @@ use plimsoll_cache::{BlockCache, CacheConfig, Inserted, Lookup, Placement};
 use crate::forgetful::{Forgetful, State};
 use crate::world::{Life, Town, value_of};
 
-/// Which disk is always there.
+/// The disk that is always present.
 const ANCHOR: usize = 0;
 
-/// What a run is to go through.
+/// The faults and the load of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     pub(crate) faults: SimFaults,
-    /// Nothing may be forgotten: no faults but crashes, and room for everything.
+    /// No block may be lost: no faults but crashes, and room for everything.
     pub(crate) is_strict: bool,
     /// More blocks than there is room for.
     pub(crate) is_crowded: bool,
@@ -54,7 +54,7 @@ impl Dice {
     }
 }
 
-/// All of them.
+/// All runs.
 pub(crate) async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     std::future::poll_fn(move |context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
@@ -71,12 +71,12 @@ struct Run {
     town: Town,
     keys: u64,
     key: Option<[u8; 32]>,
-    /// Since nothing was dropped for want of room, everything must be there.
+    /// Nothing was dropped for want of room since then, so every block must be there.
     is_strict: Cell<bool>,
     can_narrow: bool,
 }
 
-/// The bytes of a value: its length, too, comes from its number.
+/// Returns the bytes of a value: its length, too, follows from its number.
 fn bytes_of(key: u32, value: u32, is_crowded: bool) -> Vec<u8> {
     let dice = Dice::new(u64::from(value) << 20 | u64::from(key));
     let few = [1, 512, 4000, 8192, 16_384, 100_000, 300_000];
@@ -106,7 +106,7 @@ pub(crate) fn run(family: Family, seed: u64) {
     let is_strict = Cell::new(family.is_strict);
     let can_narrow = !family.may_corrupt && !family.has_states;
     let run = Run { family, seed, dice, model: RefCell::default(), town, keys, key, is_strict, can_narrow };
-    // Many lives make long logs, and so snapshots.
+    // Many short lives make long logs, and so snapshots.
     let (lives, part) = if run.dice.one_in(4) { (16, 4) } else { (2 + run.dice.below(5), 1) };
     for number in 0..lives {
         run.live(number, part);
@@ -131,7 +131,7 @@ impl Run {
         }
     }
 
-    /// Opens with the disks that are there; `is_calm`: without faults, so that it must work.
+    /// Opens the cache with the disks present. If `is_calm`, there are no faults, and opening must succeed.
     fn open(&self, is_calm: bool) -> Life {
         if !is_calm && let Ok(life) = self.town.try_open(&self.config()) {
             return life;
@@ -173,12 +173,12 @@ impl Run {
         } else {
             life.crash();
         }
-        // What a close has not made durable is as open as after a crash.
+        // Changes that a failed close has not made durable are as uncertain as after a crash.
         self.model.borrow_mut().crashed();
         self.leave_some_out();
     }
 
-    /// Some disks are not there at the next opening, but for the anchor.
+    /// Takes some disks away for the next opening, but never the anchor.
     fn leave_some_out(&self) {
         if !self.family.has_states {
             return;
@@ -204,7 +204,7 @@ impl Run {
             };
             self.town.world.set_disk_state(disk, state).unwrap();
             if self.dice.one_in(3) {
-                // Long enough for a disk to be taken back.
+                // Long enough for a disk to be readmitted.
                 shard.sleep(Duration::from_secs(6)).await;
             }
         }
@@ -213,7 +213,7 @@ impl Run {
     async fn work(&self, life: &Life, cache: &BlockCache, ops: u64) {
         let shard = life.runtime().shard(0).clone();
         for _ in 0..ops {
-            // Few keys are often asked for.
+            // Few keys, so that they are often looked up.
             let key = self.dice.below(1 + self.dice.below(self.keys)) as u32;
             match self.dice.below(100) {
                 0..45 => self.insert(cache, key).await,
@@ -253,7 +253,7 @@ impl Run {
 
     async fn get(&self, cache: &BlockCache, key: u32) {
         let asked = self.model.borrow_mut().tick();
-        // A checkpoint that is made meanwhile does not take back what was possible when it was asked.
+        // A checkpoint made during a look-up does not exclude states that were possible when the look-up began.
         let mut possible = self.model.borrow().possible(key, asked);
         let found = cache.get(&key.to_le_bytes()).await.unwrap();
         possible.extend(self.model.borrow().possible(key, asked));
@@ -301,7 +301,7 @@ impl Run {
     }
 }
 
-/// Runs the seeds of this run of the tests: `few`, or as many as `PLIMSOLL_CACHE_SEEDS` says.
+/// Runs `few` seeds, or as many as the variable `PLIMSOLL_CACHE_SEEDS` demands.
 pub(crate) fn run_seeds(family: Family, few: u64) {
     let many = std::env::var("PLIMSOLL_CACHE_SEEDS").ok().and_then(|count| count.parse::<u64>().ok());
     let first = std::env::var("PLIMSOLL_CACHE_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());

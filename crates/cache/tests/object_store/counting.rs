@@ -1,4 +1,4 @@
-//! A cache in a map, and a store that counts what it is asked, is slow to answer, and fails or changes on demand.
+//! A cache in a map, and a store that counts its requests, answers slowly, and fails or changes on demand.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Bytes of which no two blocks are alike, nor two salts.
+/// Returns bytes that differ between any two blocks, and between any two salts.
 pub(crate) fn patterned(len_bytes: u64, salt: u8) -> Vec<u8> {
     (0..len_bytes).map(|at| (at ^ (at >> 8) ^ (at >> 14).wrapping_mul(37)) as u8 ^ salt).collect()
 }
@@ -33,12 +33,12 @@ pub(crate) struct MapCache {
     blocks: Mutex<HashMap<Vec<u8>, Block>>,
     classes: Mutex<Vec<Option<Class>>>,
     gets: AtomicUsize,
-    /// Every so many look-ups find nothing; 0: all find what is there.
+    /// Every n-th look-up finds nothing; 0: all find what is there.
     forget_every: usize,
 }
 
 impl MapCache {
-    /// One of whose look-ups every so many find nothing.
+    /// Returns a cache in which every `forget_every`-th look-up finds nothing.
     pub(crate) fn forgetting(forget_every: usize) -> MapCache {
         MapCache { forget_every, ..MapCache::default() }
     }
@@ -47,7 +47,7 @@ impl MapCache {
         self.blocks.lock().unwrap().len()
     }
 
-    /// The classes seen since the last call, each once in a row.
+    /// Returns the classes seen since the last call, without repetitions in a row.
     pub(crate) fn classes(&self) -> Vec<Option<Class>> {
         let mut classes = std::mem::take(&mut *self.classes.lock().unwrap());
         classes.dedup();
@@ -102,7 +102,7 @@ impl Counting {
         self.heads.load(SeqCst)
     }
 
-    /// Requests for data, `get_ranges` included.
+    /// Returns the number of requests for data, `get_ranges` included.
     pub(crate) fn gets(&self) -> usize {
         self.gets.load(SeqCst)
     }
@@ -116,18 +116,18 @@ impl Counting {
         self.failures.store(count, SeqCst);
     }
 
-    /// The next `count` requests for data find the object overwritten just before.
+    /// Overwrites the object just before each of the next `count` requests for data.
     pub(crate) fn change_before_gets(&self, count: usize) {
         self.changes.store(count, SeqCst);
     }
 
-    /// What the last change put there.
+    /// Returns the content that the last change wrote.
     pub(crate) fn changed_to(&self) -> Vec<u8> {
         let salt = self.salt.load(SeqCst);
         patterned(u64::from(salt) * 1000, salt)
     }
 
-    /// How many requests had a tag of this type.
+    /// Returns the number of requests with a tag of this type.
     pub(crate) fn tagged<T: Clone + Send + Sync + 'static>(&self) -> usize {
         self.extensions.lock().unwrap().iter().filter(|extensions| extensions.get::<T>().is_some()).count()
     }

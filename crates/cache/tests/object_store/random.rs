@@ -12,7 +12,7 @@ use plimsoll_cache::object_store::CachedStore;
 
 use super::counting::{MapCache, patterned};
 
-/// xorshift64: as random as this needs, and the same everywhere.
+/// xorshift64: random enough here, and the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -28,13 +28,13 @@ struct Story {
     random: Random,
     inner: Arc<dyn ObjectStore>,
     store: CachedStore,
-    /// Objects change also behind the wrapper's back.
+    /// Whether objects also change behind the wrapper's back.
     is_shared: bool,
     /// Grows with each write, so that no two states of an object are of one size: see the wrapper's limits.
     writes: u64,
 }
 
-/// Runs a story of so many steps with wrappers of each kind.
+/// Runs a story of `steps` steps with wrappers of each kind.
 pub(crate) async fn compare(inner: Arc<dyn ObjectStore>, seed: u64, steps: usize) {
     for (block_bytes, ttl, forget_every) in
         [(4096, Duration::ZERO, 0), (16_384, Duration::ZERO, 3), (65_536, Duration::MAX, 5)]
@@ -69,7 +69,7 @@ impl Story {
         }
     }
 
-    /// Where this step's write goes.
+    /// Picks the store that takes this step's write.
     fn writer(&mut self) -> Arc<dyn ObjectStore> {
         let is_behind = self.is_shared && self.random.below(2) == 0;
         if is_behind { self.inner.clone() } else { Arc::new(self.store.clone()) }
@@ -96,7 +96,7 @@ impl Story {
     }
 
     async fn remove(&mut self, location: &Path) {
-        // Some stores say that it was not there.
+        // Some stores report that it was not there.
         let _ = self.writer().delete(location).await;
     }
 
@@ -164,7 +164,7 @@ impl Story {
         let ranges: Vec<_> = (0..self.random.below(8))
             .map(|_| {
                 let range = self.some_range(size);
-                // Mostly within the object: one that is not spoils all of them.
+                // Mostly within the object: one range outside spoils all of them.
                 if self.random.below(30) == 0 {
                     range
                 } else {
@@ -181,7 +181,7 @@ impl Story {
             (Err(ours), Err(theirs)) => {
                 assert_eq!(discriminant(&ours), discriminant(&theirs), "{what}: {ours}; {theirs}")
             }
-            // Of no ranges some stores say whether there is an object, and some do not.
+            // Without ranges, some stores report a missing object and some do not.
             _ if ranges.is_empty() => {}
             (ours, theirs) => panic!("{what}: {ours:?}, but the store: {theirs:?}"),
         }

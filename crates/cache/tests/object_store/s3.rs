@@ -11,7 +11,7 @@ use crate::skip::skip;
 use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 
-/// How to have it, where the test is to run.
+/// How to install the server on the machine that runs the test.
 const INSTALL: &str = "go install github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 
 pub(crate) struct Server {
@@ -27,7 +27,7 @@ impl Drop for Server {
     }
 }
 
-/// On the PATH, or where `go install` puts it.
+/// Finds the server on the PATH, or where `go install` puts it.
 fn program() -> Option<PathBuf> {
     let go_path = Command::new("go").args(["env", "GOPATH"]).output().ok();
     let go_path = go_path.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()).join("bin"));
@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Server {
-    /// A server with the bucket `bucket`, or one printed line that says why there is none.
+    /// Starts a server with the bucket `bucket`, or prints one line that says why it cannot.
     pub(crate) fn start() -> Option<Server> {
         let Some(program) = program() else {
             skip(format_args!("versitygw is not installed ({INSTALL})"));
@@ -45,7 +45,7 @@ impl Server {
         };
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         std::fs::create_dir(dirs[0].path().join("bucket")).unwrap();
-        // Asked for and given back; somebody else may take it, and then the server says so and ends.
+        // A free port, released again. If another process takes it meanwhile, the server reports that and ends.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = Command::new(program)
             .args(["--port", &format!("127.0.0.1:{port}"), "--access", "test", "--secret", "testtest", "--quiet"])
@@ -75,7 +75,7 @@ impl Server {
     }
 
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
-        // Only the first in a process counts, and any will do: nothing here is encrypted.
+        // Only the first provider of a process counts, and any will do: nothing here is encrypted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let store = AmazonS3Builder::new()
             .with_endpoint(format!("http://127.0.0.1:{}", self.port))

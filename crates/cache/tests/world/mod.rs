@@ -11,22 +11,22 @@ use plimsoll::buffer::AlignedBuf;
 use plimsoll::{Classes, DiskSetup, SimRuntime, Topology};
 use plimsoll_cache::{BlockCache, CacheConfig, CacheError, CreateOptions, DiskSource, Host, SPARE_DISKS};
 
-/// Disks that outlive caches.
+/// Simulated disks that outlive the caches on them.
 pub(crate) struct Town {
     pub(crate) world: SimWorld,
     pub(crate) disks: Vec<DiskSource>,
     pub(crate) shards: u16,
-    /// Of what caches draw by lot: their names, and those of their streams.
+    /// Seed of random choices of the caches: names, and numbers of streams.
     pub(crate) seed: u64,
 }
 
-/// A cache between opening and crash.
+/// A cache from its opening to a crash or its end.
 pub(crate) struct Life {
     runtime: SimRuntime,
     pub(crate) cache: Option<BlockCache>,
 }
 
-/// What key `n` has: never the same for two keys or lengths.
+/// Returns the value of key `n`: different for any two keys or lengths.
 pub(crate) fn value_of(n: u32, len: usize) -> Vec<u8> {
     let mut state = u64::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ len as u64;
     let mut step = || {
@@ -41,7 +41,7 @@ pub(crate) fn value_of(n: u32, len: usize) -> Vec<u8> {
 }
 
 impl Town {
-    /// So many disks of so many bytes each.
+    /// Returns `disks` disks of `bytes` bytes each.
     pub(crate) fn new(disks: u16, bytes: u64, seed: u64) -> Town {
         let mount = |n: u16| PathBuf::from(format!("/disk{n}"));
         let disk = |n| SimDisk { mount: mount(n), ..SimDisk::default() };
@@ -49,7 +49,7 @@ impl Town {
         Town::of(&config, bytes)
     }
 
-    /// A file of so many bytes on each disk of a world.
+    /// Makes a file of `bytes` bytes on each disk of a new world.
     pub(crate) fn of(config: &SimConfig, bytes: u64) -> Town {
         let world = SimWorld::new(config).unwrap();
         let sources = config.disks.iter().map(|disk| DiskSource::at(disk.mount.join("data"))).collect();
@@ -58,7 +58,7 @@ impl Town {
         town
     }
 
-    /// Nothing goes wrong any more, and all disks are there.
+    /// Ends all faults, and brings all disks back.
     pub(crate) fn calm(&self) {
         self.world.set_faults(SimFaults::default()).unwrap();
         for disk in 0..self.disks.len() {
@@ -66,7 +66,7 @@ impl Town {
         }
     }
 
-    /// What the cache of all disks looks like to somebody who only looks.
+    /// Inspects the cache of all disks.
     pub(crate) fn inspect(&self) -> plimsoll_cache::Inspection {
         let (runtime, topology) = self.runtime();
         let host = self.host(&runtime, &topology).seeded(self.seed ^ self.world.now_ns());
@@ -84,7 +84,7 @@ impl Town {
         }
     }
 
-    /// Gives the file on a disk another length.
+    /// Changes the length of the file on a disk.
     pub(crate) fn set_len(&self, disk: usize, bytes: u64) {
         let (runtime, topology) = self.runtime();
         let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -94,7 +94,7 @@ impl Town {
         runtime.block_on(0, async { shard.sync(&file, plimsoll::Class::DEFAULT, false).await }).unwrap().unwrap();
     }
 
-    /// Reads `len` bytes of the file on a disk, lets `change` have them, and writes them back, durable.
+    /// Reads `len` bytes of the file on a disk, lets `change` edit them, and writes them back durably.
     pub(crate) fn edit(&self, disk: usize, offset: u64, len: usize, change: impl FnOnce(&mut [u8])) {
         let (runtime, topology) = self.runtime();
         let options = OpenOptions { write: true, ..OpenOptions::default() };
@@ -128,7 +128,7 @@ impl Town {
         self.create_with(slab_bytes, None);
     }
 
-    /// The same, encrypted with a key or not.
+    /// Makes a cache of all disks, encrypted with a key or not.
     pub(crate) fn create_with(&self, slab_bytes: u32, encryption_key: Option<[u8; 32]>) {
         let options = CreateOptions { slab_bytes, encryption_key, ..CreateOptions::default() };
         self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
@@ -146,7 +146,8 @@ impl Town {
         self.try_create(&options, &self.disks, u64::MAX).unwrap().unwrap();
     }
 
-    /// Makes a cache; the power fails when so many operations have landed in the world. `None`: before it was made.
+    /// Makes a cache. The power fails when `landed` operations have landed in the world; `None` if that was before the
+    /// end.
     pub(crate) fn create_until(&self, slab_bytes: u32, landed: u64) -> Option<()> {
         let options = CreateOptions { slab_bytes, ..CreateOptions::default() };
         let end = self.try_create(&options, &self.disks, landed);
@@ -194,13 +195,13 @@ impl Life {
         self.runtime.block_on(0, body(cache)).unwrap()
     }
 
-    /// The power fails.
+    /// Lets the power fail.
     pub(crate) fn crash(mut self) {
         self.cache = None;
         self.runtime.crash();
     }
 
-    /// An orderly end.
+    /// Closes the cache in order.
     pub(crate) fn close(self) {
         self.try_close().unwrap();
     }

@@ -13,7 +13,7 @@ use plimsoll_store::ScheduledStore;
 
 use crate::world::{World, directory, leftovers, open, patterned};
 
-/// No multiple of a block, and several writes.
+/// Length of an object: not a multiple of a block, and several writes long.
 const LEN_BYTES: usize = (3 << 20) + 1;
 
 const OLD: &str = "what was there before";
@@ -72,7 +72,7 @@ async fn check_whole(store: &dyn ObjectStore, path: &Path, is_old: bool) -> bool
         Err(object_store::Error::NotFound { .. }) => None,
         Err(error) => panic!("{error}"),
     };
-    // Between the two a thread of the file system's may have ended what it had begun.
+    // Between the two, a blocking thread may have completed an operation that it had begun.
     assert!(listed.is_empty() || listed == std::slice::from_ref(path), "{listed:?}");
     let is_new = found.as_ref().is_some_and(|bytes| *bytes == patterned(LEN_BYTES, 9));
     assert!(is_new || found.as_deref() == is_old.then_some(OLD.as_bytes()), "neither the old object nor the new one");
@@ -90,14 +90,14 @@ async fn a_write_that_is_dropped_leaves_a_whole_object_or_none() {
             }
             let has_ended = polled(write(&world.store, way, &path), polls, || ()).await;
             check_whole(&LocalFileSystem::new_with_prefix(world.path()).unwrap(), &path, is_old).await;
-            // What a thread of the file system's has begun it ends, and then removes.
+            // A blocking thread completes the operation that it has begun, and then removes the file.
             let begun = Instant::now();
             while !world.leftovers().is_empty() {
                 assert!(begun.elapsed() < Duration::from_secs(60), "{way:?}, {polls} polls: {:?}", world.leftovers());
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let is_new = check_whole(&world.store, &path, is_old).await;
-            // The store goes on.
+            // The store still works.
             write(&world.store, Way::Replace, &path).await.unwrap();
             assert!(check_whole(&world.store, &path, is_old).await);
             world.end().await;
@@ -144,7 +144,7 @@ async fn a_write_whose_process_is_killed_leaves_a_whole_object_or_none() {
     }
 }
 
-/// What the test above starts in a process of its own: writes, and kills itself at an await.
+/// Started by the test above in a process of its own: writes, and kills itself at an await.
 #[tokio::test]
 #[ignore = "the child of another test"]
 async fn child() {

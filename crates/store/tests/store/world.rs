@@ -13,7 +13,7 @@ pub(crate) struct World {
     directory: TempDir,
 }
 
-/// A directory on the disk that holds the build, which is no tmpfs mostly.
+/// Creates a directory on the disk that holds the build, which is rarely a tmpfs.
 pub(crate) fn directory() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -22,7 +22,7 @@ pub(crate) fn start(topology: &Topology) -> Runtime {
     Runtime::start(topology, &ShardOptions { pin: false, ..ShardOptions::default() }).unwrap()
 }
 
-/// A store in `directory`, on one shard.
+/// Opens a store in `directory`, on one shard.
 pub(crate) async fn open(directory: &Path) -> (Runtime, ScheduledStore) {
     let runtime = start(&Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap());
     let store = ScheduledStore::open(runtime.any_shard(), directory).await.unwrap();
@@ -45,7 +45,7 @@ impl World {
         leftovers(self.path())
     }
 
-    /// Bytes written and read in each of `classes`, on the only shard.
+    /// Returns the bytes written and read in each of `classes`, on the only shard.
     pub(crate) async fn done(&self, classes: &[Class]) -> Vec<[u64; 2]> {
         let classes = classes.to_vec();
         let look = move |shard: plimsoll::Shard| async move {
@@ -55,7 +55,7 @@ impl World {
         self.runtime.any_shard().run(look).await.unwrap()
     }
 
-    /// Bytes of a block of direct I/O.
+    /// Returns the block size of direct I/O, in bytes.
     pub(crate) async fn block_bytes(&self) -> u64 {
         let options = plimsoll::OpenOptions { create_new: true, write: true, direct: true, ..Default::default() };
         let path = self.path().join("probe");
@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// The temporary files below `directory`.
+/// Returns the temporary files below `directory`.
 pub(crate) fn leftovers(directory: &Path) -> Vec<PathBuf> {
     let mut found = vec![];
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -84,7 +84,7 @@ pub(crate) fn leftovers(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Bytes of which no two blocks are alike, nor two salts.
+/// Returns bytes that differ between any two blocks, and between any two salts.
 pub(crate) fn patterned(len_bytes: usize, salt: u8) -> Vec<u8> {
     (0..len_bytes).map(|at| (at ^ (at >> 8) ^ (at >> 14).wrapping_mul(37)) as u8 ^ salt).collect()
 }
