@@ -8,8 +8,8 @@ use plimsoll_sim::fit::fit;
 const HEADER: &str = "write_MBps,read_iops,p50_ms,p95_ms\n";
 
 #[test]
-fn columns_in_any_order_with_comments() {
-    let text = "# measured\np95_ms,p50_ms,read_iops,write_MBps\n\n0.3, 0.15 ,1000,51\n";
+fn columns_in_any_order_with_comments_and_quotes() {
+    let text = "# measured\np95_ms,p50_ms,read_iops,write_MBps\n\n0.3, 0.15 ,\"1000\",51\n";
     let cell = parse_surface("s.csv", text).unwrap()[0];
     assert_eq!((cell.write_bytes_per_s, cell.read_iops), (51e6, 1000.0));
     assert_eq!((cell.p50_ns, cell.p95_ns), (150e3, 300e3));

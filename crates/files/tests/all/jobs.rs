@@ -2,6 +2,7 @@
 
 use plimsoll_files::job_reader::parse;
 use plimsoll_files::jobs::{Access, Job, JobClass, JobFile, JobKind, PauseDistribution, ShardSet, SizeShare};
+use plimsoll_files::scenario::ScenarioFile;
 use plimsoll_files::sched_groups::{self, SchedGroups};
 use plimsoll_files::{Code, ConfigError};
 
@@ -631,5 +632,26 @@ fn a_job_is_not_called_like_a_key_of_the_results() {
         let text = format!("- name: {name}\n  type: randread\n  shards: all\n  shard_info: {{parallelism: 1}}\n");
         let error = refused(&text, Code::InvalidValue, 1, "results as YAML");
         assert_eq!(error.key(), Some("[0].name"));
+    }
+}
+
+#[test]
+fn what_a_scenario_refuses_is_not_advised() {
+    // Keys of a job, and what the advice says and does not say.
+    let cases = [
+        ("shard_info: {parallelism: 1, xyzzyxyzzy: 1}", "`iov_count`", "`bssplit`"),
+        ("shard_info: {parallelism: 1}, options: {xyzzyxyzzy: 1}", "`dsync`", "`verify`"),
+        ("shard_info: {parallelism: 1}, batch: 5", "it belongs into `shard_info`", "did you mean"),
+        ("shard_info: {parallelism: 1}, bssplit: 4k/100", "the keys of a job are", "it belongs"),
+    ];
+    for (keys, advised, other) in cases {
+        let text = format!(
+            "duration: 1s\ndisks: [{{disk: i4i.2xlarge}}]\njobs:\n- {{name: a, type: randread, shards: all, {keys}}}\n"
+        );
+        let file = ScenarioFile::parse("s.yaml", &text, ".".as_ref()).unwrap();
+        let error = file.scenario(&[]).expect_err(keys);
+        assert_eq!((error.code(), error.line()), (Code::UnknownKey, Some(4)), "{error}");
+        let help = error.help().unwrap_or_default();
+        assert!(help.contains(advised) && !help.contains(other), "{keys}: {help}");
     }
 }
