@@ -13,7 +13,7 @@
 //!
 //! # Example
 //! ```
-//! use plimsoll_measure::load::Control;
+//! use plimsoll_measure::load::Stop;
 //! use plimsoll_files::scenario::ScenarioFile;
 //! use plimsoll_measure::sim::run::{Subject, Task, run_all};
 //! let text = "
@@ -23,7 +23,7 @@
 //! ";
 //! let scenario = ScenarioFile::parse("mine.yaml", text, ".".as_ref())?.scenario(&[])?;
 //! let task = Task { subject: Subject::Own(Box::new(scenario)), changes: Vec::new(), seed: 1 };
-//! let finished = run_all(vec![task], &Control::default(), &mut |_| {});
+//! let finished = run_all(vec![task], &Stop::default(), &mut |_| {});
 //! assert!(finished[0].result.as_ref().unwrap().requests > 0);
 //! # Ok::<(), plimsoll_files::ConfigError>(())
 //! ```
