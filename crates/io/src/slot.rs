@@ -102,7 +102,7 @@ impl Slot {
         self.waker.register(waker);
     }
 
-    /// Takes the memory of a request that was not sent.
+    /// Empties the slot. Returns the memory of a request that no shard has taken.
     pub(crate) fn empty(&self) -> Data {
         let Contents { request, .. } = std::mem::take(&mut *self.contents());
         request.map_or(Data::None, |request| request.data)
@@ -259,7 +259,10 @@ impl Submission {
 impl Drop for Submission {
     fn drop(&mut self) {
         if !self.is_answered && matches!(self.slot.state.load(Acquire), QUEUED | TAKEN) {
-            self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), Data::None));
+            // The memory of a request that was never taken out goes back. Left in the slot, the request would keep its file, the
+            // file the topology, and the topology the pool in which the slot lies.
+            let data = self.slot.empty();
+            self.slot.answer((Err(io::Error::new(io::ErrorKind::BrokenPipe, GONE)), data));
         }
     }
 }
@@ -267,6 +270,10 @@ impl Drop for Submission {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::OpenOptions;
+    use crate::buffer::AlignedBuf;
+    use crate::request::RequestKind;
+    use crate::{Class, Classes, DiskSetup, Topology};
 
     fn numbered(number: u32) -> Arc<Slot> {
         let slot = Slot::new();
@@ -292,6 +299,23 @@ mod tests {
         inbox.push(Arc::clone(&left));
         drop(inbox);
         assert_eq!(Arc::strong_count(&left), 1);
+    }
+
+    #[test]
+    fn a_request_that_no_shard_takes_gives_its_memory_back_and_leaves_nothing() {
+        let topology = Topology::new(1, Classes::new(), vec![DiskSetup::unlimited()]).unwrap();
+        let file = topology.file("data".as_ref(), OpenOptions::default(), 0);
+        let data = Data::One(AlignedBuf::new(4096).unwrap());
+        let kind = RequestKind::Read { len_bytes: 4096 };
+        let request = Request { file: Arc::clone(&file), class: Class::DEFAULT, kind, offset: 0, data, tag: 0 };
+        let (slot, jobs) = (Slot::new(), Arc::new(AtomicUsize::new(1)));
+        slot.fill(request, JobPlace(Arc::clone(&jobs)), Waker::noop());
+        let inbox = Inbox::default();
+        inbox.push(Arc::clone(&slot));
+        drop(inbox);
+        let (end, data) = slot.poll(&mut Context::from_waker(Waker::noop())).unwrap();
+        assert_eq!((end.unwrap_err().kind(), data.len_bytes()), (io::ErrorKind::BrokenPipe, 4096));
+        assert_eq!((Arc::strong_count(&file), jobs.load(Relaxed)), (1, 0));
     }
 
     #[test]

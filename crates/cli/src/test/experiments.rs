@@ -29,6 +29,7 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Scratch(error) => error.into(),
             ExperimentError::Jobs(error) => error.into(),
             ExperimentError::NoEntry(error) => error.into(),
+            ExperimentError::Silent { .. } => Failure::Machine(message),
             _ => Failure::Input(message),
         }
     }

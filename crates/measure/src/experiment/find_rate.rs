@@ -325,9 +325,7 @@ pub fn run(
         written_bytes: 0,
     };
     if closed_loop_iops <= 0.0 && !result.interrupted {
-        return Err(ExperimentError::Asked(format!(
-            "job `{name}` made no requests in its closed loop: raise --duration"
-        )));
+        return Err(ExperimentError::Silent { job: name, duration_s });
     }
     if !result.interrupted {
         let mut trials = Vec::new();

@@ -89,6 +89,14 @@ pub enum ExperimentError {
     /// What was asked makes no sense for these jobs.
     #[error("{0}")]
     Asked(String),
+    /// The storage completed nothing for a whole run.
+    #[error("job `{job}` completed no request in {duration_s} s: the storage answers too slowly, raise --duration")]
+    Silent {
+        /// Its name.
+        job: String,
+        /// Length of the run in seconds.
+        duration_s: f64,
+    },
 }
 
 /// Hears what is going on, and how long it is expected to take (ns).
