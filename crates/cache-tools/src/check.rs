@@ -12,8 +12,10 @@
 //!
 //! # Example
 //! ```
+//! use plimsoll_cache::BlockCounts;
 //! use plimsoll_cache_tools::check::Checked;
-//! let checked = Checked { blocks: 7, checksum_errors: 1, ..Checked::default() };
+//! let counts = BlockCounts { blocks: 7, checksum_errors: 1, ..BlockCounts::default() };
+//! let checked = Checked { counts, ..Checked::default() };
 //! assert!(!checked.is_sound());
 //! assert_eq!(checked.to_json()["checksum_errors"], 1);
 //! ```
@@ -22,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use plimsoll_cache::stats::{CacheStats, DiskHealth};
-use plimsoll_cache::{CheckReport, DiskSource, HostOptions, Inspection};
+use plimsoll_cache::{BlockCounts, CheckReport, DiskSource, HostOptions, Inspection};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -41,18 +43,9 @@ pub struct Checked {
     pub generation: u64,
     /// Disks found.
     pub disks: u64,
-    /// Blocks read.
-    pub blocks: u64,
-    /// Bytes read.
-    pub bytes: u64,
-    /// Blocks whose bytes are not those written.
-    pub checksum_errors: u64,
-    /// Blocks that their disk did not return.
-    pub unreadable: u64,
-    /// Blocks whose place belongs to another block too.
-    pub double_references: u64,
-    /// Bytes allocated but taken by no block.
-    pub leaked_bytes: u64,
+    /// The blocks, sound and not.
+    #[serde(flatten)]
+    pub counts: BlockCounts,
     /// Other problems, a sentence each.
     pub findings: Vec<String>,
 }
@@ -68,12 +61,7 @@ impl Checked {
             cache_guid: report.inspection.cache_guid,
             generation: stats.generation,
             disks: disks as u64,
-            blocks: report.blocks,
-            bytes: report.bytes,
-            checksum_errors: report.checksum_errors,
-            unreadable: report.unreadable,
-            double_references: report.double_references,
-            leaked_bytes: report.leaked_bytes,
+            counts: report.blocks,
             findings,
         }
     }
@@ -81,8 +69,7 @@ impl Checked {
     /// Returns whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let wrong = [self.checksum_errors, self.unreadable, self.double_references, self.leaked_bytes];
-        wrong == [0; 4] && self.findings.is_empty()
+        self.counts.is_sound() && self.findings.is_empty()
     }
 
     /// Returns the result as JSON, with `is_sound`.
@@ -97,14 +84,10 @@ impl Checked {
     /// Returns the result as CSV: a line of names and a line of values.
     #[must_use]
     pub fn to_csv(&self) -> String {
+        let BlockCounts { blocks, bytes, checksum_errors, unreadable, double_references, leaked_bytes } = self.counts;
         format!(
-            "blocks,bytes,checksum_errors,unreadable,double_references,leaked_bytes,findings\n{},{},{},{},{},{},{}\n",
-            self.blocks,
-            self.bytes,
-            self.checksum_errors,
-            self.unreadable,
-            self.double_references,
-            self.leaked_bytes,
+            "blocks,bytes,checksum_errors,unreadable,double_references,leaked_bytes,findings\n\
+             {blocks},{bytes},{checksum_errors},{unreadable},{double_references},{leaked_bytes},{}\n",
             self.findings.len()
         )
     }

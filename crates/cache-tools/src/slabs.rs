@@ -12,12 +12,14 @@
 //!
 //! # Example
 //! ```
+//! use plimsoll_cache::SlabUse;
 //! use plimsoll_cache_tools::slabs::SlabRow;
-//! let row = SlabRow { size_bytes: 32 << 20, allocated_bytes: 8 << 20, ..SlabRow::default() };
+//! let usage = SlabUse { size_bytes: 32 << 20, allocated_bytes: 8 << 20, ..SlabUse::default() };
+//! let row = SlabRow { usage, ..SlabRow::default() };
 //! assert_eq!((row.capacity_pct(), row.bar().as_str()), (25.0, "#####..............."));
 //! ```
 
-use plimsoll_cache::SlabReport;
+use plimsoll_cache::{BucketReport, SlabReport, SlabUse};
 use plimsoll_show::table::{Column, csv, fixed};
 use serde::Serialize;
 
@@ -33,27 +35,17 @@ pub struct SlabRow {
     pub kind: String,
     /// Length of the longest block, in bytes, padding included; 0 in sums.
     pub max_size_bytes: u32,
-    /// Number of slabs.
-    pub slabs: u32,
-    /// Their size, in bytes.
-    pub size_bytes: u64,
-    /// Bytes taken by blocks.
-    pub allocated_bytes: u64,
-    /// Free bytes.
-    pub free_bytes: u64,
-    /// Bytes that are free after the next checkpoints.
-    pub freeing_bytes: u64,
-    /// Mean number of pieces that a slab's free space is in.
-    pub mean_free_segments: f64,
-    /// Slabs that are less than 10 % full, 10 to 20 %, ... and 90 to 100 %.
-    pub slabs_by_tenth: [u32; 10],
+    /// The use of the slabs.
+    #[serde(flatten)]
+    pub usage: SlabUse,
 }
 
 impl SlabRow {
     /// Returns how full the slabs are, in percent; 0 without slabs.
     #[must_use]
     pub fn capacity_pct(&self) -> f64 {
-        if self.size_bytes == 0 { 0.0 } else { self.allocated_bytes as f64 * 100.0 / self.size_bytes as f64 }
+        let SlabUse { size_bytes, allocated_bytes, .. } = self.usage;
+        if size_bytes == 0 { 0.0 } else { allocated_bytes as f64 * 100.0 / size_bytes as f64 }
     }
 
     /// Returns how full the slabs are, as a bar of 20 letters.
@@ -64,12 +56,13 @@ impl SlabRow {
     }
 
     fn add(&mut self, other: &SlabRow) {
-        self.slabs += other.slabs;
-        self.size_bytes += other.size_bytes;
-        self.allocated_bytes += other.allocated_bytes;
-        self.free_bytes += other.free_bytes;
-        self.freeing_bytes += other.freeing_bytes;
-        self.slabs_by_tenth.iter_mut().zip(other.slabs_by_tenth).for_each(|(sum, count)| *sum += count);
+        let (sum, other) = (&mut self.usage, &other.usage);
+        sum.slabs += other.slabs;
+        sum.size_bytes += other.size_bytes;
+        sum.allocated_bytes += other.allocated_bytes;
+        sum.free_bytes += other.free_bytes;
+        sum.freeing_bytes += other.freeing_bytes;
+        sum.slabs_by_tenth.iter_mut().zip(other.slabs_by_tenth).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -95,38 +88,30 @@ impl SlabTable {
             found.unwrap_or_else(|| format!("disk {disk}"))
         };
 
-        let row = |bucket: &plimsoll_cache::BucketReport| SlabRow {
+        let row = |bucket: &BucketReport| SlabRow {
             device: path(bucket.disk),
             kind: if bucket.is_bitmap { "bitmap" } else { "extent" }.to_owned(),
             max_size_bytes: bucket.max_size_bytes,
-            slabs: bucket.slabs,
-            size_bytes: bucket.size_bytes,
-            allocated_bytes: bucket.allocated_bytes,
-            free_bytes: bucket.free_bytes,
-            freeing_bytes: bucket.freeing_bytes,
-            mean_free_segments: bucket.mean_free_segments,
-            slabs_by_tenth: bucket.slabs_by_tenth,
+            usage: bucket.usage.clone(),
         };
         let rows: Vec<SlabRow> = report.buckets.iter().map(row).collect();
 
         let whole = |kind: &str, slabs: u32| {
             let size_bytes = u64::from(slabs) * u64::from(report.slab_bytes);
-            SlabRow { kind: kind.to_owned(), slabs, size_bytes, ..SlabRow::default() }
+            let usage = SlabUse { slabs, size_bytes, ..SlabUse::default() };
+            SlabRow { kind: kind.to_owned(), usage, ..SlabRow::default() }
         };
         let sum = |kind: &str| {
             let mut sum = SlabRow { kind: kind.to_owned(), ..SlabRow::default() };
             rows.iter().filter(|row| row.kind == kind).for_each(|row| sum.add(row));
             sum
         };
-        let free = whole("free", report.free_slabs);
-        let metadata = whole("metadata", report.metadata_slabs);
-        let summaries = vec![
-            sum("bitmap"),
-            sum("extent"),
-            whole("evacuating", report.evacuating_slabs),
-            SlabRow { allocated_bytes: metadata.size_bytes, ..metadata },
-            SlabRow { free_bytes: free.size_bytes, ..free },
-        ];
+        let mut free = whole("free", report.free_slabs);
+        free.usage.free_bytes = free.usage.size_bytes;
+        let mut metadata = whole("metadata", report.metadata_slabs);
+        metadata.usage.allocated_bytes = metadata.usage.size_bytes;
+        let summaries =
+            vec![sum("bitmap"), sum("extent"), whole("evacuating", report.evacuating_slabs), metadata, free];
         SlabTable { schema: 1, slab_bytes: report.slab_bytes, rows, summaries }
     }
 
@@ -137,12 +122,12 @@ impl SlabTable {
             ("device", |it| it.device.clone()),
             ("kind", |it| it.kind.clone()),
             ("max_size_bytes", |it| it.max_size_bytes.to_string()),
-            ("slabs", |it| it.slabs.to_string()),
-            ("size_bytes", |it| it.size_bytes.to_string()),
-            ("allocated_bytes", |it| it.allocated_bytes.to_string()),
-            ("free_bytes", |it| it.free_bytes.to_string()),
-            ("freeing_bytes", |it| it.freeing_bytes.to_string()),
-            ("mean_free_segments", |it| fixed(it.mean_free_segments, 2)),
+            ("slabs", |it| it.usage.slabs.to_string()),
+            ("size_bytes", |it| it.usage.size_bytes.to_string()),
+            ("allocated_bytes", |it| it.usage.allocated_bytes.to_string()),
+            ("free_bytes", |it| it.usage.free_bytes.to_string()),
+            ("freeing_bytes", |it| it.usage.freeing_bytes.to_string()),
+            ("mean_free_segments", |it| fixed(it.usage.mean_free_segments, 2)),
         ];
         csv(self.rows.iter().chain(&self.summaries), columns)
     }

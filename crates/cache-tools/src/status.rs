@@ -21,7 +21,7 @@
 
 use std::path::Path;
 
-use plimsoll_cache::stats::{ByName, DiskHealth, DiskStats};
+use plimsoll_cache::stats::{ByName, DiskStats};
 use plimsoll_cache::{CacheError, Inspection};
 use plimsoll_show::table::{Column, csv};
 use serde::Serialize;
@@ -33,26 +33,9 @@ use super::session::SessionError;
 /// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
-    /// Number in the cache.
-    pub number: u16,
-    /// Its identity, as hexadecimal digits.
-    pub guid: String,
-    /// Path; empty for a missing disk.
-    pub path: String,
-    /// Its state.
-    pub health: DiskHealth,
-    /// Reason for the state; empty for a healthy disk.
-    pub why: String,
-    /// Bytes that the cache uses.
-    pub capacity_bytes: u64,
-    /// Bytes taken by blocks.
-    pub allocated_bytes: u64,
-    /// Bytes taken by logs and snapshots.
-    pub metadata_bytes: u64,
-    /// Unused slabs.
-    pub free_slabs: u32,
-    /// Bytes still to be moved, if the disk is being removed.
-    pub to_move_bytes: u64,
+    /// Its statistics, without those of its I/O.
+    #[serde(flatten)]
+    pub stats: DiskStats,
     /// Operations that failed since the cache was opened.
     pub errors: u64,
 }
@@ -60,16 +43,7 @@ pub struct DiskStatus {
 impl From<&DiskStats> for DiskStatus {
     fn from(disk: &DiskStats) -> DiskStatus {
         DiskStatus {
-            number: disk.number,
-            guid: disk.guid.clone(),
-            path: disk.path.clone(),
-            health: disk.health,
-            why: disk.why.clone(),
-            capacity_bytes: disk.capacity_bytes,
-            allocated_bytes: disk.allocated_bytes,
-            metadata_bytes: disk.metadata_bytes,
-            free_slabs: disk.free_slabs,
-            to_move_bytes: disk.to_move_bytes,
+            stats: DiskStats { io: ByName::default(), ..disk.clone() },
             errors: disk.io.values().map(|io| io.errors).sum(),
         }
     }
@@ -171,15 +145,15 @@ impl Status {
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns: &[Column<DiskStatus>] = &[
-            ("number", |it| it.number.to_string()),
-            ("guid", |it| it.guid.clone()),
-            ("path", |it| it.path.clone()),
-            ("health", |it| it.health.name().to_owned()),
-            ("capacity_bytes", |it| it.capacity_bytes.to_string()),
-            ("allocated_bytes", |it| it.allocated_bytes.to_string()),
-            ("metadata_bytes", |it| it.metadata_bytes.to_string()),
-            ("free_slabs", |it| it.free_slabs.to_string()),
-            ("to_move_bytes", |it| it.to_move_bytes.to_string()),
+            ("number", |it| it.stats.number.to_string()),
+            ("guid", |it| it.stats.guid.clone()),
+            ("path", |it| it.stats.path.clone()),
+            ("health", |it| it.stats.health.name().to_owned()),
+            ("capacity_bytes", |it| it.stats.capacity_bytes.to_string()),
+            ("allocated_bytes", |it| it.stats.allocated_bytes.to_string()),
+            ("metadata_bytes", |it| it.stats.metadata_bytes.to_string()),
+            ("free_slabs", |it| it.stats.free_slabs.to_string()),
+            ("to_move_bytes", |it| it.stats.to_move_bytes.to_string()),
             ("errors", |it| it.errors.to_string()),
         ];
         csv(&self.disks, columns)

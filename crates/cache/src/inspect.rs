@@ -60,6 +60,14 @@ pub struct Inspection {
 pub struct CheckReport {
     /// The state of the cache.
     pub inspection: Inspection,
+    /// The blocks, sound and not.
+    pub blocks: BlockCounts,
+}
+
+/// Counts of blocks that were read and verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct BlockCounts {
     /// Blocks read.
     pub blocks: u64,
     /// Bytes read.
@@ -78,8 +86,15 @@ impl CheckReport {
     /// Returns whether nothing is wrong.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let wrong = self.checksum_errors + self.unreadable + self.double_references + self.leaked_bytes;
-        wrong == 0 && self.inspection.findings.is_empty()
+        self.blocks.is_sound() && self.inspection.findings.is_empty()
+    }
+}
+
+impl BlockCounts {
+    /// Returns whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        [self.checksum_errors, self.unreadable, self.double_references, self.leaked_bytes] == [0; 4]
     }
 }
 
@@ -198,14 +213,16 @@ impl Engine {
         }
 
         let inspection = self.inspection();
-        let allocated: u64 = inspection.slabs.buckets.iter().map(|bucket| bucket.allocated_bytes).sum();
+        let allocated: u64 = inspection.slabs.buckets.iter().map(|bucket| bucket.usage.allocated_bytes).sum();
         CheckReport {
-            blocks: sums.blocks.load(Relaxed),
-            bytes: sums.bytes.load(Relaxed),
-            checksum_errors: sums.checksum_errors.load(Relaxed),
-            unreadable: sums.unreadable.load(Relaxed),
-            double_references: self.double_references.load(Relaxed),
-            leaked_bytes: allocated.saturating_sub(named_bytes),
+            blocks: BlockCounts {
+                blocks: sums.blocks.load(Relaxed),
+                bytes: sums.bytes.load(Relaxed),
+                checksum_errors: sums.checksum_errors.load(Relaxed),
+                unreadable: sums.unreadable.load(Relaxed),
+                double_references: self.double_references.load(Relaxed),
+                leaked_bytes: allocated.saturating_sub(named_bytes),
+            },
             inspection,
         }
     }

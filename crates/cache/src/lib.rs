@@ -79,7 +79,7 @@ mod space;
 pub mod stats;
 mod sync;
 
-pub use alloc::{BucketReport, SlabReport};
+pub use alloc::{BucketReport, SlabReport, SlabUse};
 pub use block::Block;
 pub use cache::BlockCache;
 pub use config::{BadConfig, CacheConfig, CreateOptions, DiskSource, Placement, SPARE_DISKS};
@@ -88,6 +88,6 @@ pub use error::CacheError;
 pub use fetch::{FetchError, Fetched};
 pub use host::{Host, HostOptions};
 pub use insert::{InsertOptions, Inserted};
-pub use inspect::{CheckReport, Inspection, check, check_on, inspect, inspect_on};
+pub use inspect::{BlockCounts, CheckReport, Inspection, check, check_on, inspect, inspect_on};
 pub use key::KeyHash;
 pub use lookup::{GetOptions, Lookup};

@@ -268,80 +268,80 @@ async fn work<T: Target>(shared: &Shared<'_, T>, number: u32, tally: &RefCell<Ta
             Mix::WriteOnly => false,
             Mix::ReadPct(pct) => rng.below(100) < u64::from(pct),
         };
-        let done = if is_look_up {
-            read_through(shared, tally, key, &mut value, due_ns).await
-        } else {
-            insert(shared, tally, key, &mut value, due_ns).await
-        };
+        let access = Access { shared, tally, key, due_ns };
+        let done =
+            if is_look_up { access.read_through(&mut value).await } else { access.insert(&mut value, due_ns).await };
         if let Err(reason) = done {
             return shared.fail(reason);
         }
     }
 }
 
-async fn read_through<T: Target>(
-    shared: &Shared<'_, T>,
-    tally: &RefCell<Tally>,
+/// One operation on a key, due at `due_ns`.
+struct Access<'a, T> {
+    shared: &'a Shared<'a, T>,
+    tally: &'a RefCell<Tally>,
     key: u64,
-    value: &mut [u8],
     due_ns: u64,
-) -> Result<(), CacheError> {
-    let options = shared.options;
-    let name = key_bytes(options.seed, key);
-    let looked = shared.target.look_up(&name).await?;
-    let ended_ns = shared.pace.now_ns();
-    let is_measuring = shared.is_measuring.load(Relaxed);
-
-    match looked {
-        Looked::Hit(block) => {
-            let block = block.as_ref();
-            // A wrong byte counts even outside the measurement.
-            let is_right = !options.verify || (block.len() == value.len() && is_value(options.seed, key, block));
-            let mut tally = tally.borrow_mut();
-            tally.wrong += u64::from(!is_right);
-            tally.verified += u64::from(options.verify && is_right);
-            if is_measuring {
-                tally.hits += 1;
-                tally.hit_bytes += block.len() as u64;
-                tally.hit_times.record(ended_ns.saturating_sub(due_ns));
-            }
-            Ok(())
-        }
-        Looked::Miss(reason) => {
-            if is_measuring {
-                *tally.borrow_mut().misses.entry(name_of(&MissReason::ALL, reason)).or_default() += 1;
-            }
-            insert(shared, tally, key, value, ended_ns).await
-        }
-    }
 }
 
-async fn insert<T: Target>(
-    shared: &Shared<'_, T>,
-    tally: &RefCell<Tally>,
-    key: u64,
-    value: &mut [u8],
-    due_ns: u64,
-) -> Result<(), CacheError> {
-    let seed = shared.options.seed;
-    fill_value(seed, key, value);
-    let key: [u8; KEY_BYTES] = key_bytes(seed, key);
-    let dropped = shared.target.insert(&key, value).await?;
+impl<T: Target> Access<'_, T> {
+    /// Looks the key up, and inserts it if that is a miss. `value` is a buffer of the length of a block.
+    async fn read_through(&self, value: &mut [u8]) -> Result<(), CacheError> {
+        let Access { shared, key, .. } = *self;
+        let options = shared.options;
+        let name = key_bytes(options.seed, key);
+        let looked = shared.target.look_up(&name).await?;
+        let ended_ns = shared.pace.now_ns();
+        let is_measuring = shared.is_measuring.load(Relaxed);
 
-    if !shared.is_measuring.load(Relaxed) {
-        return Ok(());
-    }
-
-    let mut tally = tally.borrow_mut();
-    match dropped {
-        None => {
-            tally.inserts += 1;
-            tally.insert_bytes += value.len() as u64;
-            tally.insert_times.record(shared.pace.now_ns().saturating_sub(due_ns));
+        match looked {
+            Looked::Hit(block) => {
+                let block = block.as_ref();
+                // A wrong byte counts even outside the measurement.
+                let is_right = !options.verify || (block.len() == value.len() && is_value(options.seed, key, block));
+                let mut tally = self.tally.borrow_mut();
+                tally.wrong += u64::from(!is_right);
+                tally.verified += u64::from(options.verify && is_right);
+                if is_measuring {
+                    tally.hits += 1;
+                    tally.hit_bytes += block.len() as u64;
+                    tally.hit_times.record(ended_ns.saturating_sub(self.due_ns));
+                }
+                Ok(())
+            }
+            Looked::Miss(reason) => {
+                if is_measuring {
+                    *self.tally.borrow_mut().misses.entry(name_of(&MissReason::ALL, reason)).or_default() += 1;
+                }
+                self.insert(value, ended_ns).await
+            }
         }
-        Some(reason) => *tally.drops.entry(name_of(&DropReason::ALL, reason)).or_default() += 1,
     }
-    Ok(())
+
+    /// Fills `value` and inserts it. The insert's time counts from `from_ns`.
+    async fn insert(&self, value: &mut [u8], from_ns: u64) -> Result<(), CacheError> {
+        let Access { shared, key, .. } = *self;
+        let seed = shared.options.seed;
+        fill_value(seed, key, value);
+        let name: [u8; KEY_BYTES] = key_bytes(seed, key);
+        let dropped = shared.target.insert(&name, value).await?;
+
+        if !shared.is_measuring.load(Relaxed) {
+            return Ok(());
+        }
+
+        let mut tally = self.tally.borrow_mut();
+        match dropped {
+            None => {
+                tally.inserts += 1;
+                tally.insert_bytes += value.len() as u64;
+                tally.insert_times.record(shared.pace.now_ns().saturating_sub(from_ns));
+            }
+            Some(reason) => *tally.drops.entry(name_of(&DropReason::ALL, reason)).or_default() += 1,
+        }
+        Ok(())
+    }
 }
 
 fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {

@@ -244,32 +244,33 @@ impl Allocator {
     /// Frees at once a slab that was claimed from the free ones and never written.
     pub(crate) fn return_slab(&mut self, slab: SlabId) {
         let key = self.key(slab, 0);
-        let Some(at) = self.find(slab) else { return };
-        let place = &mut self.ranges[at.range].slabs[at.slab];
-        if !matches!(place, Slab::Metadata) {
-            self.wrong_frees += 1;
-            return;
+        if let Some(disk) = self.end_metadata(slab, Slab::Free(key)) {
+            disk.free.insert(key);
         }
-        *place = Slab::Free(key);
-        let disk = &mut self.disks[at.disk];
-        disk.metadata_slabs -= 1;
-        disk.free.insert(key);
     }
 
     /// Frees a slab of a log or a snapshot, as [`Allocator::free`] does a block.
     pub(crate) fn free_metadata_slab(&mut self, slab: SlabId) {
-        let Some(at) = self.find(slab) else { return };
         let slab_units = u64::from(self.slab_units());
+        if let Some(disk) = self.end_metadata(slab, Slab::FreedMetadata { is_leaving: false }) {
+            disk.freeing_units += slab_units;
+            self.freeing.insert(slab);
+        }
+    }
+
+    /// Gives a slab of a log or a snapshot its next state, and returns its disk. Counts a wrong free if the slab holds
+    /// something else.
+    fn end_metadata(&mut self, slab: SlabId, next: Slab) -> Option<&mut Disk> {
+        let at = self.find(slab)?;
         let place = &mut self.ranges[at.range].slabs[at.slab];
         if !matches!(place, Slab::Metadata) {
             self.wrong_frees += 1;
-            return;
+            return None;
         }
-        *place = Slab::FreedMetadata { is_leaving: false };
+        *place = next;
         let disk = &mut self.disks[at.disk];
         disk.metadata_slabs -= 1;
-        disk.freeing_units += slab_units;
-        self.freeing.insert(slab);
+        Some(disk)
     }
 
     pub(super) fn slab_units(&self) -> u32 {

@@ -22,10 +22,18 @@ pub struct BucketReport {
     pub max_size_bytes: u32,
     /// Whether its slabs have a bit per slot, for blocks of one size; otherwise blocks of mixed sizes lie in ranges.
     pub is_bitmap: bool,
-    /// Number of slabs.
-    pub slabs: u32,
     /// Slabs being emptied.
     pub evacuating_slabs: u32,
+    /// The use of the slabs.
+    pub usage: SlabUse,
+}
+
+/// How some slabs are used.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct SlabUse {
+    /// Number of slabs.
+    pub slabs: u32,
     /// Their size, in bytes.
     pub size_bytes: u64,
     /// Bytes taken by blocks, padding included.
@@ -34,7 +42,7 @@ pub struct BucketReport {
     pub free_bytes: u64,
     /// Bytes that were freed and wait for one of the next two checkpoints.
     pub freeing_bytes: u64,
-    /// Mean number of pieces that a slab's free space is in.
+    /// Mean number of pieces that a slab's free space is in; 0 in sums over several buckets.
     pub mean_free_segments: f64,
     /// Slabs that are less than 10 % full, 10 to 20 %, ... and 90 to 100 %.
     pub slabs_by_tenth: [u32; 10],
@@ -133,8 +141,8 @@ impl Allocator {
             row.disk = disk;
             row.max_size_bytes = self.buckets.max_bytes(bucket);
             row.is_bitmap = self.buckets.slot_units(bucket).is_some();
-            row.mean_free_segments /= f64::from(row.slabs);
-            *if row.is_bitmap { &mut report.bitmap_slabs } else { &mut report.extent_slabs } += row.slabs;
+            row.usage.mean_free_segments /= f64::from(row.usage.slabs);
+            *if row.is_bitmap { &mut report.bitmap_slabs } else { &mut report.extent_slabs } += row.usage.slabs;
             report.evacuating_slabs += row.evacuating_slabs;
             report.buckets.push(row);
         }
@@ -144,15 +152,17 @@ impl Allocator {
     fn add_to_row(&self, row: &mut BucketReport, data: &Data) {
         let counts = data.space.counts();
         let bytes = |units: u32| u64::from(units) * u64::from(UNIT_BYTES);
-        row.slabs += 1;
         row.evacuating_slabs += u32::from(data.place == Place::Evacuating);
-        row.size_bytes += u64::from(self.geometry.slab_bytes);
-        row.allocated_bytes += bytes(counts.allocated);
-        row.free_bytes += bytes(counts.free);
-        row.freeing_bytes += bytes(counts.freeing) + bytes(counts.leaving);
-        row.mean_free_segments += f64::from(data.space.free_segments());
+
+        let usage = &mut row.usage;
+        usage.slabs += 1;
+        usage.size_bytes += u64::from(self.geometry.slab_bytes);
+        usage.allocated_bytes += bytes(counts.allocated);
+        usage.free_bytes += bytes(counts.free);
+        usage.freeing_bytes += bytes(counts.freeing) + bytes(counts.leaving);
+        usage.mean_free_segments += f64::from(data.space.free_segments());
         let tenth = u64::from(counts.allocated) * 10 / u64::from(self.slab_units());
-        row.slabs_by_tenth[(tenth as usize).min(9)] += 1;
+        usage.slabs_by_tenth[(tenth as usize).min(9)] += 1;
     }
 
     /// Checks all invariants: counts agree with maps and sums with counts, every slab is in exactly the list where it

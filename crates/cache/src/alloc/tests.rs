@@ -223,7 +223,7 @@ fn another_size_needs_an_evacuation() {
     assert!(allocator.allocate(65_536, &loads).is_ok());
     let report = allocator.report();
     assert_eq!((report.bitmap_slabs, report.extent_slabs, report.free_slabs), (8, 1, 1));
-    assert_eq!(report.buckets.iter().map(|row| row.slabs_by_tenth.iter().sum::<u32>()).sum::<u32>(), 9);
+    assert_eq!(report.buckets.iter().map(|row| row.usage.slabs_by_tenth.iter().sum::<u32>()).sum::<u32>(), 9);
 }
 
 #[test]

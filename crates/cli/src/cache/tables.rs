@@ -18,7 +18,8 @@ const NAME: [usize; 2] = [20, 8];
 
 pub(super) fn status(status: &Status) -> String {
     let headers = ["DISK", "HEALTH", "SIZE", "BLOCKS", "METADATA", "FREE SLABS", "TO MOVE", "ERRORS"];
-    let row = |disk: &DiskStatus| {
+    let row = |status: &DiskStatus| {
+        let disk = &status.stats;
         let name = if disk.path.is_empty() { format!("disk {}", disk.number) } else { disk.path.clone() };
         let to_move = if disk.to_move_bytes > 0 { format_bytes_binary(disk.to_move_bytes) } else { "-".to_owned() };
         vec![
@@ -29,7 +30,7 @@ pub(super) fn status(status: &Status) -> String {
             format_bytes_binary(disk.metadata_bytes),
             format_count(disk.free_slabs.into()),
             to_move,
-            format_count(disk.errors),
+            format_count(status.errors),
         ]
     };
 
@@ -83,9 +84,9 @@ pub(super) fn status(status: &Status) -> String {
         text.push('\n');
     }
 
-    let of_disks = status.disks.iter().filter(|disk| !disk.why.is_empty() && !disk.path.is_empty());
+    let of_disks = status.disks.iter().filter(|disk| !disk.stats.why.is_empty() && !disk.stats.path.is_empty());
     let label = if status.is_open { "not followed: " } else { "" };
-    let why = of_disks.map(|disk| format!("{} is {}: {}", disk.path, disk.health.name(), disk.why));
+    let why = of_disks.map(|disk| format!("{} is {}: {}", disk.stats.path, disk.stats.health.name(), disk.stats.why));
     for line in why.chain(status.problems.iter().map(|problem| format!("{label}{problem}"))) {
         text.push_str(&screen::wrap(&line));
         text.push('\n');
@@ -221,11 +222,11 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
         vec![
             name,
             bytes(row.max_size_bytes.into()),
-            format_count(row.slabs.into()),
-            bytes(row.size_bytes),
-            bytes(row.allocated_bytes),
-            bytes(row.free_bytes),
-            bytes(row.freeing_bytes),
+            format_count(row.usage.slabs.into()),
+            bytes(row.usage.size_bytes),
+            bytes(row.usage.allocated_bytes),
+            bytes(row.usage.free_bytes),
+            bytes(row.usage.freeing_bytes),
             format!("{:.0}", row.capacity_pct()),
             row.bar(),
         ]
@@ -243,8 +244,9 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
 
     if is_verbose && !table.rows.is_empty() {
         let row = |row: &SlabRow| {
-            let mut cells = vec![name(row), bytes(row.max_size_bytes.into()), format!("{:.1}", row.mean_free_segments)];
-            cells.extend(row.slabs_by_tenth.iter().map(|count| format_count((*count).into())));
+            let mut cells =
+                vec![name(row), bytes(row.max_size_bytes.into()), format!("{:.1}", row.usage.mean_free_segments)];
+            cells.extend(row.usage.slabs_by_tenth.iter().map(|count| format_count((*count).into())));
             cells
         };
         text.push_str("\n\nslabs by how full they are (from so many percent on); PIECES: of free space, on average\n");
@@ -256,12 +258,12 @@ pub(super) fn slabs(table: &SlabTable, is_verbose: bool) -> String {
 
 pub(super) fn check(checked: &Checked) -> String {
     let figures = [
-        ("blocks read", format_count(checked.blocks)),
-        ("bytes read", format_bytes_binary(checked.bytes)),
-        ("checksum errors", format_count(checked.checksum_errors)),
-        ("blocks that cannot be read", format_count(checked.unreadable)),
-        ("places that two blocks have", format_count(checked.double_references)),
-        ("bytes in use by nothing", format_count(checked.leaked_bytes)),
+        ("blocks read", format_count(checked.counts.blocks)),
+        ("bytes read", format_bytes_binary(checked.counts.bytes)),
+        ("checksum errors", format_count(checked.counts.checksum_errors)),
+        ("blocks that cannot be read", format_count(checked.counts.unreadable)),
+        ("places that two blocks have", format_count(checked.counts.double_references)),
+        ("bytes in use by nothing", format_count(checked.counts.leaked_bytes)),
     ];
     let rows = figures.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     let mut text = screen::table(&["FIGURE", "VALUE"], rows);
@@ -279,6 +281,9 @@ pub(super) fn check(checked: &Checked) -> String {
 #[cfg(test)]
 mod tests {
     use plimsoll_cache_tools::hits::HitRow;
+
+    use plimsoll_cache::SlabUse;
+    use plimsoll_cache::stats::DiskStats;
 
     use super::*;
 
@@ -307,7 +312,8 @@ mod tests {
             assert_eq!(text.lines().count(), 4);
         }
         assert!(widest(&latencies(&interval, true)) <= 100);
-        let disk = DiskStatus { path: "/dev/disk/by-id/".to_owned() + &"x".repeat(100), ..DiskStatus::default() };
+        let stats = DiskStats { path: "/dev/disk/by-id/".to_owned() + &"x".repeat(100), ..DiskStats::default() };
+        let disk = DiskStatus { stats, errors: 0 };
         let text = status(&Status { disks: vec![disk], problems: vec!["y ".repeat(200)], ..Status::default() });
         assert!(widest(&text) <= 100, "{text}");
     }
@@ -318,19 +324,21 @@ mod tests {
             device: "/dev/disk/by-id/".to_owned() + &"x".repeat(100),
             kind: "bitmap".to_owned(),
             max_size_bytes: 1_100_000,
-            slabs: 1_000_000,
-            size_bytes: 1023 << 40,
-            allocated_bytes: 1023 << 40,
-            free_bytes: 1023 << 30,
-            freeing_bytes: 1023 << 20,
-            mean_free_segments: 12_345.6,
-            slabs_by_tenth: [123_456; 10],
+            usage: SlabUse {
+                slabs: 1_000_000,
+                size_bytes: 1023 << 40,
+                allocated_bytes: 1023 << 40,
+                free_bytes: 1023 << 30,
+                freeing_bytes: 1023 << 20,
+                mean_free_segments: 12_345.6,
+                slabs_by_tenth: [123_456; 10],
+            },
         };
         let table = SlabTable { rows: vec![row.clone()], summaries: vec![row], ..SlabTable::default() };
         let text = slabs(&table, true);
         assert!(widest(&text) <= 100 && text.contains(&"#".repeat(20)), "{text}");
         assert!(!slabs(&SlabTable::default(), true).contains("DEVICE"));
-        let sound = check(&Checked { blocks: 5, disks: 3, ..Checked::default() });
+        let sound = check(&Checked { disks: 3, ..Checked::default() });
         assert!(sound.ends_with("3 disks: sound"), "{sound}");
         let findings = vec!["y ".repeat(200)];
         let text = check(&Checked { findings, ..Checked::default() });
