@@ -224,6 +224,13 @@ const FULL_MOST: usize = 16;
 /// Intervals are alike whose shares of writes differ by less, and whose mean sizes by a lesser factor.
 const LIKE_WRITE_SHARE: f64 = 0.15;
 const LIKE_SIZE_FACTOR: f64 = 2.0;
+/// Factor by which a rate exceeds that of a device taken for full, from which that one was not full.
+const FULL_EXCEEDED: f64 = 1.2;
+/// Mean number of requests under way from which a rate says something of the device. With fewer it says what the
+/// program asked for.
+const QUEUED_LEAST: f64 = 4.0;
+/// Upper bound of U above which it tells nothing.
+const BOUND_MOST: f64 = 0.9;
 
 /// What a full device did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -251,19 +258,27 @@ impl Full {
 pub struct Peaks {
     full: VecDeque<Full>,
     intervals: u32,
-    /// Reads a second, writes a second, KiB read a second, KiB written a second.
+    /// Reads per second, writes per second, KiB read per second, KiB written per second.
     highest: [f64; 4],
+    /// The same, of intervals in which requests queued.
+    highest_queued: [f64; 4],
 }
 
 impl Peaks {
-    /// Notes an interval; one in which nothing was done does not count.
-    pub fn note(&mut self, columns: &Columns) {
+    /// Notes an interval with this mean number of requests under way; one in which nothing was done does not count.
+    pub fn note(&mut self, columns: &Columns, under_way: Option<f64>) {
         if positive(columns.requests_per_s()).is_none() {
             return;
         }
         self.intervals = self.intervals.saturating_add(1);
-        for (highest, now) in self.highest.iter_mut().zip(rates(columns)) {
-            *highest = highest.max(now);
+        raise(&mut self.highest, columns);
+        if under_way.is_some_and(|under_way| under_way >= QUEUED_LEAST) {
+            raise(&mut self.highest_queued, columns);
+        }
+
+        // A rate that is exceeded by this much was that of a device that stalled or was held back, not its limit.
+        if let Some(now) = Full::of(columns) {
+            self.full.retain(|full| !full.is_like(&now) || now.per_s <= FULL_EXCEEDED * full.per_s);
         }
     }
 
@@ -286,6 +301,15 @@ impl Peaks {
         finite(now.per_s / most)
     }
 
+    /// Returns U as far as it is known without a model: the part of what the device did when it was full with a like
+    /// load, else an upper bound, the part of the highest rate at which requests queued. `None` if neither says more
+    /// than "at most all of it".
+    #[must_use]
+    pub(crate) fn known_use(&self, columns: &Columns) -> Option<f64> {
+        let bound = || highest_share(&self.highest_queued, columns).filter(|share| *share <= BOUND_MOST);
+        self.use_of_full(columns).map(|share| share.min(1.0)).or_else(bound)
+    }
+
     /// The part of the highest seen, 0 to 1 for an interval that was noted; `None` before there are two intervals to
     /// compare. Of the four rates the one that is nearest to its highest counts: directions are not added, since they
     /// need not have had their highest together.
@@ -294,9 +318,20 @@ impl Peaks {
         if self.intervals < 2 || columns.requests_per_s().is_none() {
             return None;
         }
-        let shares = self.highest.iter().zip(rates(columns)).filter(|(highest, _)| **highest > 0.0);
-        shares.map(|(highest, now)| now / highest).fold(None, |most, share| Some(share.max(most.unwrap_or(0.0))))
+        highest_share(&self.highest, columns)
     }
+}
+
+fn raise(highest: &mut [f64; 4], columns: &Columns) {
+    for (highest, now) in highest.iter_mut().zip(rates(columns)) {
+        *highest = highest.max(now);
+    }
+}
+
+/// Returns the largest of the four rates' parts of their highest; `None` if all of these are 0.
+fn highest_share(highest: &[f64; 4], columns: &Columns) -> Option<f64> {
+    let shares = highest.iter().zip(rates(columns)).filter(|(highest, _)| **highest > 0.0);
+    shares.map(|(highest, now)| now / highest).reduce(f64::max)
 }
 
 fn rates(columns: &Columns) -> [f64; 4] {
@@ -412,19 +447,46 @@ mod tests {
     #[test]
     fn the_highest_seen_needs_two() {
         let mut peaks = Peaks::default();
+        let alone = Some(1.0);
         let (high, low) = (load(1000.0, 4.0, 0.0, 0.0), load(250.0, 4.0, 0.0, 0.0));
-        peaks.note(&high);
-        peaks.note(&load(0.0, 0.0, 0.0, 0.0));
+        peaks.note(&high, alone);
+        peaks.note(&load(0.0, 0.0, 0.0, 0.0), None);
         assert_eq!(peaks.capacity_use(&high), None);
-        peaks.note(&low);
+        peaks.note(&low, alone);
         assert_eq!((peaks.capacity_use(&high), peaks.capacity_use(&low)), (Some(1.0), Some(0.25)));
         assert_eq!(peaks.capacity_use(&Columns::default()), None);
         let long = load(100.0, 1024.0, 0.0, 0.0);
-        peaks.note(&long);
+        peaks.note(&long, alone);
         assert_eq!(peaks.capacity_use(&long), Some(1.0), "by bytes");
         // What was done with requests waiting is more than a peak, for what is like it.
         peaks.note_full(&high);
         assert_eq!((peaks.use_of_full(&low), peaks.use_of_full(&long)), (Some(0.25), None));
         assert_eq!(peaks.use_of_full(&load(0.0, 0.0, 500.0, 4.0)), None);
+    }
+
+    #[test]
+    fn use_is_unknown_until_requests_queued() {
+        let mut peaks = Peaks::default();
+        let (high, low) = (load(1000.0, 4.0, 0.0, 0.0), load(250.0, 4.0, 0.0, 0.0));
+        // Five reads a second, one at a time, are all that was asked: no part of what the disk can do.
+        peaks.note(&load(5.0, 4.0, 0.0, 0.0), Some(0.02));
+        assert_eq!(peaks.known_use(&load(5.0, 4.0, 0.0, 0.0)), None);
+        peaks.note(&high, Some(8.0));
+        assert_eq!((peaks.known_use(&high), peaks.known_use(&low)), (None, Some(0.25)));
+        peaks.note_full(&high);
+        assert_eq!(peaks.known_use(&high), Some(1.0));
+    }
+
+    #[test]
+    fn a_stalled_interval_is_no_limit() {
+        let mut peaks = Peaks::default();
+        let (stalled, usual) = (load(16.0, 4.0, 0.0, 0.0), load(1000.0, 4.0, 0.0, 0.0));
+        peaks.note(&stalled, Some(30.0));
+        peaks.note_full(&stalled);
+        assert_eq!(peaks.known_use(&stalled), Some(1.0));
+        // 61 times as much: U is not 6149 %, it is unknown.
+        peaks.note(&usual, Some(8.0));
+        assert_eq!((peaks.use_of_full(&usual), peaks.known_use(&usual)), (None, None));
+        assert_eq!(peaks.known_use(&stalled), Some(0.016));
     }
 }

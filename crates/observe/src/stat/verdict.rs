@@ -163,10 +163,11 @@ pub fn judge(evidence: &Evidence<'_>) -> (Verdict, String) {
     rules.into_iter().find_map(|rule| rule(&case)).unwrap_or_else(|| (Verdict::Unknown, NOTHING_KNOWN.to_owned()))
 }
 
-/// How long a request of so many KiB takes at most on a healthy device of this kind with little to do, in milliseconds.
+/// Returns the longest time that a request of `size_kib` takes on a healthy device of this kind with little to do, in
+/// milliseconds.
 #[must_use]
-pub(crate) fn usual_ms(interval: &DeviceInterval, facts: Option<&DeviceFacts>, size_kib: f64) -> f64 {
-    Class::of_busy(&interval.device, facts, &interval.columns).usual_ms(size_kib)
+pub(crate) fn usual_ms(device: &str, facts: Option<&DeviceFacts>, columns: &Columns, size_kib: f64) -> f64 {
+    Class::of_busy(device, facts, columns).usual_ms(size_kib)
 }
 
 /// Requests under way that can be believed.

@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::capacity::{Capacity, Peaks};
 use super::groups::Groups;
-use super::saturation::{Saturation, Seen};
+use super::saturation::{self, Saturation, Seen};
 use super::verdict::{self, Evidence, HUNG_AFTER_S};
 use super::{Basis, DeviceFacts, DeviceInterval, Facts, Gap, Interval, Judged, Observed, Verdict};
 
@@ -136,10 +136,15 @@ impl Watch {
             memory.peaks.note_full(columns);
         }
         let remarks = verdict::of_device(&evidence, verdict);
+        let (capacity_use, capacity_basis) = match (basis, memory.peaks.known_use(columns)) {
+            (Basis::HighestSeen, None) => (None, Basis::Unknown),
+            (Basis::HighestSeen, known) => (known, Basis::HighestSeen),
+            (basis, _) => (capacity_use, basis),
+        };
         Judged {
             interval: device.clone(),
             capacity_use,
-            capacity_basis: basis,
+            capacity_basis,
             saturation: saturation.overall,
             read_saturation: saturation.read,
             write_saturation: saturation.write,
@@ -171,8 +176,9 @@ impl Memory {
         if interval.is_since_boot {
             return;
         }
-        self.peaks.note(&device.columns);
-        self.seen.note(&device.columns, &|size_kib| verdict::usual_ms(device, facts, size_kib));
+        self.peaks.note(&device.columns, saturation::under_way_at_most(&device.columns));
+        let usual_ms = |size_kib| verdict::usual_ms(&device.device, facts, &device.columns, size_kib);
+        self.seen.note(&device.columns, &usual_ms);
         match self.is_stuck {
             true => self.stuck_s += interval.duration_s.unwrap_or(HUNG_AFTER_S).max(0.0),
             false => self.stuck_s = 0.0,
