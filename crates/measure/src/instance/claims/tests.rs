@@ -140,7 +140,7 @@ fn another_input_is_named_only_where_two_claims_share_it() {
         )
     };
     let (one, other) = ("i3.16xlarge", "i3.metal");
-    // Gigabytes per core that are stated of two machines with 15,200 GB; whether one capacity explains both.
+    // Stated gigabytes per core of two machines with 15,200 GB each, and whether one capacity explains both.
     let cases = [
         ("480", "426", true),
         ("480.0", "426.7", true),
