@@ -6,9 +6,9 @@ fn shapes(report: &ScalingReport) -> Vec<(&str, Shape)> {
     report.families.iter().flat_map(|family| &family.figures).map(|figure| (figure.title, figure.shape)).collect()
 }
 
-/// What the article on i7i states, of AWS's 150,000 and 82,500 operations per 4 vCPUs: reads as specified up to
-/// 4xlarge and 25 % below at 48xlarge, writes 25 % below at 4xlarge and 42 % at 48xlarge; bandwidth as by fio up to
-/// 4xlarge, 8.5 GB/s from there on, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s of 48xlarge.
+/// The figures of the article on i7i. AWS advertises 150,000 reads and 82,500 writes per 4 vCPUs. Reads are as
+/// advertised up to 4xlarge and 25 % below at 48xlarge, writes 25 % below at 4xlarge and 42 % at 48xlarge. Bandwidth is
+/// that of fio up to 4xlarge, then 8.5 GB/s, where 9.6 GB/s are expected of 12xlarge and fio has 40 GB/s on 48xlarge.
 const ARTICLE: &str = "\
 instance,read_iops,write_iops,write_bytes_per_s,advertised_read_iops,advertised_write_iops,advertised_write_bytes_per_s
 i7i.4xlarge,600000,247500,3370000000,600000,330000,3370000000
@@ -69,7 +69,7 @@ im4gn.16xlarge,1004212,8264334848,1000000,800000,556572,8128993280,497509,
     }
 }
 
-/// Name; vCPUs, measured, advertised (0 for none) and disks of each size; shape; what is said of it.
+/// Name; vCPUs, measured, advertised (0 for none) and disks of each size; shape; part of the sentence.
 type Case<'c> = (&'c str, &'c [(f64, f64, f64, u32)], Shape, &'c str);
 
 #[test]
@@ -147,7 +147,7 @@ fn families_of_the_table_and_of_cards() {
     assert!(reads.points.iter().all(|point| point.advertised_kind == Some(AdvertisedKind::Inferred)));
     assert!(i7i.warnings.iter().any(|warning| warning.contains("circular")), "{:?}", i7i.warnings);
     assert!(!read("i4i").warnings.concat().contains("circular"));
-    // Every family of the table can be judged, or says why not.
+    // Every family of the table can be judged, or has an error that says why not.
     let mut names: Vec<String> =
         plimsoll_files::presets::instances().iter().map(plimsoll_files::presets::Instance::family).collect();
     names.dedup();
@@ -178,7 +178,7 @@ fn cards_that_are_no_sizes_are_named_with_the_reason() {
         known.for_each(|(key, value)| card.set(key, crate::instance::Figure::exact(value)));
         card
     };
-    // Name of the card, its threads and reads; what is said of it.
+    // Name of the card, its threads and reads; part of the message.
     let cases = [
         ("ok", Some(8.0), Some(1e5), "ok: its name has no size (FAMILY.SIZE)"),
         ("ok", None, Some(1e5), "ok: left out: it has no `cpu.threads`, and its name no size"),
