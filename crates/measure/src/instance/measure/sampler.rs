@@ -65,12 +65,14 @@ pub(super) fn rates(
         let joined = threads.into_iter().map(|thread| thread.join());
         joined.map(|result| result.unwrap_or_else(|_| Err("a measuring thread panicked".to_owned()))).collect()
     });
+
     if sampling.stop.is_asked() {
         return Err(INTERRUPTED.to_owned());
     }
     if let Some(reason) = gate.reason() {
         return Err(reason);
     }
+
     let mut sums = vec![0.0; sampling.samples];
     for rates in per_thread {
         sums.iter_mut().zip(rates?).for_each(|(sum, rate)| *sum += rate);

@@ -52,8 +52,8 @@ fn plans_fit_their_time() {
 
 #[test]
 fn streams_are_raised_until_it_is_flat() {
-    // What 1, 2, 4, 8 and more streams bring; how many runs; then the best number of streams, its samples, whether more
-    // might be possible, and all runs.
+    // Rates of 1, 2, 4, 8 and more streams; most runs; then the best number of streams, its samples, whether more
+    // streams might raise the rate, and the number of all runs.
     let cases: [([f64; 5], u32, u32, usize, bool, u32); 6] = [
         ([10.0, 18.0, 20.0, 20.5, 0.0], 8, 4, 5, false, 8),
         ([10.0, 10.2, 99.0, 99.0, 99.0], 8, 1, 7, false, 8),

@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// Kernel trees of a test, removed at its end.
+/// The kernel trees of a test, removed at its end.
 struct Trees {
     directory: PathBuf,
     roots: Roots,
@@ -35,7 +35,7 @@ fn fact<'a>(part: &'a Part, key: &str) -> Option<&'a str> {
     part.facts.iter().find(|(name, _)| name == key).map(|(_, text)| text.as_str())
 }
 
-/// Two sockets of two cores of two threads; two third-level caches on each socket, of 16 MiB.
+/// Returns files for two sockets of two cores of two threads, each socket with two third-level caches of 16 MiB.
 fn two_sockets() -> Vec<(String, String)> {
     let mut files = vec![
         ("sys/devices/system/cpu/online".to_owned(), "0-7\n".to_owned()),
