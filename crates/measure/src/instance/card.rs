@@ -37,7 +37,7 @@ const NAME_MAX_CHARS: usize = 64;
 pub struct Figure {
     /// The value.
     pub value: f64,
-    /// The samples whose mean it is, in the order of measuring; empty if there was no more than one.
+    /// The samples whose mean the value is, in the order of measuring; empty if it was not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
     /// The 95 % interval, if the measurement knows it better than `samples` show.

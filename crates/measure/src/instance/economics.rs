@@ -6,7 +6,7 @@
 //! **How.** [`amounts`] divides figures of a card, or its price, by other figures. A TB is 10^12 bytes, a GB/s 10^9
 //! bytes a second. The network is the measured one or else the advertised one, never the loopback interface.
 //! `against_volume` computes the price of the fewest volumes that reach the capacity, operations and bandwidth of the
-//! local disks within the provider's limits, less what the price of each includes.
+//! local disks within the provider's limits. What a volume's price includes is free for each of them.
 //!
 //! **Limits.** Without a machine that lacks only the disks (`without_disks` in the price file), the whole price of the
 //! machine, processor and memory included, stands against that of the volumes: volumes then look cheaper than they

@@ -136,6 +136,7 @@ fn samples(card: &Card) -> Vec<Chart> {
         for key in card.keys().into_iter().filter(|key| group_of(key) == group) {
             let Some(figure) = card.figures.get(key).filter(|figure| figure.samples.len() >= 2) else { continue };
             let mean = figure.samples.iter().sum::<f64>() / figure.samples.len() as f64;
+
             // Spread over the whole width: figures have different numbers of samples.
             let at = |index: usize| (index as f64 + 0.5) / figure.samples.len() as f64;
             let points = figure.samples.iter().enumerate().map(|(index, sample)| (at(index), sample / mean)).collect();

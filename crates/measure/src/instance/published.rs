@@ -8,8 +8,7 @@
 //! The figures are those of ScyllaDB's article on i3en.24xlarge of May 2019: processor (stress-ng), network (iperf) and
 //! disks (fio) of that machine and of i3.16xlarge, disks and cores of i3.metal. Capacities are what Amazon states:
 //! 8 x 1900 GB and 8 x 7500 GB. Rates of small packets are numbers of datagrams over the 60.3 s of the run. The
-//! article does not state the version of stress-ng, but that all machines ran alike; the fact `stress_ng.version` says
-//! so.
+//! article does not state the version of stress-ng, only that all machines ran alike: the fact `stress_ng.version`.
 //!
 //! **Limits.** The figures are rounded as published, from one run each.
 //!

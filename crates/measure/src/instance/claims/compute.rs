@@ -40,7 +40,7 @@ impl Computed {
         Computed { value: self.value / input.value, low: self.low / (input.value + input.half), high: self.high / low }
     }
 
-    /// Applies `change`, which must not fall, to all three.
+    /// Applies `change`, which must not decrease, to all three.
     pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Computed {
         Computed { value: change(self.value), low: change(self.low), high: change(self.high) }
     }

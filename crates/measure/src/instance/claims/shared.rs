@@ -48,7 +48,7 @@ impl Range {
     }
 }
 
-/// Finds inputs that explain several claims without a slip, and writes them into the verdicts.
+/// Finds inputs that explain several claims at once, if one has no slip, and writes them into their results.
 pub(super) fn explain(ledger: &Ledger, checked: &mut [Checked]) {
     let ranges: Vec<Vec<Range>> = ledger
         .claims

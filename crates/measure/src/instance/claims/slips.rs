@@ -270,6 +270,7 @@ impl Tries<'_> {
     /// Tries each figure of a product, rounded to three, two or one digits before the product was computed.
     fn rounded_input(&self) -> Option<Slip> {
         let Kind::Product { of: Some(of), factors, divisors } = &self.claim.kind else { return None };
+
         let parts = factors.iter().map(|part| (part, 1)).chain(divisors.iter().map(|part| (part, -1)));
         for (part, power) in parts {
             let Factor::Figure(key) = part else { continue };

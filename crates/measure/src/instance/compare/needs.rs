@@ -60,6 +60,7 @@ impl Need {
         ) -> Measure {
             Measure { key, times, title, per }
         }
+
         const CPU: &[Measure] = &[
             measure("cpu.hash_all_bytes_per_s", None, "hashing, all threads", (1e9, "GB/s")),
             measure("stress_ng.cpu", Some("cpu.cores"), "stress-ng cpu times cores", (1.0, "operation/s")),
@@ -69,6 +70,7 @@ impl Need {
         const CAPACITY: &[Measure] = &[measure("disk.bytes", None, "local disk capacity", (1e12, "TB"))];
         const READS: &[Measure] = &[measure("disk.read_iops", None, "random reads", (1e6, "M reads/s"))];
         const WRITES: &[Measure] = &[measure("disk.write_bytes_per_s", None, "sequential writes", (1e9, "GB/s"))];
+
         match self {
             Need::Cpu => CPU,
             Need::Capacity => CAPACITY,

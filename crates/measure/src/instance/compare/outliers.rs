@@ -27,10 +27,10 @@ use super::super::find::Candidate;
 /// Fewest figures of a group that is judged: the median of fewer is chance.
 pub const GROUP_LEAST: usize = 5;
 
-/// Standard deviations from the median of its group beyond which a ratio stands out ...
+/// Standard deviations that an outlier is farther than from the median of its group.
 pub const FAR_DEVIATIONS: f64 = 3.0;
 
-/// ... if it also differs from the median by more than this factor.
+/// Factor that an outlier differs by more than from the median of its group.
 pub const FAR_LEAST: f64 = 1.25;
 
 /// Factor between the ratios of a disk's operations and bytes beyond which they stand out.
@@ -59,9 +59,9 @@ pub struct Outlier {
     pub title: String,
     /// The figure divided by that of the base, as in the table.
     pub ratio: f64,
-    /// The thing it was compared with: `median of stress_ng`, `disk.read_bytes_per_s`.
+    /// The reference: `median of stress_ng`, `disk.read_bytes_per_s`.
     pub against: String,
-    /// The ratio of that, in the direction of `ratio`.
+    /// The ratio of the reference, in the direction of `ratio`.
     pub against_ratio: f64,
     /// The known cause, if one fits.
     pub cause: Option<String>,
@@ -153,6 +153,7 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
     if (iops / bytes).max(bytes / iops) <= APART {
         return None;
     }
+
     let (mut cause, mut remark) = (None, None);
     match (hypervisor(base), hypervisor(other)) {
         (Some(before), Some(after)) if before != after => {
@@ -161,6 +162,7 @@ fn of_disks(direction: &str, base: &Candidate, other: &Candidate) -> Option<Outl
         (Some(same), Some(_)) => remark = Some(format!("both run under the same hypervisor: {same}")),
         _ => remark = Some("another hypervisor or host would do this; the cards do not say".to_owned()),
     }
+
     Some(Outlier {
         label: other.label.clone(),
         title: figures::title(&key),

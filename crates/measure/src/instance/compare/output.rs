@@ -41,6 +41,7 @@ impl Comparison {
                 known(cell.missing.as_ref()),
             ]
         };
+
         let figures = self.figures.iter().flat_map(|figure| figure.cells.iter().map(move |cell| row(figure, cell)));
         let currency = self.currency.as_deref().unwrap_or("");
         let amounts = self.economics.iter().flat_map(|row| {
@@ -52,6 +53,7 @@ impl Comparison {
                 [row.key.to_owned(), unit.to_owned(), better, label, value, ratio, low, high, verdict, missing]
             })
         });
+
         let names = "key,unit,better,machine,value,ratio,ratio_low,ratio_high,verdict,missing";
         Table::new("", names.split(','), figures.chain(amounts)).to_csv()
     }

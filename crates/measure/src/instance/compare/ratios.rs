@@ -145,7 +145,7 @@ fn standard_error(figure: &Figure) -> Option<(f64, f64)> {
     Some((interval.half_width / series::student_t(freedom), freedom))
 }
 
-/// Returns the 95 % interval of the ratio of two figures by Fieller.
+/// Returns the 95 % interval of the ratio of two figures; see the module's documentation.
 fn fieller(figure: &Figure, base: &Figure) -> Option<[f64; 2]> {
     let (error, freedom) = standard_error(figure)?;
     let (base_error, base_freedom) = standard_error(base)?;

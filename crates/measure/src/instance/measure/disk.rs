@@ -2,7 +2,7 @@
 //!
 //! **Why.** There is one way to measure a disk, wherever its figures go.
 //!
-//! **How.** [`tune::measure`] writes a report; its figures get the card's keys, with value, 95 % interval, and the
+//! **How.** [`tune::measure`] returns a report; its figures get the card's keys, with value, 95 % interval, and the
 //! samples that count.
 //!
 //! **Limits.** Those of `tune`: one directory, and so one disk or array. Its members are the local disks of the card;

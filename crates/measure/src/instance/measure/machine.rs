@@ -145,6 +145,7 @@ fn cache_bytes(size: &str) -> Option<u64> {
 fn threads(roots: &Roots) -> Vec<Thread> {
     let cpus = roots.sys.join("devices/system/cpu");
     let online = text(&cpus.join("online")).unwrap_or_default();
+
     let thread = |cpu: usize| {
         let directory = cpus.join(format!("cpu{cpu}"));
         let topology = |name: &str| text(&directory.join("topology").join(name));

@@ -37,6 +37,7 @@ pub(super) fn run(sampling: &Sampling<'_>, directory: &Path, observer: &mut dyn 
             part.miss(key, INTERRUPTED);
             continue;
         }
+
         let cost = probe_reads(directory, path, sampling.samples, sampling.sample_ns, &is_stopped);
         let samples = match cost {
             Ok(_) if is_stopped() => Err(INTERRUPTED.to_owned()),

@@ -72,9 +72,11 @@ pub fn families(names: &[String]) -> Result<Input, ScalingError> {
         } else {
             of_presets(name)?
         };
+
         input.families.extend(read.families);
         input.warnings.extend(read.warnings);
     }
+
     if !cards.is_empty() {
         let read = of_cards(&cards)?;
         input.families.extend(read.families);

@@ -62,6 +62,7 @@ fn streams_are_raised_until_it_is_flat() {
         ([10.0, 5.0, 5.0, 5.0, 5.0], 100, 1, SAMPLES_MAX, false, 11),
         ([10.0, 20.0, 20.0, 5.0, 5.0], 3, 1, 3, true, 3),
     ];
+
     for (brings, runs_max, streams, samples, is_rising, all) in cases {
         let mut runs = 0;
         let raised = raise(
