@@ -19,8 +19,8 @@
 //! | `rounded-input` | computed from a figure that was rounded before |
 //! | `other-input` | computed from another figure, with which a second claim comes out as well: `claims/shared.rs` |
 //!
-//! **Limits.** One slip at a time. Bounds ("more than") are tried with other figures and machines only: any bound holds
-//! with some power of ten.
+//! **Limits.** One slip at a time. Bounds ("more than") are not tried with other units, powers of ten or rounded
+//! inputs: any bound holds with some power of ten.
 //!
 //! **Example.** 33 MiB against 45 MiB are -26.7 %; 45 against 33 are +36.4 %: "a 36 % decrease" is `swapped-base`.
 

@@ -148,7 +148,7 @@ impl std::str::FromStr for Group {
 
 /// Seconds for each group: the standard card takes at most six minutes, the quick one 90 seconds.
 ///
-/// Samples of a group share its time. In both sets they last at least 100 ms.
+/// Samples of a group share its time. In both sets they last at least 100 ms, except those of reading the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budgets {
     /// Samples of a figure, at least 1; an interval needs 3.
