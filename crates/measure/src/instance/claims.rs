@@ -179,9 +179,9 @@ pub enum Factor {
 pub enum Bound {
     /// The stated number.
     About,
-    /// More than that.
+    /// More than the stated number.
     Above,
-    /// That or more.
+    /// The stated number or more.
     AtLeast,
 }
 
@@ -251,7 +251,7 @@ pub struct ClaimsReport {
     pub tables: Vec<Table>,
     /// The claims, in their order.
     pub claims: Vec<Checked>,
-    /// How many are wrong.
+    /// The number of wrong claims.
     pub wrong: usize,
 }
 

@@ -356,7 +356,7 @@ volumes:
         assert!((even.disks_month - (48.0 * 1258.43 - 30_000.0) / 12.0).abs() < 1e-9);
         assert_eq!(even.without_disks.as_deref(), Some("r5"));
         assert_eq!(even.from_iops, Some(0.0), "60 TB on gp3 cost more than that by size alone");
-        // The article's machines, each as a whole: what is printed is where the cost of the same row passes.
+        // The article's machines, each as a whole: operations at which the volumes' cost passes theirs.
         for (name, bytes, from_iops) in [("i3.16xlarge", 15.2e12, 255_100.0), ("meganode", 60e12, 118_680.0)] {
             let found = against_volume(name, &card(name, bytes, 1e6, 1e9), &list, gp3).unwrap().from_iops.unwrap();
             assert!((found / from_iops - 1.0).abs() < 1e-3, "{name}: {found}");

@@ -4,13 +4,13 @@
 //! Advertised figures differ from measured ones, a percentage without its base proves anything, and no price list has
 //! the price of a terabyte or of a million operations.
 //!
-//! **How.** A [`Card`] holds what is known of one machine: figures under the names of [`figures`], measured here,
+//! **How.** A [`Card`] holds all that is known of one machine: figures under the names of [`figures`], measured here,
 //! published, or taken from the table of presets. Everything else reads cards only:
 //!
 //! ```text
-//!  measure ---\                     /--> compare    ratios, what explains them, which for which need
+//!  measure ---\                     /--> compare    ratios, their causes, and the machine for a need
 //!  published --+--> Card (a file) -+---> scaling    a family by size: advertised against measured
-//!  presets ---/                     \--> claims     what others said about these machines, computed again
+//!  presets ---/                     \--> claims     published claims about machines, computed again
 //!                    prices --------/
 //! ```
 //!

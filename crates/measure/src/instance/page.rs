@@ -1,4 +1,4 @@
-//! A card as a table of figures, as CSV, and as one HTML page.
+//! Shows a card as a table of figures, as CSV, and as one HTML page.
 //!
 //! **Why.** People look at a card before they compare it: which figures it has, how precise they are, and which are
 //! missing.

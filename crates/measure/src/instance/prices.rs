@@ -1,4 +1,4 @@
-//! What machines and network volumes cost: a file of prices with their date.
+//! Reads files with the prices of machines and network volumes.
 //!
 //! **Why.** Prices change, and depend on the region and on the commitment. No price is therefore part of the program:
 //! prices come from a file that states their date, region, currency and source.

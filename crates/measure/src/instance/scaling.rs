@@ -12,8 +12,8 @@
 //! - It *plateaus* if the figures of the last sizes (two or more) are within 10 % of each other, while the advertised
 //!   figure (or, without one, the number of vCPUs) grows by a quarter or more over them, and the last one departs or
 //!   has no advertised figure. One size is enough if it departs at a power of two of bytes per second.
-//! - It *scales but low* if it departs at the largest size, does not plateau, and is more than 10 % above that of the
-//!   smallest size there; if not, it is *low without growth*.
+//! - It *scales but low* if it departs at the largest size, does not plateau, and exceeds that of the smallest size by
+//!   more than 10 %; if it does not, it is *low without growth*.
 //!
 //! For a plateau, known causes are tried (`scaling/cause.rs`): a power of two, the same disks, one submitting thread,
 //! reads and writes that stop at the same rate.

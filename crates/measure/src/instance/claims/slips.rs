@@ -10,7 +10,7 @@
 //! | `swapped-base` | the difference in per cent of the wrong one of the two machines |
 //! | `other-base` | against another machine of the ledger |
 //! | `of-for-more` | "400 % more" for 400 % of |
-//! | `wrong-sign` | more for less |
+//! | `wrong-sign` | more for less, or less for more |
 //! | `sister-figure` | sent for received, reads for writes |
 //! | `other-machine` | the figure of another machine |
 //! | `binary-prefix` | kB, MB, GB, TB for KiB ...; a reading, not an error |

@@ -327,8 +327,8 @@ instances:
     fn the_article_s_choices() {
         let three = candidates(&["i3.16xlarge", "i3.metal", "i3en.24xlarge"]);
         let list = prices::parse("p.yaml", PRICES).unwrap();
-        // By price: processors and reads from i3, capacity from i3en, and write bandwidth costs the same on both kinds
-        // of i3 but for 1 %; without prices i3en has the most of most.
+        // By price: processors and reads from i3, capacity from i3en; write bandwidth costs the same within 1 % on both
+        // kinds of i3. By amount: i3en, except for reads.
         let cases = [
             (Need::Cpu, Some("i3.metal"), Some("i3en.24xlarge")),
             (Need::Capacity, Some("i3en.24xlarge"), Some("i3en.24xlarge")),

@@ -91,7 +91,7 @@ fn of_group(group: &str, base: &Candidate, other: &Candidate) -> Vec<Outlier> {
         let is_member = key.split('.').next() == Some(group);
         is_member && !super::ratios::is_counted(key)
     });
-    // Turned so that more is better, as logarithms.
+    // Logarithms of the ratios, turned so that more is better.
     let logs: Vec<(&str, f64, f64)> = measured
         .filter_map(|key| {
             let (ratio, kind) = (ratio(key, base, other)?, figures::kind(key)?);

@@ -183,7 +183,7 @@ mod tests {
             // Operations by size alone, without the burst; above 170 GiB the whole bandwidth.
             ("gp2", [100.0, 3000.0, 0.0], [1.0, 1000.0, 3000.0, 250.0]),
             ("gp2", [100.0, 0.0, 200.0], [1.0, 171.0, 513.0, 250.0]),
-            // 256 KiB for each operation up to 500 MiB/s, beyond that 16 KiB: all operations for all of the bandwidth.
+            // 256 KiB for each operation up to 500 MiB/s, beyond that 16 KiB: the whole bandwidth needs all operations.
             ("io1", [4.0, 100.0, 100.0], [1.0, 8.0, 400.0, 100.0]),
             ("io1", [4.0, 100.0, 1000.0], [1.0, 1280.0, 64_000.0, 1000.0]),
             ("io2", [4.0, 300_000.0, 0.0], [2.0, 300.0, 300_000.0, 8000.0]),

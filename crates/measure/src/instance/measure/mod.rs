@@ -340,7 +340,7 @@ impl Session<'_> {
             (Group::Submission, Some(disk)) => {
                 submission::run(&sampling(submission::MEASUREMENTS), &disk.directory, observer)
             }
-            // Left out above.
+            // Without a disk, both were left out above.
             (Group::Disk | Group::Submission, None) => part,
             (Group::Cpu, _) => cpu::run(&sampling(cpu::MEASUREMENTS), &self.cpus, observer),
             (Group::Memory, _) => memory::run(&sampling(memory::MEASUREMENTS), &self.cpus, &self.machine, observer),

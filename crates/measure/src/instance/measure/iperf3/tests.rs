@@ -117,7 +117,7 @@ fn text<'a>(list: &'a [(String, String)], key: &str) -> &'a str {
     list.iter().find(|(name, _)| name == key).map_or("", |(_, text)| text)
 }
 
-/// A server that waits, a client that answers.
+/// A script whose server waits and whose client answers.
 const ANSWERS: &str = r#"
     case "$*" in
     -s*) exec sleep 600;;
@@ -211,6 +211,6 @@ fn the_real_one() {
         skip(reason);
         return;
     }
-    // A machine that is too busy, or without a loopback interface, has its reasons.
+    // A machine that is too busy, or has no loopback interface, has a reason instead.
     assert!(!reason.is_empty() || value(&part, "network.loopback_received_bits_per_s").is_some_and(|rate| rate > 0.0));
 }
