@@ -31,7 +31,7 @@ const LEAST_BYTES: [u64; 2] = [64 << 20, 16 << 20];
 const MOST_BYTES: u64 = 2 << 30;
 /// Length of a third-level cache that the kernel does not show.
 const USUAL_L3_BYTES: u64 = 32 << 20;
-/// All arrays together take at most the available memory divided by this.
+/// All arrays together take at most the available memory divided by this, before they are rounded up to whole pieces.
 const PART_OF_AVAILABLE: u64 = 4;
 /// Bytes of a round.
 const PIECE_BYTES: usize = 4 << 20;
